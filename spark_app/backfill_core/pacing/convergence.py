@@ -51,6 +51,15 @@ class LagTrend:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchStep:
+    """A batch that became durable: when, up to which version, and the newest version then."""
+
+    at_s: float
+    upto: int
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
 class EpochTimes:
     """Commit times of versions, as far as they were seen; between two of them time passes evenly."""
 

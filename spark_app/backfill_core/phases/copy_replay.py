@@ -117,6 +117,7 @@ class CopyReplay:
             limit=limit,
             end=end,
         )
+        self.replay.know(opened.pinned.version, opened.pinned.timestamp_ms)
         proven = opened.key_proven or key_proven
         self._key = KeyProver(due=opened.proves_key, proven=proven)
         self._steps = (COPY, *((KEY_PROOF,) if self._key.holds_changes else ()), CATCH_UP)
@@ -180,7 +181,7 @@ class CopyReplay:
                 if scheduled:
                     self.copy.pass_barrier()
             case SourcePolled():
-                self.replay.poll(event)
+                self.replay.poll(event, now.wall_ms)
             case WorkFinished(result=result):
                 self._finish(result, now)
             case WorkLost(work_id=work_id):

@@ -104,3 +104,38 @@ class Pending:
     def _step(self) -> None:
         if self._uncounted is not None and self._limit is not None:
             self._limit, self._uncounted = self._limit.step(self.lag, self._uncounted), None
+
+
+class Age:
+    """How old the target is.
+
+    Lag: the time since the target was known to hold the newest version. That is the commit time of what is consumed, by the polls before and
+    after it, or the newest poll that found nothing newer, if that was later. So the lag is 0 where no newer version is known, grows with
+    time, and falls with what is consumed.
+    """
+
+    def __init__(self) -> None:
+        """Begin without a poll."""
+        self._times = EpochTimes()
+        self._current_ms = 0
+        """When a poll last found nothing newer, milliseconds since 1970."""
+
+    def learn(self, version: int, timestamp_ms: int) -> None:
+        """Learn when a version was committed."""
+        self._times = self._times.learn(version, timestamp_ms)
+
+    def poll(self, head: Head, consumed: int, wall_ms: int) -> None:
+        """Learn of the newest version, at a moment."""
+        self._times = self._times.forget_before(consumed).learn(head.position, head.timestamp_ms)
+        if head.position <= consumed:
+            self._current_ms = max(self._current_ms, wall_ms)
+
+    def committed_ms(self, version: int) -> int | None:
+        """Return the commit time of a version; `None` if no version before it is known."""
+        known = self._times.known
+        return self._times.at(version) if known and known[0][0] <= version else None
+
+    def lag_ms(self, consumed: int, pinned_ms: int, now_ms: int) -> int:
+        """Return the lag while a newer version is known."""
+        committed_ms = self.committed_ms(consumed)
+        return max(0, now_ms - max(pinned_ms if committed_ms is None else committed_ms, self._current_ms))

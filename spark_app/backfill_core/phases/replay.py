@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
-from backfill_core.pacing.convergence import STEPS_WATCHED, LagTrend
+from backfill_core.pacing.convergence import STEPS_WATCHED, BatchStep, LagTrend
 from backfill_core.pacing.sizing import BatchSizer
-from backfill_core.phases.pending import LimitRule, Pending
+from backfill_core.phases.pending import Age, LimitRule, Pending
 from backfill_core.positions.vnode_positions import KeyBound
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
@@ -40,9 +40,6 @@ FIRST_BATCH_VERSIONS = 32
 BATCH_VERSIONS_MAX = 4096
 SHIPPED_BYTES_MAX = 1 << 30
 """Of new files in one commit: what is lost when its batch is lost."""
-
-TIMES_MAX = 1000
-"""Commit times of seen versions that are kept for the lag in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +131,6 @@ class CatchUpEnd(Enum):
     """None by itself: the strategy has a rule of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    at_s: float
-    upto: int
-    head: int
-
-
 class Replay:
     """The changes of a versioned source, from their choice to their commit."""
 
@@ -179,12 +169,12 @@ class Replay:
         """Is the commit not durable yet before which polls count as stale?"""
 
         self._first_head: Head | None = None
-        self._times: dict[int, int] = {}
+        self._age = Age()
         self._committing: Batch | None = None
         """Part of a commit that is not durable yet."""
 
         self._sizer = BatchSizer(batch_target_s, FIRST_BATCH_VERSIONS, BATCH_VERSIONS_MAX)
-        self._steps: tuple[_Step, ...] = ()
+        self._steps: tuple[BatchStep, ...] = ()
 
     # -------------------------------------------------------------- what there is
     @property
@@ -225,8 +215,12 @@ class Replay:
         return 0 if self.head is None else max(0, self.head.position - self.consumed)
 
     def consumed_ms(self) -> int | None:
-        """Commit time of what is consumed, as far as a poll showed it."""
-        return self._times.get(self.consumed)
+        """Commit time of what is consumed; `None` if it is not known."""
+        return self._age.committed_ms(self.consumed)
+
+    def lag_ms(self, pinned_ms: int, now_ms: int) -> int:
+        """Return the lag in milliseconds (`pending.Age`); `pinned_ms` stands for an unknown commit time."""
+        return self._age.lag_ms(self.consumed, pinned_ms, now_ms) if self.lag_versions else 0
 
     @property
     def version_s(self) -> float | None:
@@ -246,17 +240,20 @@ class Replay:
         return (head.position - first.position) / seconds if first and head and seconds > 0 else 0.0
 
     # -------------------------------------------------------------- events
-    def poll(self, event: SourcePolled) -> None:
-        """Learn of the newest version."""
+    def know(self, version: int, timestamp_ms: int) -> None:
+        """Learn when a version was committed, without a poll."""
+        self._age.learn(version, timestamp_ms)
+        self.pending.know(version, timestamp_ms)
+
+    def poll(self, event: SourcePolled, wall_ms: int = 0) -> None:
+        """Learn of the newest version, at a moment."""
         self.head = head = event.head
         self._first_head = self._first_head or head
         self._fresh = self._fresh or event.fresh
         self.pending.poll(head)
         if self._fresh:
             self.pending.begin()
-        self._times = {version: ms for version, ms in self._times.items() if version >= self.consumed}
-        if len(self._times) < TIMES_MAX:
-            self._times[head.position] = head.timestamp_ms
+        self._age.poll(head, self.consumed, wall_ms)
 
     def skip_to_head(self) -> None:
         """Begin after the newest version that was seen: the target holds no row that an older one could have changed."""
@@ -387,7 +384,7 @@ class Replay:
         if self._owes_finish:
             self._owes_finish = False
             self._catch_up()
-        self._steps = (*self._steps[-STEPS_WATCHED:], _Step(now.mono_s, batch.upto, self.head.position))
+        self._steps = (*self._steps[-STEPS_WATCHED:], BatchStep(now.mono_s, batch.upto, self.head.position))
 
     def divergence(self) -> tuple[JobWarning, ...]:
         """Name both rates when the lag does not fall."""

@@ -85,9 +85,6 @@ class Look:
         """Return how far the job is."""
         pinned, copied, replay = self.pinned, self.copied, self.replay
         lag, moves = replay.lag_versions, copied.moves
-        # The commit time of what is consumed, as far as it is known: that of the pinned version or of a poll.
-        consumed_ms = replay.consumed_ms()
-        since_ms = pinned.timestamp_ms if consumed_ms is None else consumed_ms
         return StrategyView(
             phase=self.phase,
             rows_total=copied.rows_total,
@@ -98,7 +95,7 @@ class Look:
             consumed=None if self.copying else replay.consumed,
             head=replay.head,
             lag_versions=lag,
-            lag_ms=max(0, now.wall_ms - since_ms) if lag else 0,
+            lag_ms=replay.lag_ms(pinned.timestamp_ms, now.wall_ms),
             rows_per_s=copied.meter.rows_per_s if moves else 0.0,
             caught_up=replay.caught_up,
             non_convergent=replay.trend.non_convergent,

@@ -111,7 +111,7 @@ class ArrangementStrategy:
         if stored is not None:
             self._resume(stored, opened.last_txn)
         self._replay.in_rounds = not self._copy.complete
-        self._replay.pending.know(opened.pinned.version, opened.pinned.timestamp_ms)
+        self._replay.know(opened.pinned.version, opened.pinned.timestamp_ms)
         self._consumed_sealed = self._consumed_prepared = self._replay.consumed
 
     def _resume(self, stored: ArrangementStored, last_txn: int | None) -> None:
@@ -224,7 +224,7 @@ class ArrangementStrategy:
                     self._copy.pass_barrier()
             case SourcePolled():
                 # What was seen while history is read says nothing about having caught up.
-                self._replay.poll(event if self._copy.complete else replace(event, fresh=False))
+                self._replay.poll(event if self._copy.complete else replace(event, fresh=False), now.wall_ms)
                 self._skip()
             case WorkFinished(result=result):
                 self._finish(result, now)

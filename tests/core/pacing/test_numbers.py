@@ -1,0 +1,136 @@
+"""Numbers that people act on: each follows its definition in the core, whatever happens to the job."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.simulation.hand_driven import WALL_MS, HandDriven
+
+from backfill_core.job.controls import Controls
+from backfill_core.phases.replay import ChangeWay, Replay
+from backfill_core.protocol.commands import Throttle
+from backfill_core.protocol.events import CommandReceived, Head, SourcePolled
+from backfill_spark.driver.progress import progress_of
+
+
+def shown(job):
+    return progress_of(job.view, job.now)
+
+
+class TestACopyWithoutALimit:
+    """Whole files are read, so the first commits are seconds apart, and a rate is known after two of them (fault U3)."""
+
+    def test_has_a_time_left_before_its_first_commit(self):
+        """By the guess of the plan: three million rows are not a second, nor an hour."""
+        job = HandDriven(*[1_000_000] * 3)
+        job.let_pass(2.0)
+
+        assert not any(rows for _, rows in job.sealed)
+        assert 1 <= shown(job).eta_seconds <= 60
+        assert shown(job).eta_seconds_low < shown(job).eta_seconds < shown(job).eta_seconds_high
+
+    def test_shows_the_rows_of_its_first_commit_in_its_percent(self):
+        """A third of the rows is not 0 percent."""
+        job = HandDriven(*[1_000_000] * 3)
+        job.let_pass(9.0)
+        job.finish_split()
+        job.let_pass(2.0)
+
+        assert shown(job).rows_done == 1_000_000
+        assert shown(job).percent >= 20
+
+
+def lifted(*, kept_s=None):
+    """Let ten rows a second be read slowly, lift the limit, and yield the job each second while the quotas of before are committed."""
+    job = HandDriven(*[1_000_000] * 20, controls=Controls(rows_per_s=10))
+    job.head = Head(4, WALL_MS, kept_s=kept_s)
+    job.let_pass(4.5)
+    begun = len(job.running)
+    job.send(CommandReceived(1, 1, Throttle(None)))
+    job.let_pass(1.0)
+    for _ in range(begun):
+        job.finish_split()
+        job.let_pass(1.0)
+        yield job
+    for _ in range(10):
+        job.let_pass(1.0, split_s=1.0)
+        yield job
+
+
+class TestARateOfAnotherLimit:
+    """Rows that were begun under one limit say nothing of the pace under the next (fault U4)."""
+
+    def test_is_forgotten_with_the_rows_that_are_committed_late(self):
+        """Ten rows a second, then none: quotas were committed seconds later, and a copy of seconds was to take days."""
+        etas = [shown(job).eta_seconds for job in lifted()]
+
+        assert max(eta for eta in etas if eta is not None) < 600
+        assert etas[-1] is not None
+
+    def test_warns_of_no_retention(self):
+        """A retention of hours is enough for a copy of seconds."""
+        assert [[warning.code for warning in job.view.warnings] for job in lifted(kept_s=4 * 3600)] == [[]] * 14
+
+
+class Behind:
+    """A replay of a source that commits, is polled and is consumed at moments of a test's choice."""
+
+    def __init__(self):
+        self.now_ms, self.replay = WALL_MS, Replay(0, way=ChangeWay.STAGED, follow=True, batch_target_s=10.0)
+        self.commits = [WALL_MS]
+        self.replay.know(0, WALL_MS)
+
+    @property
+    def lag_ms(self):
+        return self.replay.lag_ms(WALL_MS, self.now_ms)
+
+    def act(self, act, ms):
+        self.now_ms += ms
+        match act:
+            case "commit":
+                self.commits.append(self.now_ms)
+            case "poll":
+                self.replay.poll(SourcePolled(Head(len(self.commits) - 1, self.commits[-1])), self.now_ms)
+            case "consume" if self.replay.lag_versions:
+                self.replay.consumed += 1
+
+
+class TestTheLag:
+    """How old the target is: no more than the time since it was known to hold the newest version (fault D9)."""
+
+    ACTS = st.lists(
+        st.tuples(st.sampled_from(["commit", "poll", "consume"]), st.integers(0, 3_600_000)), min_size=1, max_size=60
+    )
+
+    @given(ACTS)
+    def test_grows_no_faster_than_time(self, acts):
+        """Between two looks it was 25 s and 1,392 s: the age of the pinned version, when the consumed one was in no poll."""
+        behind, current_ms = Behind(), WALL_MS
+        for act, ms in acts:
+            pending, before = behind.replay.lag_versions, behind.lag_ms
+            behind.act(act, ms)
+            most = before + ms if pending else behind.now_ms - current_ms
+            assert 0 <= behind.lag_ms <= most
+            current_ms = behind.now_ms if act == "poll" and not behind.replay.lag_versions else current_ms
+
+    @given(ACTS)
+    def test_is_none_where_nothing_newer_is_known(self, acts):
+        """And only there, a moment after a commit."""
+        behind = Behind()
+        for act, ms in acts:
+            behind.act(act, ms)
+            assert behind.replay.lag_versions or not behind.lag_ms
+
+    def test_of_a_source_that_was_quiet_is_that_of_its_new_version(self):
+        """After a quiet day the first commit is seconds old, not a day."""
+        behind = Behind()
+        for act, ms in [("poll", 1000), ("poll", 86_400_000), ("commit", 500), ("poll", 1500)]:
+            behind.act(act, ms)
+
+        assert behind.lag_ms == 2000
+
+    def test_of_a_version_between_two_polls_is_not_that_of_the_pinned_one(self):
+        """A batch may end at a version that no poll showed as the newest."""
+        behind = Behind()
+        for act, ms in [("poll", 0), *[("commit", 60_000)] * 10, ("poll", 1000), *[("consume", 0)] * 5]:
+            behind.act(act, ms)
+
+        assert behind.lag_ms == 5 * 60_000 + 1000
