@@ -45,6 +45,9 @@ FRAMED_LINES_MIN = 12
 """On fewer lines a frame would take the place of facts."""
 
 TWO_COLUMNS_MIN = 96
+BAR_MIN = 16
+"""Columns of a bar with its name, at least."""
+
 DONE, LEFT_OPEN = "green", "bright_black"
 
 
@@ -86,7 +89,7 @@ class ProgressBlock:
         if not progress.attempt:
             parts.append((0, _cut(Text(self._step(), style="yellow"))))
         else:
-            parts.append((0, _bar(progress, columns)))
+            parts += [(0, _job_bar(progress)), (2, _rows_bar(progress, columns))]
             if progress.grid and len(progress.grid) <= columns:
                 parts.append((9, _cut(Text(show_grid(progress.grid), style="cyan"))))
             parts += _facts(self, columns, compact=not bordered)
@@ -151,17 +154,27 @@ def _title(block: ProgressBlock) -> Text:
     return Text.assemble((block.job, "bold"), f"  {attempt}{phase}{elapsed}")
 
 
-def _bar(progress: Progress, columns: int) -> RenderableType:
-    long = f"{progress.percent} %  {show_rows(progress.rows_done)} of {show_rows(progress.rows_total)} rows"
+def _job_bar(progress: Progress) -> RenderableType:
+    """Return the bar of the whole job: its time, all steps included."""
+    return _bar("job", progress.percent, f"{progress.percent} %")
+
+
+def _rows_bar(progress: Progress, columns: int) -> RenderableType:
+    """Return the bar of the rows that the target holds."""
+    long = f"{show_rows(progress.rows_done)} of {show_rows(progress.rows_total)} rows"
     longest = long + filtered_words(progress.rows_filtered)
-    words = next((one for one in (longest, long) if len(one) <= columns - 10), f"{progress.percent} %")
+    percent = 100 * progress.rows_done // progress.rows_total if progress.rows_total else 0
+    words = next((text for text in (longest, long) if len(text) <= columns - BAR_MIN), f"{percent} %")
+    return _bar("rows", percent, words)
+
+
+def _bar(name: str, percent: int, words: str) -> RenderableType:
     bar = Table.grid(padding=(0, 1), expand=True)
+    bar.add_column(width=4, no_wrap=True)
     bar.add_column(ratio=1)
     bar.add_column(justify="right", no_wrap=True)
-    drawn = ProgressBar(
-        total=100, completed=progress.percent, style=LEFT_OPEN, complete_style=DONE, finished_style=DONE
-    )
-    bar.add_row(drawn, words)
+    drawn = ProgressBar(total=100, completed=percent, style=LEFT_OPEN, complete_style=DONE, finished_style=DONE)
+    bar.add_row(Text(name, style="dim"), drawn, words)
     return bar
 
 

@@ -155,6 +155,19 @@ class TestARunningJob:
             assert fact in line
 
 
+class TestTheBars:
+    """Time and rows are two measures: the bar of one beside the text of the other is wrong most of the time (fault U5)."""
+
+    @pytest.mark.parametrize(("percent", "done"), [(22, 0), (72, 3_002_000), (36, 1_089_000)])
+    def test_have_a_name_each(self, percent, done):
+        """`22 %  0 of 3,000,000 rows` and `72 %  3,002,000 of 3,002,000 rows` were one bar each."""
+        progress = BUSY.model_copy(update={"percent": percent, "rows_done": done, "rows_total": 3_002_000})
+        job, rows = (line.strip(" │").split() for line in text(show_progress("j", progress)).splitlines()[1:3])
+
+        assert (job[0], job[-2:]) == ("job", [f"{percent}", "%"])
+        assert (rows[0], rows[-4:]) == ("rows", [f"{done:,}", "of", "3,002,000", "rows"])
+
+
 class TestTheGrid:
     def test_shades(self):
         """Empty means nothing sealed, full means all of it: no rounding at either end."""
