@@ -94,6 +94,7 @@ class CopiedState:
         """Return the pinned version of the job; of one that is gone, all of which was read, what the state remembers."""
         if pinned.version == self.version:
             return pinned
+        live = self.rows_read if self.rows_live is None else self.rows_live
         return replace(
             pinned,
             version=self.version,
@@ -101,8 +102,9 @@ class CopiedState:
             fingerprint=self.fingerprint,
             rows=(self.rows,),
             bytes=(),
+            live=(live,),
             order=None,
-            rows_live=self.rows_read if self.rows_live is None else self.rows_live,
+            rows_live=live,
         )
 
     def resume(self, copy: Copy, pinned: Pinned) -> None:

@@ -7,6 +7,7 @@ the files; `covered` and `done` are of the row index.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,9 @@ from backfill_core.protocol.work import ReadSplit, SplitStaged, StagedFile
 
 FIRST_SPLIT_ROWS = 300_000
 """Few: a JVM that has just started takes seven times as long for them as later, and the user waits for the first commit."""
+
+UNSURE = 4.0
+"""Standard errors by which a count in the mean may be off."""
 
 SPLIT_ROWS_MIN = 50_000
 SPLIT_ROWS_MAX = 50_000_000
@@ -58,9 +62,11 @@ class Copy:
         settings: CopySettings,
         order: FileOrder | None = None,
         file_bytes: Sequence[int] = (),
+        live: Sequence[int] = (),
     ) -> None:
-        """Begin with nothing; rows and bytes are those of each file, no bytes: they are not known."""
+        """Begin with nothing; rows, bytes and live rows are those of each file. Bytes may be unknown; without `live` no row is deleted."""
         self._settings, self._rows, self._order, self._bytes = settings, rows, order, file_bytes
+        self._live = live
         self._reading = ReadingOrder(rows, order)
         self.total = self._reading.offsets[-1]
         self.sealed = IntervalSet()
@@ -86,7 +92,15 @@ class Copy:
         self._bucket = TokenBucket.unlimited()
         self._barrier_passed = self._limited = False
         self.rate_limit: float | None = None
-        self._costs = RowCosts(self._reading.offsets)
+        self._costs = self._seen = RowCosts(self._reading.offsets, live=live)
+        """What rows cost under the limit, and how many of them readers see."""
+
+        self.rows_left = round(self._seen.of(0, self.total))
+        """Rows that readers see, of those that are not durable."""
+
+        self.rows_filtered = 0
+        """Rows that the filter left out, of those that are durable. It never falls: of a file that is done in part it is the least that is sure."""
+
         self.meter = RateMeter()
         self._sizer = SplitSizer(
             target_s=settings.split_target_s,
@@ -102,6 +116,25 @@ class Copy:
         self.complete = done.size == self.total
         self.rows = self.rows_sealed = rows
         self.splits = splits
+        self._costs = self._seen = RowCosts(self._reading.offsets, live=self._reading.by_place(self._live))
+        self._count()
+
+    def _count(self) -> None:
+        """Count what is durable, in rows that readers see."""
+        spans, offsets = self.sealed.spans, self._reading.offsets
+        self.rows_left = round(self._seen.of(0, self.total) - sum(self._seen.of(*span) for span in spans))
+        if not self._settings.filtered:
+            return
+        done = round(self._seen.of(0, self.total)) - self.rows_left
+        # A part of a file has its rows in the mean only.
+        parts = {
+            bisect_right(offsets, edge) - 1
+            for span in spans
+            for edge in span
+            if offsets[bisect_right(offsets, edge) - 1] != edge
+        }
+        unsure = UNSURE * sum(self._seen.of(offsets[file], offsets[file + 1]) for file in parts) ** 0.5
+        self.rows_filtered = max(self.rows_filtered, round(done - self.rows_sealed - unsure))
 
     # -------------------------------------------------------------- what there is
     @property
@@ -118,11 +151,6 @@ class Copy:
     def watermark(self) -> Watermark | None:
         """How far the order is that was asked for."""
         return self._reading.watermark(self.sealed)
-
-    @property
-    def rows_left(self) -> int:
-        """Rows of the row index that are not durable."""
-        return self.total - self.sealed.size
 
     @property
     def rows_per_split(self) -> int:
@@ -142,7 +170,7 @@ class Copy:
         self._splits.limit += rate != self.meter.limit
         self.meter = self.meter.under(rate)
         file_bytes = self._bytes if limit.counts_bytes(row_bytes) else ()
-        self._costs = RowCosts(self._reading.offsets, self._reading.by_place(file_bytes))
+        self._costs = RowCosts(self._reading.offsets, self._reading.by_place(file_bytes)) if file_bytes else self._seen
         self._bucket = self._bucket.under(rate, now.mono_s, limit.burst_s)
 
     def pass_barrier(self) -> None:
@@ -281,9 +309,10 @@ class Copy:
 
     def seal(self, now: Now) -> None:
         """What was prepared last is durable."""
-        sealed_rows = self.prepared.size - self.sealed.size
-        self.sealed = self.prepared
+        before = self.rows_left
+        self.sealed, self.rows_sealed = self.prepared, self.rows
+        self._count()
+        sealed_rows = before - self.rows_left
         if sealed_rows:
             self.meter = self.meter.restart(now.mono_s) if self._mixed else self.meter.observe(sealed_rows, now.mono_s)
         self._mixed = False
-        self.rows_sealed = self.rows

@@ -108,7 +108,7 @@ class CopyReplay:
             key_proven: Did an earlier attempt prove the key?
         """
         self._settings, self._pinned = settings, pinned
-        self.copy = Copy(pinned.rows, settings.copy, pinned.order, pinned.bytes)
+        self.copy = Copy(pinned.rows, settings.copy, pinned.order, pinned.bytes, pinned.live)
         self.replay = Replay(
             pinned.version,
             way=settings.way,
@@ -258,14 +258,11 @@ class CopyReplay:
         return view.Look(pinned, copied, replay, phase, doing, copying).at(now, warnings)
 
     def _copied(self) -> Copied:
-        copy, rows_live, filtered = self.copy, self._pinned.rows_live, 0
-        if self._settings.filtered and copy.total:
-            # Rows of the source that were read and are not in the target, as the row index tells: each has its turn.
-            filtered = max(0, rows_live * copy.sealed.size // copy.total - copy.rows_sealed)
+        copy, filtered = self.copy, self.copy.rows_filtered
         return Copied(
             rows=copy.total,
             rows_left=copy.rows_left,
-            rows_total=rows_live,
+            rows_total=self._pinned.rows_live,
             rows_done=copy.rows_sealed + filtered,
             rows_filtered=filtered,
             splits=copy.splits,

@@ -149,7 +149,7 @@ class Splits:
         self.staged.append(Staged(split.start, split.stop, files, split.epoch, one.charged, one.limit))
         if one.charged is ChargePolicy.WHEN_STARTED and not self._filtered and not one.known:
             read = sum(file.rows for file in files)
-            bucket = bucket.take((read - one.rows) * one.cost / one.rows, now_s)
+            bucket = bucket.take(one.costs.surplus(read, one.rows, one.cost), now_s)
         return bucket, one
 
     def _learn(self, one: Running, files: tuple[StagedFile, ...], took_s: float, bucket: TokenBucket) -> None:

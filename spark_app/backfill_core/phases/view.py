@@ -34,11 +34,11 @@ class Copied:
     """What a copy says of itself; counts are of what is durable."""
 
     rows: int
-    """That it has to look at in all."""
+    """Of the row index, in all."""
 
     rows_left: int
     rows_total: int
-    """As people count them."""
+    """Rows that readers of the source see; like `rows_left` and all counts but `rows` and `done`, without deleted ones."""
 
     rows_done: int
     rows_filtered: int
@@ -110,7 +110,7 @@ class Look:
     def _facts(self) -> Facts:
         copied, replay = self.copied, self.replay
         return Facts(
-            rows=copied.rows,
+            rows=copied.rows_total,
             rows_left=copied.rows_left,
             copy=copied.eta,
             rows_per_s=copied.meter.measured,

@@ -93,6 +93,9 @@ class Pinned:
     bytes: tuple[int, ...] = ()
     """Of each file, as it is stored; empty: not known."""
 
+    live: tuple[int, ...] = ()
+    """Rows of each file without the deleted ones; empty: no row is deleted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:

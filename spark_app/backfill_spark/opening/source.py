@@ -71,6 +71,7 @@ class PinnedSource:
             rows_live=table.live_rows,
             order=self.order,
             bytes=tuple(table.bytes),
+            live=tuple(rows - gone for rows, gone in zip(table.rows, table.deleted, strict=True)),
         )
 
     @property

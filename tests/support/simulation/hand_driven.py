@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
+from itertools import accumulate
 
 from backfill_core.errors import BackfillError
 from backfill_core.job.controls import Controls
@@ -49,6 +51,7 @@ class HandDriven:
         stored: SnapshotStored | None = None,
         file_bytes: tuple[int, ...] = (),
         way: FileWay = FileWay.DECODED,
+        live: tuple[int, ...] = (),
     ) -> None:
         """Make a job over files of so many rows; it has fenced when this returns."""
         self.now_s = 0.0
@@ -77,7 +80,8 @@ class HandDriven:
         self.ends_when_cancelled = True
         """Does work answer at once when it is cancelled? A MERGE does not."""
 
-        pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(rows), order, file_bytes)
+        self._offsets, self._live = [0, *accumulate(rows)], live
+        pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(live or rows), order, file_bytes, live)
         strategy = SnapshotStrategy(
             Opened(pinned, proves_key=proves_key),
             SnapshotSettings(merges=True, filtered=filtered, follow=follow, reads_ahead=reads_ahead),
@@ -118,13 +122,22 @@ class HandDriven:
             StagedFile(
                 f"s{work.work_id}/{segment}",
                 stop - start,
-                (stop - start) // self._passing,
+                self._rows(start, stop) // self._passing,
                 segment=segment,
                 way=self._way,
             )
             for segment, (start, stop) in enumerate(work.segments)
         )
         self.send(WorkFinished(SplitStaged(work.work_id, files)))
+
+    def _rows(self, start: int, stop: int) -> int:
+        """Return the rows of an interval that are not deleted; those of a file lie evenly in it."""
+        return stop - start if not self._live else self._before(stop) - self._before(start)
+
+    def _before(self, position: int) -> int:
+        file = min(bisect_right(self._offsets, position), len(self._live)) - 1
+        low, high = self._offsets[file], self._offsets[file + 1]
+        return sum(self._live[:file]) + (position - low) * self._live[file] // (high - low)
 
     def _execute(self, actions: tuple[Action, ...]) -> None:
         for action in actions:
