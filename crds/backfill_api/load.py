@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -48,12 +49,12 @@ def load_backfill(source: str | Mapping[str, Any]) -> Backfill:
     Fields are spelled in camelCase only. A field that is null counts as absent, as in a cluster.
 
     Args:
-        source: YAML text, or what it parses to.
+        source: YAML or JSON text, or what it parses to.
 
     Raises:
         SpecError: it is not YAML, not one document, or not a valid Backfill.
     """
-    document = _parse(source) if isinstance(source, str) else source
+    document = (_json(source) or _parse(source)) if isinstance(source, str) else source
     if not isinstance(document, Mapping):
         raise _refused(DOCUMENT, "must be a mapping", document, f"start with apiVersion: {API_VERSION}")
     _check_kind(document)
@@ -90,6 +91,52 @@ def _without_nulls(document: Mapping[Any, Any]) -> dict[Any, Any]:
         for name, value in document.items()
         if value is not None
     }
+
+
+# ------------------------------------------------------------------ JSON
+def _json(text: str) -> Any:
+    """Return the value of a JSON document; `None` if YAML reads it: as YAML, or to name the place of a mistake.
+
+    JSON is not a part of YAML: it writes a letter beyond the first plane as two escapes, as Python's `json.dumps` does.
+    """
+    if len(text) > TEXT_CHARACTERS_MAX or not text.lstrip("\ufeff \t\r\n").startswith("{"):
+        return None
+    try:
+        found = json.loads(text.lstrip("\ufeff"), object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+        return found if _fits(found) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs) or len(found) > KEYS_MAX:
+        raise ValueError("a key is repeated, or there are too many")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _fits(document: Any) -> bool:
+    """Return whether a document is within the bounds, and all of its texts are text: half of a pair of escapes is none."""
+    nodes, level = 0, [document]
+    for _ in range(DEPTH_MAX + 1):
+        if not level:
+            return True
+        nodes += len(level)
+        for text in (one for one in level if isinstance(one, str)):
+            text.encode()
+        level = [
+            child
+            for one in level
+            if isinstance(one, dict | list)
+            for child in ((*one, *one.values()) if isinstance(one, dict) else one)
+        ]
+        if nodes + len(level) > NODES_MAX:
+            return False
+    return False
 
 
 # ------------------------------------------------------------------ YAML

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import io
+import json
 import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager, nullcontext
+from contextlib import chdir, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -186,6 +187,9 @@ def read(
 
 
 def _value(change: str, text: str) -> Any:
+    if text.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError):  # JSON is not a part of YAML, and what is no JSON may be YAML
+            return json.loads(text)
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:

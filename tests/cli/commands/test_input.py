@@ -1,5 +1,6 @@
 """What a person types or writes wrong ends with its code, its place and its hint."""
 
+import json
 import re
 
 import pytest
@@ -127,6 +128,12 @@ class TestASetChangesTheFile:
         changed = read(spec, ["spec.throttle.rowsPerSecond=5", "spec.after=Follow", "spec.source.delta.key=[a, b]"])
         assert changed.spec.throttle.rows_per_second == 5
         assert (changed.spec.after, changed.spec.source.params.key) == ("Follow", ("a", "b"))
+
+    def test_values_in_braces_may_be_json(self, tmp_path):
+        """A letter beyond the first plane is two escapes in JSON, and an error in YAML (fault B13)."""
+        spec = write_yaml(tmp_path / "job.yaml", "/s", "/t")
+        text = json.dumps({"where": "name = '😀'"})
+        assert read(spec, [f"spec.transform={text}"]).spec.transform.where == "name = '😀'"
 
 
 class TestSettingsOfSpark:
