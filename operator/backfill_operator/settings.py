@@ -15,7 +15,7 @@ from backfill_operator.manifests.rules.limits import ENV, METADATA, OPTIONAL_POD
 
 PREFIX: Final = "BACKFILL_OPERATOR_"
 SERVICE_LINK: Final = re.compile(
-    r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+    r"(?:^|_)(?:SERVICE_HOST$|SERVICE_PORT(?:_|$)|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?$)"
 )
 """Names that Kubernetes makes of a Service `backfill-operator` or `backfill-operator-…`."""
 
@@ -240,4 +240,4 @@ def _listed(value: object) -> tuple[str, ...]:
 
 def _service_link(name: str, value: str) -> bool:
     """Did Kubernetes set this variable, for a Service whose name begins like our variables?"""
-    return bool(SERVICE_LINK.fullmatch(name) or (name.endswith("PORT") and LINKED_PORT.fullmatch(value)))
+    return bool(SERVICE_LINK.search(name) or (name.endswith("PORT") and LINKED_PORT.fullmatch(value)))

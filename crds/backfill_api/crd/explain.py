@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
@@ -18,6 +18,9 @@ from backfill_api.spec.locations import without_user
 from backfill_api.spec.secret_settings import holds_a_secret
 
 VALUE_CHARACTERS_MAX: Final = 80
+LOOKED_AT_CHARACTERS_MAX: Final = 4096
+"""Of a value; more than a path or a variable may have. A password in what is shown ends before it."""
+
 NAME_CHARACTERS_MAX: Final = 64
 """Longest misspelt word that is compared; a longer one would take minutes."""
 
@@ -66,16 +69,17 @@ def explain(root: type[BaseModel], error: ErrorDetails) -> FieldError:
     """
     location, kind, context = error["loc"], error["type"], error.get("ctx", {})
     secret = any(isinstance(part, str) and holds_a_secret(part) for part in location)
-    path, value = path_of(location), "" if secret else shown(error["input"])
+    path = path_of(location)
     if kind == REFUSED:
         inner = ".".join(part for part in (path, context["path"]) if part)
         found = context["value"]
         return FieldError(inner, context["message"], "" if found is None else shown(found), context["hint"])
-    if kind == "extra_forbidden":
-        return FieldError(path, "unknown field", value, _instead(str(location[-1]), _fields_at(root, location[:-1])))
     if kind == "missing":
         choices = _choices_at(root, location)
         return FieldError(path, "is required", "", f"add {location[-1]}: {' or '.join(choices) or '…'}")
+    value = "" if secret else shown(error["input"])
+    if kind == "extra_forbidden":
+        return FieldError(path, "unknown field", value, _instead(str(location[-1]), _fields_at(root, location[:-1])))
     if kind == "literal_error":
         choices = _choices_at(root, location)
         return FieldError(path, f"must be {' or '.join(choices)}", value, _instead(str(error["input"]), choices))
@@ -104,12 +108,32 @@ def child(path: str, part: int | str) -> str:
 
 
 def shown(value: object) -> str:
-    """Write a value as JSON, shortened to 80 characters."""
+    """Write a value as JSON, shortened to 80 characters; only its beginning is looked at."""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json", by_alias=True)
-    text = json.dumps(value, ensure_ascii=False, default=str) if not isinstance(value, set) else str(value)
-    text = without_user(text)
+    text = "".join(_beginning(value))
+    text = without_user(text[:LOOKED_AT_CHARACTERS_MAX], cut=len(text) > LOOKED_AT_CHARACTERS_MAX)
     return text if len(text) <= VALUE_CHARACTERS_MAX else text[: VALUE_CHARACTERS_MAX - 1] + "…"
+
+
+def _beginning(value: object) -> Iterator[str]:
+    """Yield a value as JSON, in parts, until there is more than a reader sees."""
+    characters = 0
+    for part in json.JSONEncoder(ensure_ascii=False, default=_plain).iterencode(_cut(value)):
+        yield part
+        characters += len(part)
+        if characters > LOOKED_AT_CHARACTERS_MAX:
+            return
+
+
+def _cut(value: object) -> object:
+    """Return a text without what no reader sees."""
+    return value[: LOOKED_AT_CHARACTERS_MAX + 1] if isinstance(value, str) else value
+
+
+def _plain(value: object) -> object:
+    """Return what JSON has for a value of YAML: a list for a set, a text for all else."""
+    return sorted(map(str, value)) if isinstance(value, set | frozenset) else str(value)
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:

@@ -11,7 +11,8 @@ _NEEDS_BUCKET = {"s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "os
 _NO_FOLDERS = {"http", "https", "ftp", "jar", "data"}
 
 
-_USER_AND_SECRET = re.compile(r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,31}:/*)[^\s@\"]*:[^\s@\"]*@")
+_WORD = re.compile(r"[^\s@\"]+@?")
+_BEFORE_USER = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,31}:/*")
 _CONTAINER_AT_ACCOUNT = {"abfs", "abfss", "wasb", "wasbs"}
 """Schemes that have a container before the `@`."""
 
@@ -94,9 +95,23 @@ def place(text: str) -> Place:
     return Place(scheme, authority, _single(rest) or "/")
 
 
-def without_user(text: str) -> str:
-    """Return a text with the user and password of every URI removed."""
-    return _USER_AND_SECRET.sub(r"\1…@", text)
+def without_user(text: str, *, cut: bool = False) -> str:
+    """Return a text with the user and password of every URI removed.
+
+    Args:
+        text: Any text.
+        cut: It was shortened, so its end may be the first half of a user and password.
+    """
+
+    def hidden(word: re.Match[str]) -> str:
+        if not word[0].endswith("@") and not (cut and word.end() == len(text)):
+            return word[0]
+        scheme = _BEFORE_USER.search(word[0])
+        if scheme is None or ":" not in word[0][scheme.end() :]:
+            return word[0]
+        return f"{word[0][: scheme.end()]}…{'@' * word[0].endswith('@')}"
+
+    return _WORD.sub(hidden, text)
 
 
 def _check_user(scheme: str, rest: str) -> None:

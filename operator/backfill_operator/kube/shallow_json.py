@@ -15,7 +15,9 @@ from pydantic_core import from_json
 DEPTH_MAX: Final = 120
 """Depth at which values are cut. The parser itself accepts 200 levels, which our own recursion can handle."""
 
-_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{\]}]', flags=re.DOTALL)
+_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{\]}]', flags=re.DOTALL)
+"""A string, also one that is cut off: to look for the end of it again from each of its quotes would take hours."""
+
 _OPENING: Final = b"[{"
 _CLOSING: Final = b"]}"
 

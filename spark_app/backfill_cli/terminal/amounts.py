@@ -70,7 +70,7 @@ def parse_duration_s(text: str) -> int:
     # 1h30m is one and a half hours; 30m1h and 1h30 could mean anything.
     falling = sizes == sorted(set(sizes), reverse=True) and (len(parts) == 1 or all(unit for _, unit in parts))
     seconds = sum(int(number) * size for (number, _), size in zip(parts, sizes, strict=True))
-    if not re.fullmatch(r"(?:[0-9]{1,9}[smhd]?)+", word) or not falling or seconds == 0:
+    if not re.fullmatch(r"(?:[0-9]{1,9}[smhd])*(?:[0-9]{1,9})?", word) or not falling or seconds == 0:
         raise ValueError(f"invalid duration {text!r}: write 90s, 30m, 2h or 1h30m")
     if seconds > DURATION_MAX_S:
         raise ValueError(f"{text!r} is more than a week; leave --for out to keep it")

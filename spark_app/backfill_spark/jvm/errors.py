@@ -29,7 +29,7 @@ _ROW_CONDITIONS = (
 
 _SAID = re.compile(r"\[([A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _STATE = re.compile(r"SQLSTATE: (\w{5})")
-_SQL = re.compile(r"== SQL[^\n]*==\n([^\n]+)\n")
+_SQL = re.compile(r"\n== SQL[^\n]*==\n([^\n]+)\n")
 _FOLDER = re.compile(r"(?<=/)([^/=\s]+)=[^/\n]*(?=/)")
 
 

@@ -54,7 +54,7 @@ class Sign:
     conditions: tuple[str, ...] = ()
     """Beginnings of Spark's and Delta's names of a condition (`[FAILED_READ_FILE.NO_HINT]`)."""
 
-    words: str = ""
+    words: re.Pattern[str] | None = None
     """A pattern in the text of an exception or a cause."""
 
 
@@ -68,16 +68,16 @@ NO_KEY = "ParquetCryptoRuntimeException"
 """What Parquet throws where it cannot read what is encrypted."""
 
 SIGNS = (
-    Sign(Trouble.FULL, words="|".join(NO_ROOM)),
+    Sign(Trouble.FULL, words=re.compile("|".join(NO_ROOM))),
     Sign(
         Trouble.TOO_LONG,  # before GONE: Java's FileNotFoundException says it too
         classes=("FSLimitException$PathComponentTooLongException",),
-        words=r"File name too long|ENAMETOOLONG|Pathname too long|KeyTooLong|[Yy]our key is too long|"
-        "maximum object length is 1024|resource name length is not within the permissible limits",
+        words=re.compile(r"File name too long|ENAMETOOLONG|Pathname too long|KeyTooLong|[Yy]our key is too long|"
+        "maximum object length is 1024|resource name length is not within the permissible limits"),
     ),
     Sign(
         Trouble.DENIED,
-        words="|".join((*NO_ACCESS, "Read-only file system", "403 Forbidden", r"Status Code: 403", *refusals.SAID)),
+        words=re.compile("|".join((*NO_ACCESS, "Read-only file system", "403 Forbidden", r"Status Code: 403", *refusals.SAID))),
     ),
     Sign(
         Trouble.AWAY,
@@ -85,7 +85,7 @@ SIGNS = (
             *NO_ANSWER,
             *("SdkClientException", "AWSServiceIOException", "AWSBadRequestException", "BlockMissingException"),
         ),
-        words="Connection reset|Connection refused|timed out",
+        words=re.compile("Connection reset|Connection refused|timed out"),
     ),
     Sign(
         Trouble.CONFLICT,
@@ -96,7 +96,7 @@ SIGNS = (
             "DELTA_PROTOCOL_CHANGED",
             "DELTA_SCHEMA_CHANGE_SINCE",
         ),
-        words=r"Concurrent\w*(Exception|Modification)",
+        words=re.compile(r"Concurrent\w{0,64}(Exception|Modification)"),
     ),
     Sign(
         Trouble.NO_TABLE,
@@ -105,13 +105,13 @@ SIGNS = (
             *("DELTA_MISSING_DELTA_TABLE", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND"),
             *("TABLE_OR_VIEW_NOT_FOUND", "PATH_NOT_FOUND"),
         ),
-        words=r"_delta_log does not exist",
+        words=re.compile(r"_delta_log does not exist"),
     ),
     Sign(
         Trouble.GONE,
         classes=("FileNotFoundException", "NoSuchFileException"),
         conditions=("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND", "FILE_NOT_EXIST"),
-        words="does not exist",
+        words=re.compile("does not exist"),
     ),
     Sign(
         Trouble.UNSUPPORTED,
@@ -152,8 +152,8 @@ SIGNS = (
             *("DELTA_TRUNCATED_TRANSACTION_LOG", "DELTA_VERSIONS_NOT_CONTIGUOUS", "DELTA_STATE_RECOVER_ERROR"),
             *("DELTA_LOG_FILE_MALFORMED", "CANNOT_READ_FILE_FOOTER", "DELTA_MISSING_PART_FILES"),
         ),
-        words="is not a Parquet file|footer is too large|corrupted file|can not read class org.apache.parquet|"
-        "Could not parse JSON|Expected magic number",
+        words=re.compile("is not a Parquet file|footer is too large|corrupted file|can not read class org.apache.parquet|"
+        "Could not parse JSON|Expected magic number"),
     ),
     # After DAMAGED: a file that is damaged does not fit its key.
     Sign(Trouble.ENCRYPTED, classes=(NO_KEY,)),
@@ -173,7 +173,7 @@ SIGNS = (
 """In the order of the search: the more specific sign comes first."""
 
 _CONDITION = re.compile(r"\[([A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
-_NOT_MADE = re.compile(r"(?:Mkdirs failed|Cannot) (?:to )?create (?:path )?([^\n]+?)(?: \(exists=|$)", re.MULTILINE)
+_NOT_MADE = re.compile(r"(?:Mkdirs failed|Cannot) (?:to )?create (?:path )?([^\n]+)")
 """What Hadoop says of a folder that Java could not make: Java keeps the reason for itself."""
 
 NAME_MAX = 255
@@ -188,17 +188,17 @@ def trouble_of(error: Exception) -> Trouble:
         return Trouble.NO_TABLE
     said = causes(error)
     text = whole_text(error)
-    if said[-1][0].endswith(NO_ANSWER) or re.search(refusals.BUSY_GIVER, text):
+    if said[-1][0].endswith(NO_ANSWER) or refusals.is_giver_busy(text):
         # Hadoop speaks of a denied access where the service that gives the keys does not answer.
         return Trouble.AWAY
-    if any(is_long(path) for path in _NOT_MADE.findall(text)):
+    if any(is_long(path.partition(" (exists=")[0]) for path in _NOT_MADE.findall(text)):
         return Trouble.TOO_LONG
     conditions = tuple(found[1] for _, message in said if (found := _CONDITION.match(message.strip())))
     for sign in SIGNS:
         if (
             any(name.endswith(sign.classes) for name, _ in said if sign.classes)
             or any(one.startswith(sign.conditions) for one in conditions if sign.conditions)
-            or (sign.words and re.search(sign.words, text))
+            or (sign.words and sign.words.search(text))
         ):
             return sign.trouble
     if any("io.delta.kernel" in name and "unsupported" in message.lower() for name, message in said):

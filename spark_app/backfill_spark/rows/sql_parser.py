@@ -65,4 +65,4 @@ def _start(java_home: str | None) -> JavaGateway:
 def _reason(error: Exception) -> str:
     words = str(getattr(error, "java_exception", error).getMessage() if hasattr(error, "java_exception") else error)
     first = next((line.strip() for line in words.splitlines() if line.strip()), "")
-    return re.sub(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+.*$", "", first).rstrip(".")
+    return re.sub(r"^\[[A-Z_.]+\]", "", first).partition("SQLSTATE: ")[0].strip().rstrip(".")

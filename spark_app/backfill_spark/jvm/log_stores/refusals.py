@@ -24,8 +24,7 @@ NO_KEYS: Final = r"No AWS Credentials provided|NoAwsCredentials|NoAuthWithAWS|St
 SAID: Final = (NO_KEYS, WRONG_KEYS, WRONG_CLOCK)
 """All of it; S3 answers some with 400, as it does a broken request."""
 
-BUSY_GIVER: Final = r"Service: Sts, Status Code: 5\d\d|Service: Sts,.*Rate exceeded|Rate exceeded.*Service: Sts"
-"""The service that gives keys for a role has trouble of its own: it may be over in a minute."""
+_GIVER, _TOO_OFTEN = "Service: Sts", "Rate exceeded"
 
 NO_KEYS_HINT: Final = (
     "Give driver and executors AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_ROLE_ARN and a valid token in the file "
@@ -48,3 +47,9 @@ def hint_of(error: Exception, otherwise: str) -> str:
     if re.search(NO_KEYS, text):
         return NO_KEYS_HINT
     return KEYS_HINT if re.search(WRONG_KEYS, text) else otherwise
+
+
+def is_giver_busy(text: str) -> bool:
+    """Has the service that gives keys for a role trouble of its own? It may be over in a minute."""
+    failed = re.search(rf"{_GIVER}, Status Code: 5\d\d", text) is not None
+    return failed or any(_GIVER in line and _TOO_OFTEN in line for line in text.split("\n"))

@@ -37,8 +37,22 @@ CLOCKS_MS = 60_000
 COMMITS_MAX = 5_000
 """More commits are not read for what a few folders hold."""
 
-LISTED = re.compile(r"path=(?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?(/.*?); isDirectory=false; length=(\d+);", re.DOTALL)
-"""A file in Hadoop's words about a list of files."""
+_BEFORE_PATH, _AFTER_PATH = "path=", "; isDirectory=false; length="
+_HOST = re.compile(r"(?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?")
+_LENGTH = re.compile(r"(\d{1,19});")
+
+
+def listed_files(text: str) -> dict[str, int]:
+    """Return the size of each file by its path, of Hadoop's words about a list of files."""
+    sizes: dict[str, int] = {}
+    at = 0
+    while (start := text.find(_BEFORE_PATH, at)) >= 0 and (end := text.find(_AFTER_PATH, start)) >= 0:
+        at = end + len(_AFTER_PATH)
+        path = text[start + len(_BEFORE_PATH) : end]
+        length = _LENGTH.match(text, at)
+        if length is not None:
+            sizes[path[len(_HOST.match(path)[0]) :]] = int(length[1])
+    return sizes
 
 
 def _work_of(path: str) -> str:
@@ -50,7 +64,7 @@ def _work_of(path: str) -> str:
 def part_of(path: str, attempt: int, work_id: int) -> int:
     """Return the part that a file was staged for."""
     # The last of that form: the table itself may lie in a folder of such a name.
-    found = re.search(rf".*/a{attempt}/s{work_id}/{PART}_*=(\d+)/", path)
+    found = re.match(rf".*/a{attempt}/s{work_id}/{PART}_*=(\d+)/", path, re.DOTALL)
     assert found is not None, path
     return int(found[1])
 
@@ -128,7 +142,7 @@ class StagingFolder:
             return {}
         lister = java(self._spark).org.apache.hadoop.util.functional.RemoteIterators
         listed = str(lister.toList(self._fs.listFiles(self._path(folder), True)).toString())
-        return {path: int(size) for path, size in LISTED.findall(listed)}
+        return listed_files(listed)
 
     def discard(self, paths: Sequence[str]) -> None:
         """Remove files; those that are gone already are fine."""

@@ -101,8 +101,11 @@ def _known(error: Exception, topic: str, address: str) -> BackfillError | None:
 def _words(error: Exception) -> str:
     """Return the innermost text that says something, in one line and without what a setting holds."""
     texts = [message.strip().splitlines()[0] for _, message in causes(error) if message.strip()]
-    return _VALUE.sub(r"\1 …", texts[-1])[:600].rstrip(".") + "." if texts else f"{type(error).__name__}."
+    return _without_value(texts[-1])[:600].rstrip(".") + "." if texts else f"{type(error).__name__}."
 
 
-_VALUE = re.compile(r"(Invalid value) .*?(?= for configuration| provided)")
-"""Kafka repeats the value of a setting that it does not understand, and a JAAS text holds a password."""
+def _without_value(text: str) -> str:
+    """Return a message without the value of a setting: Kafka repeats it, and a JAAS text holds a password."""
+    before, named, value = text.partition("Invalid value ")
+    ends = [end for word in (" for configuration", " provided") if (end := value.find(word)) >= 0]
+    return f"{before}{named}…{value[min(ends, default=len(value)) :]}" if named else text

@@ -47,7 +47,7 @@ class OffsetsClient:
         """Take the settings; nothing is connected before the first question."""
         self._spark, self._topic, self._settings = spark, topic, settings
         self._found = re.compile(rf"(?:^\{{|, ){re.escape(topic)}-(\d+)=(\d+)(?=[,}}])")
-        self._found_at = re.compile(rf"(?:^\{{|, ){re.escape(topic)}-(\d+)=\([^)]*offset=(\d+)\)")
+        self._found_at = re.compile(rf"(?:^\{{|, ){re.escape(topic)}-(\d+)=\([^()]*offset=(\d+)\)")
         self._lock = threading.Lock()
         self._admin: Any = None
         self._consumer: Any = None

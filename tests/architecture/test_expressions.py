@@ -1,0 +1,90 @@
+"""Regular expressions take linear time: one text of a user must not stop the operator, or a driver, for hours."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+from support.expressions.cost import cost_of
+from support.expressions.used import UnknownPatternError, uses_in
+from support.repository import ROOT, SOURCE_ROOTS, name
+
+BOUNDED = {
+    r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])": "what the second part gives back, the first part takes",
+    r"(?P<group>[^_]+)_(?P<name>.+?)-(?P<version>\d+\.\d[^_]*)\.jar": "names of files, which have at most 255 characters",
+}
+"""Expressions that the check refuses, and why they are cheap all the same."""
+
+QUADRATIC_USERS = r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,31}:/*)[^\s@\"]*:[^\s@\"]*@"
+
+
+def sources():
+    """Yield file, module and text of each module in the packages."""
+    for root in SOURCE_ROOTS:
+        for path in sorted((ROOT / root).rglob("*.py")):
+            module = ".".join(path.relative_to(ROOT / root).with_suffix("").parts).removesuffix(".__init__")
+            yield name(path), module, path.read_text()
+
+
+class TestEachExpression:
+    def test_takes_linear_time(self):
+        """A quantifier inside another one, or two in a row that match the same text, cost the square of a text or more."""
+        costly = {
+            f"{use.where}: {use.how} of {use.pattern!r} {cost}"
+            for use in uses_in(list(sources()))
+            if use.pattern not in BOUNDED and (cost := cost_of(use.pattern, use.how, use.flags))
+        }
+
+        assert not costly, "\n".join(sorted(costly))
+
+    def test_of_each_exception_is_still_in_use(self):
+        assert BOUNDED.keys() <= {use.pattern for use in uses_in(list(sources()))}
+
+    def test_of_a_model_is_matched_by_rust(self):
+        """pydantic's own engine is linear by construction; it can be told to use Python's."""
+        assert BaseModel.model_config.get("regex_engine") is None
+        assert not [file for file, _, text in sources() if "regex_engine" in text]
+
+
+class TestTheCheck:
+    @pytest.mark.parametrize(
+        ("how", "pattern"),
+        [
+            ("search", r"(a+)+$"),
+            ("match", r"(a|a)*b"),
+            ("match", r"(a|ab|b)*c"),
+            ("search", r"(a*b?)*c"),
+            ("fullmatch", r"(?:[0-9]{1,9}[smhd]?)+"),
+            ("match", r"\d+\d+x"),
+            ("match", r"\s*,?\s*x"),
+            ("search", r"x*y"),
+            ("search", r"\s+$"),
+            ("sub", QUADRATIC_USERS),
+            ("finditer", rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'),
+            ("search", r"A.*B|B.*A"),
+            ("search", r"(a)\1"),
+        ],
+    )
+    def test_refuses_what_costs_more(self, how, pattern):
+        assert cost_of(pattern, how)
+
+    @pytest.mark.parametrize(
+        ("how", "pattern"),
+        [
+            ("sub", "/+"),
+            ("match", "a*a*"),
+            ("fullmatch", r"[^\s,:/@]+:[0-9]{1,5}(,[^\s,:/@]+:[0-9]{1,5})*"),
+            ("search", r"(?<=/)([^/=\s]+)=[^/\n]*(?=/)"),
+            ("search", r"\[([A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]"),
+            ("search", r"(?:^|/)d-([0-9a-f]{32})-[^/]*/"),
+            ("finditer", rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'),
+        ],
+    )
+    def test_allows_what_is_linear(self, how, pattern):
+        assert not cost_of(pattern, how)
+
+    def test_refuses_an_expression_that_it_cannot_read(self):
+        """An expression that is an argument is checked where it is written, or not at all."""
+        text = Path(__file__).with_name("none.py")
+        with pytest.raises(UnknownPatternError, match="not written there"):
+            uses_in([(text.name, re.__name__, "import re\ndef find(given):\n    return re.search(given, 'a')\n")])
