@@ -22,6 +22,11 @@ LINE_CHARACTERS_MAX: Final = 100
 NODES_MAX: Final = 100_000
 """Nodes of a document. An alias counts each time that it is used: a short text can stand for an endless one."""
 
+NUMBER_CHARACTERS_MAX: Final = 64
+"""No field of ours has a longer number, and Python's time for one of base 60 grows with the square of its length."""
+
+NUMBERS: Final = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
+
 DEPTH_MAX: Final = 64
 KEYS_MAX: Final = 10_000
 """Keys of one mapping: no field of ours has so many."""
@@ -211,6 +216,9 @@ def _check_node(node: yaml.Node, path: str, depth: int, budget: _Budget) -> None
     budget.nodes -= 1
     if budget.nodes < 0 or depth > DEPTH_MAX:
         raise _refused(path or DOCUMENT, "is too large or refers to itself", None, "write it out without anchors")
+    if isinstance(node, yaml.ScalarNode) and node.tag in NUMBERS and len(node.value) > NUMBER_CHARACTERS_MAX:
+        words = f"is a number of {len(node.value):,} characters"
+        raise _refused(path or DOCUMENT, words, node.value, "write a shorter one, or put a text in quotes")
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
             _check_node(item, child(path, number), depth + 1, budget)

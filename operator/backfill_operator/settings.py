@@ -122,7 +122,8 @@ class OperatorSettings(BaseModel):
     """Further pod fields that a template may set, from a fixed list."""
 
     allowed_env: Patterns = ENV
-    """Variables that a template may set; variables of Java, Python, Spark or the loader can never be allowed."""
+    """Variables that a template may set: names, or `NAME=value` for one value. Variables of Java, Python, Spark or the loader
+    can never be allowed."""
 
     allowed_metadata: Patterns = METADATA
     """Labels and annotations with a `.` or `/` in their name that a template may set; controllers may act on them."""

@@ -111,7 +111,10 @@ def shown(value: object) -> str:
     """Write a value as JSON, shortened to 80 characters; only its beginning is looked at."""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json", by_alias=True)
-    text = "".join(_beginning(value))
+    try:
+        text = "".join(_beginning(value))
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        text = f"({type(value).__name__})"
     text = without_user(text[:LOOKED_AT_CHARACTERS_MAX], cut=len(text) > LOOKED_AT_CHARACTERS_MAX)
     return text if len(text) <= VALUE_CHARACTERS_MAX else text[: VALUE_CHARACTERS_MAX - 1] + "…"
 

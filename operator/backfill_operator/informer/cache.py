@@ -173,7 +173,6 @@ class Cache:
         # The applied configuration changes only with the generation, and is expensive to parse.
         same_generation = known is not None and known.uid == uid and known.generation == generation
         index = index_fields_of(raw, pruned=known.index.pruned if known is not None and same_generation else None)
-        self._remove_from_index(key)
         # No matter who wrote it: what says something else than a decision would is not at rest.
         rest = rest_of(raw, index)
         if rest is not None:
@@ -182,6 +181,7 @@ class Cache:
             text = dumps(compact(raw))
             packed = zlib.compress(text, PACK_LEVEL) if index.over else text
             stored = StoredBackfill(uid, version, generation, index, packed)
+        self._remove_from_index(key)
         self._backfills[key] = stored
         self._add_to_index(key, stored.index)
         return True

@@ -6,9 +6,10 @@ stub and read again for each reconcile. So a hundred large objects take no more 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Final
+
+from pydantic_core import to_json
 
 from backfill_api.names import OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION
 from backfill_operator.informer.pruned_fields import pruned_fields
@@ -99,7 +100,7 @@ def _without_unused(raw: Raw) -> Raw:
 
 def dumps(raw: Raw) -> bytes:
     """Return an object as JSON text."""
-    return json.dumps(raw, separators=(",", ":")).encode()
+    return to_json(raw)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

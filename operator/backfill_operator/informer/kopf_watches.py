@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import kopf
 from kubernetes.aio.client.configuration import Configuration
@@ -17,10 +18,12 @@ from kubernetes.aio.client.rest import RESTClientObject
 from backfill_api.names import GROUP, PLURAL, ROLE_LABEL, VERSION
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.informer.watch_session import ITEMS_OF_A_LIST, StartVersion, session
+from backfill_operator.kube.read_budget import ReadBudgetError, read_budget
 from backfill_operator.kube.resources import PODS, Raw, key_of
 from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
 
+T = TypeVar("T")
 BACKOFFS_FIRST_S: Final = (1.0, 1.0, 2.0, 3.0, 5.0)
 
 
@@ -66,7 +69,7 @@ def registry_of(
         if event["type"] == "DELETED":
             cache.drop_backfill(key_of(raw), raw["metadata"]["uid"])
             enqueue(key_of(raw))
-        elif cache.put_backfill(raw):
+        elif _read(cache.put_backfill, raw, PLURAL, on_unreadable):
             enqueue(key_of(raw))
 
     @kopf.on.event("", "v1", "pods", labels={ROLE_LABEL: "driver"}, registry=registry)
@@ -74,11 +77,22 @@ def registry_of(
         raw: Raw = event["object"]
         on_event(PODS.plural)
         gone = event["type"] == "DELETED"
-        owner = cache.drop_pod(key_of(raw), raw["metadata"]["uid"]) if gone else cache.put_pod(raw)
+        known = partial(cache.drop_pod, key_of(raw), raw["metadata"]["uid"])
+        owner = known() if gone else _read(cache.put_pod, raw, PODS.plural, on_unreadable)
         if owner is not None:
             enqueue(owner)
 
     return registry
+
+
+def _read(put: Callable[[Raw], T], raw: Raw, plural: str, on_unreadable: Callable[[str, object], None]) -> T | None:
+    """Store an object; one that takes too long to read is reported, and left out until it changes."""
+    try:
+        with read_budget():
+            return put(raw)
+    except ReadBudgetError as error:
+        on_unreadable(plural, error)
+        return None
 
 
 def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from backfill_api.crd.explain import path_of
 from backfill_api.load import SpecError, load_backfill
@@ -23,6 +23,7 @@ from backfill_core.lifecycle.observation import (
     PodPhase,
     SpecRefused,
 )
+from backfill_operator.kube.read_budget import ReadBudgetError, read_budget
 from backfill_operator.kube.resources import Raw
 
 DRIVER_CONTAINER: Final = "driver"
@@ -32,6 +33,12 @@ STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 MESSAGE_CHARACTERS_MAX: Final = 1024
 SPEC_BYTES_MAX: Final = 256 * 1024
 """A ConfigMap holds four of them, and a page of a hundred fits into memory."""
+
+STATUS_BYTES_MAX: Final = 256 * 1024
+"""Several times what the operator writes."""
+
+STATUS_ERRORS_MAX: Final = 100
+"""A status with more errors is no status; to list a hundred thousand of them takes a second."""
 
 _PHASES: Final[Mapping[str, PodPhase]] = {
     "Pending": "Pending", "Running": "Running", "Succeeded": "Succeeded", "Failed": "Failed",
@@ -95,12 +102,13 @@ def spec_of(raw: Raw) -> BackfillSpec | SpecRefused:
         "metadata": {"name": metadata.get("name"), "namespace": metadata.get("namespace")},
         "spec": raw.get("spec"),
     }
-    size = len(json.dumps(raw.get("spec"), separators=(",", ":")))
+    size = len(to_json(raw.get("spec")))
     if size > SPEC_BYTES_MAX:
         message = f"spec: has {size:,} bytes, and may have {SPEC_BYTES_MAX:,}"
         return SpecRefused((f"{message}; move long values into the source or into the image",))
     try:
-        return load_backfill(document).spec
+        with read_budget():
+            return load_backfill(document).spec
     except SpecError as error:
         return SpecRefused(tuple(str(one) for one in error.errors))
     except (RecursionError, ValueError, TypeError) as error:
@@ -116,10 +124,23 @@ def status_of(raw: Raw) -> BackfillStatus:
         StatusUnreadableError: a field that a launch depends on cannot be read: the attempt, or that the job is over.
     """
     stored = raw.get("status") or {}
+    size = len(to_json(stored))
+    if size > STATUS_BYTES_MAX:
+        raise StatusUnreadableError(f"status cannot be read: it has {size:,} bytes, and may have {STATUS_BYTES_MAX:,}")
+    try:
+        with read_budget():
+            return _status_without_unknown(stored)
+    except ReadBudgetError as error:
+        raise StatusUnreadableError(f"status cannot be read: {error}") from error
+
+
+def _status_without_unknown(stored: Any) -> BackfillStatus:
     while True:
         try:
             return BackfillStatus.model_validate(stored)
         except ValidationError as error:
+            if error.error_count() > STATUS_ERRORS_MAX:
+                raise StatusUnreadableError(f"status cannot be read: it has {error.error_count():,} errors") from error
             errors = error.errors(include_url=False)
             unknown = {_left_out(stored, one["loc"], known=one["type"] != "extra_forbidden") for one in errors}
             if () in unknown:

@@ -21,6 +21,7 @@ from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import FORBIDDEN, ApiError, RefusedError
 from backfill_operator.kube.rate import wait
+from backfill_operator.kube.read_budget import read_budget
 from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, Resource, key_of
 from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
@@ -162,9 +163,10 @@ class Relist:
         """Store one object of a page; return the Backfill to reconcile. An unreadable object is reported and skipped."""
         try:
             known.pop(key_of(raw), None)
-            if resource is PODS:
-                return self._cache.put_pod(raw)
-            return key_of(raw) if self._cache.put_backfill(raw) else None
+            with read_budget():
+                if resource is PODS:
+                    return self._cache.put_pod(raw)
+                return key_of(raw) if self._cache.put_backfill(raw) else None
         except UNREADABLE as error:
             self._on_unreadable(resource.plural, error)
             return None

@@ -16,6 +16,7 @@ from aiohttp.client_reqrep import ClientResponse
 
 from backfill_api.names import PLURAL
 from backfill_operator.informer.compact import LARGE_BYTES, compact, dumps
+from backfill_operator.kube.read_budget import read_budget
 from backfill_operator.kube.resources import Raw, key_of
 from backfill_operator.kube.shallow_json import loads
 
@@ -116,21 +117,29 @@ class WatchLines:
         if not line or (len(line) <= LARGE_BYTES and brackets <= READ_AS_IT_IS and b'"ERROR"' not in line):
             return line and line + b"\n"
         try:
-            event = loads(line)
-            kind, one = event["type"], event["object"]
-            if kind == "ERROR":
-                _log.warning("the watch of %s ended: %s", self._plural, str(one)[:1000])
-                return GONE
-            metadata = one["metadata"]
-            if kind != "BOOKMARK":
-                key_of(one)
-                kind_fields = {name: one[name] for name in ("apiVersion", "kind") if name in one}
-                backfill = self._plural == PLURAL
-                one = kind_fields | compact(one) if backfill else one | {"metadata": _without_annotations(metadata)}
-            return dumps({"type": kind, "object": one}) + b"\n"
+            with read_budget():
+                return self._readable(loads(line))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             self._on_unreadable(self._plural, f"{type(error).__name__}: {error}")
         return b""
+
+    def _readable(self, event: Any) -> bytes:
+        """Return an event as a small line.
+
+        Raises:
+            ValueError: it takes too long to read; like the other errors, the line is left out.
+        """
+        kind, one = event["type"], event["object"]
+        if kind == "ERROR":
+            _log.warning("the watch of %s ended: %s", self._plural, str(one)[:1000])
+            return GONE
+        metadata = one["metadata"]
+        if kind != "BOOKMARK":
+            key_of(one)
+            kind_fields = {name: one[name] for name in ("apiVersion", "kind") if name in one}
+            backfill = self._plural == PLURAL
+            one = kind_fields | compact(one) if backfill else one | {"metadata": _without_annotations(metadata)}
+        return dumps({"type": kind, "object": one}) + b"\n"
 
 
 def _without_annotations(metadata: Raw) -> Raw:

@@ -15,7 +15,7 @@ from pydantic_core import from_json
 DEPTH_MAX: Final = 120
 """Depth at which values are cut. The parser itself accepts 200 levels, which our own recursion can handle."""
 
-_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{\]}]', flags=re.DOTALL)
+_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]+|[\]}]+', flags=re.DOTALL)
 """A string, also one that is cut off: to look for the end of it again from each of its quotes would take hours."""
 
 _OPENING: Final = b"[{"
@@ -51,13 +51,14 @@ def shallow(text: bytes) -> bytes:
     parts: list[bytes] = []
     depth, kept_from = 0, 0
     for token in _TOKEN.finditer(text):
-        sign = text[token.start()]
+        start, end = token.span()
+        sign = text[start]
         if sign in _OPENING:
-            depth += 1
-            if depth == DEPTH_MAX + 1:
-                parts += (text[kept_from : token.start()], b"null")
+            if depth <= DEPTH_MAX < depth + end - start:
+                parts += (text[kept_from : start + DEPTH_MAX - depth], b"null")
+            depth += end - start
         elif sign in _CLOSING:
-            if depth == DEPTH_MAX + 1:
-                kept_from = token.end()
-            depth -= 1
+            if depth - (end - start) <= DEPTH_MAX < depth:
+                kept_from = start + depth - DEPTH_MAX
+            depth -= end - start
     return b"".join((*parts, text[kept_from:]))

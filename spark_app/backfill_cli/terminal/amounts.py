@@ -13,7 +13,8 @@ RATE_MAX_ROWS_PER_S = 1_000_000_000
 RATE_MAX_BYTES_PER_S = 1_000_000_000_000
 DURATION_MAX_S = 7 * 86_400
 UNLIMITED = ("none", "unlimited", "off")
-_NUMBER = r"([0-9][0-9_,]*(?:\.[0-9]+)?)"
+_DURATION, _DURATION_PART = re.compile(r"(?:[0-9]{1,9}[smhd])*(?:[0-9]{1,9})?"), re.compile(r"([0-9]{1,9})([smhd]?)")
+_NUMBER = r"([0-9][0-9_,]{0,30}(?:\.[0-9]{1,30})?)"
 
 
 def parse_rate(text: str) -> int | None:
@@ -65,12 +66,12 @@ def parse_duration_s(text: str) -> int:
         ValueError: it is no such thing, nothing, or more than a week.
     """
     word = text.strip().lower()
-    parts = re.findall(r"([0-9]{1,9})([smhd]?)", word)
+    parts = _DURATION_PART.findall(word) if _DURATION.fullmatch(word) else []
     sizes = [SECONDS[unit] for _, unit in parts]
     # 1h30m is one and a half hours; 30m1h and 1h30 could mean anything.
     falling = sizes == sorted(set(sizes), reverse=True) and (len(parts) == 1 or all(unit for _, unit in parts))
     seconds = sum(int(number) * size for (number, _), size in zip(parts, sizes, strict=True))
-    if not re.fullmatch(r"(?:[0-9]{1,9}[smhd])*(?:[0-9]{1,9})?", word) or not falling or seconds == 0:
+    if not falling or seconds == 0:
         raise ValueError(f"invalid duration {text!r}: write 90s, 30m, 2h or 1h30m")
     if seconds > DURATION_MAX_S:
         raise ValueError(f"{text!r} is more than a week; leave --for out to keep it")

@@ -72,12 +72,16 @@ SIGNS = (
     Sign(
         Trouble.TOO_LONG,  # before GONE: Java's FileNotFoundException says it too
         classes=("FSLimitException$PathComponentTooLongException",),
-        words=re.compile(r"File name too long|ENAMETOOLONG|Pathname too long|KeyTooLong|[Yy]our key is too long|"
-        "maximum object length is 1024|resource name length is not within the permissible limits"),
+        words=re.compile(
+            r"File name too long|ENAMETOOLONG|Pathname too long|KeyTooLong|[Yy]our key is too long|"
+            "maximum object length is 1024|resource name length is not within the permissible limits"
+        ),
     ),
     Sign(
         Trouble.DENIED,
-        words=re.compile("|".join((*NO_ACCESS, "Read-only file system", "403 Forbidden", r"Status Code: 403", *refusals.SAID))),
+        words=re.compile(
+            "|".join((*NO_ACCESS, "Read-only file system", "403 Forbidden", r"Status Code: 403", *refusals.SAID))
+        ),
     ),
     Sign(
         Trouble.AWAY,
@@ -152,8 +156,10 @@ SIGNS = (
             *("DELTA_TRUNCATED_TRANSACTION_LOG", "DELTA_VERSIONS_NOT_CONTIGUOUS", "DELTA_STATE_RECOVER_ERROR"),
             *("DELTA_LOG_FILE_MALFORMED", "CANNOT_READ_FILE_FOOTER", "DELTA_MISSING_PART_FILES"),
         ),
-        words=re.compile("is not a Parquet file|footer is too large|corrupted file|can not read class org.apache.parquet|"
-        "Could not parse JSON|Expected magic number"),
+        words=re.compile(
+            "is not a Parquet file|footer is too large|corrupted file|can not read class org.apache.parquet|"
+            "Could not parse JSON|Expected magic number"
+        ),
     ),
     # After DAMAGED: a file that is damaged does not fit its key.
     Sign(Trouble.ENCRYPTED, classes=(NO_KEY,)),

@@ -196,6 +196,47 @@ class TestAnAdministratorMayAllow:
         assert setting.lower() in OperatorSettings.model_fields
         assert build(limits, **fields)["kind"] == "Pod"
 
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_STS", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AWS_CONFIG_FILE", "AWS_PROFILE",
+            "AWS_SHARED_CREDENTIALS_FILE", "AWS_CA_BUNDLE", "AWS_EC2_METADATA_SERVICE_ENDPOINT", "AZURE_AUTHORITY_HOST",
+            "AZURE_FEDERATED_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS",
+        ],
+    )  # fmt: skip
+    def test_an_address_or_a_file_of_a_token_is_with_its_value(self, name: str) -> None:
+        """A client sends the token of the file to the address, so a spec that may choose them sends it to any server (fault S5)."""
+        given = ours(env=[{"name": name, "value": "https://sts.example"}])
+        limits = Limits(env=(f"{name}=https://sts.example",))
+
+        assert refusal(**given).path == f"{OURS}.env[0].name"
+        assert {"name": name, "value": "https://sts.example"} in container(build(limits, **given))["env"]
+        assert refusal(limits, **ours(env=[{"name": name, "value": "https://other.example"}])).path.endswith("name")
+        source = {"secretKeyRef": {"name": "store", "key": "key"}}
+        assert refusal(limits, **ours(env=[{"name": name, "valueFrom": source}])).path.endswith("name")
+
+    def test_each_key_of_a_secret_is_by_its_prefix(self) -> None:
+        """A key `ENDPOINT_URL_STS` would become an address; names of keys are not known when the pod is made."""
+        given = ours(envFrom=[{"prefix": "AWS_", "secretRef": {"name": "store"}}])
+
+        assert (refusal(**given).path, "AWS_*" in refusal(**given).hint) == (f"{OURS}.envFrom[0].prefix", True)
+        assert container(build(Limits(env=("AWS_*",)), **given))["envFrom"]
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "fs.azure.account.oauth2.client.endpoint", "fs.azure.account.oauth2.token.file", "fs.azure.account.oauth2.msi.authority",
+            "fs.gs.auth.service.account.json.keyfile", "fs.gs.auth.workload.identity.federation.credential.config.file",
+            "fs.gs.token.server.url", "fs.s3a.assumed.role.sts.endpoint",
+        ],
+    )  # fmt: skip
+    def test_a_setting_that_names_who_gets_a_token(self, name: str) -> None:
+        """The same as a variable, in the words of Hadoop."""
+        refused = refusal(spark={"conf": {f"spark.hadoop.{name}": "https://other.example"}})
+
+        assert f"{PREFIX}ALLOWED_CONF" in refused.hint
+
     def test_a_sidecar_is_restricted_like_us(self) -> None:
         """Whatever it says; and its image is one that is allowed."""
         made = build(Limits(sidecars=True, images=("registry/proxy",)), **side(image="registry/proxy:2", args=["x"]))
@@ -243,7 +284,7 @@ class TestWhatMostJobsNeed:
                 securityContext={"runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 2000, "runAsNonRoot": True},
                 volumes=[{"name": "a", "persistentVolumeClaim": {"claimName": "lake"}}, {"name": "b", "emptyDir": {}}],
                 containers=[{
-                    "name": "driver", "env": [{"name": "AWS_REGION", "value": "eu"}, key], "envFrom": [{"prefix": "AWS_", "secretRef": {"name": "store"}}],
+                    "name": "driver", "env": [{"name": "AWS_REGION", "value": "eu"}, key],
                     "volumeMounts": [{"name": "a", "mountPath": "/lake"}, {"name": "b", "mountPath": "/mnt/b", "subPath": "x"}],
                     "securityContext": {"allowPrivilegeEscalation": False},
                 }],

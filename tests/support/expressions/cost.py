@@ -151,7 +151,9 @@ def characters(op, argument, flags):
     # The library itself decides: it knows categories, and what ignoring case means.
     matched = {chr(one) for one in ALPHABET if _matches(op, argument, flags, one)}
     if flags & re.IGNORECASE:
-        matched |= {one.upper() for one in matched if len(one.upper()) == 1} | {one.lower() for one in matched if len(one.lower()) == 1}
+        matched |= {one.upper() for one in matched if len(one.upper()) == 1} | {
+            one.lower() for one in matched if len(one.lower()) == 1
+        }
     return {ord(one) for one in matched} & set(ALPHABET)
 
 
@@ -205,7 +207,11 @@ def _ambiguity(automaton, accepted):
     follow = {one: dict(after) for one, after in automaton.follow.items()}
     where = _loop_of(follow)
     # What comes by the end of a match in each round has only one round to try again.
-    failing = {one: {x: ways for x, ways in after.items() if x not in accepted} for one, after in follow.items() if one not in accepted}
+    failing = {
+        one: {x: ways for x, ways in after.items() if x not in accepted}
+        for one, after in follow.items()
+        if one not in accepted
+    }
     inner = _loop_of(failing)
     for one, after in failing.items():
         if any(ways > 1 and one in inner and inner.get(other) == inner[one] for other, ways in after.items()):

@@ -75,9 +75,15 @@ def _names_of_compiled(tree):
     """Return the name that each compiled expression is assigned to."""
     found = {}
     for node in ast.walk(tree):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         for target in targets:
-            pairs = zip(target.elts, node.value.elts, strict=True) if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) else [(target, node.value)]
+            pairs = (
+                zip(target.elts, node.value.elts, strict=True)
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+                else [(target, node.value)]
+            )
             for name, value in pairs:
                 found[id(value)] = getattr(name, "id", None) or getattr(name, "attr", None)
     return found
@@ -102,7 +108,7 @@ class _Filled(ast.NodeTransformer):
     def __init__(self, names):
         self._names = names
 
-    def visit_FormattedValue(self, node):  # noqa: N802 - as ast names it
+    def visit_FormattedValue(self, node):
         try:
             return ast.Constant(str(_evaluated(node.value, self._names)))
         except Exception:
@@ -110,4 +116,4 @@ class _Filled(ast.NodeTransformer):
 
 
 def _evaluated(node, names):
-    return eval(compile(ast.fix_missing_locations(ast.Expression(node)), "<expression>", "eval"), {"re": re, **names})  # noqa: S307 - our own source
+    return eval(compile(ast.fix_missing_locations(ast.Expression(node)), "<expression>", "eval"), {"re": re, **names})

@@ -39,8 +39,10 @@ EXCEPT: Final = (
     "spark.shuffle.manager", "spark.shuffle.service.*", "spark.shuffle.push.*", "spark.shuffle.sort.io.*",
     "spark.storage.decommission.*", "spark.storage.replication.*", "spark.scheduler.allocation.*", "spark.io.compression.codec", "spark.shuffle.mapStatus.compression.codec",
     "spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name", "spark.hadoop.fs.AbstractFileSystem.*", "spark.hadoop.fs.permissions.*", "spark.hadoop.fs.file.*",
+    "spark.hadoop.fs.azure.account.oauth2.*", "spark.hadoop.fs.azure.identity.*", "spark.hadoop.fs.gs.auth.*", "spark.hadoop.fs.gs.token.*",
+    "spark.hadoop.fs.s3a.assumed.role.sts.*",
 )  # fmt: skip
-"""Settings that would load code, change the data, or reach the machine."""
+"""Settings that would load code, change the data, reach the machine, or send the token in a file to an address."""
 
 CODE: Final = frozenset({
     "binding", "bindings", "class", "classes", "classpath", "command", "commands", "extensions", "factory", "impl", "interceptors",

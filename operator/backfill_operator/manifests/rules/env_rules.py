@@ -47,8 +47,8 @@ def check_env(env: Iterable[Mapping[str, Any]], path: str, limits: Limits) -> No
             raise ManifestRefusedError(
                 f"{here}.name", f"{name} decides what runs, or is the operator's", hint="remove it"
             )
-        if not named(name, limits.env):
-            hint = f"remove it, {ask_for('ALLOWED_ENV', 'its name')}"
+        if not (named(name, limits.env) or f"{name}={one.get('value')}" in limits.env):
+            hint = f"remove it, {ask_for('ALLOWED_ENV', 'its name, or NAME=value for this value only,')}"
             raise ManifestRefusedError(f"{here}.name", f"{name[:200]} is not allowed", hint=hint)
         for field in one:
             if field not in ("name", "value", "valueFrom"):
@@ -79,7 +79,8 @@ def check_env_from(sources: Iterable[Mapping[str, Any]], path: str, limits: Limi
                 )
         prefix = one.get("prefix")
         if not isinstance(prefix, str) or not prefix or _may_reach(prefix) or not _within(prefix, limits.env):
-            hint = "add a prefix such as AWS_, or name each variable in env with valueFrom.secretKeyRef"
+            pattern = f"{str(prefix)[:100]}*" if prefix else "a pattern such as AWS_*, and you its prefix,"
+            hint = f"name each variable in env with valueFrom.secretKeyRef, {ask_for('ALLOWED_ENV', pattern)}"
             raise ManifestRefusedError(f"{here}.prefix", "must be the prefix of allowed variables", hint=hint)
 
 

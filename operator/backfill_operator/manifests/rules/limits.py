@@ -18,8 +18,15 @@ VOLUMES: Final = (
 )  # fmt: skip
 """Types of volumes that give no access to a node or another system; `serviceAccountToken` must be allowed separately."""
 
-ENV: Final = ("AWS_*", "AZURE_*", "GOOGLE_*")
-"""Credentials and regions of object stores."""
+ENV: Final = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ROLE_ARN",
+    "AWS_ROLE_SESSION_NAME", "AWS_MAX_ATTEMPTS", "AWS_RETRY_MODE", "AWS_EC2_METADATA_DISABLED", "AWS_USE_FIPS_ENDPOINT",
+    "AWS_USE_DUALSTACK_ENDPOINT", "AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION",
+    "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID", "AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN",
+    "GOOGLE_CLOUD_PROJECT",
+)  # fmt: skip
+"""Keys, roles and regions of object stores. Names, because a prefix has others: a client sends the token of the pod, or of a file,
+to the address in `AWS_ENDPOINT_URL_STS` or `AWS_CONTAINER_CREDENTIALS_FULL_URI`."""
 
 METADATA: Final = ("app.kubernetes.io/*", "prometheus.io/*", "cluster-autoscaler.kubernetes.io/*")
 """Labels and annotations; names without `.` and `/` are always allowed, because no controller acts on them."""
@@ -50,6 +57,8 @@ class Limits:
     """Of `OPTIONAL_POD_FIELDS`."""
 
     env: tuple[str, ...] = ENV
+    """`NAME`: any value; `NAME=value`: only this one, for an address or a file that the administrator chooses."""
+
     metadata: tuple[str, ...] = METADATA
     conf: tuple[str, ...] = ()
     """Further Spark settings, in addition to those that are always allowed."""

@@ -1,0 +1,104 @@
+"""An object that takes too long to read is left out, and no other one waits for it."""
+
+import itertools
+import re
+import signal
+import threading
+import time
+
+import pytest
+from support.operators.rig import NAMESPACE, SPEC
+
+from backfill_core.lifecycle.observation import SpecRefused
+from backfill_operator.informer.cache import Cache
+from backfill_operator.informer.parse import spec_of
+from backfill_operator.informer.relist import Relist
+from backfill_operator.kube.read_budget import ReadBudgetError, read_budget
+from backfill_operator.kube.resources import BACKFILLS
+from backfill_operator.metrics import Metrics
+from backfill_operator.settings import OperatorSettings
+
+
+class Endless(dict):
+    """A mapping whose items never end, as a reader without a bound would see them."""
+
+    def items(self):
+        """Yield the same item again and again."""
+        while True:
+            yield "a", None
+
+
+class EndlessText:
+    """A value that never becomes a text."""
+
+    def __str__(self):
+        """Count for ever."""
+        return "".join("" for _ in itertools.count())
+
+
+def raw(**fields):
+    metadata = {"name": "orders", "namespace": NAMESPACE, "uid": "uid-1", "resourceVersion": "1"}
+    return {"metadata": metadata | fields.pop("metadata", {}), "spec": SPEC} | fields
+
+
+class TestTheBudget:
+    def test_ends_an_expression_of_exponential_time(self):
+        """Python's engine looks for signals while it matches."""
+        with pytest.raises(ReadBudgetError), read_budget(0.05):
+            re.match("(a|a)*b", "a" * 60)
+
+    def test_ends_a_loop(self):
+        with pytest.raises(ReadBudgetError), read_budget(0.05):
+            str(EndlessText())
+
+    def test_of_an_outer_block_holds_for_the_inner_one(self):
+        with pytest.raises(ReadBudgetError), read_budget(0.05), read_budget(60):
+            str(EndlessText())
+
+    def test_that_is_not_used_up_ends_nothing(self):
+        with read_budget(0.05):
+            pass
+        began = time.process_time()
+        while time.process_time() - began < 0.2:
+            pass
+        assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+    def test_does_not_hold_in_other_threads(self):
+        """Signals reach the main thread only."""
+        errors = []
+
+        def read():
+            try:
+                with read_budget(0.05):
+                    began = time.process_time()
+                    while time.process_time() - began < 0.2:
+                        pass
+            except ReadBudgetError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join()
+
+        assert not errors
+
+
+class TestAnObject:
+    def test_whose_spec_takes_too_long_is_refused(self):
+        refused = spec_of(raw(spec=Endless(SPEC)))
+
+        assert refused == SpecRefused(("spec cannot be read: ReadBudgetError: it takes too long to read",))
+
+    def test_that_takes_too_long_is_left_out_of_a_list(self):
+        """The page goes on with the next one."""
+        cache, unreadable = Cache(), []
+        relist = Relist(
+            None, cache, OperatorSettings(), Metrics(cache.phases), enqueue=lambda _: None, monotonic=time.monotonic,
+            on_unreadable=lambda plural, error: unreadable.append((plural, str(error))),
+        )  # fmt: skip
+
+        for one in (raw(metadata={"resourceVersion": EndlessText()}), raw(metadata={"name": "other"})):
+            relist._take(one, BACKFILLS, {})  # noqa: SLF001 - one page of a list
+
+        assert unreadable == [("backfills", "it takes too long to read")]
+        assert cache.keys() == [(NAMESPACE, "other")]
