@@ -17,6 +17,7 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import generate_latest
 
+from backfill_operator.http_limits import CONNECTION_S, REQUEST_LIMITS, Connections
 from backfill_operator.informer.relist import Relist
 from backfill_operator.kube.election import Election
 from backfill_operator.kube.rate import wait
@@ -37,9 +38,26 @@ WATCHES_MISSED_MAX: Final = 3
 class Health:
     """Answers the probes from the state of the other parts."""
 
-    def __init__(self, settings: OperatorSettings, relist: Relist, election: Election | None, metrics: Metrics) -> None:
-        """Take the parts; `election` None: this process leads without one."""
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        relist: Relist,
+        election: Election | None,
+        metrics: Metrics,
+        *,
+        connection_s: float = CONNECTION_S,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            settings: Addresses and ports.
+            relist: The last list.
+            election: Who leads; `None` if this process leads without one.
+            metrics: Answered to Prometheus.
+            connection_s: Longest time of one connection.
+        """
         self._settings = settings
+        self._connection_s = connection_s
         self._relist = relist
         self._election = election
         self._metrics = metrics
@@ -86,15 +104,20 @@ class Health:
         health.router.add_get("/livez", self._livez)
         health.router.add_get("/readyz", self._readyz)
         metrics.router.add_get("/metrics", self.metrics_text)
-        runners = [web.AppRunner(app, access_log=None) for app in (health, metrics)]
+        runners = [web.AppRunner(app, access_log=None, **REQUEST_LIMITS) for app in (health, metrics)]
+        servers: list[asyncio.Server] = []
         try:
             ports = []
             for runner, port in zip(runners, (self._settings.health_port, self._settings.metrics_port), strict=True):
                 await runner.setup()
-                await web.SockSite(runner, _listener(self._settings.bind, port)).start()
-                ports.append(int(runner.addresses[0][1]))
+                listener = _listener(self._settings.bind, port)
+                ports.append(int(listener.getsockname()[1]))
+                connections = Connections(runner.server, self._connection_s)
+                servers.append(await asyncio.get_running_loop().create_server(connections.protocol, sock=listener))
             yield ports[0], ports[1]
         finally:
+            for server in servers:
+                server.close()
             for runner in runners:
                 await runner.cleanup()
 

@@ -32,7 +32,7 @@ from backfill_api.wire import Ack, Command, CommandRequest
 from backfill_core.protocol.actions import Acknowledge
 from backfill_core.protocol.events import CommandReceived
 from backfill_core.protocol.receipt import Receipt
-from backfill_spark.control.connections import BoundedServer, Connections
+from backfill_spark.control.connections import BoundedServer, Connections, HeaderReader
 from backfill_spark.control.metrics import progress_registry
 from backfill_spark.control.wire import ack_words, receipt_words, received
 
@@ -212,13 +212,32 @@ class _Connection(BaseHTTPRequestHandler):
         self._control = control
         super().__init__(*accepted)
 
+    def setup(self) -> None:
+        """Limit what is read before the token is checked."""
+        super().setup()
+        self._headers_of = HeaderReader(self.rfile)
+        self.rfile = self._headers_of  # type: ignore[assignment]
+
+    def handle_one_request(self) -> None:
+        """Serve one request."""
+        self._headers_of.next_request()
+        super().handle_one_request()
+
     def parse_request(self) -> bool:
         """Read a header; a stranger is answered once, and then makes room."""
-        whole = super().parse_request()
+        whole = self._has_whole_line() and super().parse_request()
         known = whole and self._control.allowed(self.headers.get("Authorization"))
         self.close_connection = self.close_connection or not known
         self._control.connections.header_read(self.connection, known=known)
         return whole
+
+    def _has_whole_line(self) -> bool:
+        """Refuse a request line that was cut: the library would take it for one of HTTP 0.9."""
+        if self.raw_requestline.endswith(b"\n"):
+            return True
+        self.command, self.requestline, self.request_version = "", "", self.protocol_version
+        self.send_error(414)
+        return False
 
     def do_GET(self) -> None:
         """Answer a look."""

@@ -13,7 +13,7 @@ import pytest
 from support.cluster.certificates import certificate
 from support.drivers.fake_driver import ScriptedJob
 
-from backfill_spark.control.connections import CONNECTIONS_MAX, HEADER_S, REQUEST_S, Connections
+from backfill_spark.control.connections import CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_S, REQUEST_S, Connections
 
 STRANGERS = 3 * CONNECTIONS_MAX
 
@@ -111,6 +111,40 @@ class TestTooMany:
         one.request("GET", "/healthz")
         answer = one.getresponse()
         assert (answer.status, answer.read(), answer.headers["Connection"]) == (200, b"ok\n", "close")
+
+
+class TestTooLarge:
+    """Without a limit 64 connections without a token took 1.1 GiB in 40 s (fault S4)."""
+
+    @pytest.mark.parametrize("number", [80, 1], ids=["many headers", "one header"])
+    def test_a_header_is_refused(self, job, crowd, number):
+        """The library alone takes a hundred headers of 64 KiB from each."""
+        one = known(job, crowd)
+        one.putrequest("GET", "/healthz")
+        for position in range(number):
+            one.putheader(f"X-{position}", "x" * (2 * HEADER_BYTES_MAX // number))
+        with suppress(ConnectionError):
+            one.endheaders()
+            assert one.getresponse().status == 431
+        assert look(job, known(job, crowd)) == (200, 1000)
+
+    def test_a_request_line_is_refused(self, job, crowd):
+        one = known(job, crowd)
+        with suppress(ConnectionError):
+            one.request("GET", f"/healthz?{'x' * 2 * HEADER_BYTES_MAX}")
+            assert one.getresponse().status == 414
+        assert look(job, known(job, crowd)) == (200, 1000)
+
+    def test_each_request_of_a_connection_has_its_own_limit(self, job, crowd):
+        """A client that polls keeps its connection for hours."""
+        one = known(job, crowd)
+        answers = set()
+        for _ in range(5):
+            headers = {"Authorization": f"Bearer {job.token}", "X-Long": "x" * (HEADER_BYTES_MAX // 2)}
+            one.request("GET", "/v1/progress", headers=headers)
+            answer = one.getresponse()
+            answers.add((answer.status, bool(answer.read())))
+        assert answers == {(200, True)}
 
 
 class TestTooSlow:
