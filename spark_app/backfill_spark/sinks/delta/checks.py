@@ -6,7 +6,7 @@ would enforce, compute or convert while it writes is refused here, or guarded wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType, VariantType
 
@@ -17,7 +17,7 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_core.log_shipping.columns import DEFAULT
-from backfill_spark.delta.properties import MAPPING_MODE, is_on, value
+from backfill_spark.delta.properties import MAPPING_MODE, ROW_TRACKING, VECTORS_ON, is_on, value
 from backfill_spark.delta.table_facts import every_field, is_collated
 from backfill_spark.rows.columns import instead
 from backfill_spark.sinks.delta.table import TargetTable
@@ -38,6 +38,12 @@ ICEBERG = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2", "delta.
 CONSTRAINTS = "delta.constraints."
 CHANGE_FEED = "delta.enableChangeDataFeed"
 UNIFORM = "delta.universalFormat.enabledFormats"
+FILE_METADATA = "_metadata"
+"""Column of Spark that names the file of a row, and the row's place in it."""
+
+BY_PLACE = (VECTORS_ON, ROW_TRACKING)
+"""Properties of tables whose MERGE reads that column."""
+
 FEATURES = {"materializePartitionColumns": "materialized partition columns"}
 """Features that Kernel writes, and our staged files would not honour."""
 
@@ -145,6 +151,16 @@ def check_properties(what: str, properties: Mapping[str, str], *, upserts: bool)
         )
 
 
+def check_merge(what: str, names: Sequence[str], properties: Mapping[str, str]) -> None:
+    """Refuse a column whose name Delta's MERGE cannot have in a table with these properties.
+
+    Raises:
+        UnsupportedTargetFeatureError: names the column.
+    """
+    check_change_feed(what, names, properties)
+    check_file_metadata(what, names, properties)
+
+
 def check_change_feed(what: str, names: Iterable[str], properties: Mapping[str, str]) -> None:
     """Refuse a column that a MERGE cannot write into the target's own change feed: Delta spells its name without quotes.
 
@@ -157,6 +173,21 @@ def check_change_feed(what: str, names: Iterable[str], properties: Mapping[str, 
             f"{what} has a change feed ({CHANGE_FEED}), into which Delta's MERGE cannot write column {named!r}: "
             "its name has a backtick.",
             hint="Name the column otherwise with AS in spec.transform.select, or use a target without a change feed.",
+        )
+
+
+def check_file_metadata(what: str, names: Iterable[str], properties: Mapping[str, str]) -> None:
+    """Refuse a column that has the name of the column by which Delta's MERGE finds rows in files.
+
+    Raises:
+        UnsupportedTargetFeatureError: names the column and the property.
+    """
+    named = next((name for name in names if name.lower() == FILE_METADATA), None)
+    needs = next((name for name in BY_PLACE if is_on(properties, name)), None)
+    if named is not None and needs is not None:
+        raise UnsupportedTargetFeatureError(
+            f"{what} has {needs}, with which Delta's MERGE needs the name of column {named!r} for itself.",
+            hint=f"Name the column otherwise with AS in spec.transform.select, or use a target with {needs}: 'false'.",
         )
 
 

@@ -121,7 +121,7 @@ class DeltaSink:
             what = "spec.target.delta.properties"
             checks.check_properties(what, self._properties, upserts=upserts)
             if upserts:
-                checks.check_change_feed(what, wanted.names, self._properties)
+                checks.check_merge(what, wanted.names, made_with(self._properties, deletion_vectors=True))
             check_known(self._spark, self._properties)
             new_table.check_new(
                 wanted, partition_by=self._partition_by, cluster_by=self._cluster_by, properties=self._properties
@@ -132,7 +132,7 @@ class DeltaSink:
         if self._source is not None:
             check_followed(table.path, table.partitions, table.properties, self._source)
         if upserts:
-            checks.check_change_feed(table.path, table.schema.names, table.properties)
+            checks.check_merge(table.path, table.schema.names, table.properties)
         checks.check_schema(wanted, table.schema)
         if not has_state and self._existing_rows == "Refuse" and self._has_rows():
             raise TargetNotEmptyError(

@@ -118,6 +118,29 @@ class TestAChangeFeedOfTheTarget:
         checks.check_change_feed("/t", ["id", name], properties)
 
 
+class TestAColumnWithTheNameOfSparksOwn:
+    """Delta's MERGE finds rows by `_metadata`, and fails at the first update, after the whole copy (fault B10)."""
+
+    @pytest.mark.parametrize("name", ["_metadata", "_METADATA"])
+    @pytest.mark.parametrize("property", ["delta.enableDeletionVectors", "delta.enableRowTracking"])
+    def test_is_refused_with_the_property(self, name, property):
+        """The user must learn both before anything is written."""
+        with pytest.raises(UnsupportedTargetFeatureError, match=rf"{property}.*'{name}'") as refusal:
+            checks.check_merge("/t", ["id", name], {property: "true"})
+        assert "AS in spec.transform.select" in refusal.value.hint
+
+    @pytest.mark.parametrize(
+        ("name", "properties"),
+        [
+            ("_metadata", {"delta.enableDeletionVectors": "false"}),
+            ("_metadata_", {"delta.enableDeletionVectors": "true"}),
+        ],
+    )
+    def test_is_taken_elsewhere(self, name, properties):
+        """Without the properties a MERGE does not ask for it."""
+        checks.check_merge("/t", ["id", name], properties)
+
+
 class TestAPartitionColumnThatDeltaDoesNotFind:
     """Its filters take the backticks at the ends of a name for quotes, and drop every file."""
 
