@@ -8,7 +8,7 @@ of a file that was copied whole          what follows
 it is there once, and its entry fits     its bytes are read back, and compared with its digest
 its entry has another size or count      the sides differ, whatever rows say: engines answer by such counts
 another vector or partition value        by rows; named when they differ
-statistics that it was not given         by rows; named when they differ
+statistics that it was not given         by rows; and its values are compared with them: readers skip files by statistics
 there is no such file, or another one    by rows; named when they differ
 it has no digest                         by rows: an older release copied it, or another engine wrote it anew
 """
@@ -98,6 +98,9 @@ class Pairing:
     notes: tuple[FileMismatch, ...]
     """What may be the reason, if rows differ; last those that an OPTIMIZE of others leaves too."""
 
+    doubtful: tuple[LoggedTargetFile, ...] = ()
+    """Files whose statistics are not those that the job gave them."""
+
 
 def paired(source: Iterable[LoggedCopy], target: Sequence[LoggedTargetFile]) -> Pairing:
     """Return which files are compared by bytes. Files that are not copied whole are in neither list, or in no pair."""
@@ -111,6 +114,7 @@ def paired(source: Iterable[LoggedCopy], target: Sequence[LoggedTargetFile]) -> 
     wrong: list[FileMismatch] = []
     notes: list[FileMismatch] = []
     lost: list[FileMismatch] = []
+    doubtful: list[LoggedTargetFile] = []
     for wanted in source:
         group = copies.get(tag_of(wanted.path), [])
         if not group:
@@ -123,6 +127,7 @@ def paired(source: Iterable[LoggedCopy], target: Sequence[LoggedTargetFile]) -> 
             continue
         pair = Pair(wanted, fitting, fitting.digest)
         counts, misfits = _miscounts(wanted, fitting), _misfits(wanted, fitting)
+        doubtful += [] if counts or _same_statistics(fitting) else [fitting]
         wrong += [FileMismatch(fitting.path, what) for what in counts]
         if counts:
             wrong_pairs.append(pair)
@@ -130,7 +135,7 @@ def paired(source: Iterable[LoggedCopy], target: Sequence[LoggedTargetFile]) -> 
             notes += [FileMismatch(fitting.path, what) for what in misfits]
         else:
             pairs.append(pair)
-    return Pairing(tuple(pairs), tuple(wrong), tuple(wrong_pairs), (*notes, *lost))
+    return Pairing(tuple(pairs), tuple(wrong), tuple(wrong_pairs), (*notes, *lost), tuple(doubtful))
 
 
 def _miscounts(wanted: LoggedCopy, found: LoggedTargetFile) -> list[str]:

@@ -37,7 +37,7 @@ from backfill_spark.rows.write_modes import WriteMode, write_mode
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sources import version_of
 from backfill_spark.stop_signal import StopSignal
-from backfill_spark.transfer.file_proof import FileProof
+from backfill_spark.transfer.file_proof import FileProof, misstated_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -327,6 +327,7 @@ class OpenedJob(JobContext):
         return Comparison(
             source=source,
             files=None if by_rows else FileProof.of(self, source.files, target_version),
+            misstated=(lambda: misstated_files(self, target_version)) if by_rows else None,
             check=check,
             sink=self.sink,
             transform=self.transform,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from backfill_core.protocol.receipt import PartitionReceipt, Receipt
+from backfill_core.protocol.receipt import FileMismatch, PartitionReceipt, Receipt
 from backfill_core.protocol.work import Position
 from backfill_core.transfer.proof import Proven
 from backfill_spark.rows.columns import quoted
@@ -63,6 +63,9 @@ class Comparison:
     check: Callable[[], None]
     """Called often while files are read; what it raises ends that."""
 
+    misstated: Callable[[], tuple[FileMismatch, ...]] | None = None
+    """Compares the statistics of all files of the target with their values; `None` if only doubtful ones are compared."""
+
     def receipt(self, *, epoch: int) -> Receipt:
         """Compare; reads both sides once, of files that are proven by their bytes the target's alone."""
         began_s = time.monotonic()
@@ -70,6 +73,8 @@ class Comparison:
             self._taken(self._sides(), epoch) if self.source.ranges is None else self._tallied(epoch)
         )
         receipt = self._whole(receipt, epoch)
+        if self.misstated is not None:
+            receipt = replace(receipt, files=(*receipt.files, *self.misstated()))
         return replace(receipt, seconds=round(time.monotonic() - began_s, 3))
 
     def _whole(self, receipt: Receipt, epoch: int) -> Receipt:
@@ -93,7 +98,7 @@ class Comparison:
         known = self._proven
         # Where others write by key, files that are gone or changed tell nothing.
         notes = known.notes if receipt.mismatches and not self.mode.merges else ()
-        if not (known.source_paths or notes):
+        if not (known.source_paths or known.wrong or notes):
             return receipt
         both = hashlib.sha256(f"{receipt.digest}\n{known.digest}\n".encode()).hexdigest()
         return replace(

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote
 
+from backfill_core.protocol.receipt import FileMismatch
 from backfill_core.transfer.copy_digest import CopyDigest
 from backfill_core.transfer.proof import (
     Damaged,
@@ -31,6 +33,7 @@ from backfill_spark.delta.deletion_vectors import vector_of
 from backfill_spark.delta.log import LoggedFile, files_at, hidden_rows, same_rows
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
+from backfill_spark.delta.statistics.misstated import misstated
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
 from backfill_spark.jvm.failures import Trouble, trouble_of
 from backfill_spark.jvm.workers import at_once
@@ -85,7 +88,12 @@ class FileProof:
         pairing = paired([one for one in wanted if one is not None], found)
         reader = ByteReader(self._spark, self._job.sink.path)
         tasks = [partial(self._read, pair, reader, check) for pair in pairing.pairs]
-        return proven(pairing, at_once(tasks, AT_ONCE))
+        known, doubtful = proven(pairing, at_once(tasks, AT_ONCE)), {file.id for file in pairing.doubtful}
+        wrong = self._misstated([file for file, found in self._target if found.id in doubtful])
+        return replace(known, wrong=(*known.wrong, *wrong))
+
+    def _misstated(self, files: Sequence[LoggedFile]) -> tuple[FileMismatch, ...]:
+        return misstated(self._spark, self._job.sink.path, self._version, files)
 
     def rest(self, known: Proven) -> tuple[DataFrame, DataFrame] | None:
         """Return the rows of both sides in files that are not left out, before the transform; None: there is no such file."""
@@ -116,6 +124,18 @@ class FileProof:
                 return Damaged(f"its deletion vector cannot be read: {first_line(error)}")
             raise
         return Same() if same_rows(self._spark, mine, theirs) else HidesOthers()
+
+
+def misstated_files(job: OpenedJob, version: int) -> tuple[FileMismatch, ...]:
+    """Return the files of a version of the target whose statistics exclude rows; reads all of them.
+
+    Raises:
+        Whatever the storage says (`JAVA_ERRORS`).
+    """
+    if not isinstance(job.sink, SupportsCopies):
+        return ()
+    path = job.sink.path
+    return misstated(job.spark, path, version, files_at(job.spark, path, version, nulls_of=()))
 
 
 def _wanted(file: LoggedFile, ways: JobWays) -> LoggedCopy | None:

@@ -103,6 +103,13 @@ class TestAPair:
         assert paired([wanted()], [copy(statistics=theirs, digest=given)]).pairs
         assert not paired([wanted()], [copy(statistics=theirs)]).pairs
 
+    def test_other_statistics_are_doubtful(self):
+        """Readers skip files by them, so the values of the file decide."""
+        other = copy(statistics='{"numRecords":10,"maxValues":{"id":2}}')
+
+        assert paired([wanted()], [other]).doubtful == (other,)
+        assert paired([wanted()], [copy()]).doubtful == ()
+
     def test_a_lost_and_a_doubled_file_are_named(self):
         """The receipt says which, once rows differ."""
         twice = [copy(suffix="1", partition={}), copy()]

@@ -152,6 +152,43 @@ class TestDamageIsFoundAndNamed:
         assert all("deletion vector cannot be read" in one.what for one in found.files)
 
 
+class TestStatisticsOfTheLog:
+    """Readers skip files by them, so rows that they exclude are lost to every filter (fault D14)."""
+
+    def with_bounds(self, place, **bounds):
+        """Return the entry of a file whose ids go beyond 5, and the same with other bounds of its ids."""
+        add = next(one for one in adds_of(place.target).values() if json.loads(one["stats"])["maxValues"]["id"] > 5)
+        statistics = json.loads(add["stats"])
+        for kind, value in bounds.items():
+            statistics[kind] = statistics[kind] | {"id": value}
+        return add, add | {"stats": json.dumps(statistics)}
+
+    @pytest.mark.parametrize("by_rows", [False, True], ids=["by-bytes", "by-rows"])
+    @pytest.mark.parametrize("wrong", [{"maxValues": 5}, {"nullCount": 1}], ids=str)
+    def test_a_file_with_wrong_ones_is_named_with_the_column(self, place, by_rows, wrong):
+        """Its rows are all there, and no reader with a filter finds them."""
+        add, changed = self.with_bounds(place, **wrong)
+        place.commit([], [changed])
+        found = place.verify(by_rows=by_rows)
+        place.commit([], [add])
+
+        if "nullCount" in wrong and add.get("deletionVector"):
+            assert found.equal
+        else:
+            assert (found.equal, found.mismatches) == (False, ())
+            assert [(one.path, one.what.rpartition(": ")[2]) for one in found.files] == [(add["path"], "id")]
+
+    @pytest.mark.parametrize("by_rows", [False, True], ids=["by-bytes", "by-rows"])
+    def test_wider_bounds_are_right(self, place, by_rows):
+        """A reader finds every row by them."""
+        add, changed = self.with_bounds(place, minValues=-1000, maxValues=10**6)
+        place.commit([], [changed])
+        found = place.verify(by_rows=by_rows)
+        place.commit([], [add])
+
+        assert found.equal
+
+
 class TestWhatOthersWroteAnew:
     """Is compared by rows: tags go with the files that have them."""
 
