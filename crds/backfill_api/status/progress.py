@@ -11,7 +11,9 @@ from backfill_api.spec.bounds import Count, Duration, Message, Moment, Percent
 
 GRID_CELLS_MAX = 64
 
-WarningCode = Literal["NonConvergent", "RetentionEnding", "RetentionShort", "ForeignCommits", "ExecutorsMissing"]
+WarningCode = Literal[
+    "NonConvergent", "RetentionEnding", "RetentionShort", "ForeignCommits", "ExecutorsMissing", "CheckpointFailed"
+]
 """What a warning is about: programs go by this, never by the message."""
 
 

@@ -31,7 +31,7 @@ from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import CommandReceived, Sealed
 from backfill_core.protocol.receipt import Receipt
-from backfill_core.protocol.strategy import CommitRequest
+from backfill_core.protocol.strategy import CommitRequest, JobWarning
 
 RETRY_MAX_S = 30.0
 COMPARED_AGAIN_MAX = 3
@@ -126,6 +126,9 @@ class CommitLog:
     others: tuple[ForeignCommit, ...] = ()
     """What others committed to the target, as far as it was seen."""
 
+    hooks_failure: BackfillError | None = None
+    """Failure of the newest hooks; `None` if they succeeded."""
+
     def sealed(self, event: Sealed, percent: int, now: Now) -> CommitLog:
         """Return the log with one more commit of ours, whose state says so many percent."""
         kept = (*self.seconds[1 - SECONDS_KEPT_MAX :], event.seconds)
@@ -135,6 +138,16 @@ class CommitLog:
         """Return the log with commits of others."""
         new = {one.version: one for one in (*self.others, *commits)}
         return replace(self, others=tuple(new[version] for version in sorted(new))[-OTHERS_KEPT_MAX:])
+
+    @property
+    def warnings(self) -> tuple[JobWarning, ...]:
+        """What users must know of the target's log."""
+        others = f"others changed the target: {self.others_words}"
+        failed = f"the target's log gets no checkpoint, and is tried again: {self.hooks_failure}"
+        return (
+            *((JobWarning("ForeignCommits", others),) if self.others else ()),
+            *((JobWarning("CheckpointFailed", failed),) if self.hooks_failure is not None else ()),
+        )
 
     @property
     def others_words(self) -> str:

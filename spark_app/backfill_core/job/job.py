@@ -40,6 +40,7 @@ from backfill_core.protocol.events import (
     BarrierPassed,
     CommandReceived,
     Event,
+    HooksRan,
     OthersCommitted,
     PollFailed,
     Sealed,
@@ -115,6 +116,9 @@ class Job(Attempt):
                 return self._on_seal_failed(error, now)
             case OthersCommitted(commits=commits):
                 self._commits.log = self._commits.log.note(commits)
+                return ()
+            case HooksRan(failure=failure):
+                self._commits.log = replace(self._commits.log, hooks_failure=failure)
                 return ()
         raise TypeError(f"not an event: {event!r}")
 

@@ -253,8 +253,6 @@ class Attempt:
     def view(self, now: Now) -> JobView:
         """Return how things stand."""
         strategy, commits = self._strategy.view(now), self._commits.log
-        message = f"others changed the target: {commits.others_words}"
-        others = (JobWarning("ForeignCommits", message),) if commits.others else ()
         complete = self._strategy.status.history_complete
         reason = reason_of(
             self._phase_or_last,
@@ -283,5 +281,5 @@ class Attempt:
             table_version=commits.table_version,
             reason=reason,
             course=self._course,
-            warnings=(*strategy.warnings, *others),
+            warnings=(*strategy.warnings, *commits.warnings),
         )

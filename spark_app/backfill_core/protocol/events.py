@@ -116,6 +116,14 @@ class OthersCommitted:
     commits: tuple[ForeignCommit, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class HooksRan:
+    """The hooks of past commits (checkpoints, checksums) were run; reported at a failure, and when it has passed."""
+
+    failure: BackfillError | None
+    """`None` if all succeeded."""
+
+
 Event = (
     Tick
     | SourcePolled
@@ -128,6 +136,7 @@ Event = (
     | Sealed
     | SealFailed
     | OthersCommitted
+    | HooksRan
 )
 
 

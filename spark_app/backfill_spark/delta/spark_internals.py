@@ -58,6 +58,10 @@ class SparkDeltaLog:
         """Write a checkpoint of the newest version; Spark jobs."""
         self._log.checkpoint(self.updated(), self._none)
 
+    def clean(self) -> None:
+        """Delete expired files of the log, if the table's properties let Delta do so; it needs a checkpoint."""
+        self._log.doLogCleanup(self.updated(), self._none)
+
     def properties(self, snapshot: Any) -> dict[str, str]:
         """Return the table properties of a snapshot."""
         pairs = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().configuration())
@@ -106,7 +110,9 @@ class SparkDeltaLog:
         listed = self._jvm.java.util.ArrayList()
         for file in files:
             listed.add(file)
-        places = self.frame(listed, snapshot).select(F.col("_metadata.file_path").alias("file"))
+        rows = self.frame(listed, snapshot)
+        # By its name it would be a column of the table that is called so.
+        places = rows.select(rows.metadataColumn("_metadata")["file_path"].alias("file"))
         uri, path = self._jvm.java.net.URI, self._jvm.org.apache.hadoop.fs.Path
         counted = places.groupBy("file").agg(F.count("*").alias("live")).collect()
         live = {path(uri(row["file"])).toString(): int(row["live"]) for row in counted}

@@ -12,9 +12,17 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from backfill_core.errors import BackfillError, ColumnsFollowedError, ForeignCommit, InvalidSpecError
+from backfill_core.errors import BackfillError, ColumnsFollowedError, InvalidSpecError
 from backfill_core.protocol.actions import Seal
-from backfill_core.protocol.events import Event, Head, WorkCancelled, WorkFailed, WorkFinished
+from backfill_core.protocol.events import (
+    Event,
+    Head,
+    HooksRan,
+    OthersCommitted,
+    WorkCancelled,
+    WorkFailed,
+    WorkFinished,
+)
 from backfill_core.protocol.quarantine import AnnouncedRecords
 from backfill_core.protocol.work import Position, Result, Work, WorkKind
 from backfill_spark.crash_points import crash_point
@@ -59,6 +67,7 @@ class SparkActionExecutor:
         self._sealed: list[int] = []
         """Versions of our newest commits: others may have committed between two of them."""
 
+        self._hooks_failed = False
         self._has_other_columns = False
         """Did a commit change what this attempt knows of source and target?"""
 
@@ -211,20 +220,33 @@ class SparkActionExecutor:
                 return stored.table_version
             raise
 
-    def after_seal(self) -> tuple[ForeignCommit, ...]:
-        """Run the hooks of past commits (checkpoints, checksums); return what others committed between ours."""
+    def after_seal(self) -> tuple[Event, ...]:
+        """Run the hooks of past commits (checkpoints, checksums), and look for commits of others between ours."""
         self._copies.lower()
-        with suppress(BackfillError):  # a missed checkpoint costs readers time, and is tried again
-            self._job.committer.run_hooks()
+        ran = self._run_hooks()
         with self._lock:
             versions, self._sealed = sorted(self._sealed), self._sealed[-1:]
         committer, shared = self._job.committer, bool(self._job.claim.shares)
-        return tuple(
+        others = tuple(
             commit
             for one, two in pairwise(versions)
             if two - one > 1
             for commit in committer.commits_of_others(one, two - 1, shared=shared)
         )
+        return (*ran, OthersCommitted(others)) if others else ran
+
+    def _run_hooks(self) -> tuple[HooksRan, ...]:
+        """Run them for each table that the job fills; return an event if one fails, or if none fails any more."""
+        failure: BackfillError | None = None
+        quarantine = self._job.quarantine
+        committers = [self._job.committer] if quarantine is None else [self._job.committer, quarantine.committer]
+        for committer in committers:
+            try:
+                committer.run_hooks()
+            except BackfillError as error:
+                failure = failure or error
+        failed, self._hooks_failed = self._hooks_failed, failure is not None
+        return (HooksRan(failure),) if failed or failure is not None else ()
 
     def head(self, kept_after: Position | None) -> Head:
         """Look at the source's newest position, and whether what comes after `kept_after` is still there."""

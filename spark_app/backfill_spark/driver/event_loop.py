@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from backfill_core.errors import BackfillError, ForeignCommit
+from backfill_core.errors import BackfillError
 from backfill_core.job.job import Job
 from backfill_core.job.view import JobView
 from backfill_core.protocol.actions import Acknowledge, Action, CancelWork, Finish, PollSource, Seal, StartWork
@@ -20,7 +20,6 @@ from backfill_core.protocol.clock import Now
 from backfill_core.protocol.events import (
     Event,
     Head,
-    OthersCommitted,
     PollFailed,
     Sealed,
     SealFailed,
@@ -45,8 +44,8 @@ class ActionExecutor(Protocol):
     def seal(self, action: Seal) -> int:
         """Commit, and return the version of the table; the same action may be given again."""
 
-    def after_seal(self) -> tuple[ForeignCommit, ...]:
-        """Do the work after a commit that no barrier waits for (checkpoints); return what others committed before it."""
+    def after_seal(self) -> tuple[Event, ...]:
+        """Do the work after a commit that no barrier waits for (checkpoints); return what the core must know of it."""
 
     def head(self, kept_after: Position | None) -> Head:
         """Look at the source's newest position, and whether what comes after `kept_after` is still there."""
@@ -152,9 +151,8 @@ class Loop:
 
     def _after_seal(self) -> None:
         try:
-            others = self._executor.after_seal()
-            if others:
-                self.put(OthersCommitted(others))
+            for event in self._executor.after_seal():
+                self.put(event)
         except Exception as error:  # noqa: BLE001 - a missed checkpoint costs readers time, never the job
             self._executor.explain(error)
 

@@ -74,7 +74,7 @@ class DeltaCommitter:
         conf = kernel_settings(spark)
         self._engine = self._kernel.defaults.engine.DefaultEngine.create(conf)
         self._added = AddedFiles(spark, path, self._kernel, self._engine, conf)
-        self._hooks = CommitHooks(spark, path, self._engine)
+        self.hooks = CommitHooks(spark, path, self._kernel, self._engine)
         self._lock = threading.Lock()
         self._layout: Layout | None = None
         self._columns: NewColumns | None = None
@@ -134,9 +134,14 @@ class DeltaCommitter:
 
         Raises:
             UnsupportedTargetFeatureError: names the feature.
+            TargetDamagedError: the newest checkpoint is incomplete.
             PermissionDeniedError, TransientError: the storage refused.
         """
         self._known_layout()
+        try:
+            self.hooks.check()
+        except JAVA_ERRORS as error:
+            raise explain_commit(error, self._path) from error
 
     # ------------------------------------------------------------------ measuring
     def measure(self, paths: Sequence[str]) -> tuple[StagedFile, ...]:
@@ -350,6 +355,7 @@ class DeltaCommitter:
     def _commit(
         self, txn: Any, files: Sequence[StagedFile | RemovedFile], state: str, *, owner: str | None = None
     ) -> SealedCommit:
+        self.hooks.check_found()
         try:
             state_row = txn.getTransactionState(self._engine)
             actions = self._added.actions(files, self._known_layout(), state_row)
@@ -361,18 +367,18 @@ class DeltaCommitter:
             result = txn.commit(self._engine, iterable)
         except JAVA_ERRORS as error:
             raise explain_commit(error, self._path) from error
-        self._hooks.add(result, plain=all(isinstance(one, StagedFile) for one in files))
+        self.hooks.add(result, plain=all(isinstance(one, StagedFile) for one in files))
         self._sealed = result.getVersion()
         return SealedCommit(self._sealed)
 
     def run_hooks(self) -> None:
-        """Run what past commits left to do (checkpoints, checksums), each; those that fail are tried again next time.
+        """Run the hooks of past commits (checksums, checkpoints), each; those that fail are tried again next time.
 
         Raises:
             BackfillError: what the first of them met.
         """
         try:
-            self._hooks.run()
+            self.hooks.run()
         except JAVA_ERRORS as error:
             raise explain_commit(error, self._path) from error
 

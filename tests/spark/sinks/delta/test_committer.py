@@ -82,11 +82,11 @@ class CommitterWithAHook(DeltaCommitter):
     """Has a hook of the test before those of Kernel."""
 
     def put_before(self, hook):
-        self._hooks.waiting = [(0, hook), *self._hooks.waiting]
+        self.hooks.waiting = [(0, hook), *self.hooks.waiting]
 
     @property
     def waiting(self):
-        return self._hooks.waiting
+        return self.hooks.waiting
 
 
 @pytest.mark.always

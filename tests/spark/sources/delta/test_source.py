@@ -79,6 +79,17 @@ class TestASplitIsExactlyItsPartOfTheLine:
 
         assert sum(opened(spark, path).pinned.rows) == 100
 
+    def test_files_without_statistics_are_counted_in_a_table_with_a_column_metadata(self, spark, tmp_path):
+        """Spark's column of the file has the same name (fault B10)."""
+        path = str(tmp_path / "s")
+        spark.conf.set("spark.databricks.delta.stats.collect", "false")
+        try:
+            spark.range(30).selectExpr("id", "concat('m', id) AS _metadata").write.format("delta").save(path)
+        finally:
+            spark.conf.unset("spark.databricks.delta.stats.collect")
+
+        assert sum(opened(spark, path).pinned.rows) == 30
+
     def test_files_without_statistics_are_counted_at_once(self, spark, tmp_path):
         """One job for all of them: tables of thousands of such files start too."""
         path = str(tmp_path / "odd path=%20")

@@ -1,0 +1,64 @@
+"""Deletes expired files of a table's log, as Spark does after its own checkpoints; Kernel's leave them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+
+from backfill_spark.delta.spark_internals import SparkDeltaLog
+from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY_S = 86_400
+
+
+def _today() -> int:
+    return int(time.time()) // DAY_S
+
+
+class LogCleanup:
+    """Cleans the log of one table, at most once a day: Spark's own limit of age changes with the day.
+
+    A log of 100,000 commits takes seconds on a disk and an hour in a bucket. So a thread of its own does it, and nothing waits
+    for it. Files go from the oldest on, so a clean-up that ends early leaves a log that the next one continues with.
+    """
+
+    def __init__(self, spark: SparkSession, path: str, today: Callable[[], int] = _today) -> None:
+        """Take the table's path; `today` returns the number of the day, in UTC."""
+        self._spark, self._path, self._today = spark, path, today
+        self._lock = threading.Lock()
+        self._cleaned_on = -1
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to clean in the background, unless that was done today. After a checkpoint; at most one runs at a time."""
+        today = self._today()
+        with self._lock:
+            if today == self._cleaned_on or (self._thread is not None and self._thread.is_alive()):
+                return
+            self._cleaned_on = today
+            self._thread = threading.Thread(target=self._clean, name="log-cleanup", daemon=True)
+        self._thread.start()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until no clean-up runs; return `False` if one still does."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        return self._thread is None or not self._thread.is_alive()
+
+    def _clean(self) -> None:
+        # Without Java the job has ended, and there is nothing to say.
+        with suppress(Py4JError, OSError):
+            try:
+                SparkDeltaLog(self._spark, self._path).clean()
+            except JAVA_ERRORS as error:
+                words = "expired files of the log of %s are left, and are tried again tomorrow: %s"
+                logging.getLogger(__name__).warning(words, self._path, first_line(error))

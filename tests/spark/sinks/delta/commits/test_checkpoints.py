@@ -1,0 +1,243 @@
+"""Checkpoints of a target's log: readers see whole ones only, and none is built on one that is incomplete."""
+
+import os
+import re
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from support.tables.jobs import checkpoint
+
+from backfill_core.errors import BackfillError, TargetDamagedError
+from backfill_spark.delta.checkpoints.log_cleanup import LogCleanup
+from backfill_spark.delta.log import newest_version
+from backfill_spark.jvm.gateway import java, java_context
+from backfill_spark.sinks.delta.committer import DeltaCommitter
+
+CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+
+
+def checkpoints(spark, path):
+    """Return the checkpoints of a table as (protocols, metadata, files) by version, counted by Spark."""
+    found = {}
+    for file in Path(path, "_delta_log").iterdir():
+        match = CHECKPOINT.fullmatch(file.name)
+        if match:
+            rows = spark.read.parquet(str(file)).selectExpr("count(protocol)", "count(metaData)", "count(add)")
+            found[int(match[1])] = tuple(rows.first())
+    return found
+
+
+def files_at(path, version):
+    """Return how many files the commits up to a version add; none of them removes one."""
+    texts = (Path(path, "_delta_log", f"{number:020d}.json").read_text() for number in range(version + 1))
+    return sum(line.startswith('{"add"') for text in texts for line in text.splitlines())
+
+
+@contextmanager
+def overwritten(file):
+    """Overwrite all values of a Parquet file but not its footer, and put it back later: a store that fails for a moment."""
+    whole = file.read_bytes()
+    footer = int.from_bytes(whole[-8:-4], "little") + 8
+    file.write_bytes(whole[:4] + b"\xff" * (len(whole) - 4 - footer) + whole[-footer:])
+    try:
+        yield
+    finally:
+        file.write_bytes(whole)
+
+
+def log_file(path, version):
+    return Path(path, "_delta_log", f"{version:020d}.checkpoint.parquet")
+
+
+@pytest.fixture
+def filled(spark, table):
+    """A target, and a way to make a commit with one file, which returns the error of its hooks."""
+    rows = spark.range(0, 40, 1, 40)
+    target = table(rows)
+    files = list(target.stage(rows))
+
+    def commit():
+        target.committer.seal(41 - len(files), [files.pop()], "state")
+        try:
+            target.committer.run_hooks()
+        except BackfillError as error:
+            return error
+        return None
+
+    target.commit = commit
+    return target
+
+
+class TestACheckpointThatCannotBeRead:
+    """The next one is built on it, and must not be half of it (fault B1)."""
+
+    def test_no_half_written_checkpoint_is_left(self, spark, filled):
+        """Kernel closes its file after an error, and what it had written until then looks like a whole checkpoint."""
+        for _ in range(12):
+            assert filled.commit() is None
+        with overwritten(log_file(filled.path, 10)):
+            failures = [filled.commit() for _ in range(10)]
+            during = checkpoints(spark, filled.path) if log_file(filled.path, 20).exists() else {}
+        for _ in range(12):
+            filled.commit()
+        java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+        assert any(failures)
+        assert 20 not in during
+        expected = {version: (1, 1, files_at(filled.path, version)) for version in checkpoints(spark, filled.path)}
+        assert checkpoints(spark, filled.path) == expected
+        assert max(expected) == 30
+        assert len(DeltaTable(filled.path).file_uris()) == 34
+        assert filled.read().count() == 34
+
+    def test_spark_writes_the_one_that_kernel_cannot_write(self, spark, filled):
+        """Here Kernel alone does not know the codec; else each reader replays commits until the next one."""
+        settings = java_context(spark).hadoopConfiguration()
+        settings.set("parquet.compression", "no-such-codec")
+        try:
+            filled.committer = filled.open()
+        finally:
+            settings.unset("parquet.compression")
+        failures = [filled.commit() for _ in range(12)]
+
+        assert failures == [None] * 12
+        [version] = checkpoints(spark, filled.path)
+        assert version >= 10
+        assert checkpoints(spark, filled.path) == {version: (1, 1, files_at(filled.path, version))}
+
+
+def without(spark, path, version, condition):
+    """Rewrite a checkpoint of a table without some of its rows."""
+    file, folder = log_file(path, version), Path(path).with_name("rewritten")
+    spark.read.parquet(str(file)).where(f"NOT coalesce({condition}, false)").coalesce(1).write.parquet(str(folder))
+    [rewritten] = folder.glob("*.parquet")
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    file.write_bytes(rewritten.read_bytes())
+
+
+class TestAnIncompleteCheckpoint:
+    """An earlier release, or another writer, left it; what is built on it is incomplete, too."""
+
+    def test_without_a_protocol_it_ends_the_job_before_anything_is_written(self, spark, filled):
+        """No reader could read rows that are committed now."""
+        for _ in range(11):
+            filled.commit()
+        without(spark, filled.path, 10, "protocol IS NOT NULL")
+
+        with pytest.raises(TargetDamagedError, match=r"0010\.checkpoint\.parquet has no protocol"):
+            filled.open().check()
+
+    def test_found_while_a_job_runs_it_ends_the_job(self, spark, filled):
+        """No checkpoint is built on it, and the next commit names it."""
+        for _ in range(11):
+            filled.commit()
+        without(spark, filled.path, 10, "metaData IS NOT NULL")
+        failures = [filled.commit() for _ in range(9)]
+
+        assert [type(failure) for failure in failures if failure] == [TargetDamagedError]
+        assert not log_file(filled.path, 20).exists()
+        with pytest.raises(TargetDamagedError, match="has no metadata"):
+            filled.commit()
+
+    def test_with_fewer_files_than_its_version_it_is_named_and_not_built_on(self, spark, filled):
+        """Either it or the checksum of its version is wrong, so the job goes on, with a warning."""
+        for _ in range(11):
+            filled.commit()
+        without(spark, filled.path, 10, "add.path LIKE '%part-0003%'")
+        java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+        failures = [filled.commit() for _ in range(10)]
+
+        words = [str(failure) for failure in failures if failure]
+        assert words
+        assert all("0010.checkpoint.parquet has" in text and "counts 10" in text for text in words)
+        assert not log_file(filled.path, 20).exists()
+
+
+def aged(path, days):
+    """Set the times of all files of a log back."""
+    for file in Path(path, "_delta_log").iterdir():
+        if file.is_file():
+            then_s = file.stat().st_mtime - days * 86_400
+            os.utime(file, (then_s, then_s))
+
+
+def names_in_log(path):
+    return {file.name for file in Path(path, "_delta_log").iterdir() if file.is_file() and file.name[0] != "."}
+
+
+class TestExpiredFilesOfTheLog:
+    """They go as they go after a checkpoint by Spark (fault B5); without that the log grows for ever."""
+
+    @pytest.fixture
+    def old(self, spark, table):
+        """A target of 39 commits that are 45 days old, and a copy of it; the next commit has a checkpoint."""
+
+        def make(properties=None):
+            target = table(spark.range(1), properties=properties)
+            for version in range(1, 40):
+                target.committer.seal(version, (), f"s{version}")
+                target.committer.run_hooks()
+            assert target.committer.hooks.cleanup.join(60)
+            aged(target.path, 45)
+            copy = f"{target.path}-copy"
+            shutil.copytree(target.path, copy)
+            java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+            target.committer = target.open()
+            return target, copy
+
+        return make
+
+    def commit(self, target):
+        target.committer.seal(40, (), "s40")
+        target.committer.run_hooks()
+        assert target.committer.hooks.cleanup.join(60)
+
+    @pytest.mark.parametrize("alone", [False, True], ids=["shared", "alone"])
+    def test_are_those_that_spark_removes_from_a_copy_of_the_log(self, spark, old, alone):
+        """Commits, checksums and checkpoints; the oracle is a commit by Spark to the copy."""
+        target, copy = old()
+        before = names_in_log(copy)
+        target.committer = DeltaCommitter(spark, target.path, app_id="app", domain="backfill.test", alone=alone)
+        self.commit(target)
+        spark.range(1).write.format("delta").mode("append").save(copy)
+
+        assert names_in_log(target.path) == names_in_log(copy)
+        assert len(before - names_in_log(target.path)) > 60
+        assert newest_version(spark, target.path).position == 40
+        assert target.committer.read_state().text == "s40"
+
+    @pytest.mark.parametrize(
+        "properties",
+        [{"delta.enableExpiredLogCleanup": "false"}, {"delta.logRetentionDuration": "interval 60 days"}],
+        ids=["off", "longer"],
+    )
+    def test_stay_where_the_table_says_so(self, old, properties):
+        """Users keep versions for as long as they want."""
+        target, _ = old(properties)
+        before = names_in_log(target.path)
+        self.commit(target)
+
+        assert names_in_log(target.path) >= before
+
+    def test_are_looked_for_once_a_day(self, spark, old):
+        """To list a log of 100,000 commits takes seconds."""
+        target, _ = old()
+        day = [1]
+        cleanup = LogCleanup(spark, target.path, lambda: day[0])
+        cleanup.start()
+        assert cleanup.join(60)
+        left = names_in_log(target.path)
+        checkpoint(spark, target.path, 39)
+        aged(target.path, 45)
+        for _ in range(2):
+            cleanup.start()
+            assert cleanup.join(60)
+        assert names_in_log(target.path) >= left
+
+        day[0] = 2
+        cleanup.start()
+        assert cleanup.join(60)
+        assert not names_in_log(target.path) >= left
