@@ -85,6 +85,27 @@ def plain(spark, tmp_path):
     return made
 
 
+class TestTheLayout:
+    """Of a source may change while its rows are copied."""
+
+    def test_other_partition_columns_end_the_job(self, spark, tmp_path):
+        """Rows that the overwrite deleted would stay in the target: the filter's column is null in the change feed (fault B3)."""
+        world = World(spark, tmp_path)
+        rows = spark.range(40).selectExpr("id", "concat('a', id % 2) AS a", "concat('b', id % 4) AS b")
+        writer = rows.write.format("delta").option("delta.enableChangeDataFeed", "true")
+        writer.partitionBy("b").save(world.source)
+        world.keep()
+
+        def meanwhile():
+            half = rows.where("id < 20").write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+            half.partitionBy("a").save(world.source)
+
+        reason, code, message = world.run(at_once, meanwhile, transform={"where": "a = 'a1'"})
+
+        assert (reason, code) == ("SchemaChanged", 45)
+        assert "the partition columns became ['a'] in version 1 of" in message
+
+
 class TestTheChangeFeed:
     """What is missing in it cannot be guessed (R-SNAP-47)."""
 

@@ -38,7 +38,11 @@ COMPARED_AGAIN_MAX = 3
 """How often the last receipt is taken again because others changed the target after it; one more ends the attempt."""
 
 SECONDS_KEPT_MAX = 512
-EXPLAIN_HINT = "Another writer changed the target: find the rows with `backfill verify --explain`, mend them, or fill a new target."
+FOREIGN_HINT = "Another writer changed the target: find the rows with `backfill verify --explain`, correct them, or fill a new target."
+UNEXPLAINED_HINT = (
+    "No commit of another writer to the target is known. Find the rows with `backfill verify --explain`, and report them with the spec "
+    "and the source's log: the job may have read the source wrongly."
+)
 RESTORE_HINT = "Something changed files of the target without a commit: restore them, or fill a new target."
 
 VNODES_SHOWN_MAX, FILES_SHOWN_MAX, OTHERS_SHOWN_MAX = 10, 3, 3
@@ -160,8 +164,13 @@ class CommitLog:
         where = " and in ".join(filter(None, (_vnode_words(receipt), _file_words(receipt))))
         return VerificationFailedError(
             f"source {receipt.source_position} and target version {receipt.target_version} differ in {where}.{others}",
-            hint=EXPLAIN_HINT if receipt.mismatches else RESTORE_HINT,
+            hint=self._hint(receipt),
         )
+
+    def _hint(self, receipt: Receipt) -> str:
+        if not receipt.mismatches:
+            return RESTORE_HINT
+        return FOREIGN_HINT if self.others else UNEXPLAINED_HINT
 
 
 def _vnode_words(receipt: Receipt) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backfill_core.log_shipping.actions import UNIQUE_DIGITS, DeletionVector
+from backfill_core.log_shipping.file_locations import is_below_literally
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
@@ -36,9 +37,14 @@ class VectorDescriptor:
         return bool(self.fields["storageType"] == "i")
 
     @property
-    def is_elsewhere(self) -> bool:
+    def is_absolute(self) -> bool:
         """Does the log name its file by an absolute path?"""
         return bool(self.fields["storageType"] == "p")
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Does its file lie in no folder below the table's, as the log spells it?"""
+        return self.is_absolute or (not self.is_inline and not is_below_literally(self._place[0]))
 
     @property
     def file(self) -> str:

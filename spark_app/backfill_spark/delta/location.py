@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from backfill_api.spec.locations import Place, PlaceError, place
 from backfill_core.errors import InvalidSpecError, SourceNotFoundError, TargetNotFoundError, TransientError
+from backfill_core.log_shipping.file_locations import ONE_STORE
 from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java, java_session
 from backfill_spark.jvm.log_stores.s3 import SCHEME, bring_log_store
@@ -23,9 +24,6 @@ _FOLDER: ContextVar[Path] = ContextVar("folder", default=Path())
 
 SPARK_CATALOG = "spark_catalog"
 SOURCE_PATH, TARGET_PATH = "spec.source.delta.path", "spec.target.delta.path"
-ONE_STORE = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss", "wasb": "wasbs"}
-"""Schemes of one object store, by the one that stands for both."""
-
 JARS = {
     "gs": "com.google.cloud.bigdataoss:gcs-connector",
     "abfss": "org.apache.hadoop:hadoop-azure",
@@ -151,12 +149,6 @@ def _with_jar(spark: SparkSession, jar: str) -> str:
         f"Add its jar: --packages {jar}:{version}, or spec.spark.conf with spark.jars.packages; "
         "on a cluster put it into the image (docs/operating.md)."
     )
-
-
-def in_one_store(uri: str) -> str:
-    """Return a URI with the scheme that stands for its store: `s3://b/t` and `s3a://b/t` are one table."""
-    scheme, colon, rest = uri.partition(":")
-    return f"{ONE_STORE.get(scheme, scheme)}{colon}{rest}"
 
 
 def _conf(spark: SparkSession) -> Any:

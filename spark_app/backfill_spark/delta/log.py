@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from backfill_core.log_shipping.actions import DeletionVector
 from backfill_core.log_shipping.table_words import TableWords, of_users
 from backfill_core.protocol.events import Head
 from backfill_spark.delta.retention import kept_seconds
+from backfill_spark.delta.spark_internals import SparkDeltaLog, read_by_either
 from backfill_spark.jvm.bulk_calls import static_method, text_of
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_no_table
 from backfill_spark.jvm.gateway import hadoop_conf, items, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+T = TypeVar("T")
 
 
 class EmptyCommitError(Exception):
@@ -132,8 +137,23 @@ def table_at(spark: SparkSession, path: str, version: int) -> LoggedTable:
     Raises:
         Whatever Kernel or the storage say (`LOG_ERRORS`).
     """
-    engine, table = _open(spark, path)
-    return _described(table.getSnapshotAsOfVersion(engine, version))
+
+    def by_kernel() -> LoggedTable:
+        engine, table = _open(spark, path)
+        return _described(table.getSnapshotAsOfVersion(engine, version))
+
+    return read_by_either(spark, path, by_kernel, lambda log: _table_of(*log.described(version)))
+
+
+def _table_of(metadata: Mapping[str, Any], protocol: Mapping[str, Any]) -> LoggedTable:
+    features = (protocol.get(kind) or () for kind in ("readerFeatures", "writerFeatures"))
+    return LoggedTable(
+        schema=metadata["schemaString"],
+        partitions=tuple(metadata.get("partitionColumns") or ()),
+        properties=metadata.get("configuration") or {},
+        features=frozenset(chain.from_iterable(features)),
+        description=metadata.get("description"),
+    )
 
 
 def _described(snapshot: Any) -> LoggedTable:
@@ -156,11 +176,15 @@ def newest_version(spark: SparkSession, path: str) -> Head:
     Raises:
         Whatever Kernel or the storage say (`LOG_ERRORS`): only the caller knows whose table it is.
     """
-    engine, table = _open(spark, path)
-    snapshot = table.getLatestSnapshot(engine)
-    metadata = snapshot.getMetadata()
-    kept_s = kept_seconds(metadata.getConfiguration().get)
-    return Head(snapshot.getVersion(), snapshot.getTimestamp(engine), metadata.getId(), kept_s)
+
+    def by_kernel() -> Head:
+        engine, table = _open(spark, path)
+        snapshot = table.getLatestSnapshot(engine)
+        metadata = snapshot.getMetadata()
+        kept_s = kept_seconds(metadata.getConfiguration().get)
+        return Head(snapshot.getVersion(), snapshot.getTimestamp(engine), metadata.getId(), kept_s)
+
+    return read_by_either(spark, path, by_kernel, SparkDeltaLog.head)
 
 
 def files_at(spark: SparkSession, path: str, version: int, *, nulls_of: Sequence[str]) -> list[LoggedFile]:
@@ -175,8 +199,8 @@ def files_at(spark: SparkSession, path: str, version: int, *, nulls_of: Sequence
     Raises:
         Whatever Kernel or the storage say (`LOG_ERRORS`).
     """
-    added = _added(spark, path, version, statistics=True)
-    return sorted((_parse(line, nulls_of) for line in added), key=lambda file: file.path)
+    files = _added(spark, path, version, lambda line: _parse(line, nulls_of), statistics=True)
+    return sorted(files, key=lambda file: file.path)
 
 
 def added_at(spark: SparkSession, path: str, version: int) -> list[str]:
@@ -185,7 +209,7 @@ def added_at(spark: SparkSession, path: str, version: int) -> list[str]:
     Raises:
         Whatever Kernel or the storage say (`LOG_ERRORS`).
     """
-    return list(_added(spark, path, version, statistics=False))
+    return _added(spark, path, version, str, statistics=False)
 
 
 def commit_text(spark: SparkSession, path: str, version: int) -> str:
@@ -250,8 +274,8 @@ def values_at(spark: SparkSession, path: str, version: int, *, columns: Sequence
     Raises:
         Whatever Kernel or the storage say (`LOG_ERRORS`).
     """
-    added = _added(spark, path, version, statistics=True)
-    return sorted((_values(line, columns) for line in added), key=lambda file: file.path)
+    files = _added(spark, path, version, lambda line: _values(line, columns), statistics=True)
+    return sorted(files, key=lambda file: file.path)
 
 
 def hidden_rows(spark: SparkSession, path: str, vector: DeletionVector) -> Any:
@@ -275,16 +299,20 @@ def same_rows(spark: SparkSession, one: Any, other: Any) -> bool:
     return bool(java(spark).java.util.Arrays.equals(one, other))
 
 
-def _added(spark: SparkSession, path: str, version: int, *, statistics: bool) -> Iterator[str]:
-    """Yield the `add` actions of a version as lines of a commit, in no order."""
-    engine, table = _open(spark, path)
-    snapshot = table.getSnapshotAsOfVersion(engine, version)
-    _check_commits(snapshot)
-    batches = snapshot.getScanBuilder().build().getScanFiles(engine, statistics)
-    try:
-        yield from _lines(spark, batches)
-    finally:
-        batches.close()
+def _added(spark: SparkSession, path: str, version: int, parse: Callable[[str], T], *, statistics: bool) -> list[T]:
+    """Return the `add` actions of a version, each parsed from a line of a commit, in no order."""
+
+    def by_kernel() -> list[T]:
+        engine, table = _open(spark, path)
+        snapshot = table.getSnapshotAsOfVersion(engine, version)
+        _check_commits(snapshot)
+        batches = snapshot.getScanBuilder().build().getScanFiles(engine, statistics)
+        try:
+            return [parse(line) for line in _lines(spark, batches)]
+        finally:
+            batches.close()
+
+    return read_by_either(spark, path, by_kernel, lambda log: [parse(line) for line in log.added(version)])
 
 
 def _check_commits(snapshot: Any) -> None:

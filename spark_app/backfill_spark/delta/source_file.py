@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import unquote
 
+from backfill_core.log_shipping.file_locations import is_below
 from backfill_core.positions.source_names import RowOrder, name_of
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.log import LoggedFile, LoggedValues, values_of
-
-_ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +59,8 @@ class SourceFile:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Does the log name it, or its vector, by an absolute path?"""
-        return bool(_ELSEWHERE.match(self.path)) or (self.vector is not None and self.vector.is_elsewhere)
+        """Does the log name it, or its vector, otherwise than by a plain path below the table's folder?"""
+        return not is_below(self.path) or (self.vector is not None and self.vector.is_elsewhere)
 
     @property
     def deleted(self) -> int:

@@ -6,20 +6,27 @@ Snapshots and lists of files are Java's own objects, to be handed back here.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from backfill_core.log_shipping.actions import UNIQUE_DIGITS
+from backfill_core.protocol.events import Head
+from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.jvm.bulk_calls import java_lines, static_method
+from backfill_spark.jvm.errors import JAVA_ERRORS, whole_text
+from backfill_spark.jvm.failures import Trouble, is_damaged_log, trouble_of
 from backfill_spark.jvm.gateway import java, java_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from backfill_spark.delta.source_file import SourceFile
+
+T = TypeVar("T")
 
 DEFAULTS = "spark.databricks.delta.properties.defaults."
 """How settings of a session begin that are properties of new tables."""
@@ -54,6 +61,24 @@ class SparkDeltaLog:
         """Return the snapshot of a version."""
         return self._log.getSnapshotAt(version, self._none, self._none, False)
 
+    def head(self) -> Head:
+        """Return the newest version and its commit time; a Spark job."""
+        snapshot = self.updated()
+        kept_s = kept_seconds(self.properties(snapshot).get)
+        return Head(int(snapshot.version()), int(snapshot.timestamp()), str(snapshot.metadata().id()), kept_s)
+
+    def added(self, version: int) -> list[str]:
+        """Return the `add` action of each file of a version, as a line of a commit, in no order; a Spark job."""
+        files = DataFrame(self.at(version).allFiles().toDF(), self._spark)
+        rows = files.select(F.to_json(F.struct(F.struct("*").alias("add"))).alias("line")).collect()
+        return [str(row["line"]) for row in rows]
+
+    def described(self, version: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the `metaData` and the `protocol` action of a version."""
+        snapshot = self.at(version)
+        metadata, protocol = (json.loads(str(one.json())) for one in (snapshot.metadata(), snapshot.protocol()))
+        return metadata["metaData"], protocol["protocol"]
+
     def checkpoint(self) -> None:
         """Write a checkpoint of the newest version; Spark jobs."""
         self._log.checkpoint(self.updated(), self._none)
@@ -78,6 +103,17 @@ class SparkDeltaLog:
         """Return the rows of a `java.util.List` of files, as a snapshot describes them; lazy."""
         listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(files).toSeq()
         return DataFrame(self._log.createDataFrame(snapshot, listed, False, self._none), self._spark)
+
+    def changes(self, first: int, last: int) -> DataFrame:
+        """Return the change feed of versions, both included, by the metadata of the last one; lazy.
+
+        Delta's public reader takes the metadata of the newest version, which may have other partition columns by then.
+        """
+        reader = getattr(getattr(self._jvm.org.apache.spark.sql.delta.commands.cdc, "CDCReader$"), "MODULE$")
+        metadata = self._jvm.scala.Option.apply(self.at(last))
+        session = java_session(self._spark)
+        feed = reader.changesToBatchDF(self._log, first, last, session, self._none, metadata, False, self._none)
+        return DataFrame(feed, self._spark)
 
     def numbered_rows(self, files: Sequence[SourceFile], snapshot: Any) -> tuple[DataFrame, Column, Column]:
         """Return all rows of files as a snapshot describes them, hidden ones too, each file's in their order; lazy.
@@ -123,6 +159,42 @@ class SparkDeltaLog:
             rows = live.get(path(self.path, path(uri(file.path()))).toString(), 0)
             found.append(rows + (0 if vector is None else int(vector.cardinality())))
         return found
+
+
+def read_by_either(
+    spark: SparkSession, path: str, by_kernel: Callable[[], T], by_spark: Callable[[SparkDeltaLog], T]
+) -> T:
+    """Read a log by Kernel, or by Spark where Kernel cannot: at a blank line in a commit, which Spark skips.
+
+    Raises:
+        Kernel's exception if Spark cannot read the log either.
+    """
+    try:
+        return by_kernel()
+    except JAVA_ERRORS as error:
+        if trouble_of(error) is not Trouble.DAMAGED:
+            raise
+        try:
+            return by_spark(SparkDeltaLog(spark, path))
+        except JAVA_ERRORS:
+            raise error from None
+
+
+def log_damage(spark: SparkSession, path: str, error: Exception) -> Exception | None:
+    """Return why Delta cannot rebuild a table; `None` if it can, or if an exception is about something else.
+
+    The exception of a damaged log names a version and no table, so each table of a job is asked.
+    """
+    if not is_damaged_log(error):
+        return None
+    version = re.search(r"version: (\d+)", whole_text(error))
+    log = SparkDeltaLog(spark, path)
+    try:
+        # These are counted over the whole state, whatever the checksum file says.
+        (log.updated() if version is None else log.at(int(version[1]))).numOfRemoves()
+    except JAVA_ERRORS as found:
+        return found if is_damaged_log(found) else None
+    return None
 
 
 def named_files(spark: SparkSession, path: str) -> tuple[DataFrame, DataFrame]:

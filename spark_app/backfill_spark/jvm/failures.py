@@ -67,6 +67,15 @@ NO_ANSWER = (
 NO_KEY = "ParquetCryptoRuntimeException"
 """What Parquet throws where it cannot read what is encrypted."""
 
+DAMAGED_LOG = (
+    *("DELTA_TRUNCATED_TRANSACTION_LOG", "DELTA_VERSIONS_NOT_CONTIGUOUS", "DELTA_STATE_RECOVER_ERROR"),
+    *("DELTA_MISSING_PART_FILES", "DELTA_LOG_FILE_NOT_FOUND", "DELTA_UNRECOGNIZED_LOGFILE"),
+    *("DELTA_UNRECOGNIZED_FILE_ACTION", "DELTA_TXN_LOG_FAILED_INTEGRITY", "DELTA_CHECKPOINT_SNAPSHOT_MISMATCH"),
+    *("DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH", "DELTA_METADATA_ABSENT", "DELTA_NO_COMMITS_FOUND"),
+    *("DELTA_MISSING_COMMIT_INFO", "DELTA_MISSING_COMMIT_TIMESTAMP", "DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA"),
+)
+"""Conditions of Delta for a log that it cannot rebuild; most messages name no table."""
+
 SIGNS = (
     Sign(Trouble.FULL, words=re.compile("|".join(NO_ROOM))),
     Sign(
@@ -153,12 +162,16 @@ SIGNS = (
             ),
         ),
         conditions=(
-            *("DELTA_TRUNCATED_TRANSACTION_LOG", "DELTA_VERSIONS_NOT_CONTIGUOUS", "DELTA_STATE_RECOVER_ERROR"),
-            *("DELTA_LOG_FILE_MALFORMED", "CANNOT_READ_FILE_FOOTER", "DELTA_MISSING_PART_FILES"),
+            *("DELTA_LOG_FILE_MALFORMED", "CANNOT_READ_FILE_FOOTER", "DELTA_FAILED_READ_FILE_FOOTER"),
+            *("DELTA_DELETION_VECTOR_CARDINALITY_MISMATCH", "DELTA_DELETION_VECTOR_CHECKSUM_MISMATCH"),
+            *("DELTA_DELETION_VECTOR_INVALID_ROW_INDEX", "DELTA_DELETION_VECTOR_SIZE_MISMATCH"),
+            *DAMAGED_LOG,
         ),
         words=re.compile(
             "is not a Parquet file|footer is too large|corrupted file|can not read class org.apache.parquet|"
-            "Could not parse JSON|Expected magic number"
+            "Could not parse JSON|Expected magic number|"
+            # A line of a commit that is blank, or no object.
+            r"jackson\.databind\.node\.[A-Za-z]+ cannot be cast"
         ),
     ),
     # After DAMAGED: a file that is damaged does not fit its key.
@@ -199,7 +212,7 @@ def trouble_of(error: Exception) -> Trouble:
         return Trouble.AWAY
     if any(is_long(path.partition(" (exists=")[0]) for path in _NOT_MADE.findall(text)):
         return Trouble.TOO_LONG
-    conditions = tuple(found[1] for _, message in said if (found := _CONDITION.match(message.strip())))
+    conditions = _conditions(error)
     for sign in SIGNS:
         if (
             any(name.endswith(sign.classes) for name, _ in said if sign.classes)
@@ -210,6 +223,15 @@ def trouble_of(error: Exception) -> Trouble:
     if any("io.delta.kernel" in name and "unsupported" in message.lower() for name, message in said):
         return Trouble.UNSUPPORTED
     return Trouble.UNKNOWN
+
+
+def is_damaged_log(error: Exception) -> bool:
+    """Does Delta say that it cannot rebuild a table from its log?"""
+    return any(condition.startswith(DAMAGED_LOG) for condition in _conditions(error))
+
+
+def _conditions(error: Exception) -> tuple[str, ...]:
+    return tuple(found[1] for _, message in causes(error) if (found := _CONDITION.match(message.strip())))
 
 
 def is_long(path: str) -> bool:

@@ -37,6 +37,7 @@ PACKAGES = (
     "org.apache.spark.sql.catalyst.trees",
     "org.apache.spark.sql.classic",
     "org.apache.spark.sql.delta",
+    "org.apache.spark.sql.delta.commands.cdc",
     "org.apache.spark.sql.internal",
     "org.apache.spark.util",
     "py4j.reflection",

@@ -41,6 +41,7 @@ class PinnedTable:
     table_id: str
     fingerprint: str
     schema: StructType
+    partitions: tuple[str, ...]
     change_feed: bool
 
     @property

@@ -22,9 +22,8 @@ from backfill_core.transfer.facts import TableFacts
 from backfill_core.transfer.grafting import Groups, can_be_joined
 from backfill_core.transfer.leftovers import without_leftovers
 from backfill_core.transfer.ways import Copying, Decoded, Grafted, Projected, Whole
-from backfill_spark.delta.added_files import BESIDE, CommitLine, Statistics
-from backfill_spark.delta.deletion_vectors import VectorDescriptor, vector_of
-from backfill_spark.delta.log import hidden_rows
+from backfill_spark.delta.added_files import CommitLine, Statistics
+from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.delta.statistics.footer_statistics import CopiedFile
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
@@ -35,6 +34,7 @@ from backfill_spark.transfer.bytes import ByteCopier
 from backfill_spark.transfer.column_chunks import ChunkCopier
 from backfill_spark.transfer.computed_columns import ComputedColumns, FileToCompute
 from backfill_spark.transfer.footers import Footer, Footers
+from backfill_spark.transfer.vector_copies import RESTORE, copied_vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -190,9 +190,7 @@ class FileTransfer:
         kept = [one.planned for one in decided if one is not None]
         needed = [*vectors, *(one.file.vector for one in kept if one.file.vector is not None)]
         stored = [one for one in needed if not one.is_inline]
-        paths = sorted({one.file for one in stored})
-        beside = tuple(self._copy_vector(path, folder, check) for path in paths)
-        at_once([partial(self._check_vector, vector, folder, check) for vector in stored], self._asked_at_once)
+        beside = copied_vectors(self._spark, self._bytes, stored, folder, check=check, at_once_max=self._asked_at_once)
         parts = self._parts(decided, f"{folder}/{COMPUTED_FOLDER}", check)
         tasks = [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(decided, parts, strict=True)]
         done = at_once(tasks, self._at_once)
@@ -223,32 +221,19 @@ class FileTransfer:
         return None if decided is None else _Looked(decided, footer)
 
     def _footer(self, planned: PlannedCopy) -> Footer | None:
-        return self._footers.read(f"{self._bytes.source}/{planned.file.below}")
+        below = planned.file.below
+        try:
+            return self._footers.read(f"{self._bytes.source}/{below}")
+        except JAVA_ERRORS as error:
+            if trouble_of(error) is not Trouble.DAMAGED:
+                raise
+            raise SourceDamagedError(
+                f"the footer of {below} of the source cannot be read: {first_line(error)}.", hint=RESTORE
+            ) from error
 
     def staged_path(self, below: str) -> str:
         """Return the path of a file below the target's folder, as staged files have it."""
         return self._bytes.staged_path(below)
-
-    def _copy_vector(self, path: str, folder: str, check: Callable[[], None]) -> StagedFile:
-        below = f"{folder}/{path.rsplit('/', 1)[-1]}"
-        size_bytes = self._bytes.copy(path, below, check=check).size_bytes
-        return StagedFile(self._bytes.staged_path(below), size_bytes, 0, BESIDE)
-
-    def _check_vector(self, vector: VectorDescriptor, folder: str, check: Callable[[], None]) -> None:
-        """Refuse a copied vector that no reader could read, or that hides other rows than the log counts."""
-        check()
-        found = vector_of({"deletionVector": vector.in_folder(folder).fields})
-        assert found is not None
-        try:
-            rows = len(hidden_rows(self._spark, self._bytes.target, found))
-        except JAVA_ERRORS as error:
-            if trouble_of(error) not in (Trouble.DAMAGED, Trouble.UNKNOWN):
-                raise
-            raise SourceDamagedError(
-                f"the deletion vector {vector.file} of the source cannot be read: {first_line(error)}.",
-                hint="Restore the file, or start a new job from a newer version.",
-            ) from error
-        check_read(vector.file, read=rows, promised=vector.cardinality)
 
     def _parts(self, files: Sequence[_Looked | None], folder: str, check: Callable[[], None]) -> list[list[str] | None]:
         """Compute the columns of files that are grafted, all of which have the same; return the parts of each, None: there are none."""
@@ -288,7 +273,7 @@ class FileTransfer:
         below = f"{folder}/{looked.planned.file.name}"
         match looked.planned.way:
             case Whole():
-                return self._whole(looked.planned, below, check)
+                return self._whole(looked, below, check)
             case Projected():
                 check()
                 return self._projected(looked, below)
@@ -296,25 +281,23 @@ class FileTransfer:
                 check()
                 return None if parts is None else self._grafted(looked, below, way, parts)
 
-    def _whole(self, planned: PlannedCopy, below: str, check: Callable[[], None]) -> Copied | None:
-        file = planned.file
-        copied = self._bytes.copy(file.below, below, check=check)
-        if copied.size_bytes != file.size_bytes:
-            raise SourceDamagedError(
-                f"{file.below} of the source has {copied.size_bytes:,} bytes, and its log says {file.size_bytes:,}.",
-                hint="The file changed under its name: restore it, or start a new job from a newer version.",
-            )
-        footer = self._footers.read(f"{self._bytes.target}/{below}")
+    def _whole(self, looked: _Looked, below: str, check: Callable[[], None]) -> Copied | None:
+        planned, file = looked.planned, looked.planned.file
+        # First the footer: bytes that are no file of the table do not belong into the target's folder.
+        footer = looked.footer or self._footer(planned)
         if footer is None:
-            self._bytes.remove(below)
             return None
+        _check_size(file, footer.size_bytes)
         check_read(file.below, read=footer.rows, promised=planned.rows)
         decided = _decided(planned, footer)
         if decided is None or decided.way != planned.way:
-            self._bytes.remove(below)
-            left = None if decided is None else _Looked(decided, None)
+            left = None if decided is None else _Looked(decided, footer)
             return self._copy(left, below.rpartition("/")[0], check, None)
-        return self._named(planned, below, self._statistics(file, below, footer.written, whole=True), copied.digest)
+        copied = self._bytes.copy(file.below, below, check=check)
+        _check_size(file, copied.size_bytes)
+        found = self._statistics(file, below, footer.written, whole=True)
+        check_read(file.below, read=found.rows, promised=planned.rows)
+        return self._named(planned, below, found, copied.digest)
 
     def _projected(self, looked: _Looked, below: str) -> Copied | None:
         footer = looked.footer or self._footer(looked.planned)
@@ -377,6 +360,14 @@ class FileTransfer:
         way = WAYS[type(planned.way)]
         staged = StagedFile(self._bytes.staged_path(below), found.size_bytes, rows, CommitLine(line), way=way)
         return Copied(planned, staged)
+
+
+def _check_size(file: SourceFile, size_bytes: int) -> None:
+    if size_bytes != file.size_bytes:
+        raise SourceDamagedError(
+            f"{file.below} of the source has {size_bytes:,} bytes, and its log says {file.size_bytes:,}.",
+            hint="The file changed under its name: restore it, or start a new job from a newer version.",
+        )
 
 
 def _decided(planned: PlannedCopy, footer: Footer) -> PlannedCopy | None:

@@ -99,6 +99,11 @@ class Footer:
         self.file, self.java, self._metadata = file, java, metadata
 
     @property
+    def size_bytes(self) -> int:
+        """Of the file, as its file system has it."""
+        return int(self.file.getLength())
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Top-level columns."""
         return self.schema.names

@@ -78,8 +78,16 @@ class TestACommitAfterTheReceipt:
 
         assert job.finish.error.reason == "VerificationFailed"
         assert "Others committed version 8 (DELETE by delta-rs 1.0)" in job.finish.error.message
+        assert job.finish.error.hint.startswith("Another writer changed the target: ")
         # The last look at the job still shows what it was doing.
         assert job.view.course.at == "Receipt"
+
+    def test_rows_that_differ_without_one_are_no_blame_of_others(self, job):
+        """A source that was read wrongly differs without any other writer (fault B9)."""
+        job.answer(VnodeMismatch(1, 10, 0))
+
+        assert job.finish.error.reason == "VerificationFailed"
+        assert job.finish.error.hint.startswith("No commit of another writer to the target is known. ")
 
     def test_a_file_that_differs_ends_the_job_by_its_name(self, job):
         """No commit took anything, and no row was compared: the bytes of a file are others."""

@@ -63,10 +63,10 @@ class TestATableOfEverything:
                 )
 
         # A replica has the partitions of its source, and needs no key.
-        tables = {} if strategy == "Replica" else {"source": {"key": list(KEY)}, "target": {"partitionBy": ["part"]}}
+        key, laid_out = ([], {}) if strategy == "Replica" else (list(KEY), {"target": {"partitionBy": ["part"]}})
         backfill = job(
             source, target, strategy={"type": strategy, **STRATEGIES[strategy]}, verify="Final",
-            throttle={"rowsPerSecond": 60}, **{"source": {"key": []}, **tables},
+            throttle={"rowsPerSecond": 60}, source={"key": key, "allowFilesOutside": [original]}, **laid_out,
         )  # fmt: skip
         outcome = run_driver(
             backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark, observe=observe

@@ -7,8 +7,9 @@ from deltalake import DeltaTable
 from support.tables.jobs import job, make_orders
 
 from backfill_core.errors import InvalidSpecError, TargetIsSourceError, TransientError
+from backfill_core.log_shipping.file_locations import in_one_store
 from backfill_spark import sinks, sources
-from backfill_spark.delta.location import in_one_store, location, one_spelling, target_location
+from backfill_spark.delta.location import location, one_spelling, target_location
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ class TestAVector:
 
     def test_at_an_absolute_path(self, spark, rows, replica, tmp_path):
         """It lies in no folder of the table: the file is decoded, and its copy goes."""
-        replica.begin()
+        replica.begin(source={"allowFilesOutside": [str(tmp_path)]})
         replica.sql("DELETE FROM {t} WHERE id IN (3, 4)")
         log = Path(replica.source, "_delta_log", f"{1:020d}.json")
         (vector,) = Path(replica.source).glob("deletion_vector_*.bin")
@@ -80,6 +80,31 @@ class TestAVector:
         assert replica.equal()
         assert len(shipped.removed) == 1
         assert sorted("/d-" in path for path in adds_of(replica.target)) == [False, True]
+
+
+class TestAFooter:
+    """Is read before a byte of its file is staged: the blame stays with the source (fault B15)."""
+
+    @pytest.mark.parametrize("kind", ["cut", "changed"])
+    def test_that_cannot_be_read(self, rows, replica, kind):
+        """A receipt would blame the target for the damaged copy."""
+        file = sorted(Path(replica.source).glob("*.parquet"))[0]
+        damage(file, kind)
+
+        with pytest.raises(SourceDamagedError, match=f"the footer of {file.name} of the source cannot be read"):
+            replica.begin()
+        assert file.name not in {copy.name for copy in Path(replica.target).rglob("*.parquet")}
+
+    def test_of_a_file_that_grew(self, rows, replica):
+        """Another size than the log's is found before the copy."""
+        file = sorted(Path(replica.source).glob("*.parquet"))[0]
+        other = sorted(Path(replica.source).glob("*.parquet"))[1]
+        held = other.read_bytes()
+        file.write_bytes(held[:4] + b"\0" * 100 + held[4:])
+        Path(file.parent, f".{file.name}.crc").unlink(missing_ok=True)
+
+        with pytest.raises(SourceDamagedError, match=f"{file.name} of the source has .* bytes, and its log says"):
+            replica.begin()
 
 
 class TestAName:

@@ -51,7 +51,7 @@ class TestAreShipped:
             ).option("delta.enableDeletionVectors", "true").save(origin)
             spark.sql(f"DELETE FROM delta.`{origin}` WHERE id = 4")
             spark.sql(f"CREATE TABLE delta.`{replica.source}` SHALLOW CLONE delta.`{origin}`")
-            replica.begin()
+            replica.begin(source={"allowFilesOutside": [origin]})
             replica.sql("INSERT INTO {t} VALUES (100, parse_json('1'))")
             replica.sql("DELETE FROM {t} WHERE id = 7")
             replica.ship()

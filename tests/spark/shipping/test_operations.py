@@ -98,7 +98,7 @@ class TestAnOperation:
         spark.range(5).write.format("delta").save(f"{tmp_path}/other")
         replica.sql("CREATE TABLE {t} (id LONG) USING delta")
         replica.sql("INSERT INTO {t} VALUES (1)")
-        replica.begin()
+        replica.begin(source={"allowFilesOutside": [f"{tmp_path}/other"]})
         replica.sql("DELETE FROM {t}")
         replica.sql(f"CREATE OR REPLACE TABLE {{t}} SHALLOW CLONE delta.`{tmp_path}/other`")
         replica.ship()

@@ -104,6 +104,7 @@ ACCEPTED = {
     "columns that a replica follows": spec(
         source=source(key=[], schemaChange="Follow"), target={"type": "Delta", "delta": {"path": "/b"}}, strategy={"type": "Replica"}
     ),
+    "files of an origin": spec(source=source(allowFilesOutside=["/data/origin", "s3a://bucket/origin", "FILE:/x"])),
     "a transform": spec(transform={"select": ["id", "upper(name) AS name"], "where": "id > 5"}),
     "partitions": spec(target=target(partitionBy=["day"], clusterBy=[], properties={"delta.appendOnly": "false"})),
     "an append of a topic that says so": of_a_topic(target=target(writeMode="Append")),
@@ -255,7 +256,12 @@ REFUSED |= {
 REFUSED |= {
     "columns that a snapshot follows": Refused(
         spec(source=source(schemaChange="Follow")), "spec", "schemaChange: Follow works with strategy Replica"
-    )
+    ),
+    "a relative folder of an origin": Refused(
+        spec(source=source(allowFilesOutside=["/data/origin", "origin"])),
+        "spec.source.delta",
+        "allowFilesOutside takes absolute paths and URIs",
+    ),
 }
 REFUSED |= {
     f"a replica with {field}": Refused(
@@ -312,6 +318,7 @@ MAY_CHANGE = {
     "the state": Change({"desiredState": "Paused"}),
     "the limit": Change({"throttle": {"rowsPerSecond": 5}}),
     "the hint of SchemaChanged": Change({"source": {"delta": {"schemaChange": "Ignore"}}}),
+    "the folder of an origin": Change({"source": {"delta": {"allowFilesOutside": ["/data/origin"]}}}),
     "the brokers": Change({"source": {"kafka": {"bootstrapServers": "other:9092"}}}, before=of_a_topic()),
     "what becomes of bad records": Change(
         {"source": {"kafka": {"onBadRecord": "Quarantine", "quarantinePath": "/data/bad"}}}, before=of_a_topic()

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from backfill_api.model import cel
-from backfill_api.spec.bounds import Version
+from backfill_api.model import cel, refused
+from backfill_api.spec.bounds import Path, Version
+from backfill_api.spec.locations import PlaceError, place
 from backfill_api.spec.params import SourceAbility, SourceParams, Variant
 from backfill_api.spec.tables import PLACE_RULES, LocatedTable, check_no_repeats
+
+FOLDER_RULE: Final = (
+    "!has(self.allowFilesOutside) || self.allowFilesOutside.all(folder, folder.matches('^(/|[A-Za-z][A-Za-z0-9+.-]*:)'))",
+    "allowFilesOutside takes absolute paths and URIs",
+)
+"""The CEL form of what `_check_folder` checks."""
 
 
 class DeltaSource(SourceParams, LocatedTable):
     """A Delta table that keeps changing."""
 
-    model_config = cel(*PLACE_RULES)
-    # SchemaChanged asks for another policy.
-    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"schema_change"})
+    model_config = cel(*PLACE_RULES, FOLDER_RULE)
+    # SchemaChanged asks for another policy, and a file outside of the table for another folder.
+    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"schema_change", "allow_files_outside"})
 
     version: Version | None = None
     """Version that the snapshot is read from; default: the newest when the job first starts."""
@@ -27,6 +34,10 @@ class DeltaSource(SourceParams, LocatedTable):
     `Follow`, with strategy Replica, gives the target those that are added, names that change, comments, and properties of users
     (docs/cloning.md)."""
 
+    allow_files_outside: Annotated[tuple[Path, ...], Field(max_length=16)] = ()
+    """Other folders, as absolute paths or URIs, in which the table's log may name files; each counts with all folders below it. A
+    shallow clone needs the folder of its origin. Any other file outside of the table's folder is refused before it is read."""
+
     @property
     def start_version(self) -> int | None:
         """The version, where it is given."""
@@ -35,7 +46,18 @@ class DeltaSource(SourceParams, LocatedTable):
     @model_validator(mode="after")
     def _checked(self) -> Self:
         check_no_repeats("key", self.key)
+        for at, folder in enumerate(self.allow_files_outside):
+            _check_folder(f"allowFilesOutside[{at}]", folder)
         return self
+
+
+def _check_folder(field: str, folder: str) -> None:
+    try:
+        found = place(folder)
+    except PlaceError as error:
+        raise refused(field, error.message, hint=error.hint, value=None if "@" in folder else folder) from error
+    if not found.is_absolute:
+        raise refused(field, "is relative", hint="write an absolute path or a URI", value=folder)
 
 
 VARIANT = Variant(

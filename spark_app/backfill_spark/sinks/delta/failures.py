@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from backfill_core.errors import (
     BackfillError,
     FencedError,
@@ -13,9 +15,13 @@ from backfill_core.errors import (
     TransientError,
     UnsupportedTargetFeatureError,
 )
+from backfill_spark.delta.spark_internals import log_damage
 from backfill_spark.jvm.errors import causes, is_a, whole_text
 from backfill_spark.jvm.failures import Trouble, in_words, is_about, long_name, trouble_of
 from backfill_spark.jvm.log_stores import refusals
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FENCED_HINT = "Nothing to do if another driver runs; else start it again."
 BEGIN_ANEW = "Start the job again: it begins anew, in a table of its own making."
@@ -40,9 +46,17 @@ def explain_commit(error: Exception, path: str) -> BackfillError:
     return explain_target(error, path=path, doing="the commit")
 
 
-def explain_job(error: Exception, *, path: str) -> BackfillError | None:
-    """Return the error of a Spark job that also uses the target; None where the exception does not name the target."""
-    return _known(error, path=path, words=f"the target: {in_words(error)}") if is_about(error, path) else None
+def explain_job(spark: SparkSession, error: Exception, *, path: str) -> BackfillError | None:
+    """Return the error of a Spark job that also uses the target; None where the exception is not about the target."""
+    if is_about(error, path):
+        return _known(error, path=path, words=f"the target: {in_words(error)}")
+    damage = log_damage(spark, path, error)
+    if damage is None:
+        return None
+    return TargetDamagedError(
+        f"the log of the target {path} is damaged: {in_words(damage)}",
+        hint="Restore its _delta_log, or start again with a new target.",
+    )
 
 
 def explain_making(error: Exception, *, path: str) -> BackfillError:

@@ -24,11 +24,11 @@ from backfill_core.errors import (
     TargetNotEmptyError,
     TargetSchemaMismatchError,
 )
+from backfill_core.log_shipping.file_locations import in_one_store
 from backfill_core.log_shipping.schema_changes import Target
 from backfill_core.log_shipping.target_files import TargetFiles
 from backfill_core.protocol.work import StagedFile
 from backfill_core.transfer.facts import TableFacts
-from backfill_spark.delta.location import in_one_store
 from backfill_spark.delta.log import LOG_ERRORS, LoggedTable
 from backfill_spark.delta.spark_internals import named_files
 from backfill_spark.delta.stored_values import NOT_NULL_HINT, StoredValues
@@ -389,4 +389,6 @@ class DeltaSink:
             return TargetSchemaMismatchError(
                 f"the transform yields a null where the target takes none: {first_line(error)}", hint=NOT_NULL_HINT
             )
-        return self._values.explain(text) if StoredValues.raised(text) else explain_job(error, path=self.path)
+        if StoredValues.raised(text):
+            return self._values.explain(text)
+        return explain_job(self._spark, error, path=self.path)

@@ -14,13 +14,19 @@ if TYPE_CHECKING:
 
 
 def _open(spark: SparkSession, spec: Source) -> DeltaSource:
-    from backfill_spark.delta.location import location
+    from backfill_spark.delta.location import location, one_spelling
     from backfill_spark.sources.delta.source import DeltaSource
 
     params = spec.params
     assert isinstance(params, delta.DeltaSource)
     path = location(spark, params.path, params.table)
-    return DeltaSource(spark, path, key=params.key, schema_change=params.schema_change)
+    allowed = [
+        one_spelling(spark, folder, field=f"spec.source.delta.allowFilesOutside[{at}]")
+        for at, folder in enumerate(params.allow_files_outside)
+    ]
+    return DeltaSource(
+        spark, path, key=params.key, schema_change=params.schema_change, allow_files_outside=tuple(allowed)
+    )
 
 
 def _code() -> type[DeltaSource]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from backfill_core.errors import (
     BackfillError,
@@ -15,9 +17,12 @@ from backfill_core.errors import (
     TransientError,
     UnsupportedSourceFeatureError,
 )
+from backfill_spark.delta.log import LOG_ERRORS
 from backfill_spark.jvm.errors import causes, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, in_words, is_about, trouble_of
 from backfill_spark.jvm.log_stores import refusals
+
+LOG_HINT = "Restore the source's _delta_log from a backup. Delta rebuilds a checksum file (.crc) that is removed."
 
 VERSION_GONE = re.compile(
     r"FileNotFoundException|FILE_NOT_EXIST|FILE_NOT_FOUND|does not exist|VersionNotFound|VERSION_NOT_FOUND|"
@@ -43,7 +48,7 @@ def explain_look(error: Exception, *, path: str) -> BackfillError:
                 hint="Drop the feature from the source, or read a copy without it.",
             )
         case Trouble.DAMAGED | Trouble.REFUSED:
-            return SourceDamagedError(words, hint="Restore the source's _delta_log from a backup.")
+            return SourceDamagedError(words, hint=LOG_HINT)
         case _:
             return TransientError(words)
 
@@ -58,6 +63,22 @@ def explain_version(error: Exception, *, path: str, version: int, newest: int) -
     # Expired is final, so it needs proof: the file may be readable again in a moment.
     found = explain_look(error, path=path)
     return type(found)(f"version {version}: {found.message}", hint=found.hint)
+
+
+@contextmanager
+def explained_version(path: str, version: int) -> Iterator[None]:
+    """Explain exceptions of reading the log of a version that must still exist."""
+    try:
+        yield
+    except LOG_ERRORS as error:
+        raise explain_version(error, path=path, version=version, newest=version) from error
+
+
+def explain_log(error: Exception | None, *, path: str) -> SourceDamagedError | None:
+    """Return the error of a source whose log Delta cannot rebuild; `None` without one."""
+    if error is None:
+        return None
+    return SourceDamagedError(f"the log of {path} is damaged: {in_words(error)}", hint=LOG_HINT)
 
 
 def explain(error: Exception, *, path: str, version: int) -> BackfillError | None:

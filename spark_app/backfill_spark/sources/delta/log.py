@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from backfill_core.errors import (
     BackfillError,
@@ -23,6 +23,7 @@ from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.rows.columns import nullable
 from backfill_spark.sources.delta.failures import explain_version
+from backfill_spark.sources.delta.file_access import FileAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +49,9 @@ class Version:
     change_feed: bool | None
     """What a metadata action in it says; None without one."""
 
+    partitions: tuple[str, ...] | None
+    """Partition columns of a metadata action in it; None without one."""
+
     operation: str
 
 
@@ -61,6 +65,7 @@ class VersionLog:
         pinned: PinnedTable,
         schema_change: str,
         *,
+        access: FileAccess,
         feed_at: Callable[[int], bool],
     ) -> None:
         """Take the table, the policy for changes of its columns (`Fail`, `Ignore` or `Follow`), and who knows of a change feed.
@@ -70,12 +75,13 @@ class VersionLog:
             path: The table's.
             pinned: The version that is read.
             schema_change: See above.
+            access: Which files the job may read.
             feed_at: Says whether a version has a change feed; asked once for each range that is not the next one.
         """
         self._jvm = java(spark)
         self._path = path.rstrip("/")
         self._pinned = pinned
-        self._schema_change = schema_change
+        self._schema_change, self._access = schema_change, access
         conf = hadoop_conf(spark)
         self.file_system = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(conf)
         self._seen: dict[int, Version] = {}
@@ -89,7 +95,7 @@ class VersionLog:
         Raises:
             ChangeFeedExpiredError: a version is gone; names the first.
             SourceReplacedError: another table is at the path.
-            SchemaChangedError: names the column.
+            SchemaChangedError: names the column, or the partition columns.
         """
         for number in range(after + 1, upto + 1):
             version = self._version(number)
@@ -122,10 +128,13 @@ class VersionLog:
                 f"{self._path} is another table since version {number}.",
                 hint="Give the job another jobId and another target.",
             )
+        if version.partitions not in (None, self._pinned.partitions):
+            # Its removed files have the old layout: Delta's change feed reads them by the new one, and finds nulls.
+            raise self._changed(number, f"the partition columns became {list(version.partitions or ())}")
         if version.schema is not None:
-            self._check_schema(number, version.schema, removes=version.removes)
+            self._check_schema(number, version.schema)
 
-    def _check_schema(self, number: int, schema: StructType, *, removes: bool) -> None:
+    def _check_schema(self, number: int, schema: StructType) -> None:
         old = {field.name: field for field in self._pinned.schema}
         new = {field.name: field for field in schema}
         for name, field in old.items():
@@ -136,10 +145,12 @@ class VersionLog:
             if before != after:
                 what = f"{before.simpleString()} became {after.simpleString()}"
                 raise self._changed(number, f"column {name!r} changed its type: {what}")
-            was, is_now = field.metadata.get(PHYSICAL_NAME), new[name].metadata.get(PHYSICAL_NAME)
-            if was is not None and was != is_now and not removes:
+            stored, stored_now = (physical_names(one) for one in (field, new[name]))
+            if stored[0] != stored_now[0] and PHYSICAL_NAME in new[name].metadata:
                 # Its values went without a change of any row.
                 raise self._changed(number, f"column {name!r} was dropped and added again")
+            if stored != stored_now:
+                raise self._changed(number, f"column {name!r} has another name in files")
         added = [name for name in new if name not in old]
         if added and self._schema_change != "Ignore":
             raise self._changed(
@@ -188,12 +199,15 @@ class VersionLog:
 
     def _parsed(self, number: int, text: str) -> Version:
         try:
-            return parse(text)
+            actions = [action_of(line) for line in lines_of(text)]
+            version = parse(actions)
+            self._access.check_actions(number, actions)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SourceDamagedError(
                 f"version {number} of {self._path} is no commit: {error}.",
                 hint="Restore the file in the source's _delta_log, or start a new job from a version after it.",
             ) from error
+        return version
 
     def check_kept(self, number: int) -> None:
         """Refuse to go on without a version that is still to be consumed.
@@ -231,19 +245,18 @@ class VersionLog:
         return explain_version(error, path=self._path, version=number, newest=-1)
 
 
-def parse(text: str) -> Version:
-    """Read the facts of a commit file; an OPTIMIZE neither adds nor removes rows (dataChange is false).
+def parse(actions: Sequence[Mapping[str, Any]]) -> Version:
+    """Read the facts of a commit; an OPTIMIZE neither adds nor removes rows (dataChange is false).
 
     Raises:
-        ValueError: it was cut off, or says nothing: Delta writes no commit without an action.
+        ValueError: it has no action: Delta writes no commit without one.
     """
-    if not lines_of(text):
+    if not actions:
         raise ValueError("the file is empty")
     added: list[str] = []
     removes, operation = False, ""
-    table_id, schema, feed = None, None, None
-    for line in lines_of(text):
-        action = action_of(line)
+    table_id, schema, feed, partitions = None, None, None, None
+    for action in actions:
         if action.get("add", {}).get("dataChange"):
             added.append(without_statistics(action["add"]))
         removes |= bool(action.get("remove", {}).get("dataChange")) or "cdc" in action
@@ -252,5 +265,22 @@ def parse(text: str) -> Version:
             table_id = metadata["id"]
             schema = StructType.fromJson(json.loads(metadata["schemaString"]))
             feed = is_on(metadata.get("configuration") or {}, CHANGE_FEED)
+            partitions = tuple(metadata.get("partitionColumns") or ())
         operation = action.get("commitInfo", {}).get("operation", operation)
-    return Version(tuple(added), removes, table_id, schema, feed, operation)
+    return Version(tuple(added), removes, table_id, schema, feed, partitions, operation)
+
+
+def physical_names(field: StructField) -> tuple[str, tuple[Any, ...]]:
+    """Return the names that a column and the fields inside it have in files."""
+    return str(field.metadata.get(PHYSICAL_NAME, field.name)), _inside(field.dataType)
+
+
+def _inside(data_type: DataType) -> tuple[Any, ...]:
+    match data_type:
+        case StructType():
+            return tuple(physical_names(field) for field in data_type)
+        case ArrayType():
+            return _inside(data_type.elementType)
+        case MapType():
+            return (_inside(data_type.keyType), _inside(data_type.valueType))
+    return ()

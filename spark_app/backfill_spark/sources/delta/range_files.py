@@ -20,6 +20,7 @@ from backfill_spark.delta.properties import physical_name
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.delta.statistics.column_bounds import Bounds, FileBounds, OnlyNulls, bounds_of
 from backfill_spark.rows.key_ranges import between
+from backfill_spark.sources.delta.file_access import FileAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -111,9 +112,9 @@ class RangedFile:
 class RangeFiles:
     """The files of a table, by version; several threads may ask."""
 
-    def __init__(self, spark: SparkSession, path: str, log: SparkDeltaLog, schema: StructType) -> None:
-        """Take the table; `schema` has the columns by which it is read."""
-        self._spark, self._path, self._log, self._schema = spark, path, log, schema
+    def __init__(self, spark: SparkSession, log: SparkDeltaLog, schema: StructType, access: FileAccess) -> None:
+        """Take the table; `schema` has the columns by which it is read, `access` its path."""
+        self._spark, self._log, self._schema, self._access = spark, log, schema, access
         self._lock = threading.Lock()
         self._versions: dict[tuple[int, KeyOrder], tuple[Any, list[RangedFile]]] = {}
 
@@ -157,7 +158,8 @@ class RangeFiles:
     def _list(self, version: int, order: KeyOrder, partitions: Sequence[str]) -> list[RangedFile]:
         fields = [self._schema[column.name] for column in order.columns]
         names = [physical_name(field) for field in fields]
-        files = values_at(self._spark, self._path, version, columns=names)
+        files = values_at(self._spark, self._access.source, version, columns=names)
+        self._access.check_listed(version, files)
         bounds = [
             bounds_of(files, at, field.dataType, partition=names[at] if field.name in partitions else None)
             for at, field in enumerate(fields)

@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
-
-from backfill_core.errors import SchemaChangedError, SourceDamagedError, UnsupportedSourceFeatureError
+from backfill_core.errors import SourceDamagedError, UnsupportedSourceFeatureError
 from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.log_shipping.columns import shape
 from backfill_core.transfer.ways import HARMLESS
 from backfill_spark.delta.log import LoggedTable, action_of, lines_of
-from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, ROW_TRACKING, is_on, value
+from backfill_spark.delta.properties import MAPPING_MODE, ROW_TRACKING, is_on, value
 from backfill_spark.shipping.file_actions import file_actions
 from backfill_spark.sources.delta.log import VersionLog
 
@@ -89,18 +87,10 @@ class ShippedLog:
                 properties=metadata.get("configuration") or {},
                 description=metadata.get("description"),
             )
-            if now.partitions != self.pinned.partitions:
-                raise self._changed(f"the partition columns became {list(now.partitions)}", number)
             if self.log.follows:
                 found = self._followed(now, number)
-                continue
-            check_shippable(self.path, now)
-            before, after = (StructType.fromJson(json.loads(one.schema)) for one in (self.pinned, now))
-            for field in before:
-                if _physical(field.name, field.metadata, field.dataType) != _physical(
-                    field.name, after[field.name].metadata, after[field.name].dataType
-                ):
-                    raise self._changed(f"column {field.name!r} has another name in files", number, "since")
+            else:
+                check_shippable(self.path, now)
         return found
 
     def _followed(self, now: LoggedTable, number: int) -> LoggedTable | None:
@@ -122,23 +112,3 @@ class ShippedLog:
                 f"the source {self.path} has the table feature {strange[0]} since version {number}, and the target has it not.",
                 hint="Start a new job on a new target.",
             )
-
-    def _changed(self, what: str, number: int, at: str = "in") -> SchemaChangedError:
-        words = f"{what} {at} version {number} of {self.path}."
-        return SchemaChangedError(words, hint="Start a new job on a new target.")
-
-
-def _physical(name: str, metadata: dict[str, Any], data_type: DataType) -> tuple[str, tuple[Any, ...]]:
-    """Return the names that a column and the fields inside it have in files."""
-    return str(metadata.get(PHYSICAL_NAME, name)), _inside(data_type)
-
-
-def _inside(data_type: DataType) -> tuple[Any, ...]:
-    match data_type:
-        case StructType():
-            return tuple(_physical(field.name, field.metadata, field.dataType) for field in data_type)
-        case ArrayType():
-            return _inside(data_type.elementType)
-        case MapType():
-            return (_inside(data_type.keyType), _inside(data_type.valueType))
-    return ()

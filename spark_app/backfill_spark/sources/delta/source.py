@@ -30,16 +30,18 @@ from backfill_spark.delta.log import LOG_ERRORS, LoggedFile, LoggedTable, files_
 from backfill_spark.delta.properties import CHANGE_FEED, is_on, physical_name
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.delta.source_file import SourceFile
-from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
+from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions, log_damage
 from backfill_spark.delta.table_facts import facts_of
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.rows.columns import quoted, unused
 from backfill_spark.sources.delta.checks import CHANGE_TYPE, COMMIT_VERSION, check_schema
-from backfill_spark.sources.delta.failures import explain, explain_look, explain_version
+from backfill_spark.sources.delta.failures import explain, explain_log, explain_look, explain_version, explained_version
+from backfill_spark.sources.delta.file_access import FileAccess
 from backfill_spark.sources.delta.file_bounds import check_order_column, file_order, logged_bounds
 from backfill_spark.sources.delta.key_line import key_line, key_order, new_line
 from backfill_spark.sources.delta.log import VersionLog
 from backfill_spark.sources.delta.range_files import RangeFiles
+from backfill_spark.sources.delta.row_changes import change_frames
 from backfill_spark.sources.delta.shipping import ShippedLog, check_shippable
 from backfill_spark.sources.delta.slices import LABEL, by_part, labelled, residue, runs, within
 
@@ -50,7 +52,15 @@ if TYPE_CHECKING:
 class DeltaSource:
     """See the module. `pin` comes first; reading is lazy and may go on in several threads."""
 
-    def __init__(self, spark: SparkSession, path: str, *, key: tuple[str, ...], schema_change: str = "Fail") -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str,
+        *,
+        key: tuple[str, ...],
+        schema_change: str = "Fail",
+        allow_files_outside: tuple[str, ...] = (),
+    ) -> None:
         """Take the table's path; nothing is read yet.
 
         Args:
@@ -58,11 +68,12 @@ class DeltaSource:
             path: Absolute path or URI of the table.
             key: Key columns in terms of the source; may be empty.
             schema_change: What to do when columns change while the job runs: `Fail`, `Ignore` or `Follow`.
+            allow_files_outside: Folders, as absolute paths or URIs, in which the table's log may name files beside its own.
         """
         self._spark = spark
         self.path = path
         self._key = key
-        self._schema_change = schema_change
+        self._schema_change, self._allow_files_outside = schema_change, allow_files_outside
         self._pinned: PinnedTable | None = None
         self._snapshot: Any = None
         self._files: Any = None
@@ -70,6 +81,7 @@ class DeltaSource:
         self._nulls: dict[str, list[int | None]] = {}
         self._opened: SparkDeltaLog | None = None
         self._log: VersionLog | None = None
+        self._listed = set[int]()
         self._ranges: RangeFiles | None = None
 
     # ------------------------------------------------------------------ pinning
@@ -121,10 +133,11 @@ class DeltaSource:
             raise
         except Exception as error:
             raise explain_version(error, path=self.path, version=wanted, newest=head.position) from error
-        partitions = self._delta_log.partitions(self._snapshot)
-        check_schema(self.path, self._pinned.schema, partitions=partitions, key=self._key)
-        self._log = VersionLog(self._spark, self.path, self._pinned, self._schema_change, feed_at=self._feed_at)
-        self._ranges = RangeFiles(self._spark, self.path, self._delta_log, self._pinned.schema)
+        check_schema(self.path, self._pinned.schema, partitions=self._pinned.partitions, key=self._key)
+        self._log = VersionLog(
+            self._spark, self.path, self._pinned, self._schema_change, access=self._access, feed_at=self._feed_at
+        )
+        self._ranges = RangeFiles(self._spark, self._delta_log, self._pinned.schema, self._access)
         return self._pinned
 
     def _feed_at(self, version: int) -> bool:
@@ -138,6 +151,7 @@ class DeltaSource:
         schema = StructType.fromJson(json.loads(snapshot.schema().json()))
         key = [column for column in self._key if column in schema.names]
         rows = files_at(self._spark, self.path, version, nulls_of=[physical_name(schema[column]) for column in key])
+        self._access.check_listed(version, rows)
         self._files = delta_actions(self._spark, [row.action for row in rows])
         self._logged = rows
         self._nulls = {column: [row.nulls[index] for row in rows] for index, column in enumerate(key)}
@@ -155,6 +169,7 @@ class DeltaSource:
             table_id=metadata.id(),
             fingerprint=digest.hexdigest()[:32],
             schema=schema,
+            partitions=self._delta_log.partitions(snapshot),
             change_feed=self._has_feed(snapshot),
         )
 
@@ -216,11 +231,9 @@ class DeltaSource:
             InvalidSpecError: there is no such column, or its type has no order; names the field of the spec.
         """
         check_order_column(column, self.pinned.schema, field=field)
-        named, partitions = self.pinned.schema[column], self._delta_log.partitions(self._snapshot)
-        try:
-            bounds = logged_bounds(self._spark, self.path, self.version, named, partitioned=column in partitions)
-        except LOG_ERRORS as error:
-            raise explain_version(error, path=self.path, version=self.version, newest=self.version) from error
+        named, partitioned = self.pinned.schema[column], column in self.pinned.partitions
+        with explained_version(self.path, self.version):
+            bounds = logged_bounds(self._spark, self.path, self.version, named, partitioned=partitioned)
         return file_order(column, direction, bounds, field=field)
 
     def key_order(self, columns: Sequence[tuple[str, bool]], *, field: str) -> KeyOrder:
@@ -230,10 +243,8 @@ class DeltaSource:
     def key_line(self, space: KeySpace, *, cut_rows: int) -> KeyLine:
         """See `SupportsKeyRanges`; a Spark job only where the log says too little."""
         assert self._ranges is not None
-        try:
+        with explained_version(self.path, self.version):
             files = self._ranges.files(self.version, space.order)
-        except LOG_ERRORS as error:
-            raise explain_version(error, path=self.path, version=self.version, newest=self.version) from error
         return key_line(space, self.pinned, files, lambda: self.at(self.version), cut_rows=cut_rows)
 
     def key_line_at(self, version: int, space: KeySpace, *, cut_rows: int) -> KeyLine | None:
@@ -263,10 +274,11 @@ class DeltaSource:
         """See `SupportsFiles`."""
         if version == self.version:
             return self._logged
-        try:
-            return files_at(self._spark, self.path, version, nulls_of=())
-        except LOG_ERRORS as error:
-            raise explain_version(error, path=self.path, version=version, newest=version) from error
+        with explained_version(self.path, version):
+            files = files_at(self._spark, self.path, version, nulls_of=())
+        self._access.check_listed(version, files)
+        self._listed.add(version)
+        return files
 
     def numbered_rows(self, files: Sequence[SourceFile]) -> tuple[DataFrame, Column, Column]:
         """See `SupportsFiles`."""
@@ -308,6 +320,8 @@ class DeltaSource:
         return self._load(version).count()
 
     def _load(self, version: int) -> DataFrame:
+        if version not in self._listed:
+            self.files_of(version)  # Delta reads whatever its log names
         return self._spark.read.format("delta").option("versionAsOf", version).load(self.path)
 
     def at(self, version: int) -> DataFrame:
@@ -342,28 +356,11 @@ class DeltaSource:
         """
         assert self._log is not None
         columns: list[Any] = [*(F.col(quoted(name)) for name in self.pinned.schema.names), CHANGE_TYPE, COMMIT_VERSION]
-        frames: list[DataFrame | None] = []
-        for fed, first, last in self._log.ranges(after, upto):
-            if fed:
-                reader = self._spark.read.format("delta").option("readChangeFeed", "true")
-                feed = reader.option("startingVersion", first).option("endingVersion", last).load(self.path)
-                frames.append(feed.select(*columns))
-            else:
-                frames += [self._appended(version) for version in range(first, last + 1)]
-        found = [frame for frame in frames if frame is not None]
+        found = list(change_frames(self._log, self._delta_log, self.rows_of, columns, after, upto))
         if found:
             return reduce(DataFrame.unionAll, found)
         nothing = self._frame(0, 0).withColumn(CHANGE_TYPE, F.lit("insert"))
         return nothing.withColumn(COMMIT_VERSION, F.lit(0).cast("long")).select(*columns)
-
-    def _appended(self, version: int) -> DataFrame | None:
-        """Return the rows that an append-only version added, or None when it added none."""
-        assert self._log is not None
-        added = self._log.added(version)
-        if not added:
-            return None
-        kind, at = F.lit("insert").alias(CHANGE_TYPE), F.lit(version).cast("long").alias(COMMIT_VERSION)
-        return self.rows_of(added, version).select("*", kind, at)
 
     def rows_of(self, actions: Sequence[str], version: int) -> DataFrame:
         """See `SupportsFiles`."""
@@ -382,18 +379,21 @@ class DeltaSource:
         return ShippedLog(self._log, self.path, self._pinned_layout, self.layout_at).versions(after, upto)
 
     @cached_property
+    def _access(self) -> FileAccess:
+        return FileAccess.of(self._spark, self.path, self._allow_files_outside)
+
+    @cached_property
     def _pinned_layout(self) -> LoggedTable:
         return self.layout_at(self.version)
 
     def layout_at(self, version: int) -> LoggedTable:
         """See `ports.source.SupportsLog`."""
-        try:
+        with explained_version(self.path, version):
             return table_at(self._spark, self.path, version)
-        except LOG_ERRORS as error:
-            raise explain_version(error, path=self.path, version=version, newest=version) from error
 
     # ------------------------------------------------------------------ failures
     def explain_failure(self, error: Exception) -> BackfillError | None:
         """Say in our words why a job on this source failed, or None when it is unknown."""
         version = -1 if self._pinned is None else self._pinned.version
-        return explain(error, path=self.path, version=version)
+        known = explain(error, path=self.path, version=version)
+        return known or explain_log(log_damage(self._spark, self.path, error), path=self.path)

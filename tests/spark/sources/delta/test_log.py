@@ -95,6 +95,121 @@ class TestWordsAboutColumns:
             source.check_versions(1, 2)
 
 
+MAPPED = "delta.columnMapping.mode"
+
+
+def make_partitioned(spark, path, **properties):
+    """Make a table of eight rows with a change feed, partitioned by b."""
+    rows = spark.range(8).selectExpr("id", "concat('a', id % 2) AS a", "concat('b', id % 3) AS b", "id AS v")
+    writer = rows.coalesce(1).write.format("delta").option("delta.enableChangeDataFeed", "true").partitionBy("b")
+    for name, text in properties.items():
+        writer = writer.option(name, text)
+    writer.save(path)
+
+
+def overwrite(spark, path, *, partition):
+    """Keep half of the rows, in another layout."""
+    half = spark.read.format("delta").load(path).where("id < 4")
+    half.write.format("delta").mode("overwrite").option("overwriteSchema", "true").partitionBy(partition).save(path)
+
+
+def describe_again(path, version, mode):
+    """Let a version have metadata: with column mapping, in which column v is another one, or without."""
+    first = [json.loads(line) for line in commit(path, 0).read_text().splitlines()]
+    metadata = next(action["metaData"] for action in first if "metaData" in action)
+    schema = json.loads(metadata["schemaString"])
+    for field in schema["fields"]:
+        if mode == "none":
+            field["metadata"] = {}
+        elif field["name"] == "v":
+            field["metadata"]["delta.columnMapping.physicalName"] = "col-other"
+    metadata |= {"schemaString": json.dumps(schema), "configuration": {**metadata["configuration"], MAPPED: mode}}
+    with commit(path, version).open("a") as file:
+        file.write(json.dumps({"metaData": metadata}) + "\n")
+    forget_sums(path)
+
+
+def forget_sums(path):
+    """Remove the sums that Hadoop keeps of files that are edited here."""
+    for sums in Path(path, "_delta_log").glob(".*.crc"):
+        sums.unlink()
+
+
+class TestLayouts:
+    """Each change is read by the layout that its files have, or refused."""
+
+    def test_refuses_other_partition_columns(self, spark, tmp_path):
+        """Delta's change feed reads the removed files by the new layout: their partition value is in no file (fault B3)."""
+        path = str(tmp_path / "s")
+        make_partitioned(spark, path)
+        source = opened(spark, path)
+        overwrite(spark, path, partition="a")
+
+        with pytest.raises(SchemaChangedError, match=r"the partition columns became \['a'\] in version 1 of"):
+            source.check_versions(0, 1)
+
+    def test_reads_changes_by_the_layout_of_their_version(self, spark, tmp_path):
+        """The newest version has another layout than the one whose changes are read (fault B3)."""
+        path = str(tmp_path / "s")
+        make_partitioned(spark, path)
+        source = opened(spark, path)
+        DeltaTable(path).update(updates={"v": "100"}, predicate="id = 1")
+        overwrite(spark, path, partition="a")
+        source.check_versions(0, 1)
+
+        changed = source.changes(0, 1).select("_change_type", "id", "a", "b", "v").collect()
+        assert sorted(map(tuple, changed)) == [
+            ("update_postimage", 1, "a1", "b1", 100),
+            ("update_preimage", 1, "a1", "b1", 1),
+        ]
+
+    def test_reads_changes_across_an_upgrade_to_column_mapping(self, spark, tmp_path):
+        """The names in files stay the same, so plain Spark reads them too."""
+        path = str(tmp_path / "s")
+        make_partitioned(spark, path)
+        source = opened(spark, path)
+        spark.sql(f"UPDATE delta.`{path}` SET v = 100 WHERE id = 1")
+        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{MAPPED}' = 'name')")
+        spark.sql(f"UPDATE delta.`{path}` SET v = 200 WHERE id = 2")
+        source.check_versions(0, 3)
+
+        changed = source.changes(0, 3).where("_change_type = 'update_postimage'").select("id", "a", "b", "v").collect()
+        assert sorted(map(tuple, changed)) == [(1, "a1", "b1", 100), (2, "a0", "b2", 200)]
+
+    def test_refuses_a_column_that_was_added_again_after_an_upgrade(self, spark, tmp_path):
+        """The pinned version has no physical names: its logical ones are those in files."""
+        path = str(tmp_path / "s")
+        make_partitioned(spark, path)
+        source = opened(spark, path)
+        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{MAPPED}' = 'name')")
+        spark.sql(f"ALTER TABLE delta.`{path}` DROP COLUMN v")
+        spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMN v BIGINT")
+        # One commit that says both, as REPLACE COLUMNS makes it.
+        commit(path, 2).write_text(commit(path, 3).read_text())
+        forget_sums(path)
+
+        with pytest.raises(SchemaChangedError, match="'v' was dropped and added again in version 2"):
+            source.check_versions(0, 2)
+
+    @pytest.mark.parametrize(
+        ("mode", "message"),
+        [
+            ("name", "'v' was dropped and added again in version 1"),
+            ("none", "'id' has another name in files in version 1"),
+        ],
+    )
+    def test_refuses_removed_files_with_other_names(self, spark, tmp_path, mode, message):
+        """Read by the new names, each deleted row is null; other engines allow such an overwrite of a table with a change feed."""
+        path = str(tmp_path / "s")
+        make_partitioned(spark, path, **{MAPPED: "name"})
+        source = opened(spark, path)
+        spark.sql(f"DELETE FROM delta.`{path}` WHERE b = 'b1'")
+        describe_again(path, 1, mode)
+
+        with pytest.raises(SchemaChangedError, match=message):
+            source.check_versions(0, 1)
+
+
 class TestProperties:
     """As Delta reads them: it keeps what was written, and reads it in any case of letters."""
 
