@@ -110,7 +110,8 @@ class Operator:
 
     def _registry_of(self, configuration: Configuration) -> kopf.OperatorRegistry:
         return registry_of(
-            configuration, self.cache, self.metrics, enqueue=self.queue.add, on_event=self.relist.on_watch_event,
+            configuration, self.cache, self.metrics, retry_max_s=self.settings.watch_retry_max_seconds,
+            admitted=self.cluster.admitted, enqueue=self.queue.add, on_event=self.relist.on_watch_event,
             start_version=self.relist.start_version, on_unreadable=self._on_unreadable,
         )  # fmt: skip
 

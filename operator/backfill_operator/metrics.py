@@ -58,6 +58,9 @@ class Metrics:
         self.api_requests = counter("api_requests", "Requests to the API server.", "verb", "resource", "code")
         self.api_seconds = histogram("api_request_seconds", "How long the API server took.", "verb")
         self.watch_reconnects = counter("watch_reconnects", "Watches opened after the first.", "resource")
+        self.watch_failures = counter(
+            "watch_failures", "Watches that failed, or that ended at once and brought nothing.", "resource"
+        )
         self.relist_repairs = counter("relist_repairs", "Changes that no watch had shown.", "resource")
         self.unreadable = counter(
             "unreadable_objects", "Objects that were left out because they cannot be read.", "resource"

@@ -70,6 +70,9 @@ class OperatorSettings(BaseModel):
     watch_silence_seconds: Seconds = 70.0
     """A watch that is silent for this long is reopened; API servers send a bookmark every minute."""
 
+    watch_retry_max_seconds: Seconds = 30.0
+    """The longest pause before a watch is tried again that failed, or that ended at once and brought nothing."""
+
     leader_election: bool = True
     """Turn it off only for tests and for a single process: two operators without it undo each other's work."""
 

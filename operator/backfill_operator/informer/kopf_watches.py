@@ -7,24 +7,25 @@ so kopf writes nothing to the cluster. docs/adr/0023 says why.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar, cast
 
+import aiohttp
 import kopf
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
 from backfill_api.names import GROUP, PLURAL, ROLE_LABEL, VERSION
 from backfill_operator.informer.cache import Cache, Key
-from backfill_operator.informer.watch_session import ITEMS_OF_A_LIST, StartVersion, session
+from backfill_operator.informer.pace import WatchPace
+from backfill_operator.informer.watch_session import ITEMS_OF_A_LIST, Hooks, StartVersion, WatchSession
 from backfill_operator.kube.read_budget import ReadBudgetError, read_budget
 from backfill_operator.kube.resources import PODS, Raw, key_of
 from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
 
 T = TypeVar("T")
-BACKOFFS_FIRST_S: Final = (1.0, 1.0, 2.0, 3.0, 5.0)
 
 
 def registry_of(
@@ -32,6 +33,8 @@ def registry_of(
     cache: Cache,
     metrics: Metrics,
     *,
+    retry_max_s: float,
+    admitted: Callable[[], Awaitable[None]],
     enqueue: Callable[[Key], None],
     on_event: Callable[[str], None],
     start_version: StartVersion,
@@ -42,24 +45,27 @@ def registry_of(
     Args:
         configuration: Address and credentials, the same as our own client's.
         cache: Updated with each event.
-        metrics: Counts reconnects.
+        metrics: Counts reconnects and failures.
+        retry_max_s: The longest pause before a watch that failed is tried again.
+        admitted: Waits for a place in the rate limit.
         enqueue: Called with the Backfill to reconcile.
         on_event: Called with the resource of each event.
         start_version: Returns the version from which a watch starts.
         on_unreadable: Called with the resource and the reason when a line of a watch is left out.
     """
     registry, on_watch = kopf.OperatorRegistry(), ReconnectCounter(metrics)
+    pace = WatchPace(retry_max_s, lambda path: metrics.watch_failures.labels(path.rsplit("/", 1)[-1]).inc())
+
+    async def authorization() -> str | None:
+        return await configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or None
 
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
-        header = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or ""
         # The same as in our own client: the library builds the TLS context.
         context = RESTClientObject(configuration).ssl_context
-        headers = {"Authorization": header} if header else {}
-        http = session(
-            ssl=context, headers=headers, start_version=start_version, on_watch=on_watch, on_unreadable=on_unreadable
-        )
-        return kopf.AiohttpSession(server=configuration.host, aiohttp_session=http)
+        hooks = Hooks(start_version, on_watch, on_unreadable, admitted, authorization)
+        http = WatchSession(configuration.host, context, pace, hooks)
+        return kopf.AiohttpSession(server=configuration.host, aiohttp_session=cast("aiohttp.ClientSession", http))
 
     # Coroutines, because kopf runs plain functions in threads, and cache and queue belong to the event loop.
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
@@ -105,8 +111,7 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     made.watching.inactivity_timeout = settings.watch_silence_seconds
     made.watching.label_selectors["", "v1", "pods"] = f"{ROLE_LABEL}=driver"
     made.networking.request_timeout = settings.request_timeout_seconds
-    made.networking.enforce_retry_after = True
-    made.networking.error_backoffs = Backoffs()
+    made.networking.error_backoffs = NoBackoffs()
     # kopf keeps a task for each object; ours have nothing to wait for.
     made.queueing.idle_timeout = 0.1
     made.persistence.diffbase_storage = NoDiffBase()
@@ -115,8 +120,8 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     return made
 
 
-class Backoffs:
-    """The delays of kopf's requests, in seconds: short, and without end.
+class NoBackoffs:
+    """The delays of kopf's requests: none, and without end, because `WatchPace` delays each request.
 
     By default kopf waits up to 21 seconds, and ends the process after the ninth failure. But an API server that restarts answers
     again at any time, and a namespace that may not be read concerns no other namespace.
@@ -124,7 +129,7 @@ class Backoffs:
 
     def __iter__(self) -> Iterator[float]:
         """Yield the delays of one request."""
-        return itertools.chain(BACKOFFS_FIRST_S, itertools.repeat(BACKOFFS_FIRST_S[-1]))
+        return itertools.repeat(0.0)
 
 
 class NoDiffBase(kopf.DiffBaseStorage):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +28,9 @@ from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
 
 FAILED_AGAIN_S: Final = 5.0
+
+VERSION: Final = re.compile(r"[0-9]{1,20}")
+"""A version of etcd."""
 
 UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What parsing may raise for a malformed object."""
@@ -151,7 +155,7 @@ class Relist:
         Raises:
             ClusterRestoredError: an earlier one than the cache had when the list began.
         """
-        if not version.isdigit():
+        if not VERSION.fullmatch(version):
             return
         if int(version) < newest:
             raise ClusterRestoredError(

@@ -1,24 +1,35 @@
-"""The HTTP session that kopf watches through: no object in the cluster can end a watch.
+"""The HTTP session that kopf lists and watches through: no answer and no object can end kopf.
 
-kopf parses each list and each line of a watch by recursion. What it cannot parse ends the process. So this session
-returns lists without items: our own relist has shown them, and kopf watches from the version at which it began. Of a
-watch it passes on only lines that are whole, readable and small. It leaves out the others and reports them.
+kopf parses each answer, each list and each line of a watch, and what it cannot parse ends the process. So kopf gets from
+here a list without items, because our own relist has shown them, and lines of a watch that are whole, readable and small.
+Everything else is a `WatchFailedError`, which kopf answers by another try.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
 
 import aiohttp
-from aiohttp.client_reqrep import ClientResponse
 
 from backfill_api.names import PLURAL
 from backfill_operator.informer.compact import LARGE_BYTES, compact, dumps
+from backfill_operator.informer.discovery import DISCOVERY
+from backfill_operator.informer.pace import WatchPace
+from backfill_operator.kube.client import RESPONSE_BYTES_MAX, body_of, checked
+from backfill_operator.kube.errors import ApiError
+from backfill_operator.kube.rate import retry_after_s
 from backfill_operator.kube.read_budget import read_budget
-from backfill_operator.kube.resources import Raw, key_of
+from backfill_operator.kube.resources import Raw
 from backfill_operator.kube.shallow_json import loads
+
+OK: Final = 200
+EXPIRED: Final = frozenset({400, 410})
+"""Statuses of a watch whose version the API server does not have, or does not understand."""
 
 GONE: Final = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
 """Makes kopf list and watch again."""
@@ -29,7 +40,15 @@ ITEMS_OF_A_LIST: Final = 1
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 CHUNK_BYTES: Final = 1024 * 1024
 READ_AS_IT_IS: Final = 100
-"""A line with at most this many brackets cannot be nested too deeply, so it is not parsed here."""
+"""A line with at most this many brackets cannot be nested too deeply for kopf."""
+
+CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
+
+UNREADABLE: Final = (AttributeError, LookupError, TypeError, ValueError)
+"""What reading a line may raise."""
+
+UNUSABLE: Final = (aiohttp.ClientError, ApiError, OSError, TimeoutError, ValueError)
+"""What a request, its answer or its body may raise."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,109 +56,261 @@ StartVersion = Callable[[str, str], str]
 """Takes a list's path and version; returns the version from which its watch starts."""
 
 
-def session(
-    *,
-    ssl: Any,
-    headers: dict[str, str],
-    start_version: StartVersion,
-    on_watch: Callable[[str], None],
-    on_unreadable: Callable[[str, object], None],
-) -> aiohttp.ClientSession:
-    """Return the session.
+class WatchFailedError(aiohttp.ClientConnectionError):
+    """A list or a watch failed, whatever the cause; kopf tries again after each error of this class."""
 
-    Args:
-        ssl: TLS settings, as aiohttp takes them.
-        headers: Sent with each request; they carry the credentials.
-        start_version: Called for each list; returns the version from which its watch starts.
-        on_watch: Called with the path of each watch that the API server accepts.
-        on_unreadable: Called with the resource and the reason when a line of a watch is left out.
-    """
 
-    class Response(ClientResponse):
-        """One response of the API server."""
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What the rest of the operator gives to the session, and hears from it."""
 
-        async def json(self, **_: Any) -> Any:
-            """Return the parsed body; a list comes without its items."""
-            answer = loads(await self.read())
-            metadata = answer.get("metadata") if isinstance(answer, dict) and "items" in answer else None
-            if not isinstance(metadata, dict):
-                return answer
-            version = start_version(self.url.path, str(metadata.get("resourceVersion", "")))
-            return {**answer, "items": [], "metadata": {"resourceVersion": version}}
+    start_version: StartVersion
+    """Called for each list; returns the version from which its watch starts."""
 
-        async def start(self, connection: Any) -> ClientResponse:
-            """Read the header; the body of a watch is then read line by line."""
-            await super().start(connection)
-            if self.url.query.get("watch") == "true" and self.status < 400:
-                on_watch(self.url.path)
-                plural = self.url.path.rsplit("/", 1)[-1]
-                self.content = WatchLines(self.content, plural, on_unreadable)  # type: ignore[assignment]
-            return self
+    on_watch: Callable[[str], None]
+    """Called with the path of each watch that the API server accepts."""
 
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=ssl), headers=headers, response_class=Response, trust_env=False
-    )
+    on_unreadable: Callable[[str, object], None]
+    """Called with the resource and the reason when a line of a watch is left out."""
+
+    admitted: Callable[[], Awaitable[None]]
+    """Waits for a place in the operator's rate limit."""
+
+    authorization: Callable[[], Awaitable[str | None]]
+    """Returns the header of that name: a token is renewed while the process runs."""
+
+
+class WatchSession:
+    """The part of `aiohttp.ClientSession` that kopf uses."""
+
+    def __init__(self, server: str, ssl: Any, pace: WatchPace, hooks: Hooks) -> None:
+        """Create it inside the event loop; the first request connects.
+
+        Args:
+            server: Address of the API server, which may end in a path.
+            ssl: TLS settings, as aiohttp takes them.
+            pace: Delays each request.
+            hooks: The rest of the operator.
+        """
+        self._server = server.rstrip("/")
+        self._pace = pace
+        self._hooks = hooks
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=ssl),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+        )
+
+    @property
+    def headers(self) -> Any:
+        """Headers of each request."""
+        return self._http.headers
+
+    @property
+    def closed(self) -> bool:
+        """Is it closed?"""
+        return self._http.closed
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.close()
+
+    async def request(self, *, url: str, timeout: aiohttp.ClientTimeout, **_: object) -> KopfAnswer:  # noqa: ASYNC109 - kopf gives it
+        """Send a GET, the only method that kopf uses here.
+
+        Raises:
+            WatchFailedError: the answer is an error, or unusable.
+        """
+        path, _, query = url.removeprefix(self._server).partition("?")
+        if (known := DISCOVERY.get(path)) is not None:
+            return KopfAnswer(known)
+        await self._pace.wait(path)
+        await self._hooks.admitted()
+        response: aiohttp.ClientResponse | None = None
+        try:
+            token = await self._hooks.authorization()
+            headers = {"Accept-Encoding": "identity"} | ({"Authorization": token} if token else {})
+            response = await self._http.get(url, headers=headers, timeout=timeout, allow_redirects=False)
+            if "watch=true" in query.split("&"):
+                return self._watch(path, response)
+            return KopfAnswer(await self._list(path, response))
+        except UNUSABLE as error:
+            after_s = None if response is None else _retry_after_s(response)
+            self._pace.failed(path, f"{type(error).__name__}: {error}", after_s)
+            if response is not None:
+                response.close()
+            raise WatchFailedError(f"{type(error).__name__}: {error}"[:500]) from error
+
+    async def _list(self, path: str, response: aiohttp.ClientResponse) -> Raw:
+        """Return a list without items, at the version from which its watch is to start."""
+        if response.status != OK:
+            raise WatchFailedError(f"the list is answered with {response.status}")
+        answer = checked(loads(await body_of(response, RESPONSE_BYTES_MAX)), "list", None)
+        version = self._hooks.start_version(path, answer["metadata"]["resourceVersion"])
+        return {"items": [], "metadata": {"resourceVersion": version}}
+
+    def _watch(self, path: str, response: aiohttp.ClientResponse) -> WatchAnswer:
+        if response.status not in EXPIRED | {OK}:
+            raise WatchFailedError(f"the watch is answered with {response.status}")
+        if response.status == OK:
+            self._hooks.on_watch(path)
+        lines = WatchLines(response, path.rsplit("/", 1)[-1], self._hooks.on_unreadable)
+        return WatchAnswer(lines, lambda seconds: self._pace.ended(path, lines=lines.passed_on, seconds=seconds))
+
+
+def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:
+    return retry_after_s(response.headers.get("Retry-After"), response.headers.get("Date"))
+
+
+class KopfAnswer:
+    """The part of a response that kopf uses, of one whose body is read."""
+
+    status = OK
+    closed = True
+
+    def __init__(self, parsed: Raw) -> None:
+        """Take the body."""
+        self._parsed = parsed
+
+    async def __aenter__(self) -> Self:
+        """Return the response."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the response."""
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    async def json(self) -> Raw:
+        """Return the body."""
+        return self._parsed
+
+
+class WatchAnswer(KopfAnswer):
+    """The same, of a watch."""
+
+    closed = False
+
+    def __init__(self, lines: WatchLines, on_end: Callable[[float], None]) -> None:
+        """Take the lines, and what is called with the seconds that the watch was open."""
+        super().__init__({})
+        self.content = lines
+        self._on_end = on_end
+        self._began = time.monotonic()
+
+    def close(self) -> None:
+        """End the watch."""
+        if not self.closed:
+            self.closed = True
+            self.content.close()
+            self._on_end(time.monotonic() - self._began)
 
 
 class WatchLines:
-    """Wraps the stream of a watch and yields its readable lines."""
+    """The stream of a watch: its readable lines."""
 
-    def __init__(self, stream: Any, plural: str, on_unreadable: Callable[[str, object], None]) -> None:
-        """Wrap the stream of one resource's watch."""
-        self._stream = stream
+    def __init__(
+        self, response: aiohttp.ClientResponse, plural: str, on_unreadable: Callable[[str, object], None]
+    ) -> None:
+        """Take the response to one resource's watch."""
+        self._response = response
         self._plural = plural
         self._on_unreadable = on_unreadable
+        self.passed_on = 0
+        """Lines that said something."""
 
-    def __getattr__(self, name: str) -> Any:
-        """Delegate everything else to the stream."""
-        return getattr(self._stream, name)
+    def close(self) -> None:
+        """Close the connection."""
+        self._response.close()
 
     async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
-        """Yield whole, readable lines; an unfinished last line is dropped."""
+        """Yield whole, readable lines; an unfinished last line is dropped.
+
+        Raises:
+            WatchFailedError: the connection broke, or the body is not that of a stream.
+        """
+        if self._response.status != OK:
+            yield GONE
+            return
         buffer = bytearray()
-        async for chunk in self._stream.iter_chunked(CHUNK_BYTES):
-            searched = len(buffer)
-            buffer += chunk
-            end = buffer.rfind(b"\n", searched) + 1
-            if end:
-                for line in bytes(buffer[:end]).split(b"\n"):
-                    if readable := self._read(line):
-                        yield readable
-                del buffer[:end]
-            elif len(buffer) > LINE_BYTES_MAX:
-                self._on_unreadable(self._plural, f"a line of more than {LINE_BYTES_MAX:,} bytes")
-                yield GONE
-                return
+        try:
+            async for chunk in self._response.content.iter_chunked(CHUNK_BYTES):
+                searched = len(buffer)
+                buffer += chunk
+                end = buffer.rfind(b"\n", searched) + 1
+                if end:
+                    for line in bytes(buffer[:end]).split(b"\n"):
+                        if readable := self._read(line):
+                            yield readable
+                    del buffer[:end]
+                elif len(buffer) > LINE_BYTES_MAX:
+                    self._on_unreadable(self._plural, f"a line of more than {LINE_BYTES_MAX:,} bytes")
+                    yield GONE
+                    return
+        except UNUSABLE as error:
+            raise WatchFailedError(f"{type(error).__name__}: {error}"[:500]) from error
 
     def _read(self, line: bytes) -> bytes:
         """Return a line that kopf can parse; empty when the line is left out."""
-        brackets = line.count(b"{") + line.count(b"[")
-        if not line or (len(line) <= LARGE_BYTES and brackets <= READ_AS_IT_IS and b'"ERROR"' not in line):
-            return line and line + b"\n"
+        if not line.strip():
+            return b""
         try:
             with read_budget():
-                return self._readable(loads(line))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+                event = loads(line)
+                kind, changed = event["type"], event["object"]
+                if kind == "ERROR":
+                    _log.warning("the watch of %s ended: %s", self._plural, str(changed)[:1000])
+                    return GONE
+                brackets = line.count(b"{") + line.count(b"[")
+                small = len(line) <= LARGE_BYTES and brackets <= READ_AS_IT_IS
+                readable = self._event(kind, changed, small=small)
+        except UNREADABLE as error:
             self._on_unreadable(self._plural, f"{type(error).__name__}: {error}")
-        return b""
+            return b""
+        self.passed_on += 1
+        return line + b"\n" if readable is None else dumps(readable) + b"\n"
 
-    def _readable(self, event: Any) -> bytes:
-        """Return an event as a small line.
+    def _event(self, kind: str, changed: Raw, *, small: bool) -> Raw | None:
+        """Return an event as kopf gets it; `None`: as it came.
 
         Raises:
-            ValueError: it takes too long to read; like the other errors, the line is left out.
+            TypeError: its metadata is not of the types that kopf relies on.
+            ValueError: it is no event.
         """
-        kind, one = event["type"], event["object"]
-        if kind == "ERROR":
-            _log.warning("the watch of %s ended: %s", self._plural, str(one)[:1000])
-            return GONE
-        metadata = one["metadata"]
-        if kind != "BOOKMARK":
-            key_of(one)
-            kind_fields = {name: one[name] for name in ("apiVersion", "kind") if name in one}
-            backfill = self._plural == PLURAL
-            one = kind_fields | compact(one) if backfill else one | {"metadata": _without_annotations(metadata)}
-        return dumps({"type": kind, "object": one}) + b"\n"
+        metadata = changed["metadata"]
+        version = metadata["resourceVersion"]
+        if not isinstance(version, str):
+            raise TypeError("metadata.resourceVersion is no text")
+        if kind == "BOOKMARK":
+            return {"type": kind, "object": {"metadata": {"resourceVersion": version}}}
+        if kind not in CHANGES:
+            raise ValueError(f"{kind!r:.100} is no type of an event")
+        _check(metadata)
+        if small:
+            return None
+        if self._plural != PLURAL:
+            return {"type": kind, "object": changed | {"metadata": _without_annotations(metadata)}}
+        kind_fields = {name: changed[name] for name in ("apiVersion", "kind") if name in changed}
+        return {"type": kind, "object": kind_fields | compact(changed)}
+
+
+def _check(metadata: Raw) -> None:
+    """Check the metadata that kopf reads of each object.
+
+    Raises:
+        TypeError: a field is of another type.
+    """
+    for name in ("name", "uid"):
+        if not isinstance(metadata[name], str):
+            raise TypeError(f"metadata.{name} is no text")
+    for name, type_ in (("labels", dict), ("annotations", dict), ("finalizers", list), ("deletionTimestamp", str)):
+        if not isinstance(metadata.get(name), type_ | None):
+            raise TypeError(f"metadata.{name} is no {type_.__name__}")
 
 
 def _without_annotations(metadata: Raw) -> Raw:

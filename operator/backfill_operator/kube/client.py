@@ -30,7 +30,7 @@ from backfill_operator.kube.errors import (
     UnavailableError,
     error_of,
 )
-from backfill_operator.kube.rate import TokenBucket, wait
+from backfill_operator.kube.rate import TokenBucket, retry_after_s, wait
 from backfill_operator.kube.resources import Raw, Resource
 from backfill_operator.kube.server_clock import ServerClock
 from backfill_operator.kube.shallow_json import loads_aside
@@ -107,6 +107,7 @@ class Cluster:
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=context, limit=CONNECTIONS_MAX),
             timeout=aiohttp.ClientTimeout(total=self._timeout_s),
+            auto_decompress=False,
             trust_env=False,
         )
 
@@ -258,8 +259,8 @@ class Cluster:
             status = 0
             try:
                 status, answer, retry_after = await self._once(method, url, body)
-                if status < 400:
-                    return dict(answer)
+                if status < 300:
+                    return checked(answer, verb, name)
                 error: ApiError = error_of(method, status, answer, retry_after)
             except (aiohttp.ClientError, TimeoutError, ValueError) as cause:
                 error = UnavailableError(0, "NoAnswer", f"{method} {plural}: {type(cause).__name__}: {cause}")
@@ -271,8 +272,13 @@ class Cluster:
             await wait(delay)
         raise AssertionError("the last try returns or raises")
 
+    async def admitted(self) -> None:
+        """Wait for a place in the rate limit: a watch takes one too."""
+        await self._bucket.take()
+
     async def _once(self, method: str, url: str, body: Raw | None) -> tuple[int, Any, float | None]:
-        headers = {"Accept": "application/json"}
+        # A compressed answer has no bound until it is unpacked.
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         token = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         if token:
             headers["Authorization"] = token
@@ -282,24 +288,58 @@ class Cluster:
             headers["Content-Type"] = MERGE_PATCH if method == "PATCH" else "application/json"
         async with self._http.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
             self._clock.on_response(response.headers.get("Date"))
-            text = await self._read(response)
-            retry_after = _seconds(response.headers.get("Retry-After"))
+            text = await body_of(response, self._bytes_max)
+            retry_after = retry_after_s(response.headers.get("Retry-After"), response.headers.get("Date"))
             try:
                 return response.status, await loads_aside(text), retry_after
             except ValueError:
-                if response.status < 400:
+                if response.status < 300:
                     raise
                 return response.status, {"message": text[:1024].decode(errors="replace")}, retry_after
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        chunks, size = [], 0
-        async for chunk in response.content.iter_any():
-            size += len(chunk)
-            if size > self._bytes_max:
-                response.close()
-                raise ResponseTooLargeError(response.status, "TooLarge", f"an answer exceeds {self._bytes_max:,} bytes")
-            chunks.append(chunk)
-        return b"".join(chunks)
+
+async def body_of(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
+    """Return the body.
+
+    Raises:
+        ResponseTooLargeError: it has more bytes; the rest is not read.
+    """
+    chunks, size = [], 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > bytes_max:
+            response.close()
+            raise ResponseTooLargeError(response.status, "TooLarge", f"an answer exceeds {bytes_max:,} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def checked(answer: Any, verb: str, name: str | None) -> Raw:
+    """Return an answer that has the fields that every caller reads.
+
+    Raises:
+        ValueError: it has not, so something else than an API server gave it.
+    """
+    if not isinstance(answer, dict):
+        raise ValueError(  # noqa: TRY004 - the caller takes it for unreadable JSON
+            f"the answer is {type(answer).__name__} and no object"
+        )
+    if verb == "delete":
+        return answer
+    metadata = answer.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    # A dry run gives no version.
+    needed = {"list": ("resourceVersion",), "create": ("name", "uid")}.get(verb, ("name", "uid", "resourceVersion"))
+    missing = [field for field in needed if not isinstance(metadata.get(field), str)]
+    if missing or (name is not None and metadata["name"] != name):
+        raise ValueError(
+            f"the answer has no metadata.{missing[0]}" if missing else "the answer is about another object"
+        )
+    if verb == "list":
+        token, items = metadata.get("continue"), answer.get("items")
+        if not isinstance(token, str | None) or not isinstance(items, list | None):
+            raise ValueError("the answer is no list")
+    return answer
 
 
 def _retry_delay(error: ApiError, number: int, *, repeatable: bool) -> float | None:
@@ -311,8 +351,3 @@ def _retry_delay(error: ApiError, number: int, *, repeatable: bool) -> float | N
     if error.retry_after is not None:
         return error.retry_after if error.retry_after <= RETRY_MAX_S else None
     return min(RETRY_MAX_S, RETRY_FIRST_S * 2.0**number) * random.uniform(0.5, 1.0)
-
-
-def _seconds(header: str | None) -> float | None:
-    """Return a Retry-After in seconds; API servers give no dates."""
-    return float(header) if header is not None and header.isascii() and header.isdigit() else None

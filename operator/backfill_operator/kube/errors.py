@@ -63,7 +63,8 @@ def error_of(method: str, status: int, body: Any, retry_after: float | None) -> 
     fields = body if isinstance(body, dict) else {}
     reason = str(fields.get("reason") or "")
     message = str(fields.get("message") or f"the API server answered {status}")[:4096]
-    if status == 429 or status >= 500:
+    if status == 429 or status >= 500 or status < 400:
+        # A redirection is none of an API server's answers, so something stands before it.
         return UnavailableError(status, reason, message, retry_after)
     if status == 409 and (reason == "AlreadyExists" or (method == "POST" and not reason)):
         return AlreadyExistsError(status, reason, message)

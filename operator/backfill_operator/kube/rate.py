@@ -4,7 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+RETRY_AFTER_MAX_S: Final = 300.0
+"""A longer Retry-After counts as this one: the cause may be gone long before."""
+
+_SECONDS: Final = re.compile(r"\d{1,9}(\.\d{1,9})?", flags=re.ASCII)
+
+
+def retry_after_s(header: str | None, date: str | None) -> float | None:
+    """Return the seconds of a Retry-After header; `None` if it has none that can be read.
+
+    Args:
+        header: A number of seconds, or an HTTP date.
+        date: The `Date` of the same response, from which the date counts.
+    """
+    if header is None:
+        return None
+    if _SECONDS.fullmatch(header.strip()):
+        return min(float(header), RETRY_AFTER_MAX_S)
+    until, now = time_of(header), time_of(date)
+    return None if until is None or now is None else min(max(0.0, until - now), RETRY_AFTER_MAX_S)
+
+
+def time_of(date: str | None) -> float | None:
+    """Return the seconds since 1970 of an HTTP date; `None` if it cannot be read."""
+    try:
+        return parsedate_to_datetime(date or "").timestamp()
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return None
 
 
 async def wait(seconds: float, until: asyncio.Event | None = None) -> bool:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from email.utils import parsedate_to_datetime
 from typing import Final
+
+from backfill_operator.kube.rate import time_of
 
 TOLERATED_MS: Final = 2_000
 """The header has whole seconds and a response takes a while, so a smaller difference is ignored."""
+
+FIRST_S: Final = 1_577_836_800
+LAST_S: Final = 4_102_444_800
+"""The years 2020 to 2099: another time is none of a server's, and the last year has no five digits."""
 
 
 def wall_ms() -> int:
@@ -35,9 +40,8 @@ class ServerClock:
 
     def on_response(self, date: str | None) -> None:
         """Take the `Date` header of a response that has just arrived; an unreadable one is ignored."""
-        try:
-            server_ms = int(parsedate_to_datetime(date or "").timestamp() * 1000)
-        except (ValueError, OverflowError):
+        server_s = time_of(date)
+        if server_s is None or not FIRST_S <= server_s < LAST_S:
             return
-        ahead_ms = server_ms - self._own_ms()
+        ahead_ms = int(server_s * 1000) - self._own_ms()
         self.ahead_ms = ahead_ms if abs(ahead_ms) > TOLERATED_MS else 0

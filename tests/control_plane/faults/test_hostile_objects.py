@@ -22,6 +22,7 @@ from backfill_operator.reconcile.launcher import Launcher
 from backfill_operator.settings import OperatorSettings
 
 DEEP = "@deep@"
+GOOD = b'{"type":"ADDED","object":{"metadata":{"name":"a","uid":"1","resourceVersion":"5"}}}'
 
 
 def nested(levels):
@@ -160,20 +161,28 @@ class TestOneThatNobodyCanRead:
             (b"{" * 3000, b""),
             (b'{"type":"ADDED","object":null}' + b"{" * 101, b""),
             (b'{"type":"ERROR","object":{"code":500,"message":"etcd"}}', GONE),
-            (b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}', b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}\n'),
+            (GOOD, GOOD + b"\n"),
+            (b'{"a":1}', b""),
+            (b"<html>", b""),
         ],
     )  # fmt: skip
     async def test_is_left_out_of_a_watch(self, line, said):
         """The lines around it are told; a server in trouble is asked anew."""
 
         class Stream:
+            status = 200
+
+            @property
+            def content(self):
+                return self
+
             async def iter_chunked(self, _):
-                for chunk in (b'{"a":1}\n' + line, b'\n{"b"', b":2}\n", b'{"unfinished'):
+                for chunk in (GOOD + b"\n" + line, b"\n" + GOOD[:9], GOOD[9:] + b"\n", b'{"unfinished'):
                     yield chunk
 
         told = [one async for one in WatchLines(Stream(), "backfills", lambda *_: None).iter_chunked(1)]
 
-        assert b"".join(told) == b'{"a":1}\n' + said + b'{"b":2}\n'
+        assert b"".join(told) == GOOD + b"\n" + said + GOOD + b"\n"
 
 
 class TestWhatCannotBeBuilt:

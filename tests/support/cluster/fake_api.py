@@ -36,8 +36,8 @@ class Fault:
     """Something that goes wrong with the next `times` requests that match."""
 
     what: str
-    """`lose the request`, `lose the answer`, `answer` (with `status`), `slow` (by `seconds`, before it is done), `slow
-    answer` (after it is done), or nothing but `action`."""
+    """`lose the request`, `lose the answer`, `answer` (with `status`), `raw` (with these bytes, then the end of the
+    connection), `slow` (by `seconds`, before it is done), `slow answer` (after it is done), or nothing but `action`."""
 
     verb: str | None = None
     plural: str | None = None
@@ -48,6 +48,9 @@ class Fault:
     status: int = 500
     reason: str = "InternalError"
     retry_after: int | None = None
+    raw: bytes = b""
+    """Header and body as they go over the wire."""
+
     seconds: float = 0.0
     action: object = None
     """Called with the request: before it is done, or after it when the answer is lost."""
@@ -97,7 +100,17 @@ class Seen:
 
 
 class LostError(Exception):
-    """The connection breaks."""
+    """The connection breaks, after these bytes."""
+
+    def __init__(self, raw=b""):
+        super().__init__()
+        self.raw = raw
+
+    def strike(self, http):
+        """Send the bytes, and end the connection."""
+        if self.raw:
+            http.transport.write(self.raw)
+        http.transport.close()
 
 
 class FakeApi:
@@ -259,8 +272,8 @@ class FakeApi:
             seen.status = refusal.status
             headers = {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
             return web.json_response(refusal.body(), status=refusal.status, headers=headers)
-        except LostError:
-            http.transport.close()
+        except LostError as lost:
+            lost.strike(http)
             return web.Response()
 
     async def _with_faults(self, http, seen, query, body):
@@ -328,6 +341,8 @@ async def suffered(faults, seen):
         match fault.what:
             case "lose the request":
                 raise LostError
+            case "raw":
+                raise LostError(fault.raw)
             case "answer":
                 raise Refusal(fault.status, fault.reason, f"injected: {fault.reason}", fault.retry_after)
             case "slow":

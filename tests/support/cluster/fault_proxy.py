@@ -143,6 +143,6 @@ class FaultProxy:
         except Refusal as refusal:
             headers = {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
             return web.json_response(refusal.body(), status=refusal.status, headers=headers)
-        except LostError:
-            http.transport.close()
+        except LostError as lost:
+            lost.strike(http)
             return web.Response()
