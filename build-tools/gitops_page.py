@@ -184,16 +184,20 @@ kubectl annotate bf orders backfill.dev/override='{"desiredState":"Paused"}'    
 kubectl annotate bf orders backfill.dev/override-                                  # Git is in force again
 ```
 
-The conditions `Paused`, `Suspended` and `Throttled` have the reason `Override` then. The actions of Argo CD write the same annotation:
+The conditions `Paused`, `Suspended` and `Throttled` have the reason `Override` then. A value with a typo changes nothing: what held before stays in
+force, and the condition `OverrideIgnored` quotes the error.
+
+Argo CD's scripts cannot read JSON. So its actions set two annotations of one word, which take precedence over the JSON:
+`backfill.dev/desired-state` (`Running` or `Paused`) and `backfill.dev/suspend` (`true` or `false`). An empty one counts as absent.
 
 | action | does | offered |
 |---|---|---|
-| `pause` | `desiredState: Paused`; the rest of the override stays | while it is neither paused, suspended nor over |
-| `resume` | takes pause and suspension out of the override; where Git itself says so, the override says the opposite | while one of them is asked for |
-| `suspend` | `suspend: true`; the rest of the override stays | while it is neither suspended nor over |
+| `pause` | `desired-state: Paused` | while it is neither paused, suspended nor over |
+| `resume` | empties both; where Git or the JSON may say otherwise, it sets `Running` and `false` | while one of them is requested |
+| `suspend` | `suspend: true` | while it is neither suspended nor over |
 | `retry` | a new `backfill.dev/restart-requested`: a failed Backfill is taken up again | when it has failed |
 
-An override stays until it is removed, and hides later changes of these fields in Git. Who may run an action is for Argo CD's RBAC
+An override stays until it is removed or emptied, and hides later changes of these fields in Git. Who may run an action is for Argo CD's RBAC
 (`applications, action/backfill.dev/Backfill/pause`).
 
 ## Order

@@ -210,7 +210,7 @@ starts with the controls that are in force then.
 
 | annotation | effect |
 |---|---|
-| `backfill.dev/override: '{"desiredState":"Paused"}'` | above the spec: `desiredState`, `pause`, `throttle`, `suspend`; one that cannot be read is ignored as a whole, with an event |
+| `backfill.dev/override: '{"desiredState":"Paused"}'` | above the spec: `desiredState`, `pause`, `throttle`, `suspend`; one that cannot be read is ignored as a whole, and what held before stays; the condition `OverrideIgnored` says so |
 | `backfill.dev/verify-requested: <any new text>` | one receipt |
 | `backfill.dev/restart-requested: <any new text>` | the attempt ends at a barrier, the next one goes on; a failed Backfill is taken up again |
 

@@ -53,7 +53,7 @@ HINTS: dict[str, tuple[Need, str]] = {
     "Deleted": ("none", "Nothing."),
     "Stopped": ("wait", "The next attempt goes on from the last commit."),
     "EditIgnored": ("act", "Set the field back. A job that has ended does not follow its source: make a new Backfill with another `jobId` and target. `backfill verify` compares both tables at any time."),
-    "OverrideIgnored": ("act", "Correct the annotation; the event quotes the error. Until then the spec holds."),
+    "OverrideIgnored": ("act", "Correct or remove the annotation; the condition quotes the error and says what is in force until then."),
     "CaughtUp": ("none", "Nothing."),
     "Behind": ("wait", "`progress.lagSeconds` says how far, `progress.eta` until when."),
     "NonConvergent": ("act", "Cluster the target by its key, give the driver more cores, or use larger batches of changes ([what to watch](operating.md#what-to-watch))."),

@@ -17,6 +17,12 @@ DEFAULT_NAMESPACE: Final = "default"
 OVERRIDE_ANNOTATION: Final = f"{GROUP}/override"
 """JSON with `desiredState`, `throttle` or `suspend`; which take precedence over the spec."""
 
+STATE_ANNOTATION: Final = f"{GROUP}/desired-state"
+"""`Running` or `Paused`; takes precedence over the override annotation. Tools that cannot write JSON set it."""
+
+SUSPEND_ANNOTATION: Final = f"{GROUP}/suspend"
+"""`true` or `false`; takes precedence over the override annotation."""
+
 VERIFY_ANNOTATION: Final = f"{GROUP}/verify-requested"
 """Any text; each new one is one receipt."""
 

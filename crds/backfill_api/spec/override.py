@@ -1,4 +1,7 @@
-"""The annotation `backfill.dev/override`: an emergency brake that a GitOps tool does not undo."""
+"""Pause and limit, as the spec and the annotation `backfill.dev/override` have them.
+
+The annotation is an emergency brake that a GitOps tool does not undo.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,24 @@ from typing import Literal
 from pydantic import StrictBool
 
 from backfill_api.model import Model
-from backfill_api.spec.spec import PauseSpec, ThrottleSpec
+from backfill_api.spec.bounds import ByteRate, Rate
+
+
+class ThrottleSpec(Model):
+    """Limit of the snapshot's speed; changes are never limited."""
+
+    rows_per_second: Rate | None = None
+    """Rows a second; absent: unlimited, 0: the snapshot is not read."""
+
+    bytes_per_second: ByteRate | None = None
+    """Bytes of the source's files a second, compressed as they are there; not of a topic. With `rowsPerSecond` the lower limit holds."""
+
+
+class PauseSpec(Model):
+    """What `desiredState: Paused` pauses."""
+
+    scope: Literal["History", "All"] = "History"
+    """`History`: the snapshot stands still, changes are applied. `All`: nothing is read or applied."""
 
 
 class Override(Model):

@@ -13,7 +13,8 @@ from backfill_api.model import Model, cel, member_of, refused, unchanged
 from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
 from backfill_api.spec import combinations
 from backfill_api.spec import session_conf as meaning
-from backfill_api.spec.bounds import DAY_S, ByteRate, Drain, Name, PlanName, Rate, Seconds, Sql
+from backfill_api.spec.bounds import DAY_S, Drain, Name, PlanName, Seconds, Sql
+from backfill_api.spec.override import PauseSpec, ThrottleSpec
 from backfill_api.spec.params import Params, SourceAbility
 from backfill_api.spec.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
 from backfill_api.spec.sources import Source
@@ -30,23 +31,6 @@ class Barrier(Model):
 
     commit_every: Annotated[StrictInt, Field(ge=1, le=3600)] = 1
     """Commit at every n-th barrier only; for targets where a commit at each barrier is too many."""
-
-
-class ThrottleSpec(Model):
-    """Limit of the snapshot's speed; changes are never limited."""
-
-    rows_per_second: Rate | None = None
-    """Rows a second; absent: unlimited, 0: the snapshot is not read."""
-
-    bytes_per_second: ByteRate | None = None
-    """Bytes of the source's files a second, compressed as they are there; not of a topic. With `rowsPerSecond` the lower limit holds."""
-
-
-class PauseSpec(Model):
-    """What `desiredState: Paused` pauses."""
-
-    scope: Literal["History", "All"] = "History"
-    """`History`: the snapshot stands still, changes are applied. `All`: nothing is read or applied."""
 
 
 class TransformSpec(Model):

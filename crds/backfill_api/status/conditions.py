@@ -32,6 +32,7 @@ CONDITION_TYPES: Final = {
     "Verified": "The newest receipt found no difference.",
     "AwaitingApproval": "The plan is made and waits for `spec.approved` or `spec.approvedPlan`.",
     "SharedTarget": "Another Backfill writes the same target; present only when true.",
+    "OverrideIgnored": "An override annotation cannot be read, and what held before stays in force; present only when true.",
     "ExecutorsWaiting": "Executors of the driver do not start, or fewer come than were asked for; the message says why. Present only when true.",
 }
 """Every condition type, and what it means when it is True."""
@@ -78,7 +79,7 @@ REASONS: Final = {
     "Deleted": "The attempt ended because the object was deleted.",
     "Stopped": "The driver stopped at a barrier by itself, or because its pod was deleted; the next attempt continues.",
     "EditIgnored": "The job is complete, and a field of its spec has no effect any more; the message names it.",
-    "OverrideIgnored": "The override annotation is invalid; the spec holds.",
+    "OverrideIgnored": "An override annotation is invalid; what held before stays in force.",
     "CaughtUp": "The target reached the newest version of the source.",
     "Behind": "The target has not reached the newest version of the source yet.",
     "NonConvergent": "The source changes faster than changes are applied.",

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from backfill_api.model import Model
 from backfill_api.spec.bounds import Count, ExitCode, Generation, Moment, PlanName, Revision
+from backfill_api.spec.override import Override
 from backfill_api.status.conditions import Condition, Phase
 from backfill_api.status.plan import Plan, PlanWarning
 from backfill_api.status.progress import Progress, ProgressSummary
@@ -181,6 +182,9 @@ class BackfillStatus(Model):
 
     control: Control | None = None
     """The commands to the driver, and those that it confirmed."""
+
+    override: Override | None = None
+    """The override in force: an annotation that cannot be read leaves it as it was."""
 
     plan: Plan | None = None
     """The newest plan."""

@@ -11,7 +11,13 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from backfill_api.names import OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION
+from backfill_api.names import (
+    OVERRIDE_ANNOTATION,
+    RESTART_ANNOTATION,
+    STATE_ANNOTATION,
+    SUSPEND_ANNOTATION,
+    VERIFY_ANNOTATION,
+)
 from backfill_operator.informer.pruned_fields import pruned_fields
 from backfill_operator.informer.targets import target_of
 from backfill_operator.kube.resources import Raw
@@ -21,7 +27,9 @@ LARGE_BYTES: Final = 16 * 1024
 
 FINISHED: Final = frozenset({"Succeeded", "Failed"})
 ANNOTATION_CHARACTERS_MAX: Final = 8192
-ANNOTATIONS: Final = (OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION)
+ANNOTATIONS: Final = (
+    OVERRIDE_ANNOTATION, STATE_ANNOTATION, SUSPEND_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION,
+)  # fmt: skip
 METADATA: Final = (
     "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "finalizers",
 )  # fmt: skip

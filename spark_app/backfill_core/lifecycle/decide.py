@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, Literal
 
+from backfill_api.spec.override import Override
 from backfill_core.lifecycle.actions import Action, Decision, EventNote
 from backfill_core.lifecycle.inputs.context import Context, classify
 from backfill_core.lifecycle.observation import Observation
@@ -49,6 +50,7 @@ STEPS_MAX: Final = 5
 NOTEWORTHY: Final = frozenset({"AwaitingApproval", "Paused", "Suspended", "Running", "Succeeded"})
 ALARMING: Final = frozenset({"Retrying", "Failed"})
 SHARED_TARGET: Final = "SharedTarget"
+OVERRIDE_IGNORED: Final = "OverrideIgnored"
 TOLD_ONCE: Final[Mapping[str, Literal["Normal", "Warning"]]] = {
     "SpecChanged": "Normal", PLAN_OUTDATED: "Normal", EXECUTORS_WAITING: "Warning",
 }  # fmt: skip
@@ -69,7 +71,8 @@ def decide(observation: Observation, now_ms: int) -> Decision:
     requeue_after_s = None if result.requeue_ms is None else result.requeue_ms / 1000
     if result.conditions is None:
         return Decision(observation.status, result.actions, requeue_after_s)
-    conditions = result.conditions.with_details(_shared_target(observation, result.conditions))
+    details = _shared_target(observation, result.conditions) | _override_ignored(context)
+    conditions = result.conditions.with_details(details)
     before, generation = observation.status.conditions, observation.generation
     status = result.status.model_copy(
         update={
@@ -113,14 +116,29 @@ def _shared_target(observation: Observation, conditions: ConditionSet) -> dict[s
     return {SHARED_TARGET: Fact("True", SHARED_TARGET, message)}
 
 
+def _override_ignored(context: Context) -> dict[str, Fact]:
+    """Show why an annotation is ignored, and what holds instead."""
+    desired = context.desired
+    if not desired.override_error:
+        return {}
+    held = "the spec holds" if desired.override is None else f"in force is {_shown(desired.override)}"
+    message = f"{desired.override_error}; {held}: correct or remove the annotation"
+    return {OVERRIDE_IGNORED: Fact("True", OVERRIDE_IGNORED, message)}
+
+
+def _shown(override: Override) -> str:
+    return override.model_dump_json(by_alias=True, exclude_none=True)
+
+
 def _events(context: Context, conditions: ConditionSet) -> tuple[EventNote, ...]:
     """Return an event for each thing that is new; what lasts is in the conditions."""
     notes = []
     before = context.observation.status
     known = {one.type for one in before.conditions}
     ready = context.condition("Ready")
-    if context.desired.override_error:
-        notes.append(EventNote("Warning", "OverrideIgnored", context.desired.override_error))
+    ignored = conditions.details.get(OVERRIDE_IGNORED)
+    if ignored is not None:
+        notes.append(EventNote("Warning", ignored.reason, ignored.message))
     shared = conditions.details.get(SHARED_TARGET)
     if shared is not None and SHARED_TARGET not in known:
         notes.append(EventNote("Warning", shared.reason, shared.message))

@@ -18,7 +18,7 @@ def at_rest(status: BackfillStatus, *, generation: int) -> bool:
     over = next((one for one in status.conditions if one.type in OVER and one.status == "True"), None)
     if over is None or status.completion_time is None or ms_of(status.completion_time) is None:
         return False
-    if status.attempt is None or status.attempt.state != "Ended":
+    if status.override is not None or status.attempt is None or status.attempt.state != "Ended":
         return False
     return status.observed_generation == generation and _says_it(status, over, generation=generation)
 

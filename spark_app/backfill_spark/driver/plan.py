@@ -12,8 +12,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.bounds import count as whole
+from backfill_api.spec.override import ThrottleSpec
 from backfill_api.spec.params import SplitParams
-from backfill_api.spec.spec import Backfill, ThrottleSpec
+from backfill_api.spec.spec import Backfill
 from backfill_api.status.plan import (
     PARTITIONS_MAX,
     WAYS_MAX,

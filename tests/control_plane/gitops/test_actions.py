@@ -1,10 +1,11 @@
 """Argo CD's actions: each leads where it says, by what self-heal leaves alone, and is offered only where it does something."""
 
 import pytest
-from support.gitops.argo_cd import ArgoCd
+from lupa.lua51 import LuaError
+from support.gitops.argo_cd import ArgoCd, run
 from support.operators.observations import spec
 
-from backfill_api.names import OVERRIDE_ANNOTATION, RESTART_ANNOTATION
+from backfill_api.names import OVERRIDE_ANNOTATION, RESTART_ANNOTATION, STATE_ANNOTATION, SUSPEND_ANNOTATION
 from backfill_core.lifecycle.inputs.desired import desired_of
 
 LIMIT = '"throttle": {"rowsPerSecond": 5}'
@@ -80,21 +81,46 @@ class TestAnAction:
         after = ArgoCd().act(name, before)
 
         assert after["spec"] == before["spec"]
-        assert after["metadata"].pop("annotations").keys() == {OVERRIDE_ANNOTATION}
+        assert after["metadata"].pop("annotations").keys() <= {STATE_ANNOTATION, SUSPEND_ANNOTATION}
         assert after["metadata"] == before["metadata"]
 
 
 OFFERED = {
     "running": (backfill(), {"pause", "suspend"}),
     "paused by Git": (backfill(desiredState="Paused"), {"resume", "suspend"}),
-    "paused by an override": (backfill('{"desiredState": "Paused"}'), {"resume", "suspend"}),
+    "paused by an override": (backfill('{"desiredState": "Paused"}', ("Paused",)), {"resume", "suspend"}),
+    "paused by Git under a limit": (
+        backfill(f"{{{LIMIT}}}", ("Paused",), desiredState="Paused"),
+        {"resume", "suspend"},
+    ),
     "resumed by an override": (backfill('{"desiredState":"Running"}', desiredState="Paused"), {"pause", "suspend"}),
     "suspended by Git": (backfill(suspend=True), {"resume"}),
-    "suspended by an override": (backfill('{"suspend": true}'), {"resume"}),
+    "suspended by an override": (backfill('{"suspend": true}', ("Suspended",)), {"resume"}),
     "failed": (backfill(conditions=("Stalled", "Failed", "Finished")), {"retry"}),
     "complete": (backfill(conditions=("Complete", "Finished")), set()),
     "new": ({"metadata": {"name": "orders"}, "spec": {}}, {"pause", "suspend"}),
 }
+
+
+class TestTheInterpreter:
+    @pytest.mark.parametrize("name", ["string", "math", "io", "debug", "coroutine", "python"])
+    def test_has_the_libraries_of_argo_cd_and_no_more(self, name):
+        """130 tests passed on scripts that Argo CD cannot run: their interpreter opened every library (fault K3)."""
+        assert run(f"return {{there = {name} ~= nil}}", {}) == {"there": False}
+
+    @pytest.mark.parametrize(
+        "script", ['return ("a"):upper()', 'return require("string")', "return os.getenv", "return os.execute()"]
+    )
+    def test_texts_have_no_methods_and_os_is_safe(self, script):
+        """A method would be the library by another way."""
+        try:
+            assert run(script, {}) is None
+        except LuaError:
+            return
+
+    def test_dates_can_be_read(self):
+        """That is what `os` is there for."""
+        assert run('return {date = require("os").date("!%Y")}', {})["date"].startswith("20")
 
 
 class TestWhatIsOffered:

@@ -1,4 +1,7 @@
-"""Argo CD as far as it runs the scripts of a custom resource: Lua 5.1, the object as `obj`, JSON in and out."""
+"""Argo CD as far as it runs the scripts of a custom resource: Lua 5.1, the object as `obj`, JSON in and out.
+
+A script has the libraries that Argo CD opens (util/lua/lua.go): package, base, table, and an `os` with `time` and `date`.
+"""
 
 import copy
 
@@ -8,6 +11,16 @@ from support.repository import ROOT
 
 CONFIG = yaml.safe_load((ROOT / "examples" / "gitops" / "argo-cd.yaml").read_text())["data"]
 KEY = "resource.customizations.{}.backfill.dev_Backfill"
+
+AS_ARGO_CD = """
+debug.setmetatable("", nil)
+local os = {time = os.time, date = os.date}
+for _, name in ipairs({"string", "math", "io", "debug", "coroutine", "bit", "jit", "python"}) do
+  _G[name], package.loaded[name], package.preload[name] = nil, nil, nil
+end
+_G.os, package.loaded.os = os, os
+"""
+"""Without the metatable a text has no methods either: it is joined, compared and measured, no more."""
 
 
 class ArgoCd:
@@ -40,6 +53,7 @@ class ArgoCd:
 def run(script, backfill):
     """Run a script on an object of its own; return what it returns, as JSON would have it."""
     lua = LuaRuntime(unpack_returned_tuples=True, register_eval=False)
+    lua.execute(AS_ARGO_CD)
     lua.globals().obj = _into(lua, copy.deepcopy(backfill))
     return _out(lua.execute(script))
 

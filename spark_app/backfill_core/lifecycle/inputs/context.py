@@ -140,7 +140,10 @@ def classify(observation: Observation, now_ms: int) -> Context:
         if (number := number_of(observation.name, pod.name)) is not None
     ]
     our_pods = [pod for pod in drivers if _is_ours(pod, observation)]
+    desired = desired_of(observation.spec, observation.annotations, observation.status.override)
     status = with_approval(_with_newest_attempt(observation.status, our_pods), observation.spec)
+    if status.override != desired.override:
+        status = status.model_copy(update={"override": desired.override})
     current = status.attempt
     mine = [pod for pod in our_pods if current is not None and _is_of(pod, current)]
     # The pod on record comes first, then one that is not over; by name last, so that the order of a list does not matter.
@@ -155,7 +158,7 @@ def classify(observation: Observation, now_ms: int) -> Context:
         observation=observation,
         now_ms=now_ms,
         policy=Policy.of(observation.spec),
-        desired=desired_of(observation.spec, observation.annotations),
+        desired=desired,
         status=status,
         pod=pod,
         orphan_pods=tuple(sorted(orphan_pods, key=lambda one: (one.name, one.uid))),

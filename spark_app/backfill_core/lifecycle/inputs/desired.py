@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
-from backfill_api.names import OVERRIDE_ANNOTATION
+from backfill_api.names import OVERRIDE_ANNOTATION, STATE_ANNOTATION, SUSPEND_ANNOTATION
 from backfill_api.spec.combinations import NO_BYTES, knows_bytes
-from backfill_api.spec.override import Override
-from backfill_api.spec.spec import BackfillSpec, PauseSpec, ThrottleSpec
+from backfill_api.spec.override import Override, PauseSpec, ThrottleSpec
+from backfill_api.spec.spec import BackfillSpec
 from backfill_core.lifecycle.observation import SpecRefused
 
 Scope = Literal["History", "All"]
+
+ERROR_CHARACTERS_MAX: Final = 512
+PLAIN: Final[tuple[tuple[str, str, Mapping[str, object]], ...]] = (
+    (STATE_ANNOTATION, "desired_state", {"Running": "Running", "Paused": "Paused"}),
+    (SUSPEND_ANNOTATION, "suspend", {"true": True, "false": False}),
+)
+"""Annotations that hold one field of an override each, and their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +35,11 @@ class Desired:
     pause_overridden: bool = False
     throttle_overridden: bool = False
     suspend_overridden: bool = False
+    override: Override | None = None
+    """The override in force, which the status keeps; `None` if there is none."""
+
     override_error: str = ""
-    """Why the annotation is ignored; empty: it is not."""
+    """Why an annotation is ignored; empty if none is."""
 
     @property
     def controls(self) -> dict[str, Any]:
@@ -38,19 +48,23 @@ class Desired:
         return {"paused": self.paused, **limits}
 
 
-def desired_of(spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str]) -> Desired:
-    """Return the spec's controls with the override's above them; an override with one error is ignored as a whole.
+def desired_of(
+    spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str], held: Override | None = None
+) -> Desired:
+    """Return the spec's controls with the override's above them.
 
-    Half an emergency brake is worse than one that visibly does not work.
+    An override annotation with one error is ignored as a whole, and the override that held stays: a typo must not lift a pause.
+
+    Args:
+        spec: The spec.
+        annotations: Of the object.
+        held: The override that was in force.
     """
-    override, error = _override(annotations.get(OVERRIDE_ANNOTATION, ""))
+    override, errors = _override(spec, annotations, held or Override())
     state = pause = None
     throttle, suspend = ThrottleSpec(), False
     if isinstance(spec, BackfillSpec):
         state, pause, throttle, suspend = spec.desired_state, spec.pause, spec.throttle, spec.suspend
-        if override.throttle and override.throttle.bytes_per_second is not None and not knows_bytes(spec.source):
-            error = f"{OVERRIDE_ANNOTATION}: throttle.bytesPerSecond {NO_BYTES}"
-            override = Override()
     state = override.desired_state or state
     pause = override.pause or pause or PauseSpec()
     throttle = override.throttle or throttle
@@ -62,16 +76,39 @@ def desired_of(spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str])
         pause_overridden=override.desired_state is not None or override.pause is not None,
         throttle_overridden=override.throttle is not None,
         suspend_overridden=override.suspend is not None,
-        override_error=error,
+        override=None if override == Override() else override,
+        override_error="; ".join(errors)[:ERROR_CHARACTERS_MAX],
     )
 
 
-def _override(text: str) -> tuple[Override, str]:
+def _override(
+    spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str], held: Override
+) -> tuple[Override, list[str]]:
+    """Return the override that the annotations make together, and what is wrong with them."""
+    override, error = _of_json(spec, annotations.get(OVERRIDE_ANNOTATION, ""))
+    errors = [error] if error else []
+    override = override or held
+    for name, field, values in PLAIN:
+        text = annotations.get(name, "").strip()
+        if text and text not in values:
+            errors.append(f"{name}: {text[:64]!r} is neither {' nor '.join(values)}")
+        if text:
+            value = values.get(text, getattr(held, field))
+            override = override.model_copy(update={field: value})
+    return override, errors
+
+
+def _of_json(spec: BackfillSpec | SpecRefused, text: str) -> tuple[Override | None, str]:
+    """Return the override of the annotation; `None` with the reason if it cannot be used."""
     if not text.strip():
         return Override(), ""
     try:
-        return Override.model_validate_json(text, by_alias=True, by_name=False), ""
+        override = Override.model_validate_json(text, by_alias=True, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         path = ".".join(str(part) for part in first["loc"]) or "annotation"
-        return Override(), f"{OVERRIDE_ANNOTATION}: {path}: {first['msg']}"[:512]
+        return None, f"{OVERRIDE_ANNOTATION}: {path}: {first['msg']}"
+    limit = override.throttle.bytes_per_second if override.throttle else None
+    if limit is not None and isinstance(spec, BackfillSpec) and not knows_bytes(spec.source):
+        return None, f"{OVERRIDE_ANNOTATION}: throttle.bytesPerSecond {NO_BYTES}"
+    return override, ""

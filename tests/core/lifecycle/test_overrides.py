@@ -1,0 +1,119 @@
+"""The override annotations: an emergency brake that no GitOps tool undoes, and no typo."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.operators.lifecycle_space import STATUSES
+from support.operators.observations import after, checked, conditions, observed, reason, report, running, spec
+
+from backfill_api.names import OVERRIDE_ANNOTATION, STATE_ANNOTATION, SUSPEND_ANNOTATION
+from backfill_api.wire import Ack
+from backfill_core.lifecycle.actions import Decision, SendCommand
+from backfill_core.lifecycle.observation import Observation
+
+PAUSED = '{"desiredState":"Paused"}'
+UP = observed(status=STATUSES["running"], pods=(running(),), report=report(), finalizers=("backfill.dev/drain",))
+
+
+def sent(decision: Decision) -> list[tuple[int, str]]:
+    """Return the commands that are sent: revision and type."""
+    requests = [action.request for action in decision.actions if isinstance(action, SendCommand)]
+    return [(request.revision, request.command.type) for request in requests]
+
+
+def annotated(observation: Observation, **texts: str) -> Observation:
+    """Return the observation with these override annotations and no others."""
+    names = {"override": OVERRIDE_ANNOTATION, "state": STATE_ANNOTATION, "suspend": SUSPEND_ANNOTATION}
+    return replace(observation, annotations={names[name]: text for name, text in texts.items()})
+
+
+def paused_by(**texts: str) -> Observation:
+    """Return a job whose driver acknowledged the pause of these annotations."""
+    wish = annotated(UP, **texts)
+    acks = (Ack(attempt=1, epoch=9, revision=1, outcome="Applied"),)
+    done = after(wish, checked(wish), report=report(acks=acks, revision=1, paused="History"))
+    return replace(done, status=checked(done).status)
+
+
+def message(decision: Decision, type_: str) -> str:
+    """Return the message of a condition."""
+    return next(condition.message for condition in decision.status.conditions if condition.type == type_)
+
+
+class TestATypo:
+    """A bad annotation keeps what held (fault K8)."""
+
+    @pytest.mark.parametrize(
+        "bad", [{"override": '{"desiredState":"paused"}'}, {"override": "{"}, {"override": PAUSED + "x"},
+                {"override": PAUSED, "state": "paused"}, {"override": "null"}],
+    )  # fmt: skip
+    def test_typo_lifts_no_pause(self, bad: dict[str, str]) -> None:
+        """It resumed the job, and only an event said so."""
+        decision = checked(annotated(paused_by(override=PAUSED), **bad))
+
+        assert sent(decision) == []
+        assert decision.status.phase == "Paused"
+        assert conditions(decision.status)["OverrideIgnored"] == "True"
+        assert 'in force is {"desiredState":"Paused"}' in message(decision, "OverrideIgnored")
+
+    def test_typo_survives_a_restart_of_the_operator(self) -> None:
+        """The status is the memory."""
+        stored = checked(annotated(paused_by(override=PAUSED), override="{")).status
+        again = checked(replace(annotated(paused_by(override=PAUSED), override="{"), status=stored))
+
+        assert (again.status.phase, sent(again)) == ("Paused", [])
+
+    def test_typo_in_one_annotation_leaves_the_other(self) -> None:
+        """The JSON is cut, and the button of the GitOps tool still works."""
+        decision = checked(annotated(paused_by(override=PAUSED), override="{", state="Running"))
+
+        assert sent(decision) == [(2, "Resume")]
+        assert conditions(decision.status)["OverrideIgnored"] == "True"
+
+    def test_typo_ends_with_its_annotation(self) -> None:
+        """Removed, or corrected: then the spec, or the new value, is in force."""
+        held = annotated(paused_by(override=PAUSED), override="{")
+        held = replace(held, status=checked(held).status)
+        gone = checked(annotated(held))
+
+        assert sent(gone) == [(2, "Resume")]
+        assert "OverrideIgnored" not in conditions(gone.status)
+        assert gone.status.override is None
+
+    def test_edits_of_the_spec_count_below_what_holds(self) -> None:
+        """Only the overridden fields are held."""
+        held = annotated(paused_by(override=PAUSED), override="{")
+        decision = checked(replace(held, spec=spec(throttle={"rowsPerSecond": 5})))
+
+        assert sent(decision) == [(2, "Throttle")]
+
+    def test_first_annotation_with_a_typo_says_that_the_spec_holds(self) -> None:
+        """There is nothing else that could."""
+        decision = checked(annotated(UP, suspend="yes"))
+
+        assert "'yes' is neither true nor false; the spec holds" in message(decision, "OverrideIgnored")
+        assert decision.status.phase == "Running"
+
+
+class TestAnnotationsOfOneWord:
+    """Tools that cannot write JSON use them."""
+
+    @pytest.mark.parametrize(
+        ("texts", "phase"),
+        [
+            ({"state": "Paused"}, "Paused"), ({"override": PAUSED, "state": ""}, "Paused"),
+            ({"override": '{"desiredState":"Running"}', "state": "Paused"}, "Paused"),
+        ],
+    )  # fmt: skip
+    def test_word_pauses_above_the_json(self, texts: dict[str, str], phase: str) -> None:
+        """The newest hand is a button; an empty word counts as absent."""
+        decision = checked(paused_by(**texts))
+
+        assert (decision.status.phase, reason(decision.status, "Paused")) == (phase, "Override")
+
+    def test_word_suspends_and_resumes(self) -> None:
+        """As `spec.suspend` does."""
+        assert checked(annotated(UP, suspend="true")).status.phase == "Suspending"
+        assert checked(annotated(replace(UP, spec=spec(suspend=True)), suspend="false")).status.phase == "Running"
