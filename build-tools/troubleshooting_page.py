@@ -26,6 +26,8 @@ HINTS: dict[str, tuple[Need, str]] = {
     "DeadlineExceeded": ("act", "Raise `activeDeadlineSeconds`, and the Backfill goes on from the last commit."),
     "StartupTimeout": ("act", "The message says what the pod waited for. Give it a node with room, or raise `startupTimeoutSeconds`."),
     "NameCollision": ("act", "Delete the object that the message names, if it is no other tool's; or give the Backfill another name."),
+    "ImageUnavailable": ("wait", "The registry does not answer, or refuses for now; the message quotes it. The next attempt pulls again."),
+    "InitContainerFailed": ("act", "Read the message, and the log of the init container that it names. The next attempt runs it again."),
     "SubmissionFailed": ("act", "Correct the image, the pull secret, or the volume that the message names. An edit of the spec starts a new attempt."),
     "Infrastructure": ("wait", "The next attempt goes on from the last commit. If it was memory (`OOMKilled`), raise `driver.resources` or `executor.resources`."),
     "Draining": ("wait", "The driver stops at a barrier, at most `drainTimeoutSeconds`. If the operator is gone: [delete](kubernetes.md#delete)."),

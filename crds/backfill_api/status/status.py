@@ -29,7 +29,14 @@ TokenHash = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 AttemptKind = Literal["Run", "Plan"]
 StopReason = Literal[
-    "Suspended", "Deleted", "Restarted", "DeadlineExceeded", "SpecChanged", "StartupTimeout", "SubmissionFailed"
+    "Suspended",
+    "Deleted",
+    "Restarted",
+    "DeadlineExceeded",
+    "SpecChanged",
+    "StartupTimeout",
+    "SubmissionFailed",
+    "ImageUnavailable",
 ]
 Token = Annotated[str, Field(max_length=256)]
 
@@ -76,6 +83,12 @@ class Attempt(Model):
 
     ready_time: Moment | None = None
     """When its driver was first ready, RFC 3339; after that the startup timeout does not count."""
+
+    began_at: Annotated[str, Field(max_length=64)] | None = None
+    """Hash of what the target held when its driver first reported; absent until then."""
+
+    committed: bool = False
+    """Has its driver committed more than that? Then its loss is the first of a new count."""
 
     stop: StopRequest | None = None
     """Set once the attempt was asked to end."""
@@ -175,7 +188,8 @@ class BackfillStatus(Model):
     """Attempts so far."""
 
     failures: Count = 0
-    """Failed attempts that count against `backoffLimit`; an attempt that ran for an hour starts the count anew."""
+    """Failed attempts that count against `backoffLimit`. An attempt that committed, or ran for an hour, restarts the count; one that
+    the cluster took away does not count."""
 
     attempt: Attempt | None = None
     """The current attempt."""

@@ -20,7 +20,7 @@ VERBS: Final = ["get", "list", "patch", "watch"]
 
 
 def _answers() -> dict[str, Raw]:
-    groups = []
+    groups: list[Raw] = []
     answers: dict[str, Raw] = {"/api": {"versions": ["v1"]}, "/apis": {"groups": groups}}
     for resource in KNOWN:
         path = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"

@@ -210,8 +210,10 @@ def pod_of(raw: Raw) -> DriverPod:
         backfill_uid=_text(labels.get(UID_LABEL)),
         kind=_kind(labels.get(KIND_LABEL)),
         phase=phase,
-        ready=_says(conditions, "Ready"),
+        ready=container.get("ready") is True,
         started=_started(container, state),
+        unready=_unready(status),
+        init_failed=_init_failed(status),
         launched_of=_text(labels.get(LAUNCHED_LABEL)),
         executors_of=_text(labels.get(EXECUTORS_LABEL)),
         created_ms=ms_of(_text(metadata.get("creationTimestamp")) or None) or 0,
@@ -222,9 +224,11 @@ def pod_of(raw: Raw) -> DriverPod:
         waiting=_text(waiting.get("reason")),
         waiting_message=_text(waiting.get("message")),
         scheduled=_says(conditions, "PodScheduled"),
+        scheduled_ms=_scheduled_ms(conditions.get("PodScheduled", {})),
         unscheduled=unscheduled_of(raw),
         oom_killed=ended.get("reason") == "OOMKilled",
         disrupted=_says(conditions, "DisruptionTarget"),
+        disruption=_joined(conditions.get("DisruptionTarget", {})),
         ending=ending,
     )
 
@@ -277,8 +281,45 @@ def owner_name(raw: Raw) -> str | None:
 
 def _driver_container(status: Mapping[str, Any]) -> Mapping[str, Any]:
     containers = _mappings(status.get("containerStatuses"))
-    named = [one for one in containers if one.get("name") == DRIVER_CONTAINER]
-    return (named or containers or [{}])[0]
+    named = [container for container in containers if container.get("name") == DRIVER_CONTAINER]
+    return (named or [{}])[0]
+
+
+def _unready(status: Mapping[str, Any]) -> str:
+    """Return the first other container that is not ready, and why; a webhook may have added it."""
+    for container in _mappings(status.get("containerStatuses")):
+        if container.get("name") != DRIVER_CONTAINER and container.get("ready") is not True:
+            state = _mapping(container.get("state"))
+            ended, waiting = _mapping(state.get("terminated")), _mapping(state.get("waiting"))
+            why = _end(ended) if ended else _joined(waiting) or "it runs"
+            return f"container {_text(container.get('name'))} is not ready: {why}"[:MESSAGE_CHARACTERS_MAX]
+    return ""
+
+
+def _init_failed(status: Mapping[str, Any]) -> str:
+    """Return the init container that failed: with `restartPolicy: Never` it is the end of its pod."""
+    for container in _mappings(status.get("initContainerStatuses")):
+        ended = _mapping(_mapping(container.get("state")).get("terminated"))
+        if ended and ended.get("exitCode") != 0 and status.get("phase") == "Failed":
+            name = _text(container.get("name"))
+            return f"init container {name} failed: {_end(ended)}; kubectl logs -c {name} shows its log"
+    return ""
+
+
+def _end(ended: Mapping[str, Any]) -> str:
+    """Return how a container ended."""
+    code, why = _number(ended.get("exitCode")), _joined(ended)
+    return f"exit code {code}" + (f", {why}" if why else "")
+
+
+def _joined(part: Mapping[str, Any]) -> str:
+    """Return the reason and the message of a state or condition; a kubelet says `Error` of every exit code but 0."""
+    texts = (_text(part.get("reason")), _text(part.get("message")).strip())
+    return ": ".join(text for text in texts if text and text != "Error")[:MESSAGE_CHARACTERS_MAX]
+
+
+def _scheduled_ms(condition: Mapping[str, Any]) -> int:
+    return (condition.get("status") == "True" and ms_of(_text(condition.get("lastTransitionTime")))) or 0
 
 
 def _started(container: Mapping[str, Any], state: Mapping[str, Any]) -> bool:

@@ -122,7 +122,7 @@ class WatchSession:
         Raises:
             WatchFailedError: the answer is an error, or unusable.
         """
-        path, _, query = url.removeprefix(self._server).partition("?")
+        path, _mark, query = url.removeprefix(self._server).partition("?")
         if (known := DISCOVERY.get(path)) is not None:
             return KopfAnswer(known)
         await self._pace.wait(path)

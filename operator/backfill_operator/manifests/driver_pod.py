@@ -40,6 +40,9 @@ from backfill_operator.manifests.template import merge
 USER: Final = 185
 """The user of Spark's own images; a template may set another one."""
 
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+"""Whose log `kubectl logs` shows, although a webhook has put another container first."""
+
 PROBE_PERIOD_S: Final = 2
 SIDECAR: Final = {
     "allowPrivilegeEscalation": False,
@@ -105,7 +108,7 @@ def _restricted(pod: dict[str, Any]) -> dict[str, Any]:
 def _defaults(container: str) -> dict[str, Any]:
     """Return what a template may change."""
     return {
-        "metadata": {"labels": {}, "annotations": {}},
+        "metadata": {"labels": {}, "annotations": {DEFAULT_CONTAINER: container}},
         "spec": {
             "securityContext": {"runAsUser": USER, "runAsGroup": USER, "fsGroup": USER},
             "containers": [{"name": container}],

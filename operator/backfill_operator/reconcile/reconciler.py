@@ -252,7 +252,7 @@ class Reconciler:
         pod = None
         if attempt is not None and attempt.state == "Created" and attempt.kind == "Run":
             pod = next((one for one in seen.pods if one.uid == attempt.pod_uid), None)
-        if attempt is None or pod is None or pod.over or pod.phase != "Running":
+        if attempt is None or pod is None or pod.over or not (pod.started or pod.phase == "Running"):
             self._drivers.leave(key)
             return
         ip = self._cache.ip(seen.namespace, pod.name)

@@ -60,8 +60,16 @@ class DriverPod:
     kind: AttemptKind = "Run"
     phase: PodPhase = "Pending"
     ready: bool = False
+    """Is its driver's container ready? Other containers of the pod do not count."""
+
     started: bool = False
     """Did its driver's container ever run?"""
+
+    unready: str = ""
+    """Which other container is not ready, and why; empty if all are."""
+
+    init_failed: str = ""
+    """Which init container failed, with its exit code and message; empty if none did."""
 
     launched_of: str = ""
     """Hash of the part of the spec that it was made of; empty: not known, an earlier version of the operator made it."""
@@ -91,9 +99,15 @@ class DriverPod:
     scheduled: bool = False
     """Has a node taken it?"""
 
+    scheduled_ms: int = 0
+    """When a node took it; 0 if that is not known."""
+
     oom_killed: bool = False
     disrupted: bool = False
     """Has it the condition `DisruptionTarget`: evicted, preempted, or its node is being removed?"""
+
+    disruption: str = ""
+    """Reason and message of that condition."""
 
     ending: Ending | None = None
     """The driver's termination message."""

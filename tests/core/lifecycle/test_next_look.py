@@ -78,7 +78,7 @@ class TestWhatIsSettledSleeps:
         assert first > 7000
         assert checked(observation, now_ms + round(first * 1000)).actions != ()
 
-    def test_while_no_node_takes_its_pod_but_for_the_startup_limit(self) -> None:
+    def test_while_no_node_takes_its_pod(self) -> None:
         """The scheduler's answer comes by a watch; nothing is asked for meanwhile."""
         starting = observed(
             status=STATUSES["starting"], spec=spec(startupTimeoutSeconds=3600), pods=(pod(unscheduled="0/3 nodes"),)
@@ -87,7 +87,7 @@ class TestWhatIsSettledSleeps:
         decision = checked(observation, now_ms)
 
         assert decision.actions == ()
-        assert decision.requeue_after_s == 3600
+        assert decision.requeue_after_s is None
 
 
 class TestWhatNoWatchShows:

@@ -42,6 +42,9 @@ class Kubelet:
         self.missing = set()
         """Images that no node has: pods of them are not started."""
 
+        self.beside = ()
+        """States of other containers of each pod, as a webhook adds them: before the driver."""
+
         self._tasks = {}
         self._hosts = itertools.count(1)
 
@@ -106,7 +109,7 @@ class Kubelet:
         await double.start(host=host, port=CONTROL_PORT, ssl_context=context)
         self.running[key] = double
         try:
-            self.status(key, _running(host), uid=uid)
+            self.status(key, _running(host, self.beside), uid=uid)
             await double.stopped.wait()
             # A stop is sealed before the process ends.
             await asyncio.sleep(double.barrier_s)
@@ -171,11 +174,13 @@ def _controls(config_map):
     }  # fmt: skip
 
 
-def _running(host):
+def _running(host, beside):
+    ready = str(all(container["ready"] for container in beside))
+    driver = {"name": "driver", "ready": True, "state": {"running": {"startedAt": moment()}}}
     return {
         "phase": "Running", "podIP": host, "startTime": moment(),
-        "conditions": [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}],
-        "containerStatuses": [{"name": "driver", "ready": True, "state": {"running": {"startedAt": moment()}}}],
+        "conditions": [{"type": "Ready", "status": ready}, {"type": "PodScheduled", "status": "True"}],
+        "containerStatuses": [*beside, driver],
     }  # fmt: skip
 
 

@@ -94,6 +94,11 @@ class Context:
         return since_ms is None or self.now_ms - since_ms < UNREACHABLE_MS
 
     @property
+    def answers(self) -> bool:
+        """Has the driver's control server answered, and does it still?"""
+        return self.reachable and self.report is not None and self.report.heard_ms is not None
+
+    @property
     def unreachable_in_ms(self) -> int | None:
         """Return when a silent driver will be called unreachable; None: it answers, or is called so already."""
         if self.report is None or self.report.unreachable_since_ms is None or not self.reachable:

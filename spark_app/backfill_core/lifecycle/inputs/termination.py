@@ -5,7 +5,7 @@ The driver's exit code counts first, because the driver knows best; then what th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from backfill_core import errors
@@ -22,7 +22,7 @@ CANNOT_RUN: Final = frozenset({"ContainerCannotRun", "StartError"})
 """Why a container ended before its process began: the image has no such command."""
 
 NODE_TOOK_IT: Final = frozenset({
-    "DeadlineExceeded", "Evicted", "NodeAffinity", "NodeLost", "NodeShutdown", "Preempted", "Preempting", "Shutdown",
+    "Evicted", "NodeAffinity", "NodeLost", "NodeShutdown", "Preempted", "Preempting", "Shutdown",
     "Terminated", "TerminationByKubelet", "UnexpectedAdmissionError",
 })  # fmt: skip
 
@@ -38,7 +38,19 @@ OUT_OF: Final = "OutOf"
 KILLED: Final = frozenset({128 + 9, 128 + 15})
 """Exit codes of SIGKILL and SIGTERM: the operator kills no driver that may go on, so its node needed the place."""
 
-NOT_STARTED: Final = frozenset({"StartupTimeout", "SubmissionFailed"})
+MAY_PASS: Final = frozenset({"ErrImagePull", "ImageInspectError", "ImagePullBackOff", "RegistryUnavailable"})
+"""Why a container waits for an image; the registry may only be away."""
+
+NO_SUCH_IMAGE: Final = (
+    "not found", "no such", "manifest unknown", "name unknown", "does not exist", "unauthorized", "denied", "forbidden",
+    "no basic auth", "invalid reference", "no match for platform",
+)  # fmt: skip
+"""Parts of a runtime's message about an image that is missing, or that needs other credentials: waiting does not help."""
+
+UNCOUNTED: Final = frozenset({"Infrastructure", "ImageUnavailable"})
+"""Reasons of ends that may be nobody's fault."""
+
+NOT_STARTED: Final = frozenset({"StartupTimeout", "SubmissionFailed", "ImageUnavailable"})
 """Why an attempt is stopped whose driver did not start."""
 
 
@@ -52,6 +64,8 @@ class Termination:
     reason: str
     message: str = ""
     exit_code: int | None = None
+    counts: bool = True
+    """Of `Retry`: does it count against `backoffLimit`? What the cluster took away does not."""
 
 
 def _errors() -> tuple[dict[str, type[BackfillError]], dict[int, type[BackfillError]]]:
@@ -65,8 +79,20 @@ def _errors() -> tuple[dict[str, type[BackfillError]], dict[int, type[BackfillEr
 BY_REASON, BY_CODE = _errors()
 
 
+def may_pass(pod: DriverPod) -> bool:
+    """Does the pod wait for an image that may be there later?"""
+    message = pod.waiting_message.lower()
+    return pod.waiting in MAY_PASS and not any(text in message for text in NO_SUCH_IMAGE)
+
+
 def classify(pod: DriverPod) -> Termination:
     """Return why a pod that is over ended."""
+    termination = _classify(pod)
+    taken = pod.disrupted or pod.reason in NODE_TOOK_IT
+    return replace(termination, counts=False) if taken and termination.outcome == "Retry" else termination
+
+
+def _classify(pod: DriverPod) -> Termination:
     code, message = pod.exit_code, _message(pod)
     if code == EXIT_COMPLETE or (code is None and pod.phase == "Succeeded"):
         return _complete(pod, code)
@@ -87,8 +113,13 @@ def classify(pod: DriverPod) -> Termination:
     no_room = pod.reason in NO_ROOM or pod.reason.startswith(OUT_OF)
     if code is None and not pod.started and no_room:
         return Termination("Rejected", "PodRejected", message)
+    if pod.init_failed and code is None and not pod.disrupted:
+        return Termination("Retry", "InitContainerFailed", pod.init_failed)
     if pod.disrupted or pod.reason in NODE_TOOK_IT or code in KILLED or code is None:
-        return Termination("Retry", "Infrastructure", message or "the driver was killed", code)
+        # A signal without a cause may be the kernel's for want of memory, or that of a liveness probe. Another reason of the
+        # pod, such as `SysctlForbidden`, is about the pod itself.
+        counts = pod.deletion_ms is None
+        return Termination("Retry", "Infrastructure", message or "the driver was killed", code, counts)
     return Termination(
         "Retry", BY_CODE[EXIT_UNEXPECTED].reason, message or f"the driver ended with exit code {code}", code
     )
@@ -121,4 +152,4 @@ def _message(pod: DriverPod) -> str:
         return f"{pod.ending.message} {pod.ending.hint}".strip()
     # A kubelet says `Error` for every exit code but 0, which explains nothing.
     reason = "" if pod.reason in ("Error", "Completed") else pod.reason
-    return ": ".join(text for text in (reason, pod.message) if text)
+    return ": ".join(text for text in (reason, pod.message) if text) or pod.disruption

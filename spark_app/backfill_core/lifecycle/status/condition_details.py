@@ -84,12 +84,22 @@ def _driver(context: Context) -> Fact:
     if pod is None:
         return Fact("False", "NoDriver")
     if context.unreachable:
-        cause = context.report.unreachable if context.report else ""
-        return Fact("False", "DriverUnreachable", f"its control server does not answer: {cause}".removesuffix(": "))
-    if pod.ready:
-        return Fact("True", "Running")
+        return Fact("False", "DriverUnreachable", silent(context))
+    if pod.ready or context.answers:
+        return Fact("True", "Running", pod.unready)
+    attempt = context.attempt
+    if attempt is not None and attempt.ready_time is not None:
+        return Fact("False", "DriverUnreachable", silent(context))
     why = pod.waiting or pod.unscheduled
     return Fact("False", "Launching", f"{why}: {pod.waiting_message}" if pod.waiting and pod.waiting_message else why)
+
+
+def silent(context: Context) -> str:
+    """Return what is known of a driver that was ready and does not answer."""
+    pod, cause = context.pod, context.report.unreachable if context.report else ""
+    where = "" if pod is None or pod.phase == "Running" else f"its pod is {pod.phase}"
+    texts = ("its control server does not answer", cause, where, pod.unready if pod is not None else "")
+    return ": ".join(text for text in texts if text)
 
 
 def executors_wait(pod: DriverPod | None) -> str:

@@ -8,6 +8,7 @@ from backfill_core.lifecycle.actions import DRIVERS_LIMITED
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
+from backfill_core.lifecycle.inputs.termination import UNCOUNTED
 from backfill_core.lifecycle.observation import SpecRefused
 from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact
@@ -131,11 +132,20 @@ def _backoff_left_ms(context: Context) -> int:
             return 0
         wait_ms = next_look_ms(context, last.start, first_ms=REJECTED_FIRST_MS, last_ms=REJECTED_LAST_MS)
         return min(context.left_ms(last.end, wait_ms), wait_ms)
-    if reason in NO_BACKOFF or (status.failures == 0 and reason != "Stopped"):
+    lost = _lost_in_a_row(context)
+    if reason in NO_BACKOFF or (max(status.failures, lost) == 0 and reason != "Stopped"):
         return 0  # the end was asked for, or an edit of the spec has reset the count
-    failures = 1 if reason == "Stopped" else status.failures
+    failures = 1 if reason == "Stopped" else max(status.failures, lost)
     wait_ms = backoff_ms(context.policy, context.observation.uid, status.attempt.number, failures)
     return min(context.left_ms(last.end, wait_ms), wait_ms)
+
+
+def _lost_in_a_row(context: Context) -> int:
+    """Return how many attempts in a row the cluster took away: they do not count as failures, and wait as such do."""
+    attempt = context.status.attempt
+    reasons = [past.reason for past in reversed(context.status.history)]
+    lost = next((number for number, reason in enumerate(reasons) if reason not in UNCOUNTED), len(reasons))
+    return min(lost, 1) if attempt is not None and attempt.committed else lost
 
 
 def _end_reason(context: Context) -> str:

@@ -18,9 +18,10 @@ from backfill_core.lifecycle.actions import (
     SendCommand,
 )
 from backfill_core.lifecycle.commands import RESEND_S, CommandPlan, plan_commands, refusals, settled
+from backfill_core.lifecycle.inputs.commits import with_commits
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
-from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, NOT_STARTED, Termination, classify
+from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, NOT_STARTED, Termination, classify, may_pass
 from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details
@@ -50,7 +51,7 @@ run there, its next commit is refused: the target's fence is the second wall.
 
 STOPPING_PHASE: Final[dict[str, Phase]] = {
     "Suspended": "Suspending", "Deleted": "Terminating", "Restarted": "Launching", "DeadlineExceeded": "Running",
-    "SpecChanged": "Launching", "StartupTimeout": "Retrying", "SubmissionFailed": "Retrying",
+    "SpecChanged": "Launching", "StartupTimeout": "Retrying", "SubmissionFailed": "Retrying", "ImageUnavailable": "Retrying",
 }  # fmt: skip
 
 
@@ -86,7 +87,10 @@ def _on_missing(context: Context, attempt: Attempt) -> StepResult | Ended[Litera
     if withdrawn is not None:
         attempt = attempt.model_copy(update={"stop": StopRequest(reason=withdrawn, time=context.timestamp)})
     gone = Termination(
-        "Retry", "Infrastructure", f"pod {context.pod_name} is gone: it was deleted, or its node was lost"
+        "Retry",
+        "Infrastructure",
+        f"pod {context.pod_name} is gone: it was deleted, or its node was lost",
+        counts=False,
     )
     status = context.status.model_copy(update={"attempt": attempt})
     return Ended("Terminated", replace(context, status=status, termination=gone))
@@ -111,8 +115,8 @@ def _on_active(context: Context, attempt: Attempt, pod: DriverPod) -> StepResult
     if new_stop and stop == "SpecChanged" and not context.observation.live:
         # The cache may not show yet that the driver runs, or an executor.
         return refetch_pods(context, executors_of=pod.uid if pod.executors is not None else "")
-    ready_time = attempt.ready_time or (context.timestamp if _up(attempt, pod) else None)
-    listens = pod.ready and context.reachable and context.progress is not None and attempt.kind == "Run"
+    ready_time = attempt.ready_time or (context.timestamp if _up(context, attempt, pod) else None)
+    listens = context.reachable and context.progress is not None and attempt.kind == "Run"
     steer = attempt.stop is None and stop is None and not context.policy.refused and attempt.kind == "Run"
     commands = plan_commands(context, attempt.number, stop=new_stop and listens, steer=steer)
     control = commands.control
@@ -120,7 +124,7 @@ def _on_active(context: Context, attempt: Attempt, pod: DriverPod) -> StepResult
         control = control.model_copy(update={"restart_token": context.restart_token or control.restart_token})
         request = StopRequest(reason=stop, time=context.timestamp, revision=commands.revision_of("Stop"))
         attempt = attempt.model_copy(update={"stop": request})
-    attempt = attempt.model_copy(
+    attempt = with_commits(attempt, context.progress).model_copy(
         update={
             "state": "Created", "pod_name": pod.name[:253], "pod_uid": pod.uid[:64], "ready_time": ready_time,
             "start_time": attempt.start_time or context.timestamp,
@@ -151,9 +155,12 @@ def _stop_reason(context: Context, attempt: Attempt, pod: DriverPod) -> StopReas
         return "DeadlineExceeded"
     if _outdated(context, attempt, pod) or _executors_outdated(context, attempt, pod):
         return "SpecChanged"
-    if attempt.ready_time is None and not _up(attempt, pod) and _startup_left_ms(context, attempt, pod) <= 0:
-        return "SubmissionFailed" if pod.waiting in IMAGE_OR_CONFIG else "StartupTimeout"
-    return None
+    left_ms = None if attempt.ready_time or _up(context, attempt, pod) else _startup_left_ms(context, attempt, pod)
+    if left_ms is None or left_ms > 0:
+        return None
+    if may_pass(pod):
+        return "ImageUnavailable"
+    return "SubmissionFailed" if pod.waiting in IMAGE_OR_CONFIG else "StartupTimeout"
 
 
 def _outdated(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
@@ -239,15 +246,18 @@ def _lost_in_ms(context: Context, attempt: Attempt, pod: DriverPod) -> int | Non
     return max(0, min(context.left_ms(known.last_transition_time, LOST_MS), LOST_MS))
 
 
-def _startup_left_ms(context: Context, attempt: Attempt, pod: DriverPod) -> int:
-    since_ms = pod.created_ms or ms_of(attempt.start_time) or context.now_ms
+def _startup_left_ms(context: Context, attempt: Attempt, pod: DriverPod) -> int | None:
+    """Return how long the driver may take to start; `None` while no node has its pod, which waits as a Job's does."""
+    if not (pod.scheduled or pod.started or pod.ready or pod.waiting):
+        return None
+    since_ms = pod.scheduled_ms or pod.created_ms or ms_of(attempt.start_time) or context.now_ms
     limit_ms = context.policy.startup_s * 1000
     return min(since_ms + limit_ms - context.now_ms, limit_ms)
 
 
-def _up(attempt: Attempt, pod: DriverPod) -> bool:
+def _up(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
     """Did the driver start? A plan serves nothing, so it is up when it runs."""
-    return pod.ready or (attempt.kind == "Plan" and pod.phase == "Running")
+    return pod.ready or context.answers or (attempt.kind == "Plan" and (pod.started or pod.phase == "Running"))
 
 
 # ------------------------------------------------------------------ the status
@@ -274,7 +284,8 @@ def _conditions(context: Context, attempt: Attempt, pod: DriverPod, control: Con
     elif attempt.kind == "Plan":
         conditions = planning(context, _why_waiting(pod))
     elif attempt.ready_time is None:
-        conditions = ConditionSet.reconciling("Launching", "Launching", _why_waiting(pod) or executors_wait(pod))
+        message = _why_waiting(pod) or executors_wait(pod) or _unscheduled_for_long(context, attempt, pod)
+        conditions = ConditionSet.reconciling("Launching", "Launching", message)
     else:
         conditions = _started(context, pod, control)
     if context.policy.refused:
@@ -309,7 +320,7 @@ def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet
     if pod.deletion_ms is not None:
         return ConditionSet.reconciling(phase, "DriverStopping", "the driver's pod is being deleted")
     if context.unreachable or not (pod.ready or context.reachable):
-        return ConditionSet.reconciling(phase, "DriverUnreachable", "its control server does not answer")
+        return ConditionSet.reconciling(phase, "DriverUnreachable", condition_details.silent(context))
     if refused := refusals(context, control):
         return ConditionSet.reconciling(phase, COMMAND_REFUSED, f"the driver refuses {refused}")
     if not in_force:
@@ -323,6 +334,13 @@ def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet
     return ConditionSet.ready(phase, "Running")
 
 
+def _unscheduled_for_long(context: Context, attempt: Attempt, pod: DriverPod) -> str:
+    """Say that no scheduler looks at a pod which has waited for as long as a driver may take to start."""
+    since_ms = pod.created_ms or ms_of(attempt.start_time) or context.now_ms
+    late = context.now_ms - since_ms >= context.policy.startup_s * 1000
+    return _where_to_look(pod) if late and not (pod.scheduled or pod.started) else ""
+
+
 def _why_waiting(pod: DriverPod) -> str:
     return ": ".join(text for text in (pod.waiting, pod.waiting_message, pod.unscheduled) if text)
 
@@ -330,7 +348,7 @@ def _why_waiting(pod: DriverPod) -> str:
 def _where_to_look(pod: DriverPod) -> str:
     """Return where the cause may be found when the pod itself does not say what it waits for."""
     if pod.phase == "Running":
-        return f"the driver runs and is not ready; kubectl logs {pod.name} says why"
+        return f"the driver runs and is not ready; kubectl logs {pod.name} -c driver shows why"
     if not pod.scheduled:
         return "no scheduler has looked at the pod"
     missing = "a volume, Secret or ConfigMap of its template may be missing"

@@ -10,7 +10,7 @@ from backfill_api.status.status import HISTORY_MAX, Attempt, BackfillStatus, Con
 from backfill_core.lifecycle.actions import DeleteAttemptObjects
 from backfill_core.lifecycle.inputs.approval import plan_of_pod
 from backfill_core.lifecycle.inputs.context import Context
-from backfill_core.lifecycle.inputs.termination import NOT_STARTED, Termination
+from backfill_core.lifecycle.inputs.termination import NOT_STARTED, UNCOUNTED, Termination
 from backfill_core.lifecycle.status.write_policy import not_less
 from backfill_core.lifecycle.steps.step import Ended
 
@@ -36,7 +36,7 @@ def _confirmed(context: Context, attempt: Attempt, termination: Termination) -> 
     """
     pod = context.pod
     if termination.outcome == "Rejected" and attempt.ready_time is not None:
-        return Termination("Retry", "Infrastructure", termination.message)
+        return Termination("Retry", "Infrastructure", termination.message, counts=False)
     if termination.outcome != "Complete" or pod is None or pod.ending is not None or pod.uid == attempt.pod_uid:
         return termination
     message = f"pod {pod.name} exited with 0 before it was seen to run, and left no termination message"
@@ -53,7 +53,8 @@ def _as_requested(context: Context, attempt: Attempt, termination: Termination) 
     before = context.condition("Reconciling")
     message = before.message if before is not None and before.reason in (reason, "Launching") else ""
     outcome: Literal["Retry", "Final"] = "Final" if reason == "SubmissionFailed" else "Retry"
-    return Termination(outcome, reason, message or "the driver did not start in time", termination.exit_code)
+    counts = reason not in UNCOUNTED
+    return Termination(outcome, reason, message or "the driver did not start in time", termination.exit_code, counts)
 
 
 def _closed(context: Context, attempt: Attempt, termination: Termination) -> BackfillStatus:
@@ -70,7 +71,8 @@ def _closed(context: Context, attempt: Attempt, termination: Termination) -> Bac
     failures = status.failures
     if termination.outcome in ("Retry", "Final"):
         steady = attempt.ready_time is not None and context.left_ms(attempt.ready_time, STEADY_MS) <= 0
-        failures = 1 if steady else failures + 1
+        before = 0 if steady or attempt.committed else failures
+        failures = before + 1 if termination.counts else before
     pod = context.pod
     ending = pod.ending if pod is not None else None
     made = ending.plan if ending is not None else None

@@ -1,0 +1,174 @@
+"""Causes outside the job: the operator waits, says why, goes on, and counts no failure (faults C1, C7 and K4)."""
+
+from __future__ import annotations
+
+import pytest
+from support.operators.lifecycle_space import STATUSES
+from support.operators.observations import (
+    T0,
+    after,
+    checked,
+    conditions,
+    ended,
+    observed,
+    pod,
+    reason,
+    report,
+    running,
+    spec,
+)
+
+from backfill_core.lifecycle.actions import DeletePod
+from backfill_core.lifecycle.observation import DriverPod, Observation
+
+RUNNING = STATUSES["running"]
+MINUTE_MS = 60_000
+
+
+def message(observation: Observation, type_: str, minutes: int = 0) -> str:
+    """Return the message of a condition."""
+    found = checked(observation, T0 + minutes * MINUTE_MS).status.conditions
+    return next(condition.message for condition in found if condition.type == type_)
+
+
+class TestADriverThatIsTakenAway:
+    @pytest.mark.parametrize(
+        "lost",
+        [
+            ended(None, reason="Evicted"), ended(None, reason="NodeLost"), ended(137, disrupted=True), ended(137, deletion_ms=T0),
+            ended(69, disrupted=True), ended(143, reason="Terminated"),
+        ],
+        ids=["evicted", "node lost", "disrupted", "deleted", "failed while its node was drained", "node shut down"],
+    )  # fmt: skip
+    def test_lost_driver_counts_no_failure(self, lost: DriverPod) -> None:
+        """Four of them ended the job for good, each with new rows committed."""
+        decision = checked(observed(status=RUNNING.model_copy(update={"failures": 3}), pods=(lost,)))
+
+        assert (decision.status.failures, decision.status.phase) == (3, "Retrying")
+
+    def test_pod_that_is_gone_counts_no_failure(self) -> None:
+        """`kubectl delete pod --force`, or a node that was removed with it."""
+        up = observed(status=RUNNING)
+        waiting = checked(after(up, checked(up)), T0 + 3_000)
+        gone = checked(after(up, waiting, live=True), T0 + 6_000)
+
+        assert (gone.status.failures, gone.status.phase, reason(gone.status)) == (0, "Retrying", "BackingOff")
+
+    def test_losses_in_a_row_wait_longer_each_time_and_never_give_up(self) -> None:
+        """As a Job with `podFailurePolicy` does."""
+        now_ms, waits = T0, []
+        observation = observed(spec=spec(backoffLimit=0, backoff={"initialSeconds": 10, "maxSeconds": 60}))
+        for attempt in range(1, 8):
+            launched = checked(observation, now_ms)
+            decision = checked(
+                after(observation, launched, pods=(ended(None, attempt, reason="Evicted", started=True),)), now_ms
+            )
+            assert decision.status.phase == "Retrying"
+            assert decision.requeue_after_s is not None
+            waits.append(decision.requeue_after_s)
+            now_ms += round(waits[-1] * 1000)
+            observation = after(observation, decision, live=True)
+
+        limits = (10, 20, 40, 60, 60, 60, 60)
+        assert all(0.8 * limit <= wait <= limit for wait, limit in zip(waits, limits, strict=True))
+
+    @pytest.mark.parametrize("lost", [ended(137), ended(137, oom_killed=True), ended(None, reason="DeadlineExceeded")])
+    def test_end_that_may_be_the_jobs_own_counts(self, lost: DriverPod) -> None:
+        """A kill without a cause, one for want of memory, and a deadline in the template."""
+        assert checked(observed(status=RUNNING, pods=(lost,))).status.failures == 1
+
+    def test_commit_restarts_the_count(self) -> None:
+        """Progress shows that the job can go on."""
+        up = observed(status=RUNNING.model_copy(update={"failures": 3}), pods=(running(),), report=report(rows_done=5))
+        began = after(up, checked(up), report=report(rows_done=5))
+        moved = after(began, checked(began), report=report(rows_done=9))
+        lost = after(moved, checked(moved), pods=(ended(137),), report=None)
+        idle = after(began, checked(began), pods=(ended(137),), report=None)
+
+        assert checked(lost).status.failures == 1
+        assert checked(idle).status.phase == "Failed"
+
+
+class TestAPodThatCannotStart:
+    @pytest.mark.parametrize(
+        "state",
+        [{"unscheduled": "0/3 nodes"}, {"unscheduled": "Scheduling is blocked due to non-empty scheduling gates"}, {}],
+    )
+    def test_pod_without_a_node_waits_and_says_why(self, state: dict[str, str]) -> None:
+        """Room may come at any time; Kueue holds pods by a gate."""
+        starting = observed(status=STATUSES["starting"], pods=(pod(**state),))
+        late = checked(starting, T0 + 600 * MINUTE_MS)
+
+        assert (late.status.phase, reason(late.status), late.status.failures) == ("Launching", "Launching", 0)
+        assert state.get("unscheduled", "no scheduler") in message(starting, "Ready", minutes=600)
+        assert not any(isinstance(action, DeletePod) for action in late.actions)
+
+    def test_start_is_timed_from_the_node(self) -> None:
+        """A pod that waited an hour for its node has all of its time."""
+        late = pod(scheduled=True, scheduled_ms=T0 + 60 * MINUTE_MS)
+        starting = observed(status=STATUSES["starting"], pods=(late,))
+
+        assert reason(checked(starting, T0 + 69 * MINUTE_MS).status) == "Launching"
+        assert reason(checked(starting, T0 + 71 * MINUTE_MS).status) == "StartupTimeout"
+
+    @pytest.mark.parametrize(
+        ("waiting", "text", "word", "phase"),
+        [
+            ("ImagePullBackOff", "Back-off pulling image", "ImageUnavailable", "Retrying"),
+            ("ErrImagePull", "dial tcp: lookup registry: no route", "ImageUnavailable", "Retrying"),
+            ("RegistryUnavailable", "503", "ImageUnavailable", "Retrying"),
+            ("ErrImagePull", "manifest unknown", "SubmissionFailed", "Failed"),
+            ("ImagePullBackOff", "pull access denied", "SubmissionFailed", "Failed"),
+            ("InvalidImageName", "", "SubmissionFailed", "Failed"),
+        ],
+    )  # fmt: skip
+    def test_registry_that_is_away_is_waited_for(self, waiting: str, text: str, word: str, phase: str) -> None:
+        """It was final at the first attempt; an image that does not exist still is."""
+        stuck = pod(waiting=waiting, waiting_message=text, scheduled=True)
+        starting = observed(status=STATUSES["starting"], pods=(stuck,))
+        stopping = checked(after(starting, checked(starting)), T0 + 11 * MINUTE_MS)
+        over = checked(after(starting, stopping, pods=(), live=True), T0 + 12 * MINUTE_MS)
+
+        assert (over.status.history[-1].reason, over.status.phase) == (word, phase)
+        assert over.status.failures == (0 if phase == "Retrying" else 1)
+
+
+class TestAnotherContainerOfThePod:
+    """A webhook may add one; it may end, or never get ready."""
+
+    SHIPPER = "container shipper is not ready: exit code 1"
+
+    def test_driver_that_answers_is_up(self) -> None:
+        """Every attempt ended by startupTimeoutSeconds, although the driver committed."""
+        starting = observed(
+            status=STATUSES["starting"], spec=spec(startupTimeoutSeconds=10), report=report(),
+            pods=(running(ready=False, unready=self.SHIPPER),),
+        )  # fmt: skip
+        decision = checked(starting, T0 + 5 * MINUTE_MS)
+
+        assert (decision.status.phase, conditions(decision.status)["DriverReady"]) == ("Running", "True")
+        assert message(starting, "DriverReady") == self.SHIPPER
+
+    @pytest.mark.parametrize("phase", ["Running", "Unknown", "Pending"])
+    def test_driver_that_was_ready_is_never_launching(self, phase: str) -> None:
+        """Its control server is silent, or its node is."""
+        quiet = running(ready=False, phase=phase, unready=self.SHIPPER)
+        decision = checked(observed(status=RUNNING, pods=(quiet,)))
+
+        assert reason(decision.status, "DriverReady") == "DriverUnreachable"
+        assert self.SHIPPER in message(observed(status=RUNNING, pods=(quiet,)), "DriverReady")
+
+    def test_failed_init_container_is_named_and_counted(self) -> None:
+        """It was "the driver was killed", without a name, an exit code or a message."""
+        failed = ended(None, init_failed="init container fetch failed: exit code 3: no such bucket", started=False)
+        decision = checked(observed(status=STATUSES["starting"], pods=(failed,)))
+
+        assert (decision.status.history[-1].reason, decision.status.failures) == ("InitContainerFailed", 1)
+        assert "init container fetch failed: exit code 3" in decision.status.conditions[0].message
+
+    def test_disruption_has_the_clusters_words(self) -> None:
+        """PodGC removes a node's pods, and the condition says so."""
+        removed = ended(None, disrupted=True, disruption="DeletionByPodGC: PodGC: node not found")
+        decision = checked(observed(status=RUNNING, pods=(removed,)))
+
+        assert "DeletionByPodGC: PodGC: node not found" in decision.status.conditions[0].message
