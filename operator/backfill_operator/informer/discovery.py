@@ -1,4 +1,4 @@
-"""The answers to kopf's discovery: which resources there are is known, so nobody need be asked.
+"""The answers to kopf's discovery: the resources are known.
 
 kopf reads discovery without any check, once, at its start. An answer of another server would end the process, and a CRD
 that comes a second late would never be watched.

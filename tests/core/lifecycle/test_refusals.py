@@ -173,7 +173,7 @@ class TestARejectedPod:
         ("fields", "failures"), [({"reason": "SysctlForbidden"}, 1), ({"started": True}, 0), ({"code": 137}, 0)]
     )
     def test_is_one_whose_driver_never_ran_for_want_of_room(self, fields: dict[str, Any], failures: int) -> None:
-        """A pod that no node may run is a failure; one that ran was evicted, which is nobody's."""
+        """A pod that no node may run is a failure; one that ran was evicted, and does not count."""
         observation = observed(status=STATUSES["starting"])
 
         decision = checked(replace(observation, pods=(self.rejected(1, **fields),)))

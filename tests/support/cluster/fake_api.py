@@ -19,16 +19,8 @@ from kubernetes.aio.client.configuration import Configuration
 from support.cluster.fake_store import RESOURCES, Refusal, Store, matches
 
 from backfill_operator.kube.client import Cluster
-from backfill_operator.kube.resources import Resource
 
 WRITES = {"create", "delete", "patch", "update"}
-ONLY_DISCOVERED = (
-    Resource("", "v1", "namespaces", "Namespace"),
-    Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"),
-)
-"""kopf waits until it has heard of these, and asks for none of them."""
-
-VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 
 @dataclass
@@ -258,9 +250,6 @@ class FakeApi:
 
     # ------------------------------------------------------------ one request
     async def _answer(self, http):
-        found = _discovery(http.path)
-        if found is not None:
-            return web.json_response(found)
         query = {name: values[0] for name, values in parse_qs(http.query_string).items()}
         body = json.loads(text) if (text := await http.text()) else None
         try:
@@ -379,35 +368,3 @@ def parsed(http, query, body):
         "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
     }[http.method]  # fmt: skip
     return Seen(verb, plural, namespace, name, subresource, query.get("dryRun") == "All", body=body, group=group)
-
-
-def _discovery(path):
-    """Return what kopf asks first: which groups, versions and resources there are."""
-    path = path.rstrip("/")
-    groups = {}
-    for one in (*RESOURCES.values(), *ONLY_DISCOVERED):
-        groups.setdefault((one.group, one.version), []).append(one)
-    if path == "/version":
-        return {"major": "1", "minor": "34", "gitVersion": "v1.34.0-fake"}
-    if path == "/api":
-        return {"kind": "APIVersions", "versions": ["v1"]}
-    if path == "/apis":
-        listed = []
-        for group, version in groups:
-            if group:
-                at = {"groupVersion": f"{group}/{version}", "version": version}
-                listed.append({"name": group, "versions": [at], "preferredVersion": at})
-        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
-    for (group, version), members in groups.items():
-        if path == (f"/apis/{group}/{version}" if group else f"/api/{version}"):
-            resources = []
-            for one in members:
-                entry = {
-                    "singularName": one.kind.lower(),
-                    "namespaced": one not in ONLY_DISCOVERED,
-                    "kind": one.kind,
-                    "verbs": VERBS,
-                }
-                resources += [{"name": one.plural, **entry}, {"name": f"{one.plural}/status", **entry}]
-            return {"kind": "APIResourceList", "groupVersion": f"{group}/{version}", "resources": resources}
-    return None

@@ -48,7 +48,7 @@ NO_SUCH_IMAGE: Final = (
 """Parts of a runtime's message about an image that is missing, or that needs other credentials: waiting does not help."""
 
 UNCOUNTED: Final = frozenset({"Infrastructure", "ImageUnavailable"})
-"""Reasons of ends that may be nobody's fault."""
+"""Reasons of ends that may have a cause outside the job."""
 
 NOT_STARTED: Final = frozenset({"StartupTimeout", "SubmissionFailed", "ImageUnavailable"})
 """Why an attempt is stopped whose driver did not start."""
