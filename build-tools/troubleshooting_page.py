@@ -60,6 +60,7 @@ HINTS: dict[str, tuple[Need, str]] = {
     "Behind": ("wait", "`progress.lagSeconds` says how far, `progress.eta` until when."),
     "NonConvergent": ("act", "Cluster the target by its key, give the driver more cores, or use larger batches of changes ([what to watch](operating.md#what-to-watch))."),
     "Converging": ("none", "Nothing."),
+    "PartialReceipt": ("wait", "Request a receipt again when the snapshot is copied, or set `verify: Final`."),
     "Equal": ("none", "Nothing."),
     "Unexpected": ("act", "It is tried again. If it ends the job, report it with the driver's log."),
 }  # fmt: skip

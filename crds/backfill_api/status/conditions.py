@@ -29,7 +29,7 @@ CONDITION_TYPES: Final = {
     "ControlSynced": "The driver acknowledged the newest command.",
     "CaughtUp": "The target reached the newest version of the source.",
     "NonConvergent": "The lag does not fall: the source changes faster than changes are applied.",
-    "Verified": "The newest receipt found no difference.",
+    "Verified": "The newest receipt compared all of the source, and found no difference.",
     "AwaitingApproval": "The plan is made and waits for `spec.approved` or `spec.approvedPlan`.",
     "SharedTarget": "Another Backfill writes the same target; present only when true.",
     "OverrideIgnored": "An override annotation cannot be read, and what held before stays in force; present only when true.",
@@ -86,7 +86,8 @@ REASONS: Final = {
     "Behind": "The target has not reached the newest version of the source yet.",
     "NonConvergent": "The source changes faster than changes are applied.",
     "Converging": "The lag falls.",
-    "Equal": "The newest receipt found no difference.",
+    "PartialReceipt": "The newest receipt found no difference in the rows that are copied so far; it is not about all of them.",
+    "Equal": "The newest receipt compared all of the source, and found no difference.",
     # of the driver: the same words as its errors
     "InvalidSpec": "The document is invalid.",
     "InvalidTransform": "The transform is not row-wise or not deterministic, or names a missing column.",

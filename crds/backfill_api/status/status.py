@@ -140,6 +140,9 @@ class Control(Model):
     verify_token: Token = ""
     """Last value of the annotation `backfill.dev/verify-requested` that became a command."""
 
+    verify_epoch: Count | None = None
+    """Barrier of a requested receipt that the driver has begun, until the receipt is here; an attempt that ends before is asked again."""
+
     restart_token: Token = ""
     """Last value of the annotation `backfill.dev/restart-requested` that caused a restart."""
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from backfill import Backfill, NotRunningError, Settings, Status
+from backfill import Backfill, NotRunningError, Receipt, Settings, Status
 from backfill.control import Client, drivers, find
 from backfill.job import spark_is_installed
 from backfill.lines import progress_words
@@ -141,6 +141,12 @@ def _show_stored(found: Status, output: str) -> None:
     Console().print(table)
 
 
+def _verdict(receipt: Receipt) -> str:
+    if not receipt.equal:
+        return "different"
+    return "equal" if receipt.complete else "equal so far"
+
+
 def _stored_words(found: Status) -> dict[str, Any]:
     """Return what the target holds as names and values for people."""
     if found.state == "NotStarted":
@@ -165,7 +171,7 @@ def _stored_words(found: Status) -> dict[str, Any]:
         "paused": found.paused,
         "throttleRowsPerSecond": found.throttle_rows_per_second,
         "throttleBytesPerSecond": found.throttle_bytes_per_second,
-        "receipt": None if receipt is None else f"{'equal' if receipt.equal else 'different'}, {receipt.rows:,} rows",
+        "receipt": None if receipt is None else f"{_verdict(receipt)}, {receipt.rows:,} rows",
         "sourceHead": head_json(found.source_head),
     }  # fmt: skip
 

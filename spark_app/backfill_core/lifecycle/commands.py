@@ -51,6 +51,7 @@ def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> 
     if control.attempt != number and context.progress is None:
         return CommandPlan(control, decided=False, requests=())  # this attempt's driver has not reported yet
     control, new = _acknowledged(context, control, number)
+    control = _with_receipt(context, control)
     if context.progress is None:
         return CommandPlan(control, decided=False, requests=_requests(context, control, number))
     if stop and all(one.type != "Stop" for one in new):
@@ -98,9 +99,11 @@ def _acknowledged(context: Context, control: Control, number: int) -> tuple[Cont
     """Return the control state after the acknowledgements, and the commands that need a new revision."""
     if control.attempt != number:
         # A new driver starts with its controls, or is corrected; only a requested receipt must be asked for again.
-        lost = [one.command for one in control.pending if one.command.type == "Verify"]
+        lost = [pending.command for pending in control.pending if pending.command.type == "Verify"]
+        if control.verify_epoch is not None and not lost:
+            lost = [Command(type="Verify")]
         reported = context.progress.revision if context.progress else 0
-        fresh = {"attempt": number, "pending": (), "pending_since": None}
+        fresh = {"attempt": number, "pending": (), "pending_since": None, "verify_epoch": None}
         # The target may be a new one, whose state has no revision.
         return control.model_copy(update=fresh | {"acked_revision": min(control.acked_revision, reported)}), lost
     acks = {ack.revision: ack for ack in _answers(context, number)}
@@ -118,6 +121,7 @@ def _acknowledged(context: Context, control: Control, number: int) -> tuple[Cont
                     "acked_revision": max(control.acked_revision, one.revision),
                     "epoch": max(control.epoch, ack.epoch),
                     "last_ack_time": context.timestamp,
+                    "verify_epoch": ack.epoch if one.command.type == "Verify" else control.verify_epoch,
                 }
             )
     if len(kept) == len(control.pending):
@@ -125,6 +129,15 @@ def _acknowledged(context: Context, control: Control, number: int) -> tuple[Cont
     return control.model_copy(
         update={"pending": tuple(kept), "pending_since": control.pending_since if kept else None}
     ), again
+
+
+def _with_receipt(context: Context, control: Control) -> Control:
+    """Forget a requested receipt once it, or a newer one, is here."""
+    taken = context.report.receipt if context.report is not None else None
+    epoch = control.verify_epoch
+    if epoch is None or taken is None or taken.epoch is None or taken.epoch < epoch:
+        return control
+    return control.model_copy(update={"verify_epoch": None})
 
 
 def _answers(context: Context, number: int) -> Iterator[Ack]:

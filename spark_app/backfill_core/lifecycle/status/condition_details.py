@@ -159,6 +159,11 @@ def _verified(status: BackfillStatus) -> dict[str, Fact]:
         words = [f"{receipt.mismatches} vnodes differ"] if receipt.mismatches else []
         words += [f"{receipt.file_mismatches} files differ"] if receipt.file_mismatches else []
         return {"Verified": Fact("False", "VerificationFailed", ", ".join(words))}
+    if not receipt.complete:
+        total = f" of {receipt.rows_total:,}" if receipt.rows_total else ""
+        compared = receipt.rows + (receipt.rows_filtered or 0)
+        message = f"{compared:,}{total} rows are compared and equal; the snapshot is not copied yet"
+        return {"Verified": Fact("Unknown", "PartialReceipt", message)}
     return {"Verified": Fact("True", "Equal")}
 
 
