@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler
-from typing import Any
+from typing import Any, BinaryIO, cast
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -206,6 +206,8 @@ class _Connection(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = 70
+    raw_requestline: bytes
+    """Set by the library before `parse_request`."""
 
     def __init__(self, control: ControlServer, *accepted: Any) -> None:
         """Serve what was accepted, to its end."""
@@ -215,7 +217,7 @@ class _Connection(BaseHTTPRequestHandler):
     def setup(self) -> None:
         """Limit what is read before the token is checked."""
         super().setup()
-        self._headers_of = HeaderReader(self.rfile)
+        self._headers_of = HeaderReader(cast("BinaryIO", self.rfile))
         self.rfile = self._headers_of  # type: ignore[assignment]
 
     def handle_one_request(self) -> None:

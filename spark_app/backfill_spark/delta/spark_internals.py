@@ -156,8 +156,8 @@ class SparkDeltaLog:
         for file in files:
             vector = file.deletionVector()
             # A file without live rows is in no group.
-            rows = live.get(path(self.path, path(uri(file.path()))).toString(), 0)
-            found.append(rows + (0 if vector is None else int(vector.cardinality())))
+            visible = live.get(path(self.path, path(uri(file.path()))).toString(), 0)
+            found.append(visible + (0 if vector is None else int(vector.cardinality())))
         return found
 
 

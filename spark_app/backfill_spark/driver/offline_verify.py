@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from backfill_core.protocol.work import Position
 from backfill_spark.control.wire import receipt_words, source_head_words
 from backfill_spark.driver.event_loop import now
 from backfill_spark.driver.job_context import JobContext, OpenedJob
+from backfill_spark.ports.abilities import closing
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 

@@ -51,7 +51,8 @@ def listed_files(text: str) -> dict[str, int]:
         path = text[start + len(_BEFORE_PATH) : end]
         length = _LENGTH.match(text, at)
         if length is not None:
-            sizes[path[len(_HOST.match(path)[0]) :]] = int(length[1])
+            host = _HOST.match(path)
+            sizes[path[host.end() if host else 0 :]] = int(length[1])
     return sizes
 
 
