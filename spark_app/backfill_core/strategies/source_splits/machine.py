@@ -92,6 +92,12 @@ class Splits(ABC):
         self._bucket = TokenBucket.unlimited()
         self._barrier_passed = False
         self._meter = RateMeter()
+        self._first_work: int | None = None
+        """Number of the first work that may begin under the limit in force; `None` until work may begin."""
+
+        self._mixed = False
+        """Has the newest commit records that were begun under another limit?"""
+
         self._revision, self._prepared_at, self._sealed_at = 1, 1, 0
 
     # -------------------------------------------------------------- what a machine adds
@@ -179,6 +185,8 @@ class Splits(ABC):
 
     def _set_limit(self, limit: LimitSet, now: Now) -> None:
         """Limit the history; the live side has no limit (R-SRC-33, R-SRC-41)."""
+        if limit.rows_per_s != self._meter.limit:
+            self._first_work = None
         self._meter = self._meter.under(limit.rows_per_s)
         self._bucket = self._bucket.under(limit.rows_per_s, now.mono_s, limit.burst_s)
 
@@ -206,7 +214,9 @@ class Splits(ABC):
             one.next - before.splits[name].next for name, one in self._sealing.items() if name in before.splits
         )
         if copied:
-            self._meter = self._meter.observe(copied, now.mono_s)
+            meter = self._meter
+            self._meter = meter.restart(now.mono_s) if self._mixed else meter.observe(copied, now.mono_s)
+        self._mixed = False
         self._lag.settle(self._durable.splits)
 
     # -------------------------------------------------------------- choosing work
@@ -214,6 +224,7 @@ class Splits(ABC):
         """Look at what is permitted; return whether a limit admits history now: at barriers only."""
         at_barrier, self._barrier_passed = self._barrier_passed, False
         self._meter = self._meter.hold(now.mono_s, held=not permits.history)
+        self._first_work = permits.first_id if self._first_work is None else self._first_work
         return permits.history and (self._bucket.rate_per_s is None or at_barrier)
 
     # -------------------------------------------------------------- committing
@@ -223,7 +234,8 @@ class Splits(ABC):
             self._caught_up = True
             self._revision += 1
 
-    def _with_history(self, ranges: tuple[OffsetRange, ...], records: Mapping[str, int]) -> None:
+    def _with_history(self, work_id: int, ranges: tuple[OffsetRange, ...], records: Mapping[str, int]) -> None:
+        self._mixed = self._mixed or self._first_work is None or work_id < self._first_work
         for one in ranges:
             found = min(records.get(one.partition, 0), one.stop - one.start)
             self._splits[one.partition] = self._splits[one.partition].with_history(one.stop, found)

@@ -120,7 +120,7 @@ class SourceSplitsStrategy(Splits):
         history = self._history.take_ready(self._missing)
         live = self._live.take_ready(self._new)
         for one in history:
-            self._with_history(one.work.ranges, one.result.records)
+            self._with_history(one.work.work_id, one.work.ranges, one.result.records)
         for one in live:
             self._with_live(one.work.ranges)
         self._revision += bool(history or live)

@@ -283,7 +283,7 @@ class UpsertSplits(Splits):
         """Move the positions over a merged batch."""
         batch, records = applied.batch, applied.result.records
         if batch.kind is WorkKind.HISTORY:
-            self._with_history(batch.ranges, records)
+            self._with_history(applied.result.work_id, batch.ranges, records)
         else:
             self._with_live(batch.ranges)
         self._aside = {name: stop for name, stop in self._aside.items() if stop > self._splits[name].reached}

@@ -128,3 +128,28 @@ class TestTheTimeThatIsLeft:
         facts = one.strategy.view(one.now).facts
 
         assert (facts.versions_left, facts.version_s) == (500, 1 / 1000)
+
+
+class TestALimitThatIsLifted:
+    """Its last reads are committed under the next one, and say nothing of its pace (fault U4)."""
+
+    def test_leaves_no_rate_behind(self) -> None:
+        """Two reads of ten records a second: a history of seconds was to take days."""
+        one = ByHand(1_000_000, in_flight_max=3)
+        one.limit(10)
+        begun = []
+        for _ in range(2):
+            one.second()
+            begun += one.start()
+        one.limit(None)
+        one.second()
+        begun += one.start()
+        rates = []
+        for work in begun:
+            one.now_s += 1
+            one.finish(work)
+            one.commit()
+            rates.append(one.strategy.view(one.now).facts.rows_per_s)
+
+        assert len(begun) > 2
+        assert not any(0 < rate < 1000 for rate in rates), rates
