@@ -123,6 +123,7 @@ REASONS: Final = {
     "SourceNotAppendOnly": "An Append target met an update or delete.",
     "Fenced": "A newer attempt of the same job has committed.",
     "VerificationFailed": "Source and target differ.",
+    "SourceAhead": "The target equals an earlier version of the source than the newest one (`backfill verify --head`).",
     "AccountingMismatch": "A split yielded the wrong number of rows.",
     "StorageFull": "The target's storage is full.",
     "Transient": "Storage, network or a concurrent commit; tried again.",
