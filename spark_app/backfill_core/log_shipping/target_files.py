@@ -23,7 +23,7 @@ class TargetFile:
 
     bytes: int = 0
     partition: Mapping[str, str | None] = field(default_factory=dict)
-    """Values of the partition columns as text, by physical name; an empty text is null."""
+    """Values of the partition columns as text, by physical name."""
 
     def misfit(self, source: FileAdded, partition: Mapping[str, str | None], *, same_bytes: bool) -> str | None:
         """Return what says that this is no copy of a file of the source as it is named now, in words; None: nothing does.
@@ -36,7 +36,7 @@ class TargetFile:
         if same_bytes and self.bytes != source.bytes:
             return f"{source.bytes:,} bytes, and had {self.bytes:,} when it was copied"
         for name in sorted(partition.keys() | self.partition.keys()):
-            now, before = (one.get(name) or None for one in (partition, self.partition))
+            now, before = (one.get(name) for one in (partition, self.partition))
             if now != before:
                 return f"the partition value {name} = {now!r}, and had {before!r} when it was copied"
         return None

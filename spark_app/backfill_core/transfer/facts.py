@@ -8,6 +8,22 @@ from enum import Enum
 
 from backfill_core.transfer.filters import Condition, Values
 
+TEXT = '"string"'
+"""The type STRING, as `ColumnFacts.type` spells it."""
+
+
+def partition_value(text: str | None, kind: str) -> str | None:
+    """Return the text of a partition value in the log; `None` if readers see null.
+
+    Spark casts the text to the column's type: an empty text is a value of a STRING column, and null in any other. The protocol
+    calls it null, and writers other than Spark log it for an empty STRING.
+
+    Args:
+        text: The text in the log.
+        kind: The column's type, as `ColumnFacts.type` spells it.
+    """
+    return text if text or kind == TEXT else None
+
 
 class Oddity(Enum):
     """What makes a reader see other values of a column than its file holds."""
@@ -58,6 +74,14 @@ class TableFacts:
 
     vectors: bool = False
     """May files that are added have deletion vectors?"""
+
+    keeps_empty_texts: bool = False
+    """Does a partition column of a target hold an empty text? Spark's own writes store null instead."""
+
+    def stored_partition(self, text: str | None, column: ColumnFacts) -> str | None:
+        """Return the partition value that this target stores for one of a source's `column`; `None` is null."""
+        value = partition_value(text, column.type)
+        return value if value or self.keeps_empty_texts else None
 
     @property
     def by_name(self) -> dict[str, ColumnFacts]:

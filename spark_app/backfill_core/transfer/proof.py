@@ -37,7 +37,7 @@ class LoggedCopy:
     """Deleted ones included."""
 
     partition: Mapping[str, str | None]
-    """By the target's physical name; None stands for an empty text, too."""
+    """As the target stores them, by its physical names."""
 
     vector: DeletionVector | None
 
@@ -59,6 +59,8 @@ class LoggedTargetFile:
     """Deleted ones included; None: the log does not say."""
 
     partition: Mapping[str, str | None]
+    """As readers see them; `facts.partition_value`."""
+
     statistics: str | None
     vector: DeletionVector | None
     digest: CopyDigest | None
@@ -153,7 +155,7 @@ def _misfits(wanted: LoggedCopy, found: LoggedTargetFile) -> list[str]:
     """Return what else of a log entry does not fit, in words."""
     words = []
     for name in sorted(wanted.partition.keys() | found.partition.keys()):
-        mine, theirs = (one.get(name) or None for one in (wanted.partition, found.partition))
+        mine, theirs = (one.get(name) for one in (wanted.partition, found.partition))
         if mine != theirs:
             words.append(f"its partition value {name} is {theirs!r}, and that of the source {mine!r}")
     if (wanted.vector is None) != (found.vector is None) or _hidden(wanted.vector) != _hidden(found.vector):

@@ -160,7 +160,7 @@ def of_file(way: Way, transform: TransformFacts, source: TableFacts, target: Tab
     for name, one in _taken(transform):
         column = known[one.column]
         if column.name in source.partitions:
-            refused = _by_partition(column, wanted[name], file)
+            refused = _by_partition(column, wanted[name], target, file)
             if refused is not None:
                 return refused
         elif not wanted[name].takes_null and file.nulls.get(column.physical) != 0:
@@ -249,11 +249,10 @@ def _by_rows(transform: TransformFacts, target: TableFacts, file: FileFacts) -> 
     return Decoded(Reason.HIDDEN_ROWS, failing[0]) if failing else None
 
 
-def _by_partition(column: ColumnFacts, wanted: ColumnFacts, file: FileFacts) -> Decoded | None:
+def _by_partition(column: ColumnFacts, wanted: ColumnFacts, target: TableFacts, file: FileFacts) -> Decoded | None:
     if column.physical not in file.partition:
         return Decoded(Reason.PARTITION_VALUE, column.name)
-    # An empty text is null in Delta, in a column of any type.
-    text = file.partition[column.physical] or None
+    text = target.stored_partition(file.partition[column.physical], column)
     if text is None:
         return None if wanted.takes_null else Decoded(Reason.NULLS, wanted.name)
     if text == NO_FOLDER or "\0" in text:

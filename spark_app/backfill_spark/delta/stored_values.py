@@ -1,7 +1,8 @@
 """Values as a Delta table stores them: what an ordinary write of Delta would change or refuse, for files that are staged (ADR 0011).
 
-A partition is a folder with the value as its name. An empty text has no such name, so Delta stores null. Two other texts have
-none either: Spark's own name for null, and a text with a NUL. Spark would store null for the one and fail at the other.
+A partition is a folder with the value as its name. An empty text has no such name, so a write of Spark stores null. A replica keeps it,
+because it has the partition values of its source (`in_folders`). Two other texts have no name either: Spark's own name for null, and a
+text with a NUL. Spark would store null for the one and fail at the other.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from backfill_core.errors import BackfillError, KeyInvalidError, TargetSchemaMismatchError
-from backfill_spark.delta.partition_values import NULL_PARTITION
+from backfill_spark.delta.partition_values import ESCAPE, NULL_PARTITION
+from backfill_spark.jvm.errors import RAISED_BY_US
 
-NULL_FOUND = "backfill: null in column "
-NO_FOLDER = "backfill: no folder for column "
+NULL_FOUND = f"{RAISED_BY_US}null in column "
+NO_FOLDER = f"{RAISED_BY_US}no folder for column "
 NOT_NULL_HINT = "Give it a value in spec.transform.select, for example with coalesce, or leave such rows out."
 
 _RAISED = re.compile(f"({re.escape(NULL_FOUND)}|{re.escape(NO_FOLDER)})" + r"(\d+)")
@@ -30,6 +32,8 @@ class StoredValues:
     schema: StructType
     partitions: tuple[str, ...]
     key: tuple[str, ...] = ()
+    keeps_empty_texts: bool = False
+    """See `TableFacts.keeps_empty_texts`."""
 
     def is_partition_text(self, field: StructField) -> bool:
         """Is it a partition column of text?"""
@@ -41,7 +45,13 @@ class StoredValues:
             return column
         unfit = (column == NULL_PARTITION) | column.contains("\0")
         raised = F.raise_error(F.lit(f"{NO_FOLDER}{self.schema.names.index(field.name)}"))
-        return F.when(unfit, raised).otherwise(F.nullif(column, F.lit("")))
+        return F.when(unfit, raised).otherwise(column if self.keeps_empty_texts else F.nullif(column, F.lit("")))
+
+    def in_folders(self, field: StructField, column: Column) -> Column:
+        """Return a stored column as the names of folders have it; `partition_values.ESCAPE` says how."""
+        if not self.is_partition_text(field):
+            return column
+        return F.when((column == "") | column.startswith(ESCAPE), F.concat(F.lit(ESCAPE), column)).otherwise(column)
 
     def guarded(self, field: StructField, column: Column) -> Column:
         """Return a stored column that raises at a null where the table, or its key, takes none."""

@@ -49,6 +49,7 @@ class Layout:
         fields = [self.physical_schema.at(self._schema.indexOf(name)) for name in self.partition_columns]
         self._types = {field.getName(): field.getDataType() for field in fields}
         self._instants = {name for name, kind in self._types.items() if str(kind.toString()) == "timestamp"}
+        self._texts = {name for name, kind in self._types.items() if str(kind.toString()).startswith("string")}
 
     def _statistics_columns(self) -> Iterator[StatisticsColumn]:
         kinds = dict(_leaves(json.loads(self._schema_text)))
@@ -70,7 +71,7 @@ class Layout:
         """Return the partition values of a staged file as the log has them, by physical column name."""
         return tuple(
             (name, text if text is None or name not in self._instants else instant(text))
-            for name, text in partition_of(path, tuple(self._types))
+            for name, text in partition_of(path, tuple(self._types), self._texts)
         )
 
     def write_context(self, partition: Sequence[tuple[str, str | None]]) -> Any:

@@ -151,6 +151,7 @@ def _plan(
             *_warnings(spec.throttle, unique=unique),
             *_source_warnings(opened, seconds, rate, retention),
             *([] if table is None else _table_warnings(table)),
+            *([] if ways is None or table is None else _emptied(ways.emptied(range(len(table.rows))))),
             *_key_unproven(opened, settings, unique=unique),
             *_starts_over(opened),
             *_doubts(opened),
@@ -253,6 +254,19 @@ def _key_unproven(opened: OpenedJob, settings: DriverSettings, *, unique: bool |
     else:
         return ()
     return (PlanWarning(reason="KeyUnproven", message=words, hint=hint),)
+
+
+def _emptied(files: Counter[str]) -> list[PlanWarning]:
+    """Warn that an empty text becomes null, as in a write of Spark."""
+    hint = "Partition the target by other columns, or replace the text in spec.transform.select."
+    return [
+        PlanWarning(
+            reason="EmptyTextIsNull",
+            message=f"the partition column {name} has an empty text in {count:,} files of the source: the target stores null.",
+            hint=hint,
+        )
+        for name, count in files.items()
+    ]
 
 
 def _starts_over(opened: OpenedJob) -> tuple[PlanWarning, ...]:

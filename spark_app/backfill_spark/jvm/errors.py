@@ -19,6 +19,9 @@ NO_ACCESS = ("AccessControlException", "AccessDenied", "Permission denied")
 RAISED = "P0001"
 """SQLSTATE of what an expression raises itself."""
 
+RAISED_BY_US = "backfill: "
+"""Begins the message of a `raise_error` that the product adds to a query: it is about a row, and no failure of a transform."""
+
 _ROW_CONDITIONS = (
     "DUPLICATED_MAP_KEY",
     "INCONSISTENT_BEHAVIOR_CROSS_VERSION",
@@ -44,10 +47,12 @@ class RowFailure:
 
 
 def row_failure(error: Exception) -> RowFailure | None:
-    """Return what kept an expression from computing a row; None when that was not the matter."""
+    """Return what kept an expression from computing a row; None when that was not the matter, or the product raised it itself."""
     for _, message in causes(error):
         said, state = _SAID.match(message.strip()), _STATE.search(message)
         if said is None or state is None:
+            continue
+        if state[1] == RAISED and RAISED_BY_US in message:
             continue
         if state[1].startswith("22") or state[1] == RAISED or said[1].startswith(_ROW_CONDITIONS):
             line = _SQL.search(message)

@@ -7,7 +7,7 @@ copies. What is proven leaves both sides; the rest is read by Spark.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from backfill_core.protocol.receipt import FileMismatch
 from backfill_core.transfer.copy_digest import CopyDigest
+from backfill_core.transfer.facts import partition_value
 from backfill_core.transfer.proof import (
     Damaged,
     HidesOthers,
@@ -80,7 +81,8 @@ class FileProof:
         if ways.source is None or not isinstance(ways.best, Whole) or self._job.transform.where is not None:
             return Proven()
         logged = files_at(self._spark, self._job.sink.path, self._version, nulls_of=())
-        self._target = [(one, _found(one)) for one in logged]
+        kinds = {one.physical: one.type for one in ways.target.columns}
+        self._target = [(one, _found(one, kinds)) for one in logged]
         found = [one for _, one in self._target]
         if all(one.digest is None for one in found):
             return Proven()
@@ -147,13 +149,15 @@ def _wanted(file: LoggedFile, ways: JobWays) -> LoggedCopy | None:
     return LoggedCopy(file.path, file.bytes, planned.rows, planned.partition, vector)
 
 
-def _found(file: LoggedFile) -> LoggedTargetFile:
+def _found(file: LoggedFile, kinds: Mapping[str, str]) -> LoggedTargetFile:
+    """Return a file of the target; `kinds`: types of its columns, by their physical names."""
     add = json.loads(file.action)["add"]
+    partition = add.get("partitionValues") or {}
     return LoggedTargetFile(
         path=file.path,
         bytes=file.bytes,
         rows=file.rows,
-        partition=add.get("partitionValues") or {},
+        partition={name: partition_value(text, kinds.get(name, "")) for name, text in partition.items()},
         statistics=file.statistics,
         vector=vector_of(add),
         digest=CopyDigest.of_tags(add.get("tags")),

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from backfill_core.protocol.work import FileRange
-from backfill_core.transfer.facts import Computed, FileFacts, TableFacts, Taken, TransformFacts
+from backfill_core.transfer.facts import TEXT, ColumnFacts, Computed, FileFacts, TableFacts, Taken, TransformFacts
 from backfill_core.transfer.filters import is_opaque
 from backfill_core.transfer.leftovers import kept_of_files, likely
 from backfill_core.transfer.ways import Decoded, Excluded, Grafted, Projected, Reason, Way, Whole, of_file, of_table
@@ -117,6 +117,26 @@ class JobWays:
             found.update(likely(self._way(file)[0], self.table) for file in block)
         return found
 
+    def emptied(self, files: Sequence[int]) -> Counter[str]:
+        """Return how many of some files have an empty text for which the target stores null, by its partition column."""
+        found = Counter[str]()
+        if self.source is None or self.target.keeps_empty_texts or not self.target.partitions:
+            return found
+        columns = [(name, column) for name, column in self._partition_columns().items() if column.type == TEXT]
+        for at in range(0, len(files), BLOCK_FILES) if columns else ():
+            for file in self.source.source_files(files[at : at + BLOCK_FILES]):
+                found.update(name for name, column in columns if file.partition.get(column.physical) == "")
+        return found
+
+    def _partition_columns(self) -> dict[str, ColumnFacts]:
+        """Return the columns of the source that the target is partitioned by, by their names in the target."""
+        known = self.table.by_name
+        return {
+            name: known[one.column]
+            for name, one in self.transform.outputs.items()
+            if isinstance(one, Taken) and name in self.target.partitions
+        }
+
     def _way(self, file: SourceFile) -> tuple[Way, int | None]:
         rows, nulls = file.counts([one.physical for one in self.table.columns])
         values = self.filtered.values(file)
@@ -124,10 +144,9 @@ class JobWays:
         return of_file(self.best, self.transform, self.table, self.target, facts), rows
 
     def partition(self, file: SourceFile) -> dict[str, str | None]:
-        """Return a file's partition values in the target."""
-        known, wanted = self.table.by_name, self.target.by_name
+        """Return a file's partition values as the target stores them."""
+        wanted = self.target.by_name
         return {
-            wanted[name].physical: file.partition.get(known[one.column].physical) or None
-            for name, one in self.transform.outputs.items()
-            if isinstance(one, Taken) and name in self.target.partitions
+            wanted[name].physical: self.target.stored_partition(file.partition.get(column.physical), column)
+            for name, column in self._partition_columns().items()
         }

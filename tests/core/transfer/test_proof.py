@@ -91,9 +91,14 @@ class TestAPair:
         assert [words in one.what for one in found.wrong] == [True]
         assert len(found.wrong_pairs) == 1
 
-    def test_null_and_an_empty_text_are_one_partition_value(self):
-        """Delta's logs have either."""
-        assert paired([wanted(partition={"p": None})], [copy(partition={"p": ""})]).pairs
+    def test_null_and_an_empty_text_are_two_partition_values(self):
+        """Readers tell them apart (fault B4): rows decide, and the file is named."""
+        for mine, theirs in ((None, ""), ("", None)):
+            found = paired([wanted(partition={"p": mine})], [copy(partition={"p": theirs})])
+
+            assert not found.pairs
+            assert f"its partition value p is {theirs!r}" in found.notes[0].what
+        assert paired([wanted(partition={"p": ""})], [copy(partition={"p": ""})]).pairs
 
     def test_statistics_are_those_that_the_job_gave_it(self):
         """A file that gets another vector gets a digest with them; whether bounds are tight is no difference."""

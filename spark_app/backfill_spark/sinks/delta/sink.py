@@ -305,11 +305,12 @@ class DeltaSink:
 
     def _column(self, values: StoredValues, field: StructField, name: str | None) -> Column:
         column = values.guarded(field, F.lit(None) if name is None else values.stored(field, F.col(quoted(name))))
+        column = values.in_folders(field, column)
         physical = physical_type(field.dataType) if self._table.mapped else nullable(field.dataType)
         return column.cast(physical).alias(self._table.physical(field))
 
     def as_stored(self, rows: DataFrame) -> DataFrame:
-        """Return rows as the target keeps them: an empty text in a partition column is null in Delta. Lazy."""
+        """Return rows as the target keeps them: an empty text in a partition column is null, but in a replica. Lazy."""
         values, fields = self._values, {field.name.lower(): field for field in self._table.schema}
         changed = {
             name: values.stored(fields[name.lower()], F.col(quoted(name)))
@@ -322,7 +323,8 @@ class DeltaSink:
 
     @property
     def _values(self) -> StoredValues:
-        return StoredValues(self._table.schema, self._table.partitions, self._key if self._mode.merges else ())
+        table, key = self._table, self._key if self._mode.merges else ()
+        return StoredValues(table.schema, table.partitions, key, keeps_empty_texts=self._alone)
 
     def check_staged(self, files: Sequence[StagedFile]) -> None:
         """Refuse staged files that are gone or changed: a commit that names them would lose their rows."""

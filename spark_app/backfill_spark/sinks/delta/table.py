@@ -47,9 +47,10 @@ class TargetTable:
         """Return its facts; `key`: columns that must not be null; `ships`: a job brings the log of its source here."""
         # A MERGE leaves out files by statistics, and those of narrower files would be another engine's.
         features = self.features if ships else self.features - {WIDENING}
-        return table_facts(
+        facts = table_facts(
             self.schema, partitions=self.partitions, properties=self.properties, features=features, key=key
         )
+        return replace(facts, keeps_empty_texts=ships)
 
     def columns(self, own: frozenset[str]) -> Target:
         """Return what a change of its columns must know; `own`: names of the properties that the job's spec sets."""

@@ -1,0 +1,183 @@
+"""An empty text in a partition column has one reading, Spark's: an empty text. Sources are written by delta-rs, which logs it as it is."""
+
+from collections import Counter
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from support.logs_of_others.rewritten import rewrite_log
+from support.tables.jobs import job
+from support.tables.oracle import adds_of
+
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.driver.offline_verify import verify_offline
+from backfill_spark.driver.plan import plan_job
+from backfill_spark.jvm.gateway import java
+from backfill_spark.settings import DriverSettings
+
+TEXTS = ["", "a", None, "~", "~a", " "]
+"""Of the partition column; a tilde escapes the empty text in the folders of staged files."""
+
+STRATEGIES = {
+    "Replica": {"strategy": {"type": "Replica"}, "source": {"key": []}},
+    "Snapshot": {"strategy": {"type": "Snapshot"}},
+    "Arrangement": {"strategy": {"type": "Arrangement", "arrangement": {"orderBy": [{"column": "p"}], "chunkRows": 3}}},
+}
+CONDITIONS = ["p = ''", "p IS NOT NULL", "p < 'a'"]
+
+
+def rows(first):
+    """Return twelve rows: each text twice."""
+
+    def text(at):
+        value = TEXTS[at % len(TEXTS)]
+        return "cast(null AS string)" if value is None else f"'{value}'"
+
+    selects = [f"SELECT {first + at} AS id, {text(at)} AS p, {text(at + 1)} AS v" for at in range(12)]
+    return QueryBuilder().execute(" UNION ALL ".join(selects)).read_all()
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A table of twelve rows in a file for each text."""
+    path = str(tmp_path / "s")
+    write_deltalake(path, rows(0), partition_by=["p"], configuration={"delta.enableChangeDataFeed": "true"})
+    return path
+
+
+@pytest.fixture
+def run(spark, tmp_path, source):
+    """Run a job to its end, and return its outcome; the source changes once, as soon as a version is pinned."""
+
+    def go(strategy, *changes, **spec):
+        left = list(changes)
+
+        def observe(progress):
+            while left:
+                left.pop(0)()
+
+        backfill = job(source, str(tmp_path / "t"), verify="Final", **STRATEGIES[strategy], **spec)
+        settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
+        return run_driver(backfill, settings=settings, spark=spark, observe=observe)
+
+    return go
+
+
+def read(spark, path, where="true"):
+    """Return the rows that plain Spark reads."""
+    java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+    return Counter(map(tuple, spark.read.format("delta").load(str(path)).where(where).select("id", "p", "v").collect()))
+
+
+class TestEachStrategy:
+    """Copies the rows that plain Spark reads, and its receipt is equal."""
+
+    @pytest.mark.parametrize("where", CONDITIONS)
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    def test_filter_keeps_the_rows_that_spark_keeps(self, spark, tmp_path, source, run, strategy, where):
+        """The log alone decides whether a file passes."""
+        outcome = run(strategy, transform={"where": where})
+
+        assert (outcome.outcome, outcome.message, outcome.receipt.equal) == ("Complete", "", True)
+        assert read(spark, tmp_path / "t") == read(spark, source, where)
+
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    def test_target_has_the_rows_that_spark_reads(self, spark, tmp_path, source, run, strategy):
+        """Without a filter, into a target that is partitioned as the source where the strategy says so."""
+        outcome = run(strategy)
+
+        assert (outcome.outcome, outcome.message, outcome.receipt.equal) == ("Complete", "", True)
+        assert read(spark, tmp_path / "t") == read(spark, source)
+
+
+class TestAReplica:
+    """Has the partition values of its source, whichever way a file takes."""
+
+    def test_logs_the_texts_of_its_source(self, tmp_path, source, run):
+        """Any engine that reads both tables sees the same rows."""
+        run("Replica")
+
+        def texts(path):
+            return Counter(one["partitionValues"]["p"] for one in adds_of(path).values())
+
+        assert texts(tmp_path / "t") == texts(source)
+
+    def test_keeps_them_in_files_that_are_decoded(self, spark, tmp_path, source, run):
+        """A file whose rows the log does not count is written by Spark, whose folders have no name for an empty text."""
+        rewrite_log(spark, source, lambda add: add.pop("stats"))
+        outcome = run("Replica")
+
+        assert (outcome.outcome, outcome.message, outcome.receipt.equal) == ("Complete", "", True)
+        assert read(spark, tmp_path / "t") == read(spark, source)
+
+    def test_keeps_them_in_versions_that_are_shipped(self, spark, tmp_path, source, run):
+        """Files that are added later, and a deletion."""
+        outcome = run(
+            "Replica",
+            lambda: write_deltalake(source, rows(100), mode="append"),
+            lambda: DeltaTable(source).delete("id = 0"),
+            throttle={"rowsPerSecond": 6},
+        )
+
+        assert (outcome.outcome, outcome.message, outcome.receipt.equal) == ("Complete", "", True)
+        assert sum(read(spark, tmp_path / "t").values()) == 23
+        assert read(spark, tmp_path / "t") == read(spark, source)
+
+    def test_receipt_finds_a_null_in_place_of_an_empty_text(self, spark, tmp_path, source, run):
+        """An earlier release stored null. The receipt compares what readers see on both sides."""
+        run("Replica")
+        rewrite_log(
+            spark, tmp_path / "t", lambda add: add["partitionValues"].update(p=add["partitionValues"]["p"] or None)
+        )
+        backfill = job(source, str(tmp_path / "t"), verify="Final", **STRATEGIES["Replica"])
+        found, _ = verify_offline(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)
+
+        assert not found.equal
+        assert any("partition value p is None, and that of the source ''" in one.what for one in found.files)
+
+
+class TestAPartitionedTarget:
+    """Of a strategy that writes rows stores null, as a write of Spark does."""
+
+    @pytest.mark.parametrize("stats", [True, False], ids=["copied", "decoded"])
+    def test_is_what_plain_spark_writes(self, spark, tmp_path, source, run, stats):
+        """A row must not depend on the way that its file took."""
+        if not stats:
+            rewrite_log(spark, source, lambda add: add.pop("stats"))
+        outcome = run("Snapshot", target={"partitionBy": ["p"]})
+        plain = spark.read.format("delta").load(source).write.format("delta").partitionBy("p")
+        plain.save(str(tmp_path / "plain"))
+
+        assert (outcome.outcome, outcome.message, outcome.receipt.equal) == ("Complete", "", True)
+        assert read(spark, tmp_path / "t") == read(spark, tmp_path / "plain")
+
+    def test_plan_says_that_it_stores_null(self, spark, tmp_path, source):
+        """A filter `p = ''` finds no row of the target."""
+        backfill = job(source, str(tmp_path / "t"), target={"partitionBy": ["p"]})
+        settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
+        (warning,) = [
+            one
+            for one in plan_job(backfill, settings=settings, spark=spark).warnings
+            if one.reason == "EmptyTextIsNull"
+        ]
+
+        assert "column p has an empty text in 1 files" in warning.message
+        assert "other columns" in warning.hint
+
+
+class TestOtherTypes:
+    """Have no empty text: it is null in a partition column of any of them."""
+
+    @pytest.mark.parametrize(
+        "kind", ["INT", "DOUBLE", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "DECIMAL(10, 2)", "BOOLEAN"]
+    )
+    def test_replica_has_the_rows_that_spark_reads(self, spark, tmp_path, run, kind):
+        """Spark's cast of an empty text."""
+        path = str(tmp_path / "s")
+        spark.sql(f"CREATE TABLE delta.`{path}` (id BIGINT, p {kind}, v STRING) USING delta PARTITIONED BY (p)")
+        spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, NULL, 'a')")
+        rewrite_log(spark, path, lambda add: add["partitionValues"].update(p=""))
+        outcome = run("Replica", transform={"where": "p IS NULL"})
+
+        assert (outcome.outcome, outcome.message, outcome.receipt.equal) == ("Complete", "", True)
+        assert sum(read(spark, tmp_path / "t").values()) == 1
+        assert read(spark, tmp_path / "t") == read(spark, path)
