@@ -244,4 +244,4 @@ def _date(days: int) -> str:
     shifted = (5 * day_of_year + 2) // 153  # months from March on
     month = shifted + 3 if shifted < 10 else shifted - 9
     year = year_of_era + era * 400 + (month <= 2)
-    return f"{year:04}-{month:02}-{day_of_year - (153 * shifted + 2) // 5 + 1:02}"
+    return f"{'-' if year < 0 else ''}{abs(year):04}-{month:02}-{day_of_year - (153 * shifted + 2) // 5 + 1:02}"

@@ -43,6 +43,10 @@ def statistics_digest(statistics: str | None) -> str:
 
     The order of fields and spaces are none of it, nor is whether bounds are tight: a deletion vector changes that.
     """
-    values = json.loads(statistics or "{}", parse_float=str, parse_int=str)
-    values.pop("tightBounds", None)
+    try:
+        values = json.loads(statistics or "{}", parse_float=str, parse_int=str)
+    except (ValueError, RecursionError):
+        values = statistics  # another writer's: none that the job gave
+    if isinstance(values, dict):
+        values.pop("tightBounds", None)
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:_STATISTICS_DIGITS]

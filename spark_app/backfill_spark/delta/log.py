@@ -10,13 +10,13 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from backfill_core.log_shipping.actions import DeletionVector
 from backfill_core.log_shipping.table_words import TableWords, of_users
 from backfill_core.protocol.events import Head
+from backfill_core.transfer.logged_statistics import LoggedStatistics
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.delta.spark_internals import SparkDeltaLog, read_by_either
 from backfill_spark.jvm.bulk_calls import static_method, text_of
@@ -361,18 +361,14 @@ def _open(spark: SparkSession, path: str) -> tuple[Any, Any]:
 
 def _parse(line: str, nulls_of: Sequence[str]) -> LoggedFile:
     add = json.loads(line)["add"]
-    said = add.get("stats") or "{}"
-    counted = None if nulls_of else _COUNT_FIRST.match(said)
-    stats = {"numRecords": int(counted[1])} if counted else json.loads(said)
-    nulls = stats.get("nullCount", {})
+    counted = None if nulls_of else _COUNT_FIRST.match(add.get("stats") or "")
+    stats = LoggedStatistics(int(counted[1])) if counted else LoggedStatistics.of(add.get("stats"))
     return LoggedFile(
         path=add["path"],
         bytes=add["size"],
-        rows=stats.get("numRecords"),
+        rows=stats.rows,
         deleted=(add.get("deletionVector") or {}).get("cardinality", 0),
-        nulls=tuple(
-            count if isinstance(count := nulls.get(name), int) else None for name in nulls_of
-        ),  # a struct's is none
+        nulls=tuple(stats.null_count(name) for name in nulls_of),
         action=without_statistics(add),
         statistics=add.get("stats"),
     )
@@ -384,16 +380,14 @@ def _values(line: str, columns: Sequence[str]) -> LoggedValues:
 
 def values_of(add: Mapping[str, Any], columns: Sequence[str]) -> LoggedValues:
     """Return what an `add` action says of the values of some columns, by their physical names."""
-    # A float would round a decimal, and a whole number beyond 2^53.
-    stats = json.loads(add.get("stats") or "{}", parse_float=Decimal)
-    smallest, largest, nulls = (stats.get(name) or {} for name in ("minValues", "maxValues", "nullCount"))
+    stats = LoggedStatistics.of(add.get("stats"))
     return LoggedValues(
         path=add["path"],
-        rows=stats.get("numRecords"),
+        rows=stats.rows,
         action=without_statistics(add),
         deleted=(add.get("deletionVector") or {}).get("cardinality", 0),
-        smallest=tuple(smallest.get(name) for name in columns),
-        largest=tuple(largest.get(name) for name in columns),
-        nulls=tuple(nulls.get(name) for name in columns),
+        smallest=tuple(stats.smallest.get(name) for name in columns),
+        largest=tuple(stats.largest.get(name) for name in columns),
+        nulls=tuple(stats.null_count(name) for name in columns),
         partition=add.get("partitionValues") or {},
     )

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from backfill_core.log_shipping.file_locations import is_below
 from backfill_core.positions.source_names import RowOrder, name_of
+from backfill_core.transfer.logged_statistics import LoggedStatistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.log import LoggedFile, LoggedValues, values_of
 
@@ -74,6 +75,6 @@ class SourceFile:
 
     def counts(self, columns: Sequence[str]) -> tuple[int | None, dict[str, int]]:
         """Return its rows, deleted ones included, and the nulls of some columns by physical name, as far as the log says."""
-        stats = json.loads(self.statistics or "{}")
-        nulls = stats.get("nullCount") or {}
-        return stats.get("numRecords"), {name: nulls[name] for name in columns if isinstance(nulls.get(name), int)}
+        stats = LoggedStatistics.of(self.statistics)
+        counts = {name: stats.null_count(name) for name in columns}
+        return stats.rows, {name: count for name, count in counts.items() if count is not None}

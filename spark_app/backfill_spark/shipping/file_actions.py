@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from backfill_core.log_shipping.actions import FileAdded, FileRemoved, VersionActions
+from backfill_core.transfer.logged_statistics import LoggedStatistics
 from backfill_spark.delta.deletion_vectors import vector_of
 from backfill_spark.delta.log import action_of, lines_of
 
@@ -43,7 +44,7 @@ def file_added(add: Mapping[str, Any]) -> FileAdded:
     return FileAdded(
         path=add["path"],
         bytes=add["size"],
-        rows=_count(add),
+        rows=LoggedStatistics.of(add.get("stats")).rows,
         data_change=bool(add["dataChange"]),
         vector=vector_of(add),
         action=json.dumps({"add": add}),
@@ -51,14 +52,9 @@ def file_added(add: Mapping[str, Any]) -> FileAdded:
 
 
 def _removed(remove: Mapping[str, Any]) -> FileRemoved:
-    rows, vector = _count(remove), vector_of(remove)
+    rows, vector = LoggedStatistics.of(remove.get("stats")).rows, vector_of(remove)
     live = None if rows is None else rows - (0 if vector is None else vector.rows)
     return FileRemoved(remove["path"], bool(remove["dataChange"]), live)
-
-
-def _count(action: Mapping[str, Any]) -> int | None:
-    count = json.loads(action.get("stats") or "{}").get("numRecords")
-    return None if count is None else int(count)
 
 
 def removal(action: str, *, data_change: bool, now_ms: int) -> str:

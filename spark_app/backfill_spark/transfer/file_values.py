@@ -12,7 +12,14 @@ from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
 from backfill_core.transfer.facts import ColumnFacts, TableFacts
 from backfill_core.transfer.filters import Condition, Nulls, Values, columns_of
 from backfill_core.transfer.ways import NO_FOLDER
-from backfill_spark.delta.statistics.column_bounds import Bounds, OnlyNulls, Unknown, bounds_of, has_order
+from backfill_spark.delta.statistics.column_bounds import (
+    Bounds,
+    OnlyNulls,
+    Unknown,
+    bounds_of,
+    has_order,
+    is_partition_value,
+)
 
 if TYPE_CHECKING:
     from backfill_spark.delta.log import LoggedValues
@@ -41,7 +48,10 @@ class FilterColumn:
         (found,) = bounds_of([logged], column, self.kind, partition=name if self.is_partition else None)
         if isinstance(found, OnlyNulls):
             return Values(nulls=Nulls.ALL)
-        none = self.is_partition or logged.nulls[column] == 0
+        if self.is_partition:
+            none = is_partition_value(logged.partition[name], self.kind)
+        else:
+            none = logged.nulls[column] == 0
         nulls = Nulls.NONE if none else Nulls.PERHAPS
         match found:
             case Unknown():

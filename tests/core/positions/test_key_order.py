@@ -143,6 +143,7 @@ class TestWords:
     @pytest.mark.parametrize(
         ("data_type", "value", "words"),
         [
+            ("date", -719_893, "-0001-01-01"),
             ("timestamp", 1_772_323_200_000_000, "2026-03-01T00:00:00Z"),
             ("timestamp_ntz", -1, "1969-12-31T23:59:59.999999"),
             ("date", 0, "1970-01-01"),

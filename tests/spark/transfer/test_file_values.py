@@ -68,7 +68,14 @@ LOGGED = {
 IN_FOLDERS = {
     "a number": (IntegerType(), "7", Values(7, 7, NONE)),
     "null": (IntegerType(), None, Values(nulls=ALL)),
-    "an empty text": (StringType(), "", Values(nulls=ALL)),
+    "an empty text": (StringType(), "", Values("", "", NONE)),
+    "an empty text of another type": (IntegerType(), "", Values(nulls=ALL)),
+    "a text that Spark reads as null": (IntegerType(), "7e0", Values()),
+    "a number beyond its type": (IntegerType(), "2147483648", Values()),
+    "a number in other words": (IntegerType(), "+007", Values(7, 7, NONE)),
+    "digits of another script": (IntegerType(), "\u0667", Values()),
+    "a number that Spark rounds": (DecimalType(10, 2), "1.005", Values()),
+    "a day in another form": (DateType(), "20240101", Values()),
     "a name for null": (StringType(), "__HIVE_DEFAULT_PARTITION__", Values(nulls=NONE)),
     "a moment without a zone": (TimestampType(), "2024-01-01 12:00:00", Values(nulls=NONE)),
 }

@@ -6,10 +6,11 @@ is the order of their UTF-8 bytes. NaN has no place among them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
+from datetime import UTC, date, datetime
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from math import isfinite
 from struct import error as StructError
 from struct import pack, unpack
@@ -31,10 +32,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from backfill_core.transfer.facts import partition_value
 from backfill_spark.delta.log import LoggedValues
+from backfill_spark.delta.statistics.moments import read_moment
 
-TRUNCATED_TO = timedelta(milliseconds=1)
-"""Delta cuts moments in statistics down to milliseconds, the largest one too."""
+NOT_A_VALUE = (ValueError, ArithmeticError, TypeError, KeyError, StructError)
+"""Raised for a text that is no value of its type: a day beyond the year 9999, a timestamp without a zone, whatever other writers log."""
 
 EXACT_DIGITS = 15
 """Of a decimal: some writers put statistics through a float, which keeps so many."""
@@ -71,39 +74,67 @@ def bounds_of(files: Iterable[LoggedValues], column: int, kind: DataType, *, par
         partition: Its physical name, if it is a partition column.
     """
     if partition is not None:
-        return [_of_partition(file.partition.get(partition), kind) for file in files]
+        spelled = kind.json()
+        return [_of_partition(partition_value(file.partition.get(partition), spelled), kind) for file in files]
     return [_of_statistics(file, column, kind) for file in files]
 
 
 def _of_partition(text: str | None, kind: DataType) -> FileBounds:
-    if not text:  # the log's form of null
+    if text is None:
         return OnlyNulls()
-    value = _value(text, kind)
-    return Unknown() if value is None else Bounds(value, value)
+    form = _SPELLINGS.get(type(kind))
+    value = _value(text, kind) if form is None or form.fullmatch(text) else None
+    return Unknown() if value is None or not _fits(value, kind) else Bounds(value, value)
+
+
+def is_partition_value(text: str | None, kind: DataType) -> bool:
+    """Do readers see a value, and no null, for the text of a partition value? `False` if that is not known."""
+    if isinstance(kind, TimestampType) and isinstance(_of_partition(text, TimestampNTZType()), Bounds):
+        return True  # which one, the reader's time zone decides
+    return text is not None and (isinstance(kind, StringType) or isinstance(_of_partition(text, kind), Bounds))
+
+
+def _fits(value: Any, kind: DataType) -> bool:
+    """Is a number a value of its type? Spark reads another one as null, or rounds it."""
+    if isinstance(kind, DecimalType):
+        _, digits, exponent = value.as_tuple()
+        assert isinstance(exponent, int)
+        return -exponent <= kind.scale and len(digits) + exponent <= kind.precision - kind.scale
+    bits = _BITS.get(type(kind))
+    return bits is None or bool(-(1 << bits - 1) <= value < 1 << bits - 1)
 
 
 def _of_statistics(file: LoggedValues, column: int, kind: DataType) -> FileBounds:
     if file.rows == 0 or (file.rows is not None and file.nulls[column] == file.rows):
         return OnlyNulls()
-    low, high = _value(file.smallest[column], kind), _value(file.largest[column], kind)
+    try:
+        return _bounds(file.smallest[column], file.largest[column], kind)
+    except NOT_A_VALUE:
+        return Unknown()
+
+
+def _bounds(smallest: Any, largest: Any, kind: DataType) -> FileBounds:
+    if isinstance(kind, TimestampType | TimestampNTZType):
+        zoned = isinstance(kind, TimestampType)
+        low, high = read_moment(smallest, zoned=zoned).earliest, read_moment(largest, zoned=zoned).latest
+        return Bounds(low.astimezone(UTC), high.astimezone(UTC)) if zoned else Bounds(low, high)
+    low, high = _value(smallest, kind), _value(largest, kind)
     if low is None or high is None:
         return Unknown()
-    if isinstance(high, datetime) and not high.microsecond % 1000:
-        high += TRUNCATED_TO
     if isinstance(kind, DecimalType) and kind.precision > EXACT_DIGITS:
-        try:
-            return Bounds(_beside(low, kind, ROUND_FLOOR, -1), _beside(high, kind, ROUND_CEILING, 1))
-        except InvalidOperation:  # it is no value of the type
-            return Unknown()
+        return Bounds(_beside(low, kind, ROUND_FLOOR, -1), _beside(high, kind, ROUND_CEILING, 1))
     return Bounds(low, high)
 
 
 def _beside(value: Decimal | int, kind: DecimalType, rounding: str, sign: int) -> Decimal:
     """Return a value that is no nearer than one that a writer may have rounded to a float."""
     exact = Context(prec=2 * kind.precision)
-    moved = exact.add(Decimal(value), exact.scaleb(exact.multiply(abs(Decimal(value)), Decimal(sign)), -EXACT_DIGITS))
+    # Operators, and `abs`, would round to the 28 digits of Python's own context.
+    size = Decimal(value).copy_abs()
+    moved = exact.add(Decimal(value), exact.scaleb(exact.multiply(size, Decimal(sign)), -EXACT_DIGITS))
     largest = exact.scaleb(Decimal(10**kind.precision - 1), -kind.scale)
-    return max(-largest, min(largest, moved.quantize(Decimal(1).scaleb(-kind.scale), rounding, exact)))
+    rounded = moved.quantize(exact.scaleb(Decimal(1), -kind.scale), rounding, exact)
+    return max(largest.copy_negate(), min(largest, rounded))
 
 
 def _value(found: Any, kind: DataType) -> Any:
@@ -113,8 +144,7 @@ def _value(found: Any, kind: DataType) -> Any:
         return None
     try:
         return read(found)
-    except (ValueError, InvalidOperation, OverflowError, TypeError, KeyError, StructError):
-        # Dates beyond the year 9999, moments without a zone, whatever another writer puts there.
+    except NOT_A_VALUE:
         return None
 
 
@@ -151,11 +181,6 @@ def _moment(found: str) -> datetime:
     return moment.astimezone(UTC)
 
 
-def _wall_clock(found: str) -> datetime:
-    moment = datetime.fromisoformat(found)
-    return moment.replace(tzinfo=None)
-
-
 _READERS: Mapping[type[DataType], Callable[[Any], Any]] = {
     **dict.fromkeys((ByteType, ShortType, IntegerType, LongType, DecimalType), _number),
     DoubleType: _float,
@@ -164,8 +189,23 @@ _READERS: Mapping[type[DataType], Callable[[Any], Any]] = {
     StringType: _text,
     DateType: date.fromisoformat,
     TimestampType: _moment,
-    TimestampNTZType: _wall_clock,
+    TimestampNTZType: lambda found: datetime.fromisoformat(found).replace(tzinfo=None),
 }
+
+
+_BITS: Mapping[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+
+_DAY, _CLOCK, _ZONE = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d(\.\d{1,6})?", r"(Z|[+-]\d\d:\d\d)"
+_SPELLINGS: Mapping[type[DataType], re.Pattern[str]] = {
+    **dict.fromkeys(_BITS, re.compile(r"[+-]?\d{1,19}", re.ASCII)),
+    DecimalType: re.compile(r"[+-]?\d{1,38}(\.\d{1,38})?", re.ASCII),
+    DoubleType: re.compile(r"[+-]?\d{1,400}(\.\d{1,400})?([eE][+-]?\d{1,3})?", re.ASCII),
+    FloatType: re.compile(r"[+-]?\d{1,4}(\.\d{1,4})?([eE][+-]?\d{1,2})?", re.ASCII),
+    DateType: re.compile(_DAY, re.ASCII),
+    TimestampType: re.compile(f"{_DAY}[T ]{_CLOCK}{_ZONE}", re.ASCII),
+    TimestampNTZType: re.compile(f"{_DAY}[T ]{_CLOCK}", re.ASCII),
+}
+"""Texts of partition values that Python and Spark read as the same value. Spark decides about others, row by row."""
 
 
 def has_order(kind: DataType) -> bool:

@@ -18,6 +18,8 @@ from backfill_core.transfer.bounds import (
     has_largest,
     teller,
 )
+from backfill_core.transfer.logged_statistics import LoggedStatistics
+from backfill_spark.delta.statistics.moments import read_moment
 
 if TYPE_CHECKING:
     from backfill_spark.delta.table_layout import Layout, StatisticsColumn
@@ -147,13 +149,13 @@ def _judge_texts(text: str, layout: Layout, changes: _Changes) -> None:
 
 def _take_logged(column: StatisticsColumn, copied: CopiedFile, changes: _Changes) -> None:
     """Take over what the source's log says of a column of moments."""
-    told = json.loads(copied.logged or "{}")
+    logged = LoggedStatistics.of(copied.logged)
     first = first_believed(column.kind, calendar_is_known=copied.written.calendar_is_known)
     assert first is not None
-    for name, changed in (("minValues", changes.low), ("maxValues", changes.high)):
-        value = _micros(_inside(told.get(name), column.path), column.kind)
+    for values, changed in ((logged.smallest, changes.low), (logged.largest, changes.high)):
+        value = _micros(_inside(values, column.path), column.kind, largest=changed is changes.high)
         changed[column.path] = None if value is None or value < first else value
-    nulls = _inside(told.get("nullCount"), column.path)
+    nulls = _inside(logged.nulls, column.path)
     if isinstance(nulls, int):
         changes.nulls[column.path] = nulls
 
@@ -174,13 +176,11 @@ def _nested(counts: Mapping[Path, int]) -> dict[str, Any]:
     return found
 
 
-def _micros(text: Any, kind: str) -> int | None:
-    """Return a moment of a log in microseconds; None: there is none, or in a form that tells none."""
+def _micros(text: Any, kind: str, *, largest: bool) -> int | None:
+    """Return a bound of the log in microseconds; `None` if it is none that holds."""
     try:
-        found = datetime.fromisoformat(text)
+        found = read_moment(text, zoned=kind == "timestamp")
     except (TypeError, ValueError):
         return None
-    if (found.tzinfo is None) is (kind == "timestamp"):
-        return None
-    passed = found.replace(tzinfo=found.tzinfo or UTC) - _EPOCH
+    passed = found.at.replace(tzinfo=found.at.tzinfo or UTC) - _EPOCH + (found.error if largest else -found.error)
     return passed.days * DAY_US + passed.seconds * 1_000_000 + passed.microseconds

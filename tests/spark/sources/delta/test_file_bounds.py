@@ -80,6 +80,13 @@ class TestTheLog:
         assert bounds(DecimalType(20, 0), logged(most, most))[0].high == most
         assert bounds(DecimalType(20, 0), logged(0, Decimal("1e400000"))) == [Unknown()]
 
+    def test_of_a_decimal_at_the_end_of_its_type_is_exact(self):
+        """Python's own context rounds to 28 digits, beyond the type: Spark refuses such a literal (fault D13)."""
+        last = Decimal(f"{'9' * 20}.{'9' * 18}")
+
+        assert bounds(DecimalType(38, 18), logged(last.copy_negate(), last)) == [Bounds(last.copy_negate(), last)]
+        assert bounds(DecimalType(38, 18), logged(Decimal("1E1000000"), last)) == [Unknown()]
+
     def test_cuts_moments_to_milliseconds(self):
         """The largest one is later than it says."""
         (found,) = bounds(TimestampType(), logged("2026-03-01T01:00:00.000+01:00", "2026-03-01T00:00:00.999Z"))
