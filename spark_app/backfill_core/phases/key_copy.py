@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from backfill_core.errors import BackfillError, KeyInvalidError
+from backfill_core.errors import BackfillError, KeyInvalidError, SourceDamagedError
 from backfill_core.pacing.eta import RateMeter
 from backfill_core.pacing.sizing import SplitSizer, tapered
 from backfill_core.pacing.throttle import TokenBucket
@@ -212,6 +212,12 @@ class KeyCopy:
             self.failure = KeyInvalidError(
                 f"the key of a row is too large to be a position: {self._order.words(last)[:200]}.",
                 hint="Read in the order of other columns, or with another strategy.",
+            )
+        if chunk.low is not None and self._order.sort_key(last) <= self._order.sort_key(chunk.low):
+            self.failure = SourceDamagedError(
+                f"a range of version {chunk.version} after {self._order.words(chunk.low)[:200]} ends at "
+                f"{self._order.words(last)[:200]}: the statistics of a file exclude rows that it has.",
+                hint="Have the files rewritten (OPTIMIZE, or REORG TABLE), or use a strategy without an order.",
             )
         if chunk.high is not None and self._order.sort_key(last) >= self._order.sort_key(chunk.high):
             return [chunk]

@@ -21,6 +21,7 @@ from backfill_spark.delta.log import LOG_ERRORS
 from backfill_spark.jvm.errors import causes, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, in_words, is_about, trouble_of
 from backfill_spark.jvm.log_stores import refusals
+from backfill_spark.sources.delta.range_rows import explain_outside
 
 LOG_HINT = "Restore the source's _delta_log from a backup. Delta rebuilds a checksum file (.crc) that is removed."
 
@@ -90,6 +91,9 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
         version: The pinned version; -1 before there is one.
     """
     text, trouble, ours = whole_text(error), trouble_of(error), is_about(error, path)
+    lost = explain_outside(text)
+    if lost is not None:
+        return lost
     match trouble:
         case Trouble.FULL:
             return StorageFullError("no space left while staging.", hint="Free some room; nothing is lost.")

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from backfill_core.positions.key_order import KeyColumn, KeyOrder, KeyPosition, KeyValue
@@ -19,16 +21,14 @@ from backfill_spark.delta.log import LoggedValues, values_at
 from backfill_spark.delta.properties import physical_name
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.delta.statistics.column_bounds import Bounds, FileBounds, OnlyNulls, bounds_of
-from backfill_spark.rows.key_ranges import between
 from backfill_spark.sources.delta.file_access import FileAccess
+from backfill_spark.sources.delta.range_rows import FLOATS, Edges, cut_files, whole_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 VERSIONS_MAX = 2
 """Versions whose files are kept: chunks of the next one start while the last ones of this one end."""
-
-FLOATS = ("float", "double")
 
 _EPOCH_DAY = date(1970, 1, 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -77,11 +77,17 @@ class Span:
 
     def lies_in(self, wanted: KeyRange) -> bool:
         """Is every row of it in a range?"""
-        columns = len(self.first)
-        if wanted.low is not None and not wanted.low[:columns] < self.first:
-            return False
+        return self.begins_in(wanted) and self.ends_in(wanted)
+
+    def begins_in(self, wanted: KeyRange) -> bool:
+        """Is no row of it before a range?"""
+        return wanted.low is None or wanted.low[: len(self.first)] < self.first
+
+    def ends_in(self, wanted: KeyRange) -> bool:
+        """Is no row of it after a range?"""
         if wanted.high is None:
             return True
+        columns = len(self.last)
         high = wanted.high[:columns]
         return self.last < high or (self.last == high and columns == len(wanted.high))
 
@@ -99,14 +105,22 @@ class RangedFile:
     action: str
     rows: int | None = None
     """Without deleted ones; `None` if the log does not record it."""
+    has_nulls: bool = True
+    """May the first column have nulls beside other values?"""
 
     def is_read(self, wanted: KeyRange) -> bool:
         """May it have a row of a range?"""
         return any(one.meets(wanted) for one in self.spans)
 
-    def lies_in(self, wanted: KeyRange) -> bool:
-        """Is every row of it in a range?"""
-        return all(one.lies_in(wanted) for one in self.spans)
+    def edges(self, wanted: KeyRange) -> Edges:
+        """Return what the log says of its rows outside of a range."""
+        rows = self.spans[0]
+        return Edges(
+            whole=all(span.lies_in(wanted) for span in self.spans),
+            begins=rows.begins_in(wanted),
+            ends=rows.ends_in(wanted),
+            has_nulls=self.has_nulls,
+        )
 
 
 class RangeFiles:
@@ -126,17 +140,21 @@ class RangeFiles:
         """
         snapshot, files = self._at(version, order)
         wanted = KeyRange.of(order, low, high)
-        read = [file for file in files if file.is_read(wanted)]
-        # Most files lie in a range as a whole: their rows need not be looked at.
-        whole, cut = ([file.action for file in read if file.lies_in(wanted) is whole] for whole in (True, False))
+        groups: dict[Edges, list[str]] = {}
+        for file in files:
+            if file.is_read(wanted):
+                groups.setdefault(file.edges(wanted), []).append(file.action)
 
         def rows(actions: Sequence[str]) -> DataFrame:
             return self._log.frame(delta_actions(self._spark, actions), snapshot)
 
-        if not cut:
-            return rows(whole)
-        some = rows(cut).where(between(order, low, high))
-        return rows(whole).unionAll(some) if whole else some
+        found = [
+            whole_files(rows(actions), order, low, high)
+            if edges.whole
+            else cut_files(rows(actions), order, low, high, edges)
+            for edges, actions in groups.items()
+        ]
+        return reduce(DataFrame.unionAll, found) if found else rows([])
 
     def files(self, version: int, order: KeyOrder) -> list[RangedFile]:
         """Return the files of a version in the order of their paths.
@@ -207,7 +225,7 @@ def ranged_file(order: KeyOrder, bounds: Sequence[FileBounds], nullable: Sequenc
         position = (*(position or ()), keys[max(keys)])
     apart = (order.columns[0].sort_value(one) for one in beside)
     spans = (Span(first, last), *(Span((one, *first[1:]), (one, *last[1:])) for one in apart))
-    return RangedFile(spans, position, action)
+    return RangedFile(spans, position, action, has_nulls=nullable[0])
 
 
 def _values(column: KeyColumn, known: FileBounds, nulls: bool) -> tuple[list[KeyValue], list[KeyValue]]:

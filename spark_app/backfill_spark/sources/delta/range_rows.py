@@ -1,0 +1,107 @@
+"""Rows of the files of a key range. A row that the file's statistics exclude ends the job instead of being lost or read twice.
+
+Statistics decide which files a range is read from. In the files that are read, each row is compared with the range, on each side:
+
+the file's statistics                        a row outside of the range
+------------------------------------------   ---------------------------------------------------------------------------
+may lie outside of the range on this side    belongs to another range, which reads the file too
+end inside of the range                      would be read by no range, or was read before: `OUTSIDE`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from backfill_core.errors import SourceDamagedError
+from backfill_core.positions.key_order import KeyOrder, KeyPosition
+from backfill_spark.jvm.errors import RAISED_BY_US, without_values
+from backfill_spark.rows.columns import quoted
+from backfill_spark.rows.key_ranges import between, beyond, upto
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+OUTSIDE = f"{RAISED_BY_US}statistics exclude a row of "
+FLOATS = ("float", "double")
+
+_FILE = re.compile(re.escape(OUTSIDE) + r"(\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """The part of a file outside of a range, by its statistics."""
+
+    whole: bool
+    """Do all rows lie in the range?"""
+
+    begins: bool
+    """Do all rows lie after the range's first position, except NULL and NaN of the first column?"""
+
+    ends: bool
+    """Do all rows lie before the range's end, except NULL and NaN of the first column?"""
+
+    has_nulls: bool
+    """May the first column have nulls beside other values?"""
+
+
+def whole_files(rows: DataFrame, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> DataFrame:
+    """Return the rows of files that lie in a range; their columns of the order raise in a row outside of it.
+
+    A projection, because it costs less than a filter. A transform without a column of the order computes none of them.
+    """
+    if low is None and high is None:
+        return rows
+    inside = between(order, low, high)
+    columns = {column.name: F.col(quoted(column.name)) for column in order.columns}
+    return rows.withColumns({name: F.when(inside, one).otherwise(_raised()) for name, one in columns.items()})
+
+
+def cut_files(
+    rows: DataFrame, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None, edges: Edges
+) -> DataFrame:
+    """Return those rows of files that lie in a range; raises in a row that lies outside of it against the statistics."""
+    begins = [] if low is None else [beyond(order, low)]
+    ends = [] if high is None else [upto(order, high)]
+    filters = ([] if edges.begins else begins) + ([] if edges.ends else ends)
+    checks = (begins if edges.begins else []) + (ends if edges.ends else [])
+    found = rows.where(_all(filters)) if filters else rows
+    if not checks:
+        return found
+    first = F.col(quoted(order.columns[0].name))
+    apart = [first.isNull()] if edges.has_nulls else []
+    apart += [F.isnan(first)] if order.columns[0].type in FLOATS else []
+    checked = F.when(_all(checks), F.lit(True))
+    for condition in apart:
+        checked = checked.when(condition, F.lit(False))
+    return found.where(checked.otherwise(_raised()))
+
+
+def _all(conditions: Sequence[Column]) -> Column:
+    return reduce(Column.__and__, conditions)
+
+
+def _raised() -> Column:
+    return F.raise_error(F.concat(F.lit(OUTSIDE), F.input_file_name()))
+
+
+def explain_outside(text: str) -> SourceDamagedError | None:
+    """Return the error for the text of an exception; `None` if no row outside of the statistics is its cause."""
+    found = _FILE.search(text)
+    if found is None:
+        return None
+    return outside(f"The statistics of {without_values(found[1])} exclude a row that the file has")
+
+
+def outside(what: str) -> SourceDamagedError:
+    """Return the error for statistics that exclude rows."""
+    return SourceDamagedError(
+        f"{what}: an order by statistics would lose such rows, or read them twice.",
+        hint="Have the file rewritten (OPTIMIZE, or REORG TABLE), or use a strategy without an order.",
+    )
