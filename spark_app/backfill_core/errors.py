@@ -304,6 +304,13 @@ class DuplicateKeyError(KeyInvalidError):
     reason = "KeyNotUnique"
 
 
+class UnexpectedError(BackfillError):
+    """A defect of the product: its own code failed. The message names the line; the driver's log has the traceback."""
+
+    retryable = True
+    ends_attempt = True
+
+
 class StorageFullError(BackfillError):
     """The target's storage is full."""
 

@@ -5,7 +5,9 @@ Which side it is about, and hence which reason it gets, is the business of `sour
 
 from __future__ import annotations
 
+import logging
 import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,9 +22,19 @@ from backfill_core.errors import (
     StorageFullError,
     TargetSchemaMismatchError,
     TransientError,
+    UnexpectedError,
 )
 from backfill_core.phases.accounting import GONE_HINT
-from backfill_spark.jvm.errors import JAVA_ERRORS, NO_ACCESS, NO_ROOM, causes, first_line, is_no_table, whole_text
+from backfill_spark.jvm.errors import (
+    JAVA_ERRORS,
+    NO_ACCESS,
+    NO_ROOM,
+    causes,
+    first_line,
+    is_no_table,
+    row_failure,
+    whole_text,
+)
 from backfill_spark.jvm.log_stores import refusals
 
 
@@ -198,6 +210,8 @@ _NOT_MADE = re.compile(r"(?:Mkdirs failed|Cannot) (?:to )?create (?:path )?([^\n
 NAME_MAX = 255
 """Bytes of a name in the file systems of Linux and in HDFS."""
 
+REPORT_HINT = "Report it with the driver's log."
+
 _VALUES = re.compile(r"(Could not parse JSON): .*", re.DOTALL)
 
 
@@ -274,8 +288,14 @@ def long_name() -> InvalidSpecError:
     )
 
 
+DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError, ValueError)
+"""Python raises these for code that is wrong; storage, networks and the JVM have exceptions of other types."""
+
+
 def unexplained(error: Exception, *, doing: str) -> BackfillError:
     """Return the error for an exception that neither source nor target knows; only a passing one is worth another try."""
+    if isinstance(error, DEFECTS):
+        return _defect(error)
     words = f"{doing} failed: {in_words(error)}"
     match trouble_of(error):
         case Trouble.FULL:
@@ -288,5 +308,19 @@ def unexplained(error: Exception, *, doing: str) -> BackfillError:
             return TargetSchemaMismatchError(
                 f"{words}.", hint="Compare the columns of source and target with spec.transform and the key."
             )
+        case _ if (failure := row_failure(error)) is not None:
+            return UnexpectedError(
+                f"an expression that backfill adds to a query fails: {failure.condition} (SQLSTATE {failure.state}).",
+                hint=REPORT_HINT,
+            )
         case _:
             return TransientError(words)
+
+
+def _defect(error: Exception) -> UnexpectedError:
+    """Return the error for an exception of our own code; logs its traceback."""
+    logging.getLogger(__name__).error("backfill itself failed", exc_info=error)
+    frames = [(frame.f_globals.get("__name__", ""), line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    ours = [f"{name}, line {line}" for name, line in frames if name.startswith("backfill")]
+    place = ours[-1] if ours else "backfill"
+    return UnexpectedError(f"{place} raised {type(error).__name__}: {in_words(error)}.", hint=REPORT_HINT)

@@ -123,7 +123,7 @@ class Transform:
     def explain_failure(self, error: Exception) -> InvalidTransformError | None:
         """Say which expression could not compute a row, never of what values; None when that was not the matter."""
         found = row_failure(error)
-        if found is None:
+        if found is None or (self.select is None and self.where is None):
             return None
         fields = {f"spec.transform.select[{index}]": text for index, text in enumerate(self.select or ())}
         if self.where is not None:

@@ -7,18 +7,22 @@ from.
 import json
 import shutil
 import tomllib
+from datetime import datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType
+from support.logs_of_others.rewritten import rewrite_log, with_bounds
 from support.repository import ROOT
 from support.tables import other_engine
 from support.tables.jobs import forget_before, make_orders
 
 from backfill_core.errors import BackfillError
 from backfill_core.positions.file_ranges import file_ranges
+from backfill_core.positions.key_order import KeyColumn, KeyOrder
 from backfill_spark.delta.location import location, target_location
 from backfill_spark.jvm.gateway import java
 from backfill_spark.opening.failures import explain
@@ -91,13 +95,14 @@ class World:
     def check(self, schema="id LONG, n LONG", source="/no/such", **options):
         self.sink(**options).check(StructType.fromDDL(schema), source_path=source, has_state=False)
 
-    def job(self, run):
+    def job(self, run, *select):
         """Run a Spark job as the executor does, and explain what it raises."""
         source, sink = DeltaSource(self.spark, self.at, key=()), self.sink()
         try:
             run()
         except Exception as error:
-            raise explain(error, self.spark, "a Spark job", sink, Transform(None, None), source) from error
+            transform = Transform(select or None, None)
+            raise explain(error, self.spark, "a Spark job", sink, transform, source) from error
 
     def fail(self, error):
         raise error
@@ -222,6 +227,15 @@ def column_dropped(world):
     world.sink(mode="Upsert", key=("id",)).prepare(StructType.fromDDL("id LONG"))
 
 
+def statistics_without_the_rows(world):
+    """A range of a key whose first position is behind the rows that a file has, and before those in its statistics."""
+    source = world.source()
+    rewrite_log(world.spark, world.at, with_bounds("id", 100, 200))
+    source.pin(None)
+    order = KeyOrder((KeyColumn("id", "long"),))
+    world.job(lambda: source.key_range(0, order, (50,), None).collect())
+
+
 def bad_partition(mode, value):
     """A file of a partition has the value in the name of its folder; `value` is SQL."""
 
@@ -310,7 +324,10 @@ PROVOKE = {
     "create: no-room": explained_by(explain_making, IO, FULL),
     "stage: file-gone": staged(lambda file: file.unlink()),
     "stage: file-cut": staged(cut),
-    "stage: row": lambda w: w.job(lambda: w.spark.range(1).selectExpr("1 / id").collect()),
+    "stage: row": lambda w: w.job(lambda: w.spark.range(1).selectExpr("1 / id").collect(), "1 / id"),
+    "stage: row-of-ours": lambda w: w.job(lambda: w.spark.range(1).select(1 / F.col("id")).collect()),
+    "stage: defect": lambda w: w.job(lambda: datetime.max + timedelta(1)),
+    "stage: statistics": statistics_without_the_rows,
     "stage: no-room": job_raises(IO, FULL),
     "stage: read-only": job_raises(IO, READ_ONLY),
     "stage: long-partition": bad_partition("Append", f"'{LONG}'"),
