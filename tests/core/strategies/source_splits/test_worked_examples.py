@@ -212,6 +212,18 @@ class TestK7PauseLayering:
         one.run()
         assert one.target == {("0", offset): 1 for offset in range(60)}
 
+    def test_a_limit_of_history_holds_no_new_record(self) -> None:
+        """R-SRC-41: new records have no limit of their own, as changes of a table have none."""
+        one = ByHand(60, in_flight_max=1, follow=True)
+        one.limit(4)
+        one.produce("0", 500_000)
+        one.poll()
+        one.second()
+
+        work = one.start()
+
+        assert (one.history(work), one.live(work)) == ([spans((0, 0, 4))], [spans((0, 60, 300_060))])
+
     def test_offsets_without_a_record_cost_no_permit(self) -> None:
         """A compacted topic is not slower than its limit."""
         one = ByHand(logs={"0": Log(60, holes={1, 2, 3})}, in_flight_max=1)
