@@ -112,6 +112,14 @@ class TestAPlan:
 
         assert "NoChangeFeed" in reasons(plan(source={"path": str(tmp_path / "plain")}))
 
+    def test_of_a_strategy_without_a_change_feed_asks_for_none(self, spark, plan, tmp_path):
+        """A Replica ships updates and deletes of any table: they do not end the job (fault U8)."""
+        spark.range(10).write.format("delta").save(str(tmp_path / "plain"))
+
+        found = plan(source={"path": str(tmp_path / "plain")}, strategy={"type": "Replica"})
+
+        assert ("NoChangeFeed" in reasons(found), found.change_feed) == (False, None)
+
     def test_of_an_empty_source(self, spark, plan, tmp_path):
         """A division by its size must not end the plan."""
         make_orders(spark, str(tmp_path / "empty"), 0, files=1)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from backfill_api.spec.bounds import count as whole
 from backfill_api.spec.override import ThrottleSpec
-from backfill_api.spec.params import SplitParams
+from backfill_api.spec.params import SourceAbility, SplitParams
 from backfill_api.spec.spec import Backfill
 from backfill_api.status.plan import (
     PARTITIONS_MAX,
@@ -125,6 +125,8 @@ def _plan(
     # Where the newest version is read, none must be kept.
     retention = opened.source.kept_seconds() if opened.line is None else None
     per_split = spec.strategy.params.rows_per_split(rate)
+    reads_feed = SourceAbility.CHANGES in spec.strategy.variant.needs
+    change_feed = table.change_feed if table is not None and reads_feed else None
     return Plan(
         rows=source.rows,
         bytes=0 if table is None else sum(table.bytes),
@@ -138,7 +140,7 @@ def _plan(
         key_columns=spec.source.params.key,
         key_unique=unique,
         key_nulls=0 if spec.source.params.key else None,
-        change_feed=None if table is None else table.change_feed,
+        change_feed=change_feed,
         retention_seconds=retention,
         target_exists=opened.sink.exists(),
         resumes_attempt=None if opened.state is None or opened.start_over is not None else opened.state.attempt,
@@ -150,7 +152,7 @@ def _plan(
             *_order_warnings(order),
             *_warnings(spec.throttle, unique=unique),
             *_source_warnings(opened, seconds, rate, retention),
-            *([] if table is None else _table_warnings(table)),
+            *([] if table is None else _table_warnings(table, change_feed)),
             *([] if ways is None or table is None else _emptied(ways.emptied(range(len(table.rows))))),
             *_key_unproven(opened, settings, unique=unique),
             *_starts_over(opened),
@@ -369,11 +371,11 @@ def _warnings(limit: ThrottleSpec, *, unique: bool | None) -> list[PlanWarning]:
     return found
 
 
-def _table_warnings(table: PinnedTable) -> list[PlanWarning]:
-    """Return the doubts about a table."""
+def _table_warnings(table: PinnedTable, change_feed: bool | None) -> list[PlanWarning]:
+    """Return the doubts about a table; `change_feed`: `None` if the strategy reads none."""
     files, size_bytes = len(table.rows), sum(table.bytes)
     found: list[PlanWarning] = []
-    if not table.change_feed:
+    if change_feed is False:
         words = "the source has no change feed: an update or delete will end the job."
         hint = "Set delta.enableChangeDataFeed = true on the source before the start."
         found.append(PlanWarning(reason="NoChangeFeed", message=words, hint=hint))
