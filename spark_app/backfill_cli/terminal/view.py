@@ -261,6 +261,9 @@ def _verdict(receipt: Receipt) -> str:
         return f"{' and '.join(words)} differ"
     if receipt.complete:
         return "source and target are equal"
+    if receipt.cut_off:
+        partitions = "one partition" if len(receipt.cut_off) == 1 else f"{len(receipt.cut_off)} partitions"
+        return f"equal, without records behind open transactions of {partitions}"
     compared, total = receipt.rows + (receipt.rows_filtered or 0), receipt.rows_total or 0
     percent = 100 * compared // total if total else 0
     return f"equal so far: {compared:,} of {total:,} rows ({percent} %)"
@@ -311,6 +314,8 @@ def show_receipt(receipt: Receipt, head: SourceHead | None = None) -> Renderable
         table.add_row("file", Text(f"{file.path}: {file.what}"))
     if len(receipt.files) > FILES_SHOWN_MAX:
         table.add_row("", f"and {len(receipt.files) - FILES_SHOWN_MAX} more")
+    for cut in receipt.cut_off[:PARTITIONS_SHOWN_MAX]:
+        table.add_row("cut off", f"partition {cut.partition} at offset {cut.start}; it ends at {cut.stop}")
     for name, text in partition_rows(receipt.partitions):
         table.add_row(name, text)
     return Panel(table, title="receipt", title_align="left", border_style="green" if equal else "red")

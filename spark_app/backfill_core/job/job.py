@@ -33,6 +33,7 @@ from backfill_core.job.source_watch import KEPT_EVERY
 from backfill_core.job.state import JobState
 from backfill_core.job.view import Attempt, Backoff
 from backfill_core.job.work_table import held_by
+from backfill_core.pacing.open_transactions import describe_cut_off
 from backfill_core.protocol.actions import Action, Finish, PollSource, Seal, StartWork
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.commands import Pause, Stop, VerifyNow
@@ -178,7 +179,7 @@ class Job(Attempt):
     def _maybe_over(self, committed: JobState) -> tuple[Action, ...]:
         receipt = committed.receipt
         if committed.finished:
-            return self._end(Finish("Complete"))
+            return self._end(Finish("Complete", message=describe_cut_off(self._strategy.status.cut_off)))
         return () if receipt is None or receipt.equal else self._fail(self._commits.log.mismatch(receipt))
 
     def _on_seal_failed(self, error: BackfillError, now: Now) -> tuple[Action, ...]:
@@ -359,5 +360,5 @@ class Job(Attempt):
     def _verify(self) -> list[StartWork]:
         status, version = self._strategy.status, self._commits.log.table_version
         return self._work.start(
-            [Verify(self._work.next_id, status.position, version, self._epoch.number, status.covered)]
+            [Verify(self._work.next_id, status.position, version, self._epoch.number, status.covered, status.cut_off)]
         )

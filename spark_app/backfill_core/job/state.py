@@ -13,6 +13,7 @@ from typing import Any
 
 from backfill_core.errors import StateMismatchError
 from backfill_core.job.controls import Controls
+from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.quarantine import Quarantine
 from backfill_core.protocol.receipt import FileMismatch, Receipt, VnodeMismatch
@@ -193,6 +194,7 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
         "complete": receipt.complete,
         "rowsFiltered": receipt.rows_filtered,
         "rowsTotal": receipt.rows_total,
+        **({"cutOff": _spans_to_json(receipt.cut_off)} if receipt.cut_off else {}),
         # A version says itself.
         **({"source": receipt.source_position} if receipt.source_version is None else {}),
         **_files_to_json(receipt),
@@ -204,6 +206,10 @@ def _files_to_json(receipt: Receipt) -> dict[str, Any]:
         return {}
     files = [[one.path[-FILE_WORDS_MAX:], one.what[:FILE_WORDS_MAX]] for one in receipt.files[:FILES_STORED_MAX]]
     return {"filesByBytes": receipt.files_by_bytes, "rowsByRows": receipt.rows_by_rows, "files": files}
+
+
+def _spans_to_json(ranges: tuple[OffsetRange, ...]) -> list[list[Any]]:
+    return [[one.partition, one.start, one.stop] for one in ranges[:MISMATCHES_STORED_MAX]]
 
 
 def receipt_from_json(value: dict[str, Any]) -> Receipt:
@@ -225,4 +231,5 @@ def receipt_from_json(value: dict[str, Any]) -> Receipt:
         files_by_bytes=value.get("filesByBytes", 0),
         rows_by_rows=value.get("rowsByRows"),
         files=tuple(FileMismatch(*one) for one in value.get("files", ())),
+        cut_off=tuple(OffsetRange(*one) for one in value.get("cutOff", ())),
     )

@@ -35,6 +35,9 @@ class Subscribed:
     compacts: bool = False
     """Does it remove a row that a newer one of its key has replaced?"""
 
+    watermarks: Offsets | None = None
+    """Offset after the last row of each partition, including rows behind open transactions; `None`: the same as `newest`."""
+
 
 def between(start: Offsets, stop: Offsets) -> tuple[OffsetRange, ...]:
     """Return what lies between two positions, by partition; a partition that `start` does not know begins at 0."""

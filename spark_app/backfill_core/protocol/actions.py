@@ -87,6 +87,8 @@ class Finish:
 
     outcome: str
     error: BackfillError | None = None
+    message: str = ""
+    """What a complete job lacks; empty: nothing."""
 
 
 Action = StartWork | CancelWork | Seal | Acknowledge | PollSource | Finish

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from backfill_core.errors import BackfillError, ForeignCommit
+from backfill_core.positions.offsets import Offsets
 from backfill_core.protocol.commands import Command
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.work import Position, Result
@@ -25,6 +26,9 @@ class Head:
 
     kept_s: int | None = None
     """How long the source keeps what is not the newest, seconds; None: not known."""
+
+    watermarks: Offsets | None = None
+    """Offset after the last record of each partition, including records behind open transactions; `None`: the same as `position`."""
 
     def newer_than(self, position: Position) -> int:
         """Return how many versions, or offsets of all partitions, come after a position."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from backfill_core.positions.offsets import OffsetRange
+
 
 @dataclass(frozen=True, slots=True)
 class VnodeMismatch:
@@ -104,6 +106,9 @@ class Receipt:
 
     rows_by_rows: int | None = None
     """Rows of the source that were compared as rows; None: all."""
+
+    cut_off: tuple[OffsetRange, ...] = ()
+    """Offsets of the source that were not compared, because a transaction in front of them is open; the target lacks them."""
 
     files: tuple[FileMismatch, ...] = ()
     """Files that differ: those whose bytes do, and, where rows differ, those that may be the reason."""

@@ -17,11 +17,13 @@ from backfill_core.errors import BackfillError
 from backfill_core.pacing.eta import Eta
 from backfill_core.positions.file_order import FileOrder, Watermark
 from backfill_core.positions.key_line import KeyLine
-from backfill_core.positions.offsets import Largest, Subscribed
+from backfill_core.positions.offsets import Largest, OffsetRange, Subscribed
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, StrategyEvent
 from backfill_core.protocol.work import Covered, NewColumns, Position, RemovedFile, StagedFile, Work
+
+S = TypeVar("S", bound="StoredProgress")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class StrategyStatus:
-    """Where a strategy is, as far as a job needs to know."""
+    """Where a strategy is, as far as a job needs to know; `cut_off`: offsets that no reader gets, as a transaction in front stays open."""
 
     covered: Covered
     """What of history the committed target holds."""
@@ -215,6 +217,7 @@ class StrategyStatus:
     failure: BackfillError | None
     """What makes going on pointless, found by the strategy itself."""
 
+    cut_off: tuple[OffsetRange, ...] = ()
     holds_source: bool = False
     """Must a source that offers back-pressure make no new version for now? A Delta table offers none."""
 
@@ -356,9 +359,6 @@ class StoredSummary:
 
     position: str = ""
     """As `StrategyView.position`."""
-
-
-S = TypeVar("S", bound=StoredProgress)
 
 
 @dataclass(frozen=True, slots=True)

@@ -293,6 +293,8 @@ class Verify:
     target_version: int
     epoch: int
     covered: Covered = None
+    cut_off: tuple[OffsetRange, ...] = ()
+    """Offsets behind open transactions, which the receipt names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,10 @@ def receipt_words(receipt: Receipt) -> words.Receipt:
         rows_filtered=receipt.rows_filtered,
         rows_total=receipt.rows_total,
         partitions=tuple(map(_partition_words, receipt.partitions[: words.PARTITIONS_MAX])),
+        cut_off=tuple(
+            words.CutOff(partition=one.partition, start=one.start, stop=one.stop)
+            for one in receipt.cut_off[: words.PARTITIONS_MAX]
+        ),
         files_by_bytes=receipt.files_by_bytes,
         rows_by_rows=receipt.rows_by_rows,
         files=tuple(_file_words(one) for one in receipt.files[: words.FILES_MAX]),

@@ -55,6 +55,11 @@ if TYPE_CHECKING:
 
 STOPPED_EARLY = "stopped before anything was written; run it again to begin"
 
+CUT_OFF_HINT = (
+    "End these transactions. Then copy the missing records with another job: set partitionStartingOffsets to these offsets and "
+    "existingRows to Keep."
+)
+
 REOPENED_MAX = 3
 """A killed process has at most one commit under way; three looks are plenty."""
 
@@ -276,7 +281,10 @@ class _Attempt:
         head = None
         with suppress(BackfillError):  # the source may be gone, and the job is complete
             head = newest_of_open_source(self._job, view.strategy.consumed)
-        return RunOutcome("Complete", EXIT_COMPLETE, "Complete", "", "", self._progress, view.receipt, source_head=head)
+        hint = CUT_OFF_HINT if finish.message else ""
+        return RunOutcome(
+            "Complete", EXIT_COMPLETE, "Complete", finish.message, hint, self._progress, view.receipt, source_head=head
+        )
 
 
 def _next_state(opened: OpenedJob, moment: Now) -> JobState:

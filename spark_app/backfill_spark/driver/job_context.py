@@ -15,6 +15,7 @@ from backfill_core.job.owner import PREFIX, Claim, check_claim
 from backfill_core.job.state import JobState, check_same_spec
 from backfill_core.plugins import choose
 from backfill_core.positions.key_line import KeyLine
+from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.strategy import Opened, ReadNewest, StartOver, StoredProgress, Strategy, StrategyPlugin
 from backfill_core.protocol.work import Covered, Position
@@ -309,6 +310,7 @@ class OpenedJob(JobContext):
         *,
         target_version: int,
         covered: Covered,
+        cut_off: tuple[OffsetRange, ...] = (),
         check: Callable[[], None],
         by_rows: bool = False,
     ) -> Comparison:
@@ -318,6 +320,7 @@ class OpenedJob(JobContext):
             position: Of the source.
             target_version: Of the target.
             covered: As far as this the position is compared.
+            cut_off: Offsets behind the position that no reader may read, because a transaction in front of them is open.
             check: Called often while files are read; what it raises ends the comparison.
             by_rows: Are rows compared, also those of files that were copied?
         """
@@ -337,7 +340,8 @@ class OpenedJob(JobContext):
             source_version=version_of(position),
             source_position=self.words(position),
             target_version=target_version,
-            complete=covered is None,
+            complete=covered is None and not cut_off,
+            cut_off=cut_off,
             head=lambda: self.source.head().position,
         )
 

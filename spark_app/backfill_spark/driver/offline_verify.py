@@ -56,7 +56,12 @@ def verify_offline(
                 )
             status, version = job.strategy().status, context.stored.table_version
             compared = job.comparison(
-                status.position, target_version=version, covered=status.covered, check=stop.check, by_rows=by_rows
+                status.position,
+                target_version=version,
+                covered=status.covered,
+                cut_off=status.cut_off,
+                check=stop.check,
+                by_rows=by_rows,
             )
             with job.jobs_explained():
                 receipt = compared.receipt(epoch=state.epoch)

@@ -41,6 +41,7 @@ from backfill_core.job.steps import (
     scan_s,
     slower,
 )
+from backfill_core.pacing.open_transactions import warn_of_open
 from backfill_core.pacing.retention import OF_A_TABLE, SHORT
 from backfill_core.pacing.row_costs import mean_row_bytes
 from backfill_core.positions.file_order import FileOrder
@@ -72,6 +73,7 @@ OVERLAP_WEAK_PERCENT = 50
 TOPIC_HINTS = {
     "RetentionEnding": "Let the source keep its records for longer until the job is done, or begin at later offsets.",
     "NonConvergent": "Give the driver more cores, or let the producers write less.",
+    "OpenTransaction": "Find the producer with kafka-transactions.sh find-hanging (docs/kafka.md).",
 }
 
 
@@ -151,7 +153,7 @@ def _plan(
         warnings=(
             *_order_warnings(order),
             *_warnings(spec.throttle, unique=unique),
-            *_source_warnings(opened, seconds, rate, retention),
+            *_source_warnings(opened, seconds, rate, retention, began_s),
             *([] if table is None else _table_warnings(table, change_feed)),
             *([] if ways is None or table is None else _emptied(ways.emptied(range(len(table.rows))))),
             *_key_unproven(opened, settings, unique=unique),
@@ -346,11 +348,14 @@ def _partitions(source: OpenSource) -> PlannedPartitions | None:
     )
 
 
-def _source_warnings(opened: OpenedJob, seconds: float, rate: float, retention: int | None) -> tuple[PlanWarning, ...]:
+def _source_warnings(
+    opened: OpenedJob, seconds: float, rate: float, retention: int | None, began_s: float
+) -> tuple[PlanWarning, ...]:
     """Return the doubts about what a source keeps, and how fast it grows, while a job takes so many seconds."""
     source = opened.opened
     if isinstance(source, SubscribedSource):
         found = outlook(source, needed_s=seconds * (1 + SPREAD), read_per_s=rate, kept_s=retention)
+        found += warn_of_open(source.found, opened.source.head(), opened_s=began_s, now_s=time.monotonic())
         return tuple(PlanWarning(reason=one.code, message=one.message, hint=TOPIC_HINTS[one.code]) for one in found)
     if retention is None or retention >= SHORT * seconds:
         return ()

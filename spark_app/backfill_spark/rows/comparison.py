@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.receipt import FileMismatch, PartitionReceipt, Receipt
 from backfill_core.protocol.work import Position
 from backfill_core.transfer.proof import Proven
@@ -66,6 +67,9 @@ class Comparison:
     misstated: Callable[[], tuple[FileMismatch, ...]] | None = None
     """Compares the statistics of all files of the target with their values; `None` if only doubtful ones are compared."""
 
+    cut_off: tuple[OffsetRange, ...] = ()
+    """Offsets of the source that open transactions hide from every reader of committed records."""
+
     def receipt(self, *, epoch: int) -> Receipt:
         """Compare; reads both sides once, of files that are proven by their bytes the target's alone."""
         began_s = time.monotonic()
@@ -88,6 +92,7 @@ class Comparison:
             receipt,
             source_position=self.source_position,
             complete=self.complete,
+            cut_off=self.cut_off,
             rows_filtered=max(0, covered - receipt.rows) if filtered else None,
             rows_total=covered if self.source.total is None else self.source.total,
             partitions=partitions,

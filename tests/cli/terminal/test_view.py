@@ -11,7 +11,7 @@ from rich.console import Console
 from backfill.words import one_line
 from backfill_api.status.plan import Plan, PlannedPartition, PlannedPartitions, PlanWarning
 from backfill_api.status.progress import Progress, Watermark
-from backfill_api.status.receipt import FileMismatch, Mismatch, PartitionReceipt, Receipt
+from backfill_api.status.receipt import CutOff, FileMismatch, Mismatch, PartitionReceipt, Receipt
 from backfill_api.status.source_head import SourceHead
 from backfill_api.wire import Ack
 from backfill_cli.commands.run import STOPPING
@@ -232,6 +232,18 @@ class TestAReceipt:
         assert "equal so far: 1,869 of 6,000 rows (31 %)" in shown
         assert "69 filtered out" in shown
         assert "source and target are equal" not in shown
+
+    def test_without_records_behind_an_open_transaction_names_them(self):
+        """Equal rows are not a whole copy (fault B8)."""
+        receipt = Receipt(
+            source_version=None, target_version=9, epoch=7, rows=85, vnodes=256, digest="ab" * 32, seconds=0.5, complete=False,
+            cut_off=(CutOff(partition="0", start=85, stop=100),),
+        )  # fmt: skip
+        shown = text(show_receipt(receipt))
+
+        assert "equal, without records behind open transactions of one partition" in shown
+        assert "partition 0 at offset 85; it ends at 100" in shown
+        assert receipt.summary.cut_off_partitions == 1
 
     def test_rows_that_a_filter_left_out_are_no_loss(self):
         """Fewer rows than the total look like a loss unless the line explains them."""

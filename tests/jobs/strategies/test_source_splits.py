@@ -4,6 +4,7 @@ What the topic holds is told by an independent client, what the target holds by 
 """
 
 import time
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
@@ -13,6 +14,7 @@ from support.simulation.models.source_splits import SourceSplitsModel
 from support.tables.oracle import seals
 
 from backfill_api.load import load_backfill
+from backfill_core.positions.offsets import OffsetRange
 from backfill_spark.driver.plan import plan_job
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
@@ -152,6 +154,77 @@ class TestATopic:
         state = seals(str(tmp_path / "t"))[-1].progress
         assert state["splits"]["0"] == {"state": "Finished", "num_consumed_rows": 0, "target_offset": None}
         assert (state["starts"], state["live"]) == ({"0": 3}, {"0": 6})
+
+
+class TestAnOpenTransaction:
+    """A producer died inside a transaction, and committed records of others stand behind it (fault B8)."""
+
+    @pytest.fixture
+    def held(self, topics):
+        """Return what holds 15 of 100 records of a new topic behind an open transaction."""
+
+        @contextmanager
+        def hold():
+            topic = topics.create(partitions=2)
+            send_all(topics.address, topic, (b"%d" % number for number in range(85)))
+            with transacting(topics.address) as transaction, transaction(abort=True) as send:
+                send(topic, b"of the producer that died")
+                transaction.flush()
+                send_all(topics.address, topic, (b"%d" % number for number in range(85, 100)))
+                yield topic
+
+        return hold
+
+    def test_cuts_a_copy_off_by_name(self, held, run_topic, tmp_path):
+        """After the time of the setting the job ends, and its message and its receipt name partition and offsets."""
+        seen = []
+        with held() as topic:
+            spec = {"kafka": {"openTransactionWaitSeconds": 6}, "verify": "Final"}
+            ended = run_topic(topic, seen=seen.append, **spec)
+            again = run_topic(topic, **spec)
+
+        assert (ended.outcome, ended.exit_code) == ("Complete", 0)
+        assert "partition 0 offset 85 to 101" in ended.message
+        assert "partitionStartingOffsets" in ended.hint
+        for receipt in (ended.receipt, again.receipt):
+            assert (receipt.equal, receipt.complete, receipt.rows) == (True, False, 85)
+            assert receipt.cut_off == (OffsetRange("0", 85, 101),)
+        assert len(records_in(tmp_path / "t")) == 85
+        assert not any(one.caught_up for one in seen)
+        assert max(one.lag_records for one in seen) >= 16
+        assert any("without their records it ends in" in one.reason for one in seen)
+        assert any("OpenTransaction" in one.warning_codes for one in seen)
+
+    def test_that_ends_in_time_costs_no_record(self, held, topics, run_topic, tmp_path):
+        """The job waits for it, and then copies what stood behind it."""
+        holding = ExitStack()
+        topic = holding.enter_context(held())
+
+        def end(progress):
+            if "waiting for open transactions" in progress.reason:
+                holding.close()
+
+        ended = run_topic(topic, seen=end, verify="Final")
+
+        assert (ended.outcome, ended.message) == ("Complete", "")
+        assert (ended.receipt.complete, ended.receipt.cut_off, ended.receipt.rows) == (True, (), 100)
+        assert records_in(tmp_path / "t") == sorted((*at, one.value) for at, one in topics.committed(topic).items())
+
+    def test_holds_a_job_that_follows_back(self, held, run_topic):
+        """It is not caught up, its lag counts to the high watermark, and it says since when."""
+        stop, seen = StopSignal(), []
+
+        def look(progress):
+            seen.append(progress)
+            if progress.warnings or len(seen) > 200:
+                stop.ask(force=False)
+
+        with held() as topic:
+            run_topic(topic, seen=look, stop=stop, after="Follow")
+
+        assert "OpenTransaction" in seen[-1].warning_codes
+        assert (seen[-1].caught_up, seen[-1].lag_records) == (False, 16)
+        assert seen[-1].lag_seconds >= 4
 
 
 class TestAPartitionThatEndsWithoutARecord:

@@ -152,7 +152,13 @@ def producing(address: str):
 @contextmanager
 def transacting(address: str, name: str = ""):
     """Yield a `Transactions` of one transactional producer."""
-    settings = {"bootstrap.servers": address, "transactional.id": name or uuid.uuid4().hex, "log_level": 0}
+    # A busy machine must not make the broker end a transaction that a test holds open.
+    settings = {
+        "bootstrap.servers": address,
+        "transactional.id": name or uuid.uuid4().hex,
+        "transaction.timeout.ms": 600_000,
+        "log_level": 0,
+    }
     producer = Producer({**settings, "linger.ms": 2, "message.max.bytes": MESSAGE_MAX})
     producer.init_transactions(WAIT_S)
     yield Transactions(producer)

@@ -36,6 +36,13 @@ class Log:
     high: int = 0
     low: int = 0
     holes: set[int] = field(default_factory=set)
+    open_at: int | None = None
+    """First offset of an open transaction; `None`: none is open."""
+
+    @property
+    def stable(self) -> int:
+        """The last stable offset."""
+        return self.high if self.open_at is None else self.open_at
 
     def records(self, start: int, stop: int) -> list[int]:
         """Return the offsets of a range that have a record."""
@@ -63,8 +70,8 @@ class ByHand:
         """Begin an attempt from what is stored; what was under way is lost."""
         self._attempt += 1
         lows = {name: log.low for name, log in self.logs.items()}
-        first = {name: log.high for name, log in self.logs.items()} if self._latest else lows
-        found = Subscribed(first, {name: log.high for name, log in self.logs.items()}, SOURCE)
+        newest = {name: log.stable for name, log in self.logs.items()}
+        found = Subscribed(newest if self._latest else lows, newest, SOURCE)
         self.strategy = SourceSplitsStrategy(found, self.settings, self.stored)
         self.running: dict[int, ReadOffsetRanges] = {}
         self._staged: dict[str, list[tuple[ReadOffsetRanges, list[tuple[str, int]]]]] = {}
@@ -93,8 +100,9 @@ class ByHand:
 
     def poll(self, source_id: str = SOURCE) -> None:
         """Let the strategy look at the source."""
-        head = Head({name: log.high for name, log in self.logs.items()}, self.now.wall_ms, source_id)
-        self.strategy.on(SourcePolled(head), self.now)
+        stable = {name: log.stable for name, log in self.logs.items()}
+        watermarks = {name: log.high for name, log in self.logs.items()}
+        self.strategy.on(SourcePolled(Head(stable, self.now.wall_ms, source_id, None, watermarks)), self.now)
 
     def limit(self, rows_per_s: int | None) -> None:
         """Set a limit."""
@@ -143,6 +151,14 @@ class ByHand:
         self.target.update(row for _, rows in handles for row in rows)
         self.stored = decode(json.loads(text))
         self.strategy.on(Sealed(self._epoch.number, self._epoch.number, 0.1), self.now)
+
+    def hold(self, partition: str = "0") -> None:
+        """Begin a transaction at the end of a partition: what is produced from now on cannot be read."""
+        self.logs[partition].open_at = self.logs[partition].high
+
+    def release(self, partition: str = "0") -> None:
+        """End the transaction."""
+        self.logs[partition].open_at = None
 
     def run(self, times: int = 100) -> None:
         """Go on until nothing starts any more; the last commits may add nothing."""

@@ -6,6 +6,7 @@ the order of its offsets, for one that holds one row a key.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from backfill_core.errors import MADE_AGAIN_HINT, BackfillError, SourceReplacedE
 from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
 from backfill_core.job.steps import COPY
 from backfill_core.pacing.eta import RateMeter
+from backfill_core.pacing.open_transactions import OpenTransactions, TransactionWait
 from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed, count
 from backfill_core.protocol.clock import Now
@@ -86,6 +88,14 @@ class Splits(ABC):
         self._highs: dict[str, int] = {}
         """As polled by this attempt; a partition that a look left out is as it was."""
 
+        self._watermarks: dict[str, int] = {}
+        """The same, with records behind open transactions."""
+
+        self._open = OpenTransactions()
+        self._wait: TransactionWait | None = None
+        self._cut_off: tuple[OffsetRange, ...] = () if stored is None or settings.follow else stored.cut_off_ranges
+        """What an attempt that exits leaves out."""
+
         self._lag = view.LiveLag()
         self._backlog = Backlog()
         self._failure: BackfillError | None = None
@@ -130,7 +140,8 @@ class Splits(ABC):
     @property
     def stored(self) -> SourceSplitsStored:
         """See `Strategy`; of each partition its own state (R-SRC-23)."""
-        return SourceSplitsStored(self._source_id, self.phase, self._splits)
+        cut_off = {one.partition: one.stop for one in self._cut_off}
+        return SourceSplitsStored(self._source_id, self.phase, self._splits, cut_off=cut_off)
 
     def _status(self, *, wants_commit: bool, blocks_commit: bool) -> StrategyStatus:
         durable, dirty = self._durable, self._revision != self._sealed_at
@@ -147,6 +158,7 @@ class Splits(ABC):
             wants_announcement=False,
             blocks_commit=blocks_commit,
             failure=self._failure,
+            cut_off=self._cut_off or self._open.lasting,
         )
 
     @property
@@ -173,7 +185,7 @@ class Splits(ABC):
             case BarrierPassed(scheduled=scheduled):
                 self._barrier_passed = self._barrier_passed or scheduled
             case SourcePolled(head=head):
-                self._see(head)
+                self._see(head, now)
             case WorkFinished(result=result):
                 self._finish(result, now)
             case WorkLost(work_id=work_id):
@@ -190,7 +202,7 @@ class Splits(ABC):
         self._meter = self._meter.under(limit.rows_per_s)
         self._bucket = self._bucket.under(limit.rows_per_s, now.mono_s, limit.burst_s)
 
-    def _see(self, head: Head) -> None:
+    def _see(self, head: Head, now: Now) -> None:
         """Learn of new records, and of new partitions: the live side reads them from their first offset on (R-SRC-2)."""
         if head.source_id != self._source_id:
             self._failure = SourceReplacedError(
@@ -204,6 +216,9 @@ class Splits(ABC):
                 self._splits[name] = Split.found_later()
                 self._revision += 1
             self._highs[name] = max(high, self._highs.get(name, 0))
+            watermark = high if head.watermarks is None else head.watermarks.get(name, high)
+            self._watermarks[name] = max(self._highs[name], watermark, self._watermarks.get(name, 0))
+        self._open = self._open.poll(self._highs, self._watermarks, now.mono_s)
         self._lag.see(head, self._durable.splits)
 
     def _seal(self, now: Now) -> None:
@@ -228,11 +243,18 @@ class Splits(ABC):
         return permits.history and (self._bucket.rate_per_s is None or at_barrier)
 
     # -------------------------------------------------------------- committing
-    def _catch_up(self) -> None:
-        """Look whether all that was seen is handed over."""
-        if not self._caught_up and self._at_the_end:
-            self._caught_up = True
-            self._revision += 1
+    def _catch_up(self, now: Now) -> None:
+        """Check whether everything that was polled is handed over; records behind open transactions are awaited for a while."""
+        if self._caught_up or not self._at_the_end:
+            return
+        if self._wait is None:
+            wait_s = math.inf if self._settings.follow else self._settings.open_transaction_s
+            self._wait = TransactionWait(dict(self._watermarks), now.mono_s + wait_s)
+        missing = self._wait.missing({name: one.live for name, one in self._splits.items()})
+        if missing and now.mono_s < self._wait.until_s:
+            return
+        self._caught_up, self._cut_off = True, missing
+        self._revision += 1
 
     def _with_history(self, work_id: int, ranges: tuple[OffsetRange, ...], records: Mapping[str, int]) -> None:
         self._mixed = self._mixed or self._first_work is None or work_id < self._first_work
@@ -268,12 +290,14 @@ class Splits(ABC):
             view.Look(
                 splits=self._durable.splits,
                 head=self._head,
-                highs=self._highs,
+                watermarks=self._watermarks,
                 phase=self.phase,
-                caught_up=self._caught_up,
+                caught_up=self._caught_up and not (self._cut_off or self._open.lasting),
                 meter=self._meter,
                 behind_since_ms=self._lag.since_ms,
                 backlog=self._backlog,
+                open=self._open,
+                wait=None if self._caught_up else self._wait,
                 rate_limit=self._bucket.rate_per_s,
             ),
             now,

@@ -19,6 +19,9 @@ class SourceSplitsSettings:
     sets_aside: bool = False
     """Do bad records go into a table of their own? A MERGE has no place for them, so each read of them comes before it."""
 
+    open_transaction_s: float = 900.0
+    """How long an attempt that exits waits for records behind open transactions, once it has read everything else."""
+
     read_max: int = 50_000_000
     """Offsets of one read, at most."""
 
@@ -30,10 +33,12 @@ class SourceSplitsSettings:
         """Read them from a spec."""
         params, source = spec.strategy.params, spec.source.params
         assert isinstance(params, SplitParams)
+        reads = source if isinstance(source, OffsetSourceParams) else OffsetSourceParams()
         return cls(
             in_flight_max=params.max_in_flight,
             split_target_s=params.split_target_seconds,
             batch_target_s=params.change_batch_seconds,
             follow=spec.after == "Follow",
-            sets_aside=isinstance(source, OffsetSourceParams) and source.on_bad_record == "Quarantine",
+            sets_aside=reads.on_bad_record == "Quarantine",
+            open_transaction_s=reads.open_transaction_wait_seconds,
         )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from backfill_core.positions.offsets import Offsets
+from backfill_core.positions.offsets import OffsetRange, Offsets, between
 from backfill_core.protocol.stored_fields import StoredFields
 from backfill_core.protocol.strategy import OpenRequest, StoredSummary, Subscribe
 from backfill_core.strategies.source_splits.packed import pack, pack_offsets, unpack, unpack_offsets
@@ -46,6 +46,14 @@ class SourceSplitsStored:
     aside: Offsets = field(default_factory=dict)
     """Of some partitions, the offset before which all bad records are in their own table, though their neighbours are in no commit."""
 
+    cut_off: Offsets = field(default_factory=dict)
+    """High watermarks of partitions that the job ended without reading to, because a transaction stayed open."""
+
+    @property
+    def cut_off_ranges(self) -> tuple[OffsetRange, ...]:
+        """Offsets that the job left out."""
+        return between({name: one.live for name, one in self.splits.items()}, self.cut_off)
+
     def after_merge(self, last_txn: int | None) -> SourceSplitsStored:
         """Return what the target holds, whose newest transaction is told: with the announced MERGE, if that happened."""
         if self.merging is None or self.merging.txn != last_txn:
@@ -68,6 +76,8 @@ class SourceSplitsStored:
             head["merging"] = {"txn": self.merging.txn, "upto": _encoded(self.merging.upto)}
         if self.aside:
             head["aside"] = _encoded(self.aside)
+        if self.cut_off:
+            head["cutOff"] = _encoded(self.cut_off)
         if len(self.splits) > READABLE_MAX:
             return head | {"packed": pack(self.splits)}
         return head | {
@@ -97,6 +107,7 @@ def decode(value: Mapping[str, Any]) -> SourceSplitsStored:
         splits=splits,
         merging=merging,
         aside=fields.parsed("aside", ahead) if "aside" in value else {},
+        cut_off=fields.parsed("cutOff", ahead) if "cutOff" in value else {},
     )
 
 

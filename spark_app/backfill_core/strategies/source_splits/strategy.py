@@ -116,7 +116,7 @@ class SourceSplitsStrategy(Splits):
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
         """See `Strategy`; history and what is new are committed together, with the states of all partitions."""
-        del epoch, permits, now
+        del epoch, permits
         history = self._history.take_ready(self._missing)
         live = self._live.take_ready(self._new)
         for one in history:
@@ -124,7 +124,7 @@ class SourceSplitsStrategy(Splits):
         for one in live:
             self._with_live(one.work.ranges)
         self._revision += bool(history or live)
-        self._catch_up()
+        self._catch_up(now)
         files, new_files = _files(history), _files(live)
         return CommitRequest(
             files=(*files, *new_files),

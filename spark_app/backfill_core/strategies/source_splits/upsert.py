@@ -265,7 +265,7 @@ class UpsertSplits(Splits):
         applied = self._batch if isinstance(self._batch, Applied) else None
         if applied is not None:
             self._move(applied)
-        self._catch_up()
+        self._catch_up(now)
         files = self._take_aside()
         announces = self._announce(epoch.after(), permits, now)
         changes = 0 if applied is None else applied.result.changes

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from backfill_core.pacing.eta import Eta, RateMeter, estimate
+from backfill_core.pacing.open_transactions import OpenTransactions, TransactionWait
 from backfill_core.pacing.retention import warn_short
 from backfill_core.phases.view import percent_done
 from backfill_core.positions.intervals import IntervalSet
@@ -45,7 +46,8 @@ class LiveLag:
 
 
 def _reached(head: Head, splits: Mapping[str, Split]) -> bool:
-    return all(name in splits and splits[name].live >= high for name, high in head.position.items())
+    ends = head.position if head.watermarks is None else head.watermarks
+    return all(name in splits and splits[name].live >= end for name, end in ends.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,16 @@ class Look:
     """Durable."""
 
     head: Head | None
-    highs: Offsets
+    watermarks: Offsets
     phase: str
     caught_up: bool
     meter: RateMeter
     behind_since_ms: int | None
     backlog: Backlog
+    open: OpenTransactions
+    wait: TransactionWait | None
+    """What the job waits for before it has caught up."""
+
     rate_limit: float | None
 
 
@@ -70,7 +76,9 @@ def of(look: Look, now: Now) -> StrategyView:
     splits = look.splits.values()
     total = sum(one.end - one.start for one in splits)
     left = sum(one.end - one.next for one in splits)
-    lags = {name: one.end - one.next + max(0, look.highs.get(name, 0) - one.live) for name, one in look.splits.items()}
+    lags = {
+        name: one.end - one.next + max(0, look.watermarks.get(name, 0) - one.live) for name, one in look.splits.items()
+    }
     unfinished = sum(one.state == BACKFILLING for one in splits)
     moving = bool(left) and not look.meter.held
     eta = estimate(left, look.meter) if left else None
@@ -88,12 +96,22 @@ def of(look: Look, now: Now) -> StrategyView:
         caught_up=look.caught_up,
         non_convergent=look.backlog.trend.non_convergent,
         grid=_grid(look.splits),
-        reason="waiting for the first look at the source" if look.head is None else "",
+        reason=_reason(look, now),
         facts=_facts(look, total, left, eta, new=sum(lags.values()) - left),
         lag_records=sum(lags.values()),
         lag_by_partition=Largest.of(lags, PARTITIONS_SHOWN_MAX),
-        warnings=(*_retention_warnings(look, left, eta if moving else None), *look.backlog.warnings),
+        warnings=(
+            *_retention_warnings(look, left, eta if moving else None),
+            *look.backlog.warnings,
+            *look.open.warnings(now.mono_s),
+        ),
     )
+
+
+def _reason(look: Look, now: Now) -> str:
+    if look.head is None:
+        return "waiting for the first look at the source"
+    return "" if look.wait is None else look.wait.reason(now.mono_s)
 
 
 def _facts(look: Look, total: int, left: int, eta: Eta | None, *, new: int) -> Facts:

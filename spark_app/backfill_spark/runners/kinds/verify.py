@@ -9,7 +9,11 @@ from backfill_spark.runners.runner import WorkRunner
 
 def _run(work: Verify, context: WorkContext) -> Verified:
     compared = context.job.comparison(
-        work.position, target_version=work.target_version, covered=work.covered, check=context.check
+        work.position,
+        target_version=work.target_version,
+        covered=work.covered,
+        cut_off=work.cut_off,
+        check=context.check,
     )
     return Verified(work.work_id, compared.receipt(epoch=work.epoch))
 

@@ -39,6 +39,9 @@ class Seen:
     offsets: Offsets
     """Of every partition that it has."""
 
+    watermarks: Offsets | None = None
+    """High watermark of every partition, where `offsets` are last stable offsets."""
+
 
 class OffsetsClient:
     """Asks for the offsets of one topic. Safe to use from several threads; each method raises what `explain_look` makes of a failure."""
@@ -47,12 +50,16 @@ class OffsetsClient:
         """Take the settings; nothing is connected before the first question."""
         self._spark, self._topic, self._settings = spark, topic, settings
         self._found = re.compile(rf"(?:^\{{|, ){re.escape(topic)}-(\d+)=(\d+)(?=[,}}])")
+        self._watermark = re.compile(rf"(?:^\{{|, ){re.escape(topic)}-(\d+)=ListOffsetsResultInfo\(offset=(\d+),")
         self._found_at = re.compile(rf"(?:^\{{|, ){re.escape(topic)}-(\d+)=\([^()]*offset=(\d+)\)")
         self._lock = threading.Lock()
         self._admin: Any = None
         self._consumer: Any = None
         self._partitions: Any = None
         """Java's list of partitions; grows with the topic."""
+
+        self._latest: Any = None
+        """Java's map from each partition to the question for its high watermark."""
 
     def first(self) -> Seen:
         """Return the offset of the oldest record that is there, by partition.
@@ -64,6 +71,9 @@ class OffsetsClient:
 
     def newest(self) -> Seen:
         """Return the offset after the last record that may be read, by partition: an open transaction ends there.
+
+        A client that reads committed records also returns the high watermarks, which are asked for first: records that are written
+        between the two questions stand behind no transaction.
 
         Raises:
             SourceNotFoundError: there is no such topic.
@@ -122,7 +132,7 @@ class OffsetsClient:
         settings.put("value.deserializer", BYTES)
         settings.put("enable.auto.commit", "false")
         self._consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
-        self._partitions = jvm.java.util.ArrayList()
+        self._partitions, self._latest = jvm.java.util.ArrayList(), jvm.java.util.HashMap()
 
     def _disconnect(self) -> None:
         """Close what is open: a client that lost its broker, or was refused, is made anew."""
@@ -132,7 +142,7 @@ class OffsetsClient:
                     one.close(java(self._spark).java.time.Duration.ZERO)
                 except JAVA_ERRORS:
                     continue
-        self._admin = self._consumer = self._partitions = None
+        self._admin = self._consumer = self._partitions = self._latest = None
 
     def _check_connector(self) -> None:
         """Refuse a session without Spark's Kafka connector.
@@ -155,7 +165,11 @@ class OffsetsClient:
         described = self._admin.describeTopics(asked).allTopicNames().get().get(self._topic)
         topic_id, count = str(described.topicId().toString()), int(described.partitions().size())
         for number in range(self._partitions.size(), count):
-            self._partitions.add(jvm.org.apache.kafka.common.TopicPartition(self._topic, number))
+            partition = jvm.org.apache.kafka.common.TopicPartition(self._topic, number)
+            self._partitions.add(partition)
+            self._latest.put(partition, jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
+        committed_alone = self._settings.values.get("isolation.level") == "read_committed"
+        watermarks = self._watermarks() if question == "endOffsets" and committed_alone else None
         answer = str(getattr(self._consumer, question)(self._partitions).toString())
         offsets = {name: int(offset) for name, offset in self._found.findall(answer)}
         if len(offsets) < count:
@@ -163,7 +177,12 @@ class OffsetsClient:
                 f"the topic {self._topic} at {self._settings.address} has {count} partitions, and offsets of {len(offsets)}.",
                 hint="It was deleted: give the job another topic.",
             )
-        return Seen("" if topic_id == NO_ID else topic_id, offsets)
+        return Seen("" if topic_id == NO_ID else topic_id, offsets, watermarks)
+
+    def _watermarks(self) -> Offsets:
+        """Return the high watermarks: an administrator's question has no isolation level, so open transactions end nothing."""
+        answer = str(self._admin.listOffsets(self._latest).all().get().toString())
+        return {name: int(offset) for name, offset in self._watermark.findall(answer)}
 
     def _offsets_at(self, moment_ms: int) -> Offsets:
         moments = java(self._spark).java.util.HashMap()

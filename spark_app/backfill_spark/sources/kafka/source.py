@@ -76,7 +76,7 @@ class KafkaSource:
     def head(self) -> Head:
         """See `Source`; one question to the broker for all partitions."""
         found = self._client.newest()
-        return Head(found.offsets, time.time_ns() // 1_000_000, found.topic_id, self._kept)
+        return Head(found.offsets, time.time_ns() // 1_000_000, found.topic_id, self._kept, found.watermarks)
 
     def subscribe(self, after: Offsets | None) -> Subscribed:
         """See `SupportsOffsets`.
@@ -93,7 +93,7 @@ class KafkaSource:
         # Of one that may not be looked at, nothing is sure.
         compacts = "compact" in configured.get("cleanup.policy", "compact")
         if after is None:
-            return Subscribed(self._begin(oldest, newest), newest, found.topic_id, compacts)
+            return Subscribed(self._begin(oldest, newest), newest, found.topic_id, compacts, found.watermarks)
         self._check(after, oldest, newest)
         behind = {name: offset for name, offset in after.items() if offset > newest.get(name, 0)}
         if behind:
@@ -102,7 +102,7 @@ class KafkaSource:
                 f"partition {name} of {self.path} ends at offset {newest.get(name, 0)}, and {offset} were consumed.",
                 hint=MADE_AGAIN_HINT,
             )
-        return Subscribed(oldest, newest, found.topic_id, compacts)
+        return Subscribed(oldest, newest, found.topic_id, compacts, found.watermarks)
 
     def _begin(self, oldest: Offsets, newest: Offsets) -> dict[str, int]:
         """Return where history begins by the spec."""

@@ -93,6 +93,23 @@ def topic(**ends: int) -> Subscribed:
     return Subscribed(dict.fromkeys(newest, 0), newest, "topic")
 
 
+class TestAnOpenTransaction:
+    """The last record of a key may stand behind it (fault B8)."""
+
+    def test_is_awaited_and_then_left_out_by_name(self) -> None:
+        """A job that exits waits for the time of the setting."""
+        job = Driven(topic(p0=5), open_transaction_s=5)
+        job.machine.on(SourcePolled(Head({"0": 5}, 0, "topic", None, {"0": 9})), job.now)
+        job.merge()
+        job.commit()
+        waiting = job.machine.status
+        for _ in range(5):
+            job.commit()
+
+        assert (waiting.complete, job.machine.status.complete) == (False, True)
+        assert job.machine.status.cut_off == (OffsetRange("0", 5, 9),)
+
+
 class TestAPartition:
     """R-SRC-20: its last offset wins, so nothing overtakes."""
 

@@ -15,6 +15,7 @@ from backfill_core.errors import (
     SourceReplacedError,
     TransientError,
 )
+from backfill_core.pacing.open_transactions import warn_of_open
 from backfill_core.positions.offsets import OffsetRange
 from backfill_spark.jvm.gateway import java_frame
 from backfill_spark.sources.kafka import words
@@ -171,10 +172,36 @@ class TestPositions:
                 send(topic, b"open")
                 transaction.flush()
                 send_all(broker.address, topic, [b"after"])
-                ends = source.head().position, uncommitted.head().position
-            after = source.head().position
+                ends, heads = (source.head().position, uncommitted.head().position), [source.head(), uncommitted.head()]
+            after = source.head()
 
-        assert (ends, after) == (({"0": 1}, {"0": 3}), {"0": 4})
+        assert (ends, after.position) == (({"0": 1}, {"0": 3}), {"0": 4})
+        assert [one.watermarks for one in (*heads, after)] == [{"0": 3}, None, {"0": 4}]
+
+    def test_a_plan_names_an_open_transaction_that_lasts(self, topics, opened, broker):
+        """The same one was open when the source was opened; one that is a moment old is normal (fault B8)."""
+        topic = topics.create()
+        source = opened(topic)
+        with transacting(broker.address) as transaction, transaction(abort=True) as send:
+            send(topic, b"open")
+            transaction.flush()
+            send_all(broker.address, topic, [b"after"])
+            found = source.subscribe(None)
+            young, old = (warn_of_open(found, source.head(), opened_s=0, now_s=age_s) for age_s in (4, 9))
+        ended = warn_of_open(found, source.head(), opened_s=0, now_s=9)
+
+        assert (young, ended) == ((), ())
+        assert "open for up to 9 s: partition 0 offset 0 to 2" in old[0].message
+
+    def test_high_watermarks_are_known_of_every_partition(self, topics, opened, broker):
+        """Also of one that is empty, and of one that is added later."""
+        topic = topics.create(partitions=2)
+        source = opened(topic)
+        send_all(broker.address, topic, [b"a", b"b"], partition=1)
+        before = source.head().watermarks
+        topics.grow(topic, 3)
+
+        assert (before, source.head().watermarks) == ({"0": 0, "1": 2}, {"0": 0, "1": 2, "2": 0})
 
     def test_what_is_gone_is_named(self, topics, opened, broker, spark):
         """A hole is never passed over: the partition and the first offset that is there are in the message."""
