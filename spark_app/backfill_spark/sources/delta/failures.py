@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import NullType, StructType
 
 from backfill_core.errors import (
     BackfillError,
@@ -18,12 +22,19 @@ from backfill_core.errors import (
     UnsupportedSourceFeatureError,
 )
 from backfill_spark.delta.log import LOG_ERRORS
-from backfill_spark.jvm.errors import causes, first_line, whole_text
+from backfill_spark.delta.spark_internals import SparkDeltaLog
+from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, in_words, is_about, trouble_of
 from backfill_spark.jvm.log_stores import refusals
+from backfill_spark.rows.columns import every_type
 from backfill_spark.sources.delta.range_rows import explain_outside
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 LOG_HINT = "Restore the source's _delta_log from a backup. Delta rebuilds a checksum file (.crc) that is removed."
+VOID = "unsupported Delta data type: VOID"
+"""Kernel's words for a column without a type."""
 
 VERSION_GONE = re.compile(
     r"FileNotFoundException|FILE_NOT_EXIST|FILE_NOT_FOUND|does not exist|VersionNotFound|VERSION_NOT_FOUND|"
@@ -33,8 +44,10 @@ VERSION_GONE = re.compile(
 """What Delta and Kernel say of an old version whose log was cleaned."""
 
 
-def explain_look(error: Exception, *, path: str) -> BackfillError:
-    """Return the error of opening or reading a source."""
+def explain_look(error: Exception, spark: SparkSession | None = None, *, path: str) -> BackfillError:
+    """Return the error of opening or reading a source; `spark`: looks up which columns have no type."""
+    if VOID in whole_text(error):
+        return _without_type(path, spark)
     words = f"the source {path} cannot be read: {in_words(error)}"
     match trouble_of(error):
         case Trouble.NO_TABLE:
@@ -54,7 +67,24 @@ def explain_look(error: Exception, *, path: str) -> BackfillError:
             return TransientError(words)
 
 
-def explain_version(error: Exception, *, path: str, version: int, newest: int) -> BackfillError:
+def _without_type(path: str, spark: SparkSession | None) -> BackfillError:
+    names: list[str] = []
+    if spark is not None:
+        with suppress(*JAVA_ERRORS):  # Spark may be unable to read the log, too
+            schema = StructType.fromJson(json.loads(SparkDeltaLog(spark, path).updated().schema().json()))
+            typeless = (one for one in schema if any(isinstance(part, NullType) for part in every_type(one.dataType)))
+            names = [field.name for field in typeless]
+    columns = ", ".join(map(repr, names)) or "a column"
+    return UnsupportedSourceFeatureError(
+        f"the source {path} cannot be read: {columns} has the type VOID, or holds it, and Delta Kernel reads no such table.",
+        hint="Drop the column from the source: ALTER TABLE … DROP COLUMN, with delta.columnMapping.mode = name. Leaving it out of "
+        "spec.transform.select does not help.",
+    )
+
+
+def explain_version(
+    error: Exception, spark: SparkSession | None = None, *, path: str, version: int, newest: int
+) -> BackfillError:
     """Return the error of opening one version of an existing source."""
     if version < newest and VERSION_GONE.search(whole_text(error)) and trouble_of(error) != Trouble.DENIED:
         return SnapshotExpiredError(
@@ -62,7 +92,7 @@ def explain_version(error: Exception, *, path: str, version: int, newest: int) -
             hint="Its log was cleaned: start a new job from a newer version.",
         )
     # Expired is final, so it needs proof: the file may be readable again in a moment.
-    found = explain_look(error, path=path)
+    found = explain_look(error, spark, path=path)
     return type(found)(f"version {version}: {found.message}", hint=found.hint)
 
 

@@ -95,7 +95,7 @@ class DeltaSource:
         try:
             head = newest_version(self._spark, self.path)
         except LOG_ERRORS as error:
-            raise explain_look(error, path=self.path) from error
+            raise explain_look(error, self._spark, path=self.path) from error
         pinned = self._pinned
         if pinned is not None and (head.source_id != pinned.table_id or head.position < pinned.version):
             raise SourceReplacedError(
@@ -132,7 +132,7 @@ class DeltaSource:
         except BackfillError:
             raise
         except Exception as error:
-            raise explain_version(error, path=self.path, version=wanted, newest=head.position) from error
+            raise explain_version(error, self._spark, path=self.path, version=wanted, newest=head.position) from error
         check_schema(self.path, self._pinned.schema, partitions=self._pinned.partitions, key=self._key)
         self._log = VersionLog(
             self._spark, self.path, self._pinned, self._schema_change, access=self._access, feed_at=self._feed_at

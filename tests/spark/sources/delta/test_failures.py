@@ -22,6 +22,23 @@ from backfill_spark.sources.delta.source import DeltaSource
 GONE = "java.io.FileNotFoundException: File file:{} does not exist"
 
 
+class TestAColumnWithoutAType:
+    """Delta Kernel reads no table with one; VOID is no table feature, so the hint to drop a feature did not help (fault B12)."""
+
+    @pytest.mark.parametrize(("column", "named"), [("v VOID", "'v'"), ("n STRUCT<a: INT, v: VOID>", "'n'")])
+    def test_is_named_with_what_to_do(self, spark, tmp_path, column, named):
+        """The user must learn which column, and that a select without it does not help."""
+        spark.sql(f"CREATE TABLE delta.`{tmp_path}` (id BIGINT, void INT, {column}) USING delta")
+
+        with pytest.raises(
+            UnsupportedSourceFeatureError, match=f"cannot be read: {named} has the type VOID"
+        ) as refused:
+            DeltaSource(spark, str(tmp_path), key=()).pin(None)
+
+        assert "DROP COLUMN" in refused.value.hint
+        assert "Drop the feature" not in refused.value.hint
+
+
 class TestAFileThatIsGone:
     """Expired is for ever, so it must be a file of the source."""
 
