@@ -42,6 +42,9 @@ class Ending(Model):
     plan: Plan | None = None
     """The plan, of an attempt that only made one."""
 
+    token: Annotated[str, Field(max_length=128)] = ""
+    """The attempt's token, which is of no use any more: only its driver knew it. Empty: an earlier driver, or none of an operator."""
+
     def text(self) -> str:
         """Return it as JSON of at most 4,096 bytes: long texts are cut, then warnings are left out from the end."""
         one = self

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from dataclasses import dataclass, field
 
+from backfill_core.lifecycle.inputs.token_hash import hash_of
 from backfill_core.lifecycle.observation import LaunchFailed
 
 TOKEN_BYTES = 32
-HASH_CHARACTERS = 32
-"""128 bits: enough against guessing, and short enough for a status that keeps several of them."""
 
 
 def new_token() -> str:
     """Return a new random token."""
     return secrets.token_urlsafe(TOKEN_BYTES)
-
-
-def hash_of(token: str) -> str:
-    """Return the hash of a token; it may be public."""
-    return hashlib.sha256(token.encode()).hexdigest()[:HASH_CHARACTERS]
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal, cast
 
 from backfill_api.status.ending import Ending
@@ -36,9 +37,14 @@ def of_error(error: BackfillError) -> Ending:
 
 
 def leave(settings: DriverSettings, ending: Ending) -> None:
-    """Write it where the kubelet looks; without such a place, nowhere."""
+    """Write it where the kubelet looks, with the attempt's token; without such a place, nowhere."""
     if settings.termination_log is not None:
-        settings.termination_log.write_text(ending.text(), encoding="utf-8")
+        token = ""
+        if settings.control_token_file is not None:
+            with suppress(OSError, UnicodeDecodeError):  # a driver that cannot read it says so itself
+                token = settings.control_token_file.read_text().strip()[:128]
+        signed = ending.model_copy(update={"token": token})
+        settings.termination_log.write_text(signed.text(), encoding="utf-8")
 
 
 def _summary(progress: Progress) -> ProgressSummary:

@@ -68,7 +68,7 @@ class TestWhatCannotBeLaunched:
         """Spark makes it, and would try for ever: the job would count as running and do nothing."""
 
         def refuse(plural, _namespace, one):
-            if plural == "pods" and one["metadata"]["labels"].get("team", "").startswith("-"):
+            if plural == "pods" and one["metadata"]["labels"].get("user.backfill.dev/team", "").startswith("-"):
                 raise Refusal(422, "Invalid", 'metadata.labels: Invalid value: "-data"')
 
         async with Rig() as rig:

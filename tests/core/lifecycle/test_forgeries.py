@@ -10,6 +10,7 @@ from support.operators.observations import T0, after, checked, conditions, ended
 
 from backfill_api.status.ending import Ending
 from backfill_core.lifecycle.actions import DeletePod, LaunchDriver, RemoveFinalizer
+from backfill_core.lifecycle.inputs.token_hash import hash_of
 from backfill_core.lifecycle.naming import BASE_CHARACTERS_MAX, driver_name, number_of
 
 RUNNING = STATUSES["running"]
@@ -28,14 +29,40 @@ class TestAForgedPod:
         assert decision.status.attempt.number == 1
         assert "Complete" not in conditions(decision.status)
 
-    def test_of_the_next_name_ends_no_job_without_a_termination_message(self) -> None:
-        """A driver leaves a termination message, or the operator saw it run."""
-        forged = ended(0, 2)
-        decision = checked(observed(status=RUNNING, pods=(running(), forged), report=report(), live=True))
-        assert "Complete" not in conditions(decision.status)
+    @pytest.mark.parametrize("code", [0, 2, 20])
+    @pytest.mark.parametrize("message", [None, Ending(outcome="Complete"), Ending(outcome="Complete", token="guessed")])
+    def test_of_the_next_name_ends_no_job(self, code: int, message: Ending | None) -> None:
+        """Neither well nor badly: who makes pods writes termination messages too (fault S7)."""
+        forged = replace(ended(code, 2), ending=message)
 
-        spoken = replace(forged, ending=Ending(outcome="Complete"))
-        decision = checked(observed(status=RUNNING, pods=(spoken,), live=True))
+        for pods in ((running(), forged), (forged,)):
+            decision = checked(observed(status=RUNNING, pods=pods, report=report(), live=True))
+
+            assert {"Complete", "Failed"}.isdisjoint(conditions(decision.status))
+
+    @pytest.mark.parametrize(("token", "complete"), [("of-the-secret", True), ("guessed", False), ("", False)])
+    def test_is_told_by_the_token_from_a_driver_that_ended_unseen(self, token: str, complete: bool) -> None:
+        """An operator that was away sees a short job only at its end; its hash was on record before any Secret had the token."""
+        assert RUNNING.attempt is not None
+        planned = {"state": "Planned", "number": 2, "pod_uid": None, "pod_name": driver_name("orders", 2)}
+        attempt = RUNNING.attempt.model_copy(update=planned | {"token_hashes": (hash_of("of-the-secret"),)})
+        status = RUNNING.model_copy(update={"attempt": attempt, "attempts": 2})
+        over = replace(ended(0, 2), ending=Ending(outcome="Complete", token=token))
+
+        decision = checked(observed(status=status, pods=(over,), live=True))
+
+        assert ("Complete" in conditions(decision.status)) is complete
+
+    def test_without_a_token_is_believed_of_an_earlier_operator_s_attempt(self) -> None:
+        """Its drivers were started before there was a proof."""
+        assert RUNNING.attempt is not None
+        planned = {"state": "Planned", "pod_uid": None, "token_hashes": None}
+        status = RUNNING.model_copy(update={"attempt": RUNNING.attempt.model_copy(update=planned)})
+
+        decision = checked(
+            observed(status=status, pods=(replace(ended(0), ending=Ending(outcome="Complete")),), live=True)
+        )
+
         assert conditions(decision.status)["Complete"] == "True"
 
     def test_that_has_the_place_of_the_one_on_record_is_not_believed(self) -> None:

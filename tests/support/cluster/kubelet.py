@@ -36,6 +36,9 @@ class Kubelet:
         self.running = {}
         """Doubles by namespace and name of their pod."""
 
+        self.tokens = {}
+        """Token of the Secret of each started pod: its driver leaves it in the termination message."""
+
         self.held = False
         """New pods are not started."""
 
@@ -103,6 +106,7 @@ class Kubelet:
         entries = {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
         host = f"127.{_NETWORK}.{(number := next(self._hosts)) // 250}.{number % 250 + 1}"
         attempt = int(pod["metadata"]["labels"][ATTEMPT_LABEL])
+        self.tokens[key] = entries[TOKEN_KEY]
         double = self.kind(attempt=attempt, token=entries[TOKEN_KEY], job_id="/".join(key), **self.double)
         double.progress = double.progress.model_copy(update=_controls(self.store.get("configmaps", *key)))
         context = server_context(entries[CERTIFICATE_KEY], entries[PRIVATE_KEY])
@@ -119,7 +123,10 @@ class Kubelet:
         # A killed pod has its status already.
         with contextlib.suppress(Refusal):
             self.status(
-                key, _ended(EXIT_STOPPED, Ending(outcome="Stopped", reason="Stopped").text()), uid=uid, once=True
+                key,
+                _ended(EXIT_STOPPED, self.signed(key, Ending(outcome="Stopped", reason="Stopped"))),
+                uid=uid,
+                once=True,
             )
             if "deletionTimestamp" in self.store.get("pods", *key)["metadata"]:
                 self.store.delete("pods", *key, uid=uid, grace_s=0)
@@ -139,8 +146,12 @@ class Kubelet:
     def finish(self, key, *, exit_code=EXIT_COMPLETE, ending=None, **more):
         """End a driver's process with an exit code and its termination message."""
         ending = ending or Ending(outcome="Complete" if exit_code == 0 else "Failed")
-        self.status(key, _ended(exit_code, ending.text()) | more)
+        self.status(key, _ended(exit_code, self.signed(key, ending)) | more)
         self._drop(key)
+
+    def signed(self, key, ending):
+        """Return a termination message as the driver of a pod leaves it."""
+        return ending.model_copy(update={"token": self.tokens.get(key, "")}).text()
 
     def kill(self, key, *, exit_code=137, reason="Error", pod_reason=None, condition=None):
         """End a driver's process from outside."""

@@ -7,10 +7,12 @@ from typing import Final, Literal
 
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.status import HISTORY_MAX, Attempt, BackfillStatus, Control, PastAttempt
+from backfill_core.errors import EXIT_COMPLETE
 from backfill_core.lifecycle.actions import DeleteAttemptObjects
 from backfill_core.lifecycle.inputs.approval import plan_of_pod
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.termination import NOT_STARTED, UNCOUNTED, Termination
+from backfill_core.lifecycle.inputs.token_hash import hash_of
 from backfill_core.lifecycle.status.write_policy import not_less
 from backfill_core.lifecycle.steps.step import Ended
 
@@ -23,6 +25,10 @@ def on_terminated(context: Context) -> Ended[Literal["Recorded"]]:
     attempt, termination = context.attempt, context.termination
     assert attempt is not None
     assert termination is not None
+    if not _is_genuine(context, attempt):
+        # What it left is not looked at: anybody who makes pods may write it.
+        unsigned = None if context.pod is None else replace(context.pod, ending=None)
+        context = replace(context, pod=unsigned)
     termination = _as_requested(context, attempt, _confirmed(context, attempt, termination))
     status = _closed(context, attempt, termination)
     after = replace(context, status=status, termination=termination, pod=None, report=None)
@@ -30,17 +36,35 @@ def on_terminated(context: Context) -> Ended[Literal["Recorded"]]:
 
 
 def _confirmed(context: Context, attempt: Attempt, termination: Termination) -> Termination:
-    """Believe that a job is complete only if the pod is the one on record, or left a termination message.
+    """Believe that a job is complete, or can never be, only if the pod is genuine.
 
     Believe that a pod was rejected only if its driver never was ready: some kubelets forget that it ran.
     """
     pod = context.pod
     if termination.outcome == "Rejected" and attempt.ready_time is not None:
         return Termination("Retry", "Infrastructure", termination.message, counts=False)
-    if termination.outcome != "Complete" or pod is None or pod.ending is not None or pod.uid == attempt.pod_uid:
+    if termination.outcome not in ("Complete", "Planned", "Final") or pod is None or _is_genuine(context, attempt):
         return termination
-    message = f"pod {pod.name} exited with 0 before it was seen to run, and left no termination message"
+    message = (
+        f"pod {pod.name} ended before it was seen to run, and its termination message does not have the attempt's token"
+    )
     return Termination("Retry", "Unexpected", message, termination.exit_code)
+
+
+def _is_genuine(context: Context, attempt: Attempt) -> bool:
+    """Is the pod the one on record, or does its termination message have the attempt's token?
+
+    Users who make pods may give one the name of the next attempt. Only its driver reads the token, from its Secret.
+    """
+    pod, stored = context.pod, context.observation.status.attempt
+    if pod is None or pod.uid == attempt.pod_uid:
+        return True
+    known = attempt.token_hashes
+    if known is None:
+        # An earlier version of the operator put it on record, and its pods have no proof: a good end needs a message at least.
+        told = pod.ending is not None or pod.exit_code not in (None, EXIT_COMPLETE)
+        return told and stored is not None and stored.number == attempt.number
+    return pod.ending is not None and hash_of(pod.ending.token) in known
 
 
 def _as_requested(context: Context, attempt: Attempt, termination: Termination) -> Termination:
