@@ -77,7 +77,8 @@ def type_of(one: Mapping[str, Any]) -> str:
     if one["type"] in ("integer", "number"):
         low = f"above {one['exclusiveMinimum']}" if "exclusiveMinimum" in one else f"from {one['minimum']}"
         return f"{one['type']} {low} to {one['maximum']}"
-    return {"array": "list", "object": "mapping"}.get(one["type"], one["type"])
+    kinds = one["type"] if isinstance(one["type"], list) else [one["type"]]
+    return " or ".join({"array": "list", "object": "mapping"}.get(kind, kind) for kind in kinds)
 
 
 def row(path: str, type_: str, default: object, words: str) -> str:

@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from backfill_api.model import Model, refused
-from backfill_api.spec.bounds import COUNT_MAX, ByteRate, Count, Message, Rate, Revision, Seconds
+from backfill_api.spec.bounds import COUNT_MAX, ByteRate, Count, Message, Rate, ReportedRevision, Seconds
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Mismatch, Receipt
 
@@ -78,7 +78,7 @@ class CommandRequest(Model):
     attempt: StrictInt = Field(ge=1, le=COUNT_MAX)
     """The attempt that it is for; any other refuses it."""
 
-    revision: StrictInt = Field(ge=1, le=2**62)
+    revision: StrictInt = Field(ge=1, le=COUNT_MAX)
     """Number of the command; a command older than the newest is superseded."""
 
     command: Command
@@ -94,7 +94,7 @@ class Ack(Model):
     epoch: Count
     """Barrier whose commit contains the command."""
 
-    revision: Revision
+    revision: ReportedRevision
     """The command's."""
 
     outcome: Literal["Applied", "Superseded", "WrongAttempt", "Refused", "Pending"]

@@ -190,6 +190,7 @@ def _installation(settings: OperatorSettings) -> Installation:
     return Installation(
         image=settings.default_image,
         service_account=settings.service_account,
+        user=None if settings.pod_user == "none" else int(settings.pod_user),
         limits=settings.limits,
         encrypt=settings.encrypt_spark,
     )

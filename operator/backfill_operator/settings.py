@@ -104,6 +104,9 @@ class OperatorSettings(BaseModel):
     service_account: str = "backfill-spark"
     """Service account of drivers whose spec names none."""
 
+    pod_user: Annotated[str, Field(pattern="^([1-9][0-9]{0,9}|none)$")] = "185"
+    """User and group of drivers and executors whose template sets none; `none`: the cluster chooses, as OpenShift does."""
+
     allowed_images: Patterns = ()
     """Images that a spec may name besides `default_image`: `host/name:tag` is that one, `host/name` has any tag or digest,
     `host/path/*` is every image below. Code in an image has all permissions of the pod."""

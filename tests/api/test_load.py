@@ -142,7 +142,10 @@ documents = st.fixed_dictionaries(
                 "type": st.just("Delta"),
                 "delta": st.fixed_dictionaries(
                     {"table": st.just("sales.orders"), "key": st.just(["id"])},
-                    optional={"version": st.integers(0, 2**53), "schemaChange": st.sampled_from(["Fail", "Ignore"])},
+                    optional={
+                        "version": st.integers(0, 2**53 - 1),
+                        "schemaChange": st.sampled_from(["Fail", "Ignore"]),
+                    },
                 ),
             }
         ),

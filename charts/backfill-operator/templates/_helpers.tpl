@@ -114,6 +114,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 - name: BACKFILL_OPERATOR_IDENTITY
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 {{- $fixed := dict "defaultImage" .Values.images.spark "serviceAccount" .Values.tenant.serviceAccount "leaseName" .Release.Name "leaseNamespace" .Release.Namespace }}
+{{- $_ := set $fixed "podUser" (.Values.podUser | default "none") }}
 {{- if not .Values.watch.clusterWide }}
 {{- $_ := set $fixed "namespaces" .Values.watch.namespaces }}
 {{- end }}

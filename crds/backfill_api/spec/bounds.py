@@ -8,6 +8,9 @@ from pydantic import Field, StrictInt, StringConstraints
 
 DAY_S = 24 * 3600
 
+COUNT_MAX = 2**53 - 1
+"""Largest integer that every JSON reader holds exactly, and that a tool which compares CRDs reads as it is written."""
+
 Column = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=255, pattern=r"\S")]
 Columns = Annotated[tuple[Column, ...], Field(max_length=64)]
 Sql = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=8192, pattern=r"\S")]
@@ -17,20 +20,17 @@ Value = Annotated[str, StringConstraints(strict=True, max_length=4096)]
 Settings = Annotated[dict[str, Value], Field(max_length=64)]
 
 Seconds = Annotated[StrictInt, Field(ge=1, le=7 * DAY_S)]
-Duration = Annotated[int, Field(ge=0, le=2**53)]
+Duration = Annotated[int, Field(ge=0, le=COUNT_MAX)]
 """Seconds that something takes, measured or estimated."""
 
 Drain = Annotated[StrictInt, Field(ge=1, le=3600)]
 """Seconds. A node that is drained waits this long for its pods, and an upgrade of the cluster waits for the node."""
 
-Version = Annotated[StrictInt, Field(ge=0, le=2**53)]
+Version = Annotated[StrictInt, Field(ge=0, le=COUNT_MAX)]
 Rate = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
 ByteRate = Annotated[StrictInt, Field(ge=0, le=1_000_000_000_000)]
 Vnodes = Annotated[StrictInt, Field(ge=1, le=32768)]
 Percent = Annotated[int, Field(ge=0, le=100)]
-
-COUNT_MAX = 2**53
-"""Largest integer that every JSON reader holds exactly."""
 
 Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
 """A number that comes from outside: from a driver, or from a person who edited a status."""
@@ -44,10 +44,13 @@ def count(value: float) -> int:
     return min(max(0, round(value)), COUNT_MAX)
 
 
-Revision = Annotated[int, Field(ge=0, le=2**62)]
-"""Number of a command. Its bound is above a driver's bound, because the next command gets a higher number."""
+Revision = Annotated[int, Field(ge=0, le=COUNT_MAX)]
+"""Number of a command."""
 
-Generation = Annotated[int, Field(ge=-1, le=2**62)]
+ReportedRevision = Annotated[int, Field(ge=0, le=2**52)]
+"""Number of a command in a driver's answer. Its bound is below that of `Revision`, because the next command gets a higher number."""
+
+Generation = Annotated[int, Field(ge=-1, le=COUNT_MAX)]
 ExitCode = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Moment = Annotated[str, Field(max_length=40)]
 """RFC 3339."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from backfill_api.model import Model
-from backfill_api.spec.bounds import Count, Duration, Message, Moment, Percent
+from backfill_api.spec.bounds import Count, Duration, Message, Moment, Percent, ReportedRevision
 
 GRID_CELLS_MAX = 64
 
@@ -191,7 +191,7 @@ class Progress(ProgressSummary):
     throttle_until: Moment | None = None
     """When it ends, RFC 3339."""
 
-    revision: Count = 0
+    revision: ReportedRevision = 0
     """Newest command in force."""
 
     table_version: Count | None = None

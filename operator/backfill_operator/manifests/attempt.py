@@ -31,6 +31,9 @@ class Installation:
     service_account: str = "backfill-spark"
     """Service account of drivers whose spec names none."""
 
+    user: int | None = 185
+    """User and group of pods whose template sets none; 185 is that of Spark's own images. `None`: the cluster chooses."""
+
     master: str = "k8s://https://kubernetes.default.svc"
     """The API server as a driver reaches it."""
 

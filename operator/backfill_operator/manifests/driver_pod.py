@@ -37,8 +37,8 @@ from backfill_operator.manifests.secret import RPC_SECRET_KEY, TOKEN_KEY
 from backfill_operator.manifests.spark_conf import cores
 from backfill_operator.manifests.template import merge
 
-USER: Final = 185
-"""The user of Spark's own images; a template may set another one."""
+IDS: Final = ("runAsUser", "runAsGroup", "fsGroup")
+"""What a template may set, or leave to the cluster by null."""
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 """Whose log `kubectl logs` shows, although a webhook has put another container first."""
@@ -91,7 +91,11 @@ def _pod(
     check_absolute(launch)
     check_lasting(launch, template, container)
     given = {"metadata": template.get("metadata"), "spec": template.get("spec")}
-    pod: dict[str, Any] = merge(merge(_defaults(container), given), required(launch))
+    pod: dict[str, Any] = merge(merge(_defaults(container, launch.installation.user), given), required(launch))
+    context = (given["spec"] or {}).get("securityContext") or {}
+    for name in IDS:
+        if name in context and context[name] is None:
+            pod["spec"]["securityContext"].pop(name, None)
     return _restricted({"apiVersion": "v1", "kind": "Pod"} | pod)
 
 
@@ -105,12 +109,12 @@ def _restricted(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------ defaults
-def _defaults(container: str) -> dict[str, Any]:
+def _defaults(container: str, user: int | None) -> dict[str, Any]:
     """Return what a template may change."""
     return {
         "metadata": {"labels": {}, "annotations": {DEFAULT_CONTAINER: container}},
         "spec": {
-            "securityContext": {"runAsUser": USER, "runAsGroup": USER, "fsGroup": USER},
+            "securityContext": {} if user is None else dict.fromkeys(IDS, user),
             "containers": [{"name": container}],
         },
     }

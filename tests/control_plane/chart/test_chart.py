@@ -29,7 +29,7 @@ OF_KUBERNETES = {"global", "operator.nodeSelector", "tenant.quota.hard"}
 
 BY_THE_CHART = {
     "namespaces", "leader_election", "lease_name", "lease_namespace", "identity", "default_image", "service_account",
-    "health_port", "metrics_port", "bind",
+    "health_port", "metrics_port", "bind", "pod_user",
 }  # fmt: skip
 """Settings that the chart gives from other values, or that its own objects rely on."""
 
@@ -143,6 +143,28 @@ class TestValues:
 
         assert {name: getattr(read, snake(name)) for name in settings} == settings
         assert read.namespaces == TENANTS
+
+
+class TestPodUser:
+    def test_user_is_that_of_every_pod(self):
+        """Of the operator, of the trial, and of drivers by a setting of the operator."""
+        made = [only(rendered(podUser=1000), "Deployment"), *charts.of_kind(charts.trial(podUser=1000), "Pod")]
+
+        for pod in (made[0]["spec"]["template"], made[1]):
+            context = pod["spec"]["securityContext"]
+            assert (context["runAsUser"], context["runAsGroup"], context["runAsNonRoot"]) == (1000, 1000, True)
+        assert OperatorSettings.from_environ(environment(rendered(podUser=1000))).pod_user == "1000"
+
+    def test_user_can_be_left_to_the_cluster(self):
+        """OpenShift gives each namespace a range of its own, and refuses a pod that names another user (fault C2)."""
+        made = [only(rendered(podUser=None), "Deployment"), *charts.of_kind(charts.trial(podUser=None), "Pod")]
+
+        for pod in (made[0]["spec"]["template"], made[1]):
+            assert pod["spec"]["securityContext"] == {
+                "runAsNonRoot": True,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            }
+        assert OperatorSettings.from_environ(environment(rendered(podUser=None))).pod_user == "none"
 
 
 class TestLimits:

@@ -189,4 +189,6 @@ def test_every_number_of_a_status_has_a_range():
     found = dict(numbers(STATUS, "status"))
     assert len(found) > 30
     assert [path for path, one in found.items() if "minimum" not in one or "maximum" not in one] == []
-    assert json.dumps(ProgressSummary(rows_done=2**53).model_dump())
+    # Above, a tool that reads JSON numbers as Go and JavaScript do sees another number than the CRD has.
+    assert [path for path, one in found.items() if abs(one["minimum"]) >= 2**53 or one["maximum"] >= 2**53] == []
+    assert json.dumps(ProgressSummary(rows_done=2**53 - 1).model_dump())
