@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -185,55 +183,6 @@ class TestWhatIsWrittenCanBeRead:
 
         assert load_backfill(written) == backfill
         assert load_backfill(yaml.safe_dump(written)).spec_hash == backfill.spec_hash
-
-
-class TestADocumentInJson:
-    """A document that begins with a brace is read as JSON first (fault B13)."""
-
-    @staticmethod
-    def text(where: str, **given: Any) -> str:
-        """Return the valid document with a filter, as Python writes it."""
-        return json.dumps(changed("spec", "transform", to={"where": where}), **given)
-
-    @pytest.mark.parametrize("text", ["name = '😀'", "name = '\\ud83d'", "name = 'ü\\/'"])
-    @pytest.mark.parametrize("escapes", [True, False])
-    def test_has_the_texts_that_were_written(self, text: str, escapes: bool) -> None:
-        """A letter beyond the first plane is two escapes in JSON, and an error in YAML."""
-        for before in ("", "\n ", "\ufeff"):
-            found = load_backfill(before + self.text(text, ensure_ascii=escapes, indent=1))
-            assert found.spec.transform.where == text
-
-    def test_has_numbers_as_json_writes_them(self) -> None:
-        """YAML 1.1 takes 1e3 for a text."""
-        wrong = self.text("TRUE").replace('"where"', '"zzz": 1e3, "where"')
-        assert refusal(wrong).value == "1000.0"
-
-    def test_in_braces_may_be_yaml(self) -> None:
-        """YAML has mappings in braces too, with plain names and comments."""
-        flow = "{apiVersion: backfill.dev/v1alpha1, kind: Backfill, metadata: {name: a}, # so\n spec: " + str(
-            changed("spec", "backoffLimit", to=1)["spec"]
-        )
-        assert load_backfill(flow + "}").spec.backoff_limit == 1
-
-    @pytest.mark.parametrize(
-        ("text", "words"),
-        [
-            ('{"a": 1, "a": 2}', "is repeated"),
-            ('{"a": 1', "is not YAML"),
-            ('{"a": "\\ud83d"}', "escape"),
-            ('{"a": ' + "[" * 100 + "]" * 100 + "}", "nested too deeply"),
-            ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
-            ('{"a": [' + "1," * 100_001 + "1]}", "has more than 100,000 values"),
-            ('{"a": 1}{"b": 1}', "is not YAML"),
-            ('{"a": NaN}', "did you mean|is required"),
-        ],
-        ids=["repeated key", "cut", "half a letter", "deep", "very deep", "long", "two documents", "no number"],
-    )  # fmt: skip
-    def test_is_refused_as_the_same_in_yaml(self, text: str, words: str) -> None:
-        """The bounds and the place of a mistake are the same."""
-        errors = errors_of(text)
-        assert errors
-        assert re.search(words, str(errors[0])), errors
 
 
 DELTA_SOURCE = ("spec", "source", "delta")

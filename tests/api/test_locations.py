@@ -3,7 +3,9 @@
 import re
 
 import pytest
+import yaml
 
+from backfill_api.crd import schema
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.spec.locations import PlaceError, place
 
@@ -94,6 +96,68 @@ class TestNoPlace:
         }
         with pytest.raises(SpecError, match=rf'spec\.{field}\.delta\.path: .*"file:lake"'):
             load_backfill(document)
+
+
+class TestASchemeOfAnotherTool:
+    """Spark has no file system for it, or another one: `validate` called it valid, and `plan` refused it after five seconds (fault U6)."""
+
+    FOREIGN = {
+        "s3://lake/orders": "write s3a://lake/orders",
+        "S3N://lake//orders/": "write s3a://lake/orders",
+        "gcs://lake/orders": "write gs://lake/orders",
+        "az://lake/orders": "write abfss://container@account.dfs.core.windows.net/path",
+    }
+
+    @pytest.mark.parametrize(("text", "hint"), FOREIGN.items())
+    @pytest.mark.parametrize("field", ["source.delta.path", "target.delta.path", "source.kafka.quarantinePath"])
+    def test_is_refused_with_the_scheme_to_write(self, text, hint, field):
+        """The error names field, value and remedy before Spark starts."""
+        kafka = {"bootstrapServers": "b:1", "topic": "t", "onBadRecord": "Quarantine", "quarantinePath": "/bad"}
+        spec = {
+            "source": {"type": "Kafka", "kafka": kafka}
+            if "kafka" in field
+            else {"type": "Delta", "delta": {"path": "/a", "key": ["id"]}},
+            "target": {"type": "Delta", "delta": {"path": "/b"}},
+            "strategy": {"type": "SourceSplits" if "kafka" in field else "Snapshot"},
+        }
+        end, member, name = field.split(".")
+        spec[end][member][name] = text
+        document = {"apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": "a"}, "spec": spec}
+
+        with pytest.raises(SpecError) as refusal:
+            load_backfill(document)
+
+        (error,) = refusal.value.errors
+        assert (error.path, error.hint) == (f"spec.{field}", hint)
+        assert text in str(error)
+
+    @pytest.mark.parametrize("text", FOREIGN)
+    def test_is_refused_at_admission(self, text):
+        """The CRD's rules say the same as the model, for each field with a location."""
+        crd = yaml.safe_load(schema.CRD_FILE.read_text(encoding="utf-8"))
+        spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        for end, member, field in (
+            ("source", "delta", "path"),
+            ("target", "delta", "path"),
+            ("source", "kafka", "quarantinePath"),
+        ):
+            rules = spec[end]["properties"][member]["x-kubernetes-validations"]
+            patterns = [
+                (found[1], rule["message"])
+                for rule in rules
+                if (
+                    found := re.fullmatch(
+                        rf"!has\(self\.{field}\) \|\| !self\.{field}\.matches\('(.*)'\)", rule["rule"]
+                    )
+                )
+            ]
+            refused = [message for pattern, message in patterns if re.match(pattern, text) and "write" in message]
+            assert len(refused) == 1, (end, member, patterns)
+            assert not [one for one, message in patterns if re.match(one, "s3a://lake/orders") and "write" in message]
+
+    def test_names_a_folder_where_a_catalog_says_so(self):
+        """A table of a catalog lies where the catalog says: its session has the file system."""
+        assert place("s3://lake/orders").uri == "s3://lake/orders"
 
 
 class TestSecrets:

@@ -17,6 +17,19 @@ _CONTAINER_AT_ACCOUNT = {"abfs", "abfss", "wasb", "wasbs"}
 """Schemes that have a container before the `@`."""
 
 
+FOREIGN_SCHEMES = {
+    "s3": "s3a",
+    "s3n": "s3a",
+    "gcs": "gs",
+    "az": "abfss",
+    "azure": "abfss",
+    "adl": "abfss",
+}
+"""Schemes by which other tools name a store, and Hadoop's scheme for it. A spec has one spelling of a location."""
+
+_FORMS = {"abfss": "abfss://container@account.dfs.core.windows.net/path"}
+
+
 class PlaceError(ValueError):
     """A text that is not the location of a table."""
 
@@ -93,6 +106,30 @@ def place(text: str) -> Place:
         bucket = _single(rest).strip("/") or "bucket/folder"
         raise PlaceError("names no bucket", f"write {scheme}://{bucket}")
     return Place(scheme, authority, _single(rest) or "/")
+
+
+def place_of_spec(text: str) -> Place:
+    """Return the location that a spec names; a catalog may name one by a scheme that is refused here.
+
+    Raises:
+        PlaceError: it is not a location, no table can be there, or other tools name the store so.
+    """
+    found = place(text)
+    wanted = FOREIGN_SCHEMES.get(found.scheme)
+    if wanted is not None:
+        form = _FORMS.get(wanted, f"{wanted}://{found.authority}{found.path}")
+        raise PlaceError(f"has the scheme {found.scheme}, which is another tool's name for the store", f"write {form}")
+    return found
+
+
+def scheme_rules(field: str) -> tuple[tuple[str, str], ...]:
+    """Return the CEL form of the check of schemes, for a field with a location."""
+    rules = []
+    for wanted in dict.fromkeys(FOREIGN_SCHEMES.values()):
+        schemes = "|".join(name for name, of_hadoop in FOREIGN_SCHEMES.items() if of_hadoop == wanted)
+        words = f"{field} has another tool's scheme for the store: write {wanted}://"
+        rules.append((f"!has(self.{field}) || !self.{field}.matches('(?i)^({schemes}):')", words))
+    return tuple(rules)
 
 
 def without_user(text: str, *, cut: bool = False) -> str:

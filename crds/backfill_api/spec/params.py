@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, StrictInt, model_validator
 
 from backfill_api.model import Model, refused
-from backfill_api.spec.bounds import Column, Columns, Path, Vnodes
-from backfill_api.spec.locations import PlaceError, place
+from backfill_api.spec.bounds import DAY_S, Column, Columns, Path, Vnodes
+from backfill_api.spec.locations import PlaceError, place_of_spec, scheme_rules
 
 
 class SourceAbility(StrEnum):
@@ -158,9 +158,12 @@ class SourceParams(TableParams):
         return None
 
 
-BAD_RECORD_RULE = (
-    "!has(self.onBadRecord) || self.onBadRecord != 'Quarantine' || has(self.quarantinePath)",
-    "onBadRecord: Quarantine needs quarantinePath",
+BAD_RECORD_RULES = (
+    (
+        "!has(self.onBadRecord) || self.onBadRecord != 'Quarantine' || has(self.quarantinePath)",
+        "onBadRecord: Quarantine needs quarantinePath",
+    ),
+    *scheme_rules("quarantinePath"),
 )
 """The CEL form of what `OffsetSourceParams` checks."""
 
@@ -168,7 +171,9 @@ BAD_RECORD_RULE = (
 class OffsetSourceParams(SourceParams):
     """Base of the parameters of sources whose rows have a partition and an offset, and are parsed by the transform."""
 
-    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"on_bad_record", "quarantine_path"})
+    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset(
+        {"on_bad_record", "quarantine_path", "open_transaction_wait_seconds"}
+    )
 
     on_bad_record: Literal["Fail", "Quarantine"] = "Fail"
     """What to do with a record that the transform cannot parse (`from_json`, `from_avro`, `cast` …). `Fail`: end the job, and name
@@ -177,13 +182,17 @@ class OffsetSourceParams(SourceParams):
     quarantine_path: Path | None = None
     """Folder or URI of the Delta table of bad records, made when it is missing: the columns of the source, and `_reason`."""
 
+    open_transaction_wait_seconds: Annotated[StrictInt, Field(ge=0, le=7 * DAY_S)] = 900
+    """How long a job with `after: Exit` waits for records behind open transactions. Then it ends without them: the message and the
+    receipt name their partitions and offsets. A change counts from the next attempt."""
+
     @model_validator(mode="after")
     def _has_quarantine(self) -> Self:
         if self.on_bad_record == "Quarantine" and self.quarantine_path is None:
             words = "is required, because onBadRecord is Quarantine"
             raise refused("quarantinePath", words, hint="name a folder for the table of bad records")
         try:
-            place(self.quarantine_path or "/")
+            place_of_spec(self.quarantine_path or "/")
         except PlaceError as error:
             shown = None if "@" in (self.quarantine_path or "") else self.quarantine_path
             raise refused("quarantinePath", error.message, hint=error.hint, value=shown) from error

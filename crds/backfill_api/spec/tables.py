@@ -9,10 +9,11 @@ from pydantic import model_validator
 
 from backfill_api.model import refused
 from backfill_api.spec.bounds import Name, Path
-from backfill_api.spec.locations import PlaceError, place
+from backfill_api.spec.locations import PlaceError, place_of_spec, scheme_rules
 from backfill_api.spec.params import TableParams
 
 PLACE_RULES: Final = (
+    *scheme_rules("path"),
     ("has(self.path) != has(self.table)", "give exactly one of path and table"),
     (
         "!has(self.path) || self.path.matches('(?i)^file:') || !self.path.matches('^[^/]*:/*[^/@]*:[^/@]*@')",
@@ -48,7 +49,7 @@ class LocatedTable(TableParams):
         if self.path is not None and self.table is not None:
             raise refused("table", "path is given too", hint="remove path or table", value=self.table)
         try:
-            place(self.path or "/")
+            place_of_spec(self.path or "/")
         except PlaceError as error:
             shown = None if "@" in (self.path or "") else self.path
             raise refused("path", error.message, hint=error.hint, value=shown) from error

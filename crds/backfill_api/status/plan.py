@@ -132,7 +132,7 @@ class Plan(Model):
     """Does the transform give the same rows each time?"""
 
     change_feed: bool | None = None
-    """Does the source have a change feed? Absent: it has no versions."""
+    """Does the source have a change feed? Absent: it has no versions, or the strategy reads no change feed."""
 
     retention_seconds: Count | None = None
     """How long the source keeps the files and changes that the job needs; absent: not known."""

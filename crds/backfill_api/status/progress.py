@@ -12,7 +12,13 @@ from backfill_api.spec.bounds import Count, Duration, Message, Moment, Percent, 
 GRID_CELLS_MAX = 64
 
 WarningCode = Literal[
-    "NonConvergent", "RetentionEnding", "RetentionShort", "ForeignCommits", "ExecutorsMissing", "CheckpointFailed"
+    "NonConvergent",
+    "RetentionEnding",
+    "RetentionShort",
+    "ForeignCommits",
+    "ExecutorsMissing",
+    "CheckpointFailed",
+    "OpenTransaction",
 ]
 """What a warning is about: programs go by this, never by the message."""
 
@@ -104,7 +110,7 @@ class ProgressSummary(Model):
     """How far the target is behind, in versions; 0 of a source that has none."""
 
     lag_records: Count | None = None
-    """How far the target is behind, in offsets; absent: the source has versions."""
+    """How far the target is behind the last record, in offsets, also behind open transactions; absent: the source has versions."""
 
     lag_seconds: Count = 0
     """How far the target is behind, in time."""
@@ -162,7 +168,7 @@ class Progress(ProgressSummary):
     """The partitions with most of `lagRecords`, the largest first, and all others as one; empty: the source has none."""
 
     caught_up: bool = False
-    """Has the target reached the newest version once?"""
+    """Has the target reached the newest version once? Of a topic: and no record waits behind a transaction that stays open."""
 
     warnings: Annotated[tuple[Message, ...], Field(max_length=32)] = ()
     """What will end the job unless the user acts."""

@@ -64,6 +64,9 @@ class ReceiptSummary(Model):
     rows_total: Count | None = None
     """Rows of the source in all, with those that the filter leaves out; absent: not counted."""
 
+    cut_off_partitions: Count = 0
+    """Partitions of a topic that the target lacks records of, because a transaction is open; then `complete` is false."""
+
     files_by_bytes: Count = 0
     """Copied files whose bytes were read back, and are those of the source."""
 
@@ -138,6 +141,19 @@ class PartitionReceipt(Model):
     """Rows that the target lacks; below zero: it has too many."""
 
 
+class CutOff(Model):
+    """Offsets of a partition that are behind an open transaction, so that no reader of committed records may read them."""
+
+    partition: Annotated[str, Field(max_length=64)]
+    """Which partition."""
+
+    start: Count
+    """The first of these offsets: the last stable offset."""
+
+    stop: Count
+    """The offset after the last record: the high watermark."""
+
+
 class Receipt(Model):
     """Files by their bytes, all other rows by counts and hash sums of both sides by vnode, and where they differ."""
 
@@ -189,6 +205,9 @@ class Receipt(Model):
     partitions: Annotated[tuple[PartitionReceipt, ...], Field(max_length=PARTITIONS_MAX)] = ()
     """Each partition of a topic; empty: the source is a table, or the receipt was stored."""
 
+    cut_off: Annotated[tuple[CutOff, ...], Field(max_length=PARTITIONS_MAX)] = ()
+    """What the target lacks because of open transactions; then `complete` is false."""
+
     files: Annotated[tuple[FileMismatch, ...], Field(max_length=FILES_MAX)] = ()
     """Files that differ; both sides are equal where this is empty, and `mismatches` too."""
 
@@ -211,6 +230,7 @@ class Receipt(Model):
             digest=self.digest,
             verified_at=self.verified_at,
             complete=self.complete,
+            cut_off_partitions=len(self.cut_off),
             rows_filtered=self.rows_filtered,
             rows_total=self.rows_total,
             files_by_bytes=self.files_by_bytes,

@@ -24,7 +24,7 @@ class TestOneTarget:
     async def test_of_two_is_said_by_both_until_one_is_gone(self):
         """Each waited for nothing, and both wrote."""
         async with Rig() as rig:
-            rig.create("a", target=target("s3://lake/orders"))
+            rig.create("a", target=target("S3A://lake//orders"))
             rig.create("alone")
             await rig.until_holds("Running", "a")
             assert rig.condition("SharedTarget", "a") is None

@@ -10,7 +10,7 @@ from pydantic import Field, StrictInt, StringConstraints, model_validator
 
 from backfill_api.model import cel, refused
 from backfill_api.spec.bounds import COUNT_MAX, Name, Value
-from backfill_api.spec.params import BAD_RECORD_RULE, OffsetSourceParams, SourceAbility, Variant
+from backfill_api.spec.params import BAD_RECORD_RULES, OffsetSourceParams, SourceAbility, Variant
 from backfill_api.spec.secret_settings import holds_a_secret
 
 OPTIONS: Final = frozenset(
@@ -39,7 +39,7 @@ class KafkaSource(OffsetSourceParams):
     """A Kafka topic: its history, and what comes."""
 
     model_config = cel(
-        BAD_RECORD_RULE,
+        *BAD_RECORD_RULES,
         (f"self.bootstrapServers.matches('{_ADDRESS_RULE}')", "bootstrapServers is a list of host:port, with commas"),
         ("self.topic.matches('^[a-zA-Z0-9._-]+$')", "topic is not the name of a topic"),
         (
