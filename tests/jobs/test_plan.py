@@ -10,7 +10,8 @@ import pytest
 import yaml
 from support.tables.jobs import job, make_orders, write_yaml
 
-from backfill_core.errors import InvalidTransformError, KeyInvalidError, SourceNotFoundError
+from backfill_core.errors import InvalidSpecError, InvalidTransformError, KeyInvalidError, SourceNotFoundError
+from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.plan import plan_job
 from backfill_spark.settings import DriverSettings
 
@@ -138,6 +139,26 @@ class TestAPlan:
         """A plan that passes and a run that fails is worse than no plan."""
         with pytest.raises(error):
             plan(**spec)
+
+
+class TestAPlanOfAJobThatHasEnded:
+    """It would read nothing, and a prediction of a full copy is wrong (fault U11)."""
+
+    def test_says_that_a_run_does_nothing(self, spark, tmp_path):
+        """And refuses what a run would refuse."""
+        make_orders(spark, str(tmp_path / "s"), 100, files=2)
+        settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
+        ended = job(str(tmp_path / "s"), str(tmp_path / "t"))
+        assert run_driver(ended, settings=settings, spark=spark).outcome == "Complete"
+
+        found = plan_job(ended, settings=settings, spark=spark)
+
+        assert (found.rows, found.estimated_seconds, found.steps) == (0, 0, ())
+        assert [(one.reason, one.message) for one in found.warnings] == [
+            ("AlreadyComplete", "the job has ended at source version 0: a run does nothing.")
+        ]
+        with pytest.raises(InvalidSpecError, match=r"spec\.after is Follow"):
+            plan_job(job(str(tmp_path / "s"), str(tmp_path / "t"), after="Follow"), settings=settings, spark=spark)
 
 
 class TestAPlanOnTheCommandLine:

@@ -1,9 +1,10 @@
-"""Fields of a spec that may change while a job exists, and that a job which has ended cannot follow any more."""
+"""Endings: what a job that has ended refuses, and what a stop before the first commit of an attempt leaves."""
 
 from __future__ import annotations
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError, InvalidSpecError
+from backfill_core.job.state import JobState
 from backfill_core.protocol.receipt import Receipt
 
 
@@ -30,3 +31,15 @@ def refuse_after_end(spec: BackfillSpec, receipt: Receipt | None) -> BackfillErr
             hint="Compare both tables with `backfill verify --rows`, and set verify: Final.",
         )
     return None
+
+
+def describe_early_stop(state: JobState | None) -> str:
+    """Return what a stop before the first commit of an attempt leaves.
+
+    Args:
+        state: What earlier attempts committed; `None` if the target holds no state, or was not read yet.
+    """
+    if state is None:
+        return "stopped before this attempt wrote anything; run it again"
+    done = f"{state.rows_done:,} rows and {state.changes_done:,} changes"
+    return f"stopped before this attempt wrote anything; the target holds {done} of attempt {state.attempt}; run it again to go on"

@@ -26,7 +26,7 @@ from backfill_core.errors import (
     StagedFilesGoneError,
     StateMovedError,
 )
-from backfill_core.job.after_end import refuse_after_end
+from backfill_core.job.after_end import describe_early_stop, refuse_after_end
 from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
@@ -53,7 +53,6 @@ from backfill_spark.stop_signal import StoppedEarly, StopSignal
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STOPPED_EARLY = "stopped before anything was written; run it again to begin"
 
 CUT_OFF_HINT = (
     "End these transactions. Then copy the missing records with another job: set partitionStartingOffsets to these offsets and "
@@ -116,15 +115,17 @@ def run_driver(
     """
     crash.arm(settings.crash_at)
     began_s = now().mono_s
-    stop = stop or StopSignal()
+    stop, opened = stop or StopSignal(), list[JobContext]()
     try:
         with (
             LocalRegistry(settings.state_dir, backfill.job_id) as registry,
             JobContext.open(backfill, settings, command="run", spark=spark, stop=stop, starting=starting) as context,
         ):
+            opened.append(context)
             return _run_until_fenced(context, _Caller(settings, registry, stop, observe, starting), began_s)
     except StoppedEarly:
-        return RunOutcome("Stopped", EXIT_STOPPED, "Stopped", STOPPED_EARLY, "", None, None)
+        words = describe_early_stop(opened[0].state if opened else None)
+        return RunOutcome("Stopped", EXIT_STOPPED, "Stopped", words, "", None, None)
     except BackfillError as error:
         return _failed(error, None, None)
 

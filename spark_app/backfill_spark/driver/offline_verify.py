@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from backfill_api.spec.spec import Backfill
 from backfill_api.status import receipt as words
+from backfill_api.status.plan import Plan, PlanWarning
 from backfill_api.status.source_head import SourceHead
 from backfill_core.errors import BackfillError, NotFinishedError, StateMismatchError
+from backfill_core.job.after_end import refuse_after_end
+from backfill_core.job.state import JobState
 from backfill_core.protocol.strategy import PinVersion, ReadNewest, Subscribe
 from backfill_core.protocol.work import Position
 from backfill_spark.control.wire import receipt_words, source_head_words
@@ -95,3 +98,29 @@ def newest_of_source(context: JobContext, position: Position | None) -> SourceHe
                 return None
         return source_head_words(head, position, context.words, now_ms=now().wall_ms)
     return None
+
+
+def plan_after_end(context: JobContext, state: JobState) -> Plan:
+    """Return the plan of a job that has ended: nothing is read.
+
+    Raises:
+        InvalidSpecError: the spec requests what a job that has ended cannot do.
+    """
+    refused = refuse_after_end(context.backfill.spec, state.receipt)
+    if refused is not None:
+        raise refused
+    message = f"the job has ended at source {context.words(state.consumed)}: a run does nothing."
+    ended = PlanWarning(reason="AlreadyComplete", message=message, hint="Give a new job another jobId and target.")
+    return Plan(
+        rows=0,
+        bytes=0,
+        files=0,
+        splits=0,
+        estimated_seconds=0,
+        estimated_seconds_low=0,
+        estimated_seconds_high=0,
+        key_columns=context.backfill.spec.source.params.key,
+        target_exists=True,
+        resumes_attempt=state.attempt,
+        warnings=(ended,),
+    )

@@ -49,6 +49,7 @@ from backfill_core.positions.offsets import Largest
 from backfill_core.protocol.events import LimitSet
 from backfill_core.transfer.ways import Decoded, Excluded, Way
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
+from backfill_spark.driver.offline_verify import plan_after_end
 from backfill_spark.opening.outlook import outlook
 from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource
 from backfill_spark.ports.source import PinnedTable
@@ -102,10 +103,12 @@ def plan_job(
     with (
         JobContext.open(backfill, settings, command="plan", spark=spark, stop=stop) as context,
         stop.cancels_jobs_of(context.spark),
-        context.open_job() as opened,
-        opened.jobs_explained(),
     ):
-        return _plan(opened, backfill, settings, began_s, check_unique=check_unique)
+        state = context.state
+        if state is not None and state.finished and not state.dropped(context.stored.txn_version):
+            return plan_after_end(context, state)
+        with context.open_job() as opened, opened.jobs_explained():
+            return _plan(opened, backfill, settings, began_s, check_unique=check_unique)
 
 
 def _plan(

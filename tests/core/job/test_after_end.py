@@ -1,4 +1,4 @@
-"""A spec that is edited after the end of its job: it holds already, or it is refused with the reason (faults M2, U2)."""
+"""Endings: edits after the end are refused with the reason (faults M2, U2), and a stop says what the target holds."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,8 @@ import pytest
 from support.tables.jobs import job
 
 from backfill_core.errors import InvalidSpecError
-from backfill_core.job.after_end import refuse_after_end
+from backfill_core.job.after_end import describe_early_stop, refuse_after_end
+from backfill_core.job.state import JobState
 from backfill_core.protocol.receipt import Receipt
 
 WHOLE = Receipt(3, 9, 1, 100, 256, "", (), 1.0)
@@ -49,3 +50,20 @@ class TestAnEditAfterTheEnd:
     def test_that_holds_already_passes(self, spec: dict[str, Any], receipt: Receipt | None) -> None:
         """A scheduler starts a finished job every night; limits and pauses are about work that is done."""
         assert refuse_after_end(job("/a", "/b", **spec).spec, receipt) is None
+
+
+class TestAStopBeforeTheFirstCommit:
+    """Who presses Ctrl-C while a job resumes must not believe that its rows are gone (fault U12)."""
+
+    def test_names_what_earlier_attempts_left(self) -> None:
+        """`stopped before anything was written` was said of a target with 785,125 rows."""
+        state = JobState("a/b", "h", 2, 9, "Snapshot", rows_done=785_125, changes_done=12)
+
+        words = describe_early_stop(state)
+
+        assert "the target holds 785,125 rows and 12 changes of attempt 2" in words
+        assert words.endswith("run it again to go on")
+
+    def test_of_a_target_that_was_not_read_says_nothing_of_it(self) -> None:
+        """Spark may not have started."""
+        assert describe_early_stop(None) == "stopped before this attempt wrote anything; run it again"
