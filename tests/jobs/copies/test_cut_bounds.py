@@ -34,7 +34,7 @@ STRATEGIES = {
 def run(spark, tmp_path):
     """Run a job, and stop it when it has more rows than its source: it would never end."""
 
-    def go(strategy, rows, **spec):
+    def go(strategy, rows, /, **spec):
         stop = StopSignal()
 
         def look(progress):

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from backfill_core.positions.key_order import KeyColumn, KeyOrder, KeyPosition, KeyValue
+from backfill_core.transfer.bounds import NOT_A_TEXT
 from backfill_spark.delta.log import LoggedValues, values_at
 from backfill_spark.delta.properties import physical_name
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 VERSIONS_MAX = 2
 """Versions whose files are kept: chunks of the next one start while the last ones of this one end."""
+
+LAST_LETTER = "\U0010ffff"
 
 _EPOCH_DAY = date(1970, 1, 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -237,9 +240,17 @@ def _values(column: KeyColumn, known: FileBounds, nulls: bool) -> tuple[list[Key
             # Statistics tell of no NaN.
             beside: list[KeyValue] = [float("nan")] if column.type in FLOATS else []
             beside += [None] if nulls else []
-            return [key_value(column, known.low), key_value(column, known.high)], beside
+            low, high = _cut(known.low, ""), _cut(known.high, LAST_LETTER)
+            return [key_value(column, low), key_value(column, high)], beside
         case _:
             return [], []
+
+
+def _cut(bound: Any, end: str) -> Any:
+    """Return a bound; of a text what was cut, or is no text, becomes `end`: it stands for smaller and for larger letters."""
+    if not isinstance(bound, str) or NOT_A_TEXT not in bound:
+        return bound
+    return bound.partition(NOT_A_TEXT)[0] + end
 
 
 def key_value(column: KeyColumn, value: Any) -> KeyValue:

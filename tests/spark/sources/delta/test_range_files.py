@@ -67,6 +67,16 @@ class TestAFile:
             assert not inside or any(one.meets(wanted) for one in spans)
             assert len(inside) == len(rows) or not all(one.lies_in(wanted) for one in spans)
 
+    def test_with_a_text_that_was_cut_may_have_larger_letters(self):
+        """Older writers mark the cut by U+FFFD, which 65,000 letters are larger than; bytes that are no text are smaller, too."""
+        order = KeyOrder((KeyColumn("word", "string"),))
+        (span,) = ranged_file(order, [Bounds("b\ufffd", "c\ufffd")], [False], "").spans
+
+        assert span.meets(KeyRange.of(order, ("c\ufffe",), ("c\U0001f600",)))
+        assert span.meets(KeyRange.of(order, None, ("b",)))
+        assert not span.meets(KeyRange.of(order, ("d",), None))
+        assert not span.meets(KeyRange.of(order, None, ("a",)))
+
     def test_is_told_from_others_by_all_columns(self):
         """Of one tenant each file has a part of the times."""
         order = KeyOrder((KeyColumn("tenant", "string"), KeyColumn("at", "long", descending=True)))
