@@ -23,6 +23,7 @@ _FACTORS: Final = {"": Decimal(1), "m": Decimal("0.001"), "k": Decimal(1000)} | 
     if letter + binary != "K"
 }
 
+HEAP_MIB_MIN: Final = 460
 MEMORY_MIB_MIN: Final = 768
 """The least memory with which Spark starts: 450 MiB of heap, and the memory beside it."""
 
@@ -54,7 +55,9 @@ def quantity(text: object, path: str) -> Decimal:
     return Decimal(match[1]) * factor
 
 
-def size(resources: Mapping[str, Any], path: str, *, beside_mib: int, beside_per_cent: int) -> Size:
+def size(
+    resources: Mapping[str, Any], path: str, *, beside_mib: int, beside_per_cent: int, heap_per_cent: int = 60
+) -> Size:
     """Return the heap and cores that fit into container resources.
 
     Args:
@@ -62,6 +65,7 @@ def size(resources: Mapping[str, Any], path: str, *, beside_mib: int, beside_per
         path: Of the field, for refusals.
         beside_mib: Least memory beside the heap, in MiB.
         beside_per_cent: Least memory beside the heap, in per cent of the whole.
+        heap_per_cent: Least heap of a small container, in per cent of the whole.
 
     Raises:
         ManifestRefusedError: a quantity cannot be read, or the memory is too small.
@@ -74,7 +78,7 @@ def size(resources: Mapping[str, Any], path: str, *, beside_mib: int, beside_per
     if memory_mib < MEMORY_MIB_MIN:
         raise ManifestRefusedError(which, f"is too small (got {memory!r})", hint=f"give at least {MEMORY_MIB_MIN}Mi")
     beside = max(beside_mib, memory_mib * beside_per_cent // 100)
-    heap = max(memory_mib - beside, memory_mib * 6 // 10)
+    heap = max(memory_mib - beside, memory_mib * heap_per_cent // 100, HEAP_MIB_MIN)
     cpu = limits.get("cpu", requests.get("cpu", "1"))
     cores = max(1, math.ceil(quantity(cpu, f"{path}.cpu")))
     request = str(requests.get("cpu", cpu))

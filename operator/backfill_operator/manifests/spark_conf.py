@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from backfill_api.spec.combinations import knows_bytes
 from backfill_operator.manifests.attempt import Launch
 from backfill_operator.manifests.container_sizes import DRIVER_DEFAULT, EXECUTOR_DEFAULT, Size, size, with_defaults
 from backfill_operator.manifests.names import (
@@ -26,8 +27,12 @@ CORES_MAX = 512
 """Shuffles and Delta's small jobs have one partition a core; beyond this, more partitions only cost time."""
 
 FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-"""A driver with executors plans and commits and moves no rows, so the optimizing compiler costs more than it saves (ADR 0019).
+"""A driver whose executors read all rows plans and commits, so the optimizing compiler costs more than it saves (ADR 0019).
 With the first compiler alone, Java's default code cache is too small for Spark and is swept all the time."""
+
+EXECUTOR_MIB = 768
+"""An executor's memory beside its heap: buffers of the network and of Parquet, code, threads. With 384 MiB the kernel killed executors that
+merged changes into two million rows."""
 
 PYTHON_MIB = 640
 """The driver's own Python beside its JVM."""
@@ -41,10 +46,10 @@ def driver_size(launch: Launch) -> Size:
 
 
 def executor_size(launch: Launch) -> Size:
-    """Return an executor's heap and cores; the memory beside the heap is Spark's default."""
+    """Return an executor's heap and cores."""
     path = "spec.executor.resources"
     given = with_defaults(launch.spec.executor.resources, EXECUTOR_DEFAULT, path)
-    return size(given, path, beside_mib=384, beside_per_cent=10)
+    return size(given, path, beside_mib=EXECUTOR_MIB, beside_per_cent=30, heap_per_cent=40)
 
 
 def cores(launch: Launch) -> int:
@@ -77,8 +82,10 @@ def _defaults(launch: Launch) -> dict[str, str]:
     if launch.local:
         return made
     executor = executor_size(launch)
+    if not knows_bytes(launch.spec.source):
+        # Files may be copied, which is the driver's work (ADR 0042): the first compiler has no fast AES, SHA and CRC.
+        made["spark.driver.defaultJavaOptions"] = FIRST_COMPILER
     made |= {
-        "spark.driver.defaultJavaOptions": FIRST_COMPILER,
         # By default Spark waits for most executors, but reading and checking metadata needs none.
         "spark.scheduler.minRegisteredResourcesRatio": "0",
         "spark.executor.memory": f"{executor.heap_mib}m",

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from support.operators.crd_rows import of_a_topic
 from support.operators.observations import TABLES, spec
 
 from backfill_api.load import load_backfill
@@ -19,7 +20,7 @@ from backfill_operator.manifests.driver_pod import driver_pod, executor_template
 from backfill_operator.manifests.rules.limits import Limits
 from backfill_operator.manifests.secret import Identity, secret
 from backfill_operator.manifests.service import service
-from backfill_operator.manifests.spark_conf import driver_size, properties, properties_text
+from backfill_operator.manifests.spark_conf import driver_size, executor_size, properties, properties_text
 from backfill_spark.settings import DriverSettings
 
 IDENTITY = Identity("certificate", "key", "token", "rpc")
@@ -185,12 +186,21 @@ class TestSpark:
         assert "spark.kubernetes.executor.podTemplateFile" not in made
         assert "spark.driver.defaultJavaOptions" not in made
 
-    def test_a_driver_with_executors_compiles_once(self) -> None:
+    def test_driver_of_a_topic_with_executors_compiles_once(self) -> None:
         """It moves no rows; the spec may say otherwise."""
         named = {"spark.driver.defaultJavaOptions": "-XX:+TieredCompilation"}
+        topic = {key: value for key, value in of_a_topic().items() if key in ("source", "target", "strategy")}
 
-        assert "-XX:TieredStopAtLevel=1 " in properties(launch())["spark.driver.defaultJavaOptions"]
-        assert properties(launch(spark={"conf": named}, limits=Limits(conf=tuple(named)))).items() >= named.items()
+        assert "-XX:TieredStopAtLevel=1 " in properties(launch(**topic))["spark.driver.defaultJavaOptions"]
+        assert (
+            properties(launch(spark={"conf": named}, limits=Limits(conf=tuple(named)), **topic)).items()
+            >= named.items()
+        )
+
+    def test_driver_that_may_copy_files_has_the_optimizing_compiler(self) -> None:
+        """With the first one AES ran at a hundredth: 646 MB by https took 56 s with two executors, 19 s with none (fault K1)."""
+        for executor in ({"instances": 2}, {"dynamic": {"min": 0, "max": 3}}):
+            assert "spark.driver.defaultJavaOptions" not in properties(launch(executor=executor))
 
     def test_executors_by_demand(self) -> None:
         """There is no shuffle service, so shuffles are tracked."""
@@ -224,6 +234,22 @@ class TestSpark:
         assert size.heap_mib + size.overhead_mib == mib
         assert size.heap_mib >= 450
         assert size.overhead_mib >= 300
+
+    @given(st.integers(768, 65536))
+    def test_an_executor_has_room_beside_its_heap(self, mib: int) -> None:
+        """Those with 384 MiB were killed at the default of 2 GiB, and at 1280 MiB (fault K2)."""
+        size = executor_size(launch(executor={"resources": {"limits": {"memory": f"{mib}Mi"}}}))
+
+        assert size.heap_mib + size.overhead_mib == mib
+        assert size.heap_mib >= 460
+        assert size.overhead_mib >= min(768, mib - 460, mib * 6 // 10) - 1
+        assert size.overhead_mib >= mib * 30 // 100
+
+    def test_default_executor_has_768_mib_beside_its_heap(self) -> None:
+        """Of 2 GiB."""
+        made = properties(launch())
+
+        assert (made["spark.executor.memory"], made["spark.executor.memoryOverhead"]) == ("1280m", "768m")
 
     @pytest.mark.parametrize(
         ("text", "value"), [("500m", "0.5"), ("2", "2"), ("1.5", "1.5"), ("2Gi", "2147483648"), ("1G", "1000000000"),
