@@ -18,7 +18,7 @@ from backfill_core.protocol.events import Head
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.jvm.bulk_calls import java_lines, static_method
 from backfill_spark.jvm.errors import JAVA_ERRORS, whole_text
-from backfill_spark.jvm.failures import Trouble, is_damaged_log, trouble_of
+from backfill_spark.jvm.failures import Trouble, log_conditions, trouble_of
 from backfill_spark.jvm.gateway import java, java_session
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def read_by_either(
     """Read a log by Kernel, or by Spark where Kernel cannot: at a blank line in a commit, which Spark skips.
 
     Raises:
-        Kernel's exception if Spark cannot read the log either.
+        What Spark or else Kernel says of a log that neither can read (`JAVA_ERRORS`).
     """
     try:
         return by_kernel()
@@ -176,8 +176,9 @@ def read_by_either(
             raise
         try:
             return by_spark(SparkDeltaLog(spark, path))
-        except JAVA_ERRORS:
-            raise error from None
+        except JAVA_ERRORS as other:
+            # Spark's names the file.
+            raise (other if trouble_of(other) is Trouble.DAMAGED else error) from None
 
 
 def log_damage(spark: SparkSession, path: str, error: Exception) -> Exception | None:
@@ -185,7 +186,8 @@ def log_damage(spark: SparkSession, path: str, error: Exception) -> Exception | 
 
     The exception of a damaged log names a version and no table, so each table of a job is asked.
     """
-    if not is_damaged_log(error):
+    conditions = log_conditions(error)
+    if not conditions:
         return None
     version = re.search(r"version: (\d+)", whole_text(error))
     log = SparkDeltaLog(spark, path)
@@ -193,7 +195,7 @@ def log_damage(spark: SparkSession, path: str, error: Exception) -> Exception | 
         # These are counted over the whole state, whatever the checksum file says.
         (log.updated() if version is None else log.at(int(version[1]))).numOfRemoves()
     except JAVA_ERRORS as found:
-        return found if is_damaged_log(found) else None
+        return found if conditions & log_conditions(found) else None
     return None
 
 

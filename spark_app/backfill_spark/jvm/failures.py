@@ -171,6 +171,7 @@ SIGNS = (
                 "ZstdException",
                 "AEADBadTagException",
                 "JSONDecodeError",
+                "URISyntaxException",
             ),
         ),
         conditions=(
@@ -182,6 +183,8 @@ SIGNS = (
         words=re.compile(
             "is not a Parquet file|footer is too large|corrupted file|can not read class org.apache.parquet|"
             "Could not parse JSON|Expected magic number|"
+            "Couldn't decode |is null but field isn't nullable|"
+            "No protocol found at version|No metadata found at version|Expected a CRC at version|"
             # A line of a commit that is blank, or no object.
             r"jackson\.databind\.node\.[A-Za-z]+ cannot be cast"
         ),
@@ -212,7 +215,7 @@ NAME_MAX = 255
 
 REPORT_HINT = "Report it with the driver's log."
 
-_VALUES = re.compile(r"(Could not parse JSON): .*", re.DOTALL)
+_VALUES = re.compile(r"(Could not parse JSON|Couldn't decode|field isn't nullable)\W.*", re.DOTALL)
 
 
 def trouble_of(error: Exception) -> Trouble:
@@ -239,9 +242,9 @@ def trouble_of(error: Exception) -> Trouble:
     return Trouble.UNKNOWN
 
 
-def is_damaged_log(error: Exception) -> bool:
-    """Does Delta say that it cannot rebuild a table from its log?"""
-    return any(condition.startswith(DAMAGED_LOG) for condition in _conditions(error))
+def log_conditions(error: Exception) -> frozenset[str]:
+    """Return Delta's conditions of a log from which it cannot rebuild a table; empty for other exceptions."""
+    return frozenset(one for one in _conditions(error) if one.startswith(DAMAGED_LOG))
 
 
 def _conditions(error: Exception) -> tuple[str, ...]:

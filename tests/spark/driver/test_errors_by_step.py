@@ -19,6 +19,7 @@ from support.logs_of_others.rewritten import rewrite_log, with_bounds
 from support.repository import ROOT
 from support.tables import other_engine
 from support.tables.jobs import forget_before, make_orders
+from support.tables.logs import LOST_STATE, forget_sums, with_other_column, without_action
 
 from backfill_core.errors import BackfillError
 from backfill_core.positions.file_ranges import file_ranges
@@ -38,6 +39,7 @@ from backfill_spark.sources.delta.source import DeltaSource
 TABLE = tomllib.loads((ROOT / "build-tools" / "raised.toml").read_text())
 ROWS = {f"{step}: {name}": row[1] for step, rows in TABLE.items() for name, row in rows.items()}
 FUTURE = {"protocol": {"minReaderVersion": 99, "minWriterVersion": 99}}
+OUTSIDE = {"path": "../t/x.parquet", "size": 9, "partitionValues": {}, "modificationTime": 1, "dataChange": True}
 FEATURE = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["x"], "writerFeatures": ["x"]}}
 
 
@@ -76,12 +78,8 @@ class World:
             file.write_text("".join(json.dumps(action) + "\n" for action in actions))
         return file
 
-    def without_sums(self, path):
-        for file in Path(path).rglob(".*.crc"):
-            file.unlink()
-
     def data(self, path):
-        self.without_sums(path)
+        forget_sums(path)
         return [file for file in Path(path).rglob("*.parquet") if not {"_delta_log", "_change_data"} & set(file.parts)]
 
     def java(self, name, words):
@@ -120,7 +118,7 @@ class World:
 def pin_damaged(change):
     def provoke(world):
         source = world.source(changed=True)
-        world.without_sums(world.at)
+        forget_sums(world.at)
         change(world)
         source.pin(None)
 
@@ -133,7 +131,7 @@ def cut(file, size=100):
 
 def cut_checkpoint(world):
     forget_before(world.spark, world.at, 1)
-    world.without_sums(world.at)
+    forget_sums(world.at)
     cut(next(Path(world.at, "_delta_log").glob("*.checkpoint.parquet")))
 
 
@@ -143,6 +141,25 @@ def cleaned_version(world):
     source.pin(0)
 
 
+def other_checksum(world):
+    """Spark keeps the log of the session, and Kernel reads the checksum file."""
+    world.source().pin(None)
+    with_other_column(world.at, "amount", "sum")
+    DeltaSource(world.spark, world.at, key=("id",)).pin(None)
+
+
+def lost_state(path, version):
+    """Delta's message names no table: each side of the job is asked to rebuild its own."""
+
+    def provoke(world):
+        world.target()
+        world.source()
+        without_action(world.spark, path(world), "protocol")
+        job_raises("java.lang.IllegalStateException", LOST_STATE.format(version))(world)
+
+    return provoke
+
+
 def missing_commit(world, path, version):
     world.commit(path, version + 1, {"commitInfo": {}})
 
@@ -150,7 +167,7 @@ def missing_commit(world, path, version):
 def target_log(version, *actions):
     def provoke(world):
         world.target()
-        world.without_sums(world.to)
+        forget_sums(world.to)
         world.commit(world.to, version, *actions).touch()
         world.check()
 
@@ -201,7 +218,7 @@ def wrong_sum(world):
 def sealed(damage):
     def provoke(world):
         _, committer = world.target()
-        world.without_sums(world.to)
+        forget_sums(world.to)
         damage(world)
         committer.seal(2, (), "s")
 
@@ -289,6 +306,12 @@ PROVOKE = {
     "pin: cut-commit": pin_damaged(lambda w: cut(w.commit(w.at, 1))),
     "pin: empty-commit": pin_damaged(lambda w: cut(w.commit(w.at, 1), 0)),
     "pin: missing-commit": pin_damaged(lambda w: missing_commit(w, w.at, 2)),
+    "pin: no-json": pin_damaged(lambda w: w.commit(w.at, 1).write_text("# a script\n")),
+    "pin: odd-field": pin_damaged(lambda w: w.commit(w.at, 2, {"add": OUTSIDE | {"path": "x", "size": "many"}})),
+    "pin: no-protocol": pin_damaged(lambda w: without_action(w.spark, w.at, "protocol")),
+    "pin: no-metadata": pin_damaged(lambda w: without_action(w.spark, w.at, "metaData")),
+    "pin: other-checksum": other_checksum,
+    "pin: outside": pin_damaged(lambda w: w.commit(w.at, 2, {"add": OUTSIDE})),
     "pin: cut-checkpoint": pin_damaged(cut_checkpoint),
     "pin: cleaned-version": cleaned_version,
     "check: root": lambda w: target_location(w.spark, "/", None),
@@ -337,6 +360,7 @@ PROVOKE = {
         IO, "Your key is too long (Service: S3, Status Code: 400, Error Code: KeyTooLongError)"
     ),
     "stage: no-answer": job_raises(SLOW, "Read timed out"),
+    "stage: lost-state": lost_state(lambda w: w.at, 0),
     "stage: stopped": job_raises("java.lang.IllegalStateException", "Cannot call methods on a stopped SparkContext."),
     "changes: commit-gone": changes(lambda w: w.commit(w.at, 1).unlink()),
     "changes: commit-cut": changes(lambda w: cut(w.commit(w.at, 1))),
@@ -354,6 +378,7 @@ PROVOKE = {
     "merge: file-gone": merged(lambda w: [file.unlink() for file in w.data(w.to)]),
     "merge: file-cut": merged(lambda w: [cut(file) for file in w.data(w.to)]),
     "merge: column-dropped": merged(column_dropped),
+    "merge: lost-state": lost_state(lambda w: w.to, 1),
     "merge: long-partition": bad_partition("Upsert", f"'{LONG}'"),
     "merge: null-s-name": bad_partition("Upsert", "'__HIVE_DEFAULT_PARTITION__'"),
     "merge: nul": bad_partition("Upsert", "decode(unhex('006e'), 'UTF-8')"),

@@ -4,7 +4,19 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from backfill_spark.jvm.errors import RowFailure, first_line, row_failure, without_values
+from backfill_spark.jvm.failures import DAMAGED_LOG, Trouble, in_words, log_conditions, trouble_of
 from backfill_spark.jvm.gateway import java
+
+KERNEL = (
+    "class com.fasterxml.jackson.databind.node.MissingNode cannot be cast to class com.fasterxml.jackson.databind.node.ObjectNode",
+    "Could not parse JSON: {'secret'",
+    "Couldn't decode 'secret', expected a long",
+    "Couldn't decode [secret], expected an object",
+    "Root node at key path is null but field isn't nullable. Root node: {'secret'",
+    "No protocol found at version 1",
+    "No metadata found at version 1",
+)
+"""What Kernel says of commits that were damaged at random, 400 of them."""
 
 
 class TestFirstLine:
@@ -46,3 +58,24 @@ class TestValuesOfRows:
         assert row_failure(ValueError(said)) == RowFailure("CAST_INVALID_INPUT", "22018", "CAST(s AS int)")
         assert row_failure(ValueError("[UNRESOLVED_COLUMN] `x`. SQLSTATE: 42703")) is None
         assert row_failure(ValueError("SQLSTATE: 22018, in a sentence")) is None
+
+
+class TestDamage:
+    """Of a log does not pass when a job tries again (faults B6, B7)."""
+
+    @pytest.mark.parametrize("condition", DAMAGED_LOG)
+    def test_has_a_condition_of_delta(self, condition):
+        """Its message names a version and no table."""
+        error = ValueError(f"[{condition}] The protocol could not be recovered while Reconstructing version: 3.")
+
+        assert trouble_of(error) is Trouble.DAMAGED
+        assert log_conditions(error) == {condition}
+
+    @pytest.mark.parametrize("message", KERNEL)
+    def test_has_a_message_of_kernel(self, message):
+        """A line of the log holds values of rows; no message repeats them."""
+        error = ValueError(message)
+
+        assert trouble_of(error) is Trouble.DAMAGED
+        assert "secret" not in in_words(error)
+        assert not log_conditions(error)

@@ -7,7 +7,12 @@ from typing import Any
 
 from support.stores.objects import objects_at, text_of
 
+from backfill_spark.jvm.gateway import java
+
 IN_A_BUCKET = "s3a://"
+
+LOST_STATE = "[DELTA_STATE_RECOVER_ERROR] The protocol of your Delta table could not be recovered while Reconstructing version: {}."
+"""Delta's message, with a version: it names no table."""
 
 
 def is_begun(table: str | Path) -> bool:
@@ -48,3 +53,31 @@ def actions_in(commit: str) -> list[dict[str, Any]]:
 
 def _is_in_a_bucket(table: str | Path) -> bool:
     return str(table).startswith(IN_A_BUCKET)
+
+
+def forget_sums(path: str | Path) -> None:
+    """Remove the sums that Hadoop keeps of files that are edited."""
+    for sums in Path(path).rglob(".*.crc"):
+        sums.unlink()
+
+
+def without_action(spark: Any, path: str, kind: str) -> None:
+    """Take an action out of the first commit, and the checksum files, which repeat it."""
+    log = Path(path, "_delta_log")
+    forget_sums(log)
+    for checksums in log.glob("*.crc"):
+        checksums.unlink()
+    first = log / f"{0:020d}.json"
+    lines = first.read_text().splitlines(keepends=True)
+    first.write_text("".join(line for line in lines if f'"{kind}":' not in line))
+    java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
+def with_other_column(path: str, column: str, other: str) -> None:
+    """Let the only checksum file name a column otherwise than the commits."""
+    forget_sums(path)
+    (checksums,) = Path(path, "_delta_log").glob("*.crc")
+    name = '\\"name\\":\\"{}\\"'
+    text = checksums.read_text()
+    assert name.format(column) in text
+    checksums.write_text(text.replace(name.format(column), name.format(other)))

@@ -75,6 +75,7 @@ class DeltaSource:
         self._key = key
         self._schema_change, self._allow_files_outside = schema_change, allow_files_outside
         self._pinned: PinnedTable | None = None
+        self._layout: LoggedTable | None = None
         self._snapshot: Any = None
         self._files: Any = None
         self._logged: Sequence[LoggedFile] = ()
@@ -133,18 +134,16 @@ class DeltaSource:
             raise
         except Exception as error:
             raise explain_version(error, self._spark, path=self.path, version=wanted, newest=head.position) from error
-        check_schema(self.path, self._pinned.schema, partitions=self._pinned.partitions, key=self._key)
+        self._layout = self.layout_at(wanted)
+        check_schema(self.path, self._pinned, self._layout, key=self._key)
         self._log = VersionLog(
-            self._spark, self.path, self._pinned, self._schema_change, access=self._access, feed_at=self._feed_at
+            self._spark, self.path, self._pinned, self._schema_change, access=self._access, feed_at=self._has_feed
         )
         self._ranges = RangeFiles(self._spark, self._delta_log, self._pinned.schema, self._access)
         return self._pinned
 
-    def _feed_at(self, version: int) -> bool:
-        return self._has_feed(self._delta_log.at(version))
-
-    def _has_feed(self, snapshot: Any) -> bool:
-        return is_on(self._delta_log.properties(snapshot), CHANGE_FEED)
+    def _has_feed(self, version: int) -> bool:
+        return is_on(self._delta_log.properties(self._delta_log.at(version)), CHANGE_FEED)
 
     def _describe(self, version: int) -> PinnedTable:
         snapshot, metadata = self._snapshot, self._snapshot.metadata()
@@ -170,7 +169,7 @@ class DeltaSource:
             fingerprint=digest.hexdigest()[:32],
             schema=schema,
             partitions=self._delta_log.partitions(snapshot),
-            change_feed=self._has_feed(snapshot),
+            change_feed=is_on(self._delta_log.properties(snapshot), CHANGE_FEED),
         )
 
     def _count(self, indexes: Sequence[int]) -> dict[int, int]:
@@ -382,9 +381,10 @@ class DeltaSource:
     def _access(self) -> FileAccess:
         return FileAccess.of(self._spark, self.path, self._allow_files_outside)
 
-    @cached_property
+    @property
     def _pinned_layout(self) -> LoggedTable:
-        return self.layout_at(self.version)
+        assert self._layout is not None
+        return self._layout
 
     def layout_at(self, version: int) -> LoggedTable:
         """See `ports.source.SupportsLog`."""

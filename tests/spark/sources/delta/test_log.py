@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from support.tables.jobs import make_kind, make_orders
+from support.tables.jobs import job, make_kind, make_orders
+from support.tables.logs import forget_sums
 from support.tables.oracle import rows_in
 
 from backfill_core.errors import SchemaChangedError, SourceDamagedError
-from backfill_spark.delta.log import files_at, lines_of
+from backfill_spark.delta.log import files_at, lines_of, table_at
 from backfill_spark.delta.properties import is_on, value
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.settings import DriverSettings
 from backfill_spark.sources.delta.source import DeltaSource
 
 ODD = ("next\u0085line", "line\u2028", "\u2029paragraph", "form\x0cfeed", "group\x1dseparator", "a\r\nb")
@@ -129,12 +132,6 @@ def describe_again(path, version, mode):
     forget_sums(path)
 
 
-def forget_sums(path):
-    """Remove the sums that Hadoop keeps of files that are edited here."""
-    for sums in Path(path, "_delta_log").glob(".*.crc"):
-        sums.unlink()
-
-
 class TestLayouts:
     """Each change is read by the layout that its files have, or refused."""
 
@@ -233,6 +230,67 @@ class TestProperties:
         assert value({"Delta.ColumnMapping.Mode": "NAME "}, "delta.columnMapping.mode") == "name"
         assert is_on({"delta.appendOnly": "True"}, "delta.appendOnly")
         assert not is_on({}, "delta.appendOnly")
+
+
+BLANK = {
+    "at the end": lambda text: text + "\n",
+    "in between": lambda text: text.replace("\n", "\n\n", 1),
+    "at the beginning": lambda text: "\n" + text,
+    "of spaces and tabs": lambda text: text.replace("\n", "\n \t \n"),
+}
+
+
+class TestBlankLines:
+    """Of a commit mean nothing: Spark skips them, and so does a job; Kernel cannot read such a commit (fault B6)."""
+
+    @pytest.fixture
+    def path(self, spark, tmp_path):
+        path = str(tmp_path / "s")
+        rows = spark.range(6).selectExpr("id", "if(id = 0, NULL, concat('p', id % 2)) AS p").coalesce(1)
+        for _ in range(2):
+            writer = rows.write.format("delta").option("delta.enableChangeDataFeed", "true").partitionBy("p")
+            writer.mode("append").save(path)
+        return path
+
+    def edit(self, path, change):
+        commit(path, 1).write_text(change(commit(path, 1).read_text()))
+        forget_sums(path)
+        Path(path, "_delta_log", f"{1:020d}.crc").unlink()
+
+    @pytest.mark.parametrize("where", BLANK)
+    def test_are_skipped(self, spark, path, where):
+        """Each question to the log has an answer: the newest version, its files, its layout."""
+        wanted = files_at(spark, path, 1, nulls_of=["id"])
+        layout = table_at(spark, path, 1)
+        self.edit(path, BLANK[where])
+        source = opened(spark, path)
+
+        assert (source.version, source.pinned.live_rows, source.at(1).count()) == (1, 12, 12)
+        found = files_at(spark, path, 1, nulls_of=["id"])
+        assert [file.path for file in found] == [file.path for file in wanted]
+        for file, other in zip(found, wanted, strict=True):
+            assert json.loads(file.action) == json.loads(other.action)
+            assert (file.bytes, file.rows, file.nulls) == (other.bytes, other.rows, other.nulls)
+            assert json.loads(file.statistics) == json.loads(other.statistics)
+        assert table_at(spark, path, 1) == layout
+
+    def test_are_copied_and_followed_by_a_job(self, spark, path, tmp_path):
+        """The job ended every attempt as `Transient`, and named no file."""
+        self.edit(path, BLANK["at the end"])
+        target = str(tmp_path / "t")
+        outcome = run_driver(
+            job(path, target, strategy={"type": "Replica"}, source={"key": []}, verify="Final"),
+            settings=DriverSettings(state_dir=tmp_path / "state", cores=2), spark=spark,
+        )  # fmt: skip
+
+        assert (outcome.outcome, outcome.message, rows_in(target)) == ("Complete", "", 12)
+
+    def test_do_not_hide_a_line_that_is_no_json(self, spark, path):
+        """What no engine reads is named by its file."""
+        self.edit(path, lambda text: f"\n# a script\n{text}")
+
+        with pytest.raises(SourceDamagedError, match=f"{1:020d}.json"):
+            opened(spark, path)
 
 
 class TestNoCommit:
