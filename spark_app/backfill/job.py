@@ -237,23 +237,36 @@ class Backfill(Commands):
         except NotRunningError:
             return self.compare(spark).receipt
 
-    def compare(self, spark: SparkSession | None = None, *, explain: bool = False, by_rows: bool = False) -> Comparison:
+    def compare(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        explain: bool = False,
+        by_rows: bool = False,
+        statistics: bool = False,
+    ) -> Comparison:
         """Compare source and target without a driver.
 
         Args:
             spark: The caller's session; None: an embedded one.
             explain: Show rows that differ.
             by_rows: Compare rows, also of files that were copied, which else are compared by their bytes.
+            statistics: Compare the statistics of all files of the target with their values; `by_rows` does so, too.
 
         Raises:
             BackfillError: a table cannot be opened, or the target holds no state of this job.
         """
         from backfill_spark.driver.offline_verify import verify_offline
 
-        receipt, rows, head = self._with(
-            spark,
-            partial(verify_offline, self._backfill, settings=self._settings, explain=explain, by_rows=by_rows),
+        compare = partial(
+            verify_offline,
+            self._backfill,
+            settings=self._settings,
+            explain=explain,
+            by_rows=by_rows,
+            statistics=statistics,
         )
+        receipt, rows, head = self._with(spark, compare)
         return Comparison(receipt, tuple(rows), head)
 
     def status(self, spark: SparkSession | None = None, *, offline: bool = False) -> status.Status:

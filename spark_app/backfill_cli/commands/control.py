@@ -113,6 +113,7 @@ def stop(file: Path | None, job: str | None, wait_s: float, force: bool) -> None
 @WAIT
 @click.option("--explain", is_flag=True, help="Show rows that differ.")
 @click.option("--rows", is_flag=True, help="Compare rows, also of files that were copied; else these by their bytes.")
+@click.option("--statistics", is_flag=True, help="Compare the statistics of all files of the target with their values.")
 @click.option("--head", is_flag=True, help="Exit with 57 if the source has a newer version than the one compared.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @spark_settings
@@ -122,17 +123,19 @@ def verify(
     wait_s: float,
     explain: bool,
     rows: bool,
+    statistics: bool,
     head: bool,
     output: str,
     conf: dict[str, str],
 ) -> None:
     """Compare source and target, now: through the running driver, or without one."""
-    if (rows or head) and file is None:
-        raise click.UsageError(f"--{'rows' if rows else 'head'} compares here, and needs -f FILE.")
+    here = [name for name, asked in (("--rows", rows), ("--statistics", statistics), ("--head", head)) if asked]
+    if here and file is None:
+        raise click.UsageError(f"{here[0]} compares here, and needs -f FILE.")
     named = None if file is None else read(file, conf=conf)
     job_id, state_dir = job if named is None else named.job_id, Settings.from_environ().state_dir
     found: Comparison | None = None
-    running = not (rows or head) and any(job_id == one.address.job_id for one in drivers(state_dir))
+    running = not here and any(job_id == one.address.job_id for one in drivers(state_dir))
     if named is None or running:
         try:
             began_s = time.monotonic()
@@ -148,7 +151,7 @@ def verify(
         else:
             # A driver names the vnodes that differ; the rows are compared here.
             with beside(file):
-                found = named.compare(explain=explain, by_rows=rows)
+                found = named.compare(explain=explain, by_rows=rows, statistics=statistics)
     assert found is not None
     if output == "json":
         receipt = found.receipt.model_dump(mode="json", by_alias=True)

@@ -313,6 +313,7 @@ class OpenedJob(JobContext):
         cut_off: tuple[OffsetRange, ...] = (),
         check: Callable[[], None],
         by_rows: bool = False,
+        statistics: bool = False,
     ) -> Comparison:
         """Return the two sides of a receipt.
 
@@ -323,6 +324,7 @@ class OpenedJob(JobContext):
             cut_off: Offsets behind the position that no reader may read, because a transaction in front of them is open.
             check: Called often while files are read; what it raises ends the comparison.
             by_rows: Are rows compared, also those of files that were copied?
+            statistics: Are those of all files of the target compared with their values? `by_rows` does so, too.
         """
         prefix = self.row_offsets if isinstance(self.opened, PinnedSource) else ()
         source = self.opened.compared(position, covered, prefix)
@@ -330,7 +332,7 @@ class OpenedJob(JobContext):
         return Comparison(
             source=source,
             files=None if by_rows else FileProof.of(self, source.files, target_version),
-            misstated=(lambda: misstated_files(self, target_version)) if by_rows else None,
+            misstated=(lambda: misstated_files(self, target_version)) if by_rows or statistics else None,
             check=check,
             sink=self.sink,
             transform=self.transform,

@@ -32,12 +32,14 @@ def verify_offline(
     settings: DriverSettings,
     explain: bool = False,
     by_rows: bool = False,
+    statistics: bool = False,
     spark: SparkSession | None = None,
     stop: StopSignal | None = None,
 ) -> tuple[words.Receipt, list[tuple[str, dict[str, Any]]], SourceHead]:
     """Take a receipt of a target at its newest version, and read the newest position of the source; with `explain` also rows that differ.
 
-    All is compared `by_rows` where that is asked for, also files that were copied.
+    All is compared `by_rows` where that is asked for, also files that were copied. With `statistics` those of all files of the
+    target are compared with their values.
 
     Raises:
         StateMismatchError: the target has no state of this job.
@@ -65,6 +67,7 @@ def verify_offline(
                 cut_off=status.cut_off,
                 check=stop.check,
                 by_rows=by_rows,
+                statistics=statistics,
             )
             with job.jobs_explained():
                 receipt = compared.receipt(epoch=state.epoch)

@@ -78,7 +78,8 @@ class Comparison:
         )
         receipt = self._whole(receipt, epoch)
         if self.misstated is not None:
-            receipt = replace(receipt, files=(*receipt.files, *self.misstated()))
+            wrong = tuple(file for file in self.misstated() if file not in receipt.files)
+            receipt = replace(receipt, files=(*receipt.files, *wrong))
         return replace(receipt, seconds=round(time.monotonic() - began_s, 3))
 
     def _whole(self, receipt: Receipt, epoch: int) -> Receipt:

@@ -76,11 +76,12 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         assert ACKNOWLEDGED.fullmatch(done.stderr)
         assert "1 of 256 vnodes differ" in done.stdout
 
-    def test_rows_are_compared_here_and_need_the_file(self, job):
+    @pytest.mark.parametrize("option", ["--rows", "--statistics"])
+    def test_rows_and_statistics_are_compared_here_and_need_the_file(self, job, option):
         """A driver compares by bytes, as its spec says: it is not asked."""
-        done = backfill("verify", "--rows")
+        done = backfill("verify", option)
         assert (done.exit_code, job.seen) == (2, [])
-        assert "--rows compares here, and needs -f FILE" in done.stderr
+        assert f"{option} compares here, and needs -f FILE" in done.stderr
 
     def test_a_driver_that_ends_without_a_receipt(self, state_dir):
         """Nothing was proven, so it is no success either."""

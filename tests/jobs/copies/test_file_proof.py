@@ -163,13 +163,13 @@ class TestStatisticsOfTheLog:
             statistics[kind] = statistics[kind] | {"id": value}
         return add, add | {"stats": json.dumps(statistics)}
 
-    @pytest.mark.parametrize("by_rows", [False, True], ids=["by-bytes", "by-rows"])
+    @pytest.mark.parametrize("by", [{}, {"by_rows": True}, {"statistics": True}], ids=str)
     @pytest.mark.parametrize("wrong", [{"maxValues": 5}, {"nullCount": 1}], ids=str)
-    def test_a_file_with_wrong_ones_is_named_with_the_column(self, place, by_rows, wrong):
+    def test_a_file_with_wrong_ones_is_named_with_the_column(self, place, by, wrong):
         """Its rows are all there, and no reader with a filter finds them."""
         add, changed = self.with_bounds(place, **wrong)
         place.commit([], [changed])
-        found = place.verify(by_rows=by_rows)
+        found = place.verify(**by)
         place.commit([], [add])
 
         if "nullCount" in wrong and add.get("deletionVector"):
