@@ -132,7 +132,7 @@ class OperatorSettings(BaseModel):
     can never be allowed."""
 
     allowed_metadata: Patterns = METADATA
-    """Labels and annotations with a `.` or `/` in their name that a template may set; controllers may act on them."""
+    """Labels, and annotations with a `.` or `/` in their name, that a template may set; selectors and controllers may act on them."""
 
     allowed_conf: Patterns = ()
     """Spark settings that `spec.spark.conf` may contain, in addition to the harmless ones."""

@@ -96,12 +96,17 @@ OF_STORES = {
     "fs.s3a.aws.credentials.provider": CREDENTIALS,
     # Hadoop's default is in a jar of its own.
     "fs.s3a.input.stream.type": "classic",
+    # Hadoop would read from any server that a text names.
+    **{f"fs.{scheme}.impl": "switched.off.by.backfill" for scheme in ("http", "https", "ftp", "sftp")},
 }
 """Of Hadoop, when a store is opened for the first time: a caller's session has its own."""
 
-JVM_OPTIONS = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC {ONE_ZONE} {HOT_CODE_ONLY}"
+XML_ALONE = "-Djavax.xml.accessExternalDTD= -Djavax.xml.accessExternalSchema= -Djavax.xml.accessExternalStylesheet="
+"""XML names no file and no URL: a document of a row could else have Java send a local file to any server."""
+
+JVM_OPTIONS = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC {ONE_ZONE} {XML_ALONE} {HOT_CODE_ONLY}"
 ON_A_CLUSTER = {
-    "spark.executor.defaultJavaOptions": f"{ONE_ZONE} {HOT_CODE_ONLY}",
+    "spark.executor.defaultJavaOptions": f"{ONE_ZONE} {XML_ALONE} {HOT_CODE_ONLY}",
     # Spark stops for good after twice as many lost executors as there are, counted over the whole job, and counts each refusal of
     # a pod by a full quota, once a second. So a job that follows for weeks would end, and one that meets a quota within seconds.
     "spark.executor.maxNumFailures": "900",

@@ -19,8 +19,9 @@ from pyspark.sql.types import NullType, StructType
 
 from backfill_api.crd.explain import nearest
 from backfill_spark.jvm.errors import first_line
-from backfill_spark.jvm.gateway import java, java_frame
+from backfill_spark.jvm.gateway import java, java_frame, java_session
 from backfill_spark.rows.columns import every_type, unused
+from backfill_spark.rows.sql.reach import outside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,7 +99,11 @@ def find_fault(empty: DataFrame, texts: Sequence[str], *, filters: bool) -> Faul
         texts: Expressions of a projection, or one condition.
         filters: Are they a condition?
     """
+    parser: Any = java_session(empty.sparkSession).sessionState().sqlParser()
     for text in texts:
+        reached = outside(parser, text)
+        if reached is not None:
+            return Fault(*reached)
         if SUBSTITUTED in text:
             words = f" has {SUBSTITUTED}, which stands for a variable of the driver's environment in Spark's own SQL."
             return Fault(words, "Write concat('$', '{…') where the two characters are meant.")

@@ -17,6 +17,7 @@ from backfill_core.errors import InvalidTransformError, JavaMissingError
 from backfill_spark.jvm.class_archive import SPARK_JARS
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.session import find_java
+from backfill_spark.rows.sql.reach import outside
 from backfill_spark.settings import DriverSettings
 
 OPENED = ("java.lang", "java.util", "java.nio", "sun.nio.ch", "sun.util.calendar")
@@ -45,6 +46,9 @@ def check_sql(transform: TransformSpec, settings: DriverSettings) -> str:
             except JAVA_ERRORS as error:
                 hint = "Write one Spark SQL expression there, with AS for a new name."
                 raise InvalidTransformError(f"{field}: {text!r} is not SQL: {_reason(error)}.", hint=hint) from error
+            reached = outside(parser, text)
+            if reached is not None:
+                raise InvalidTransformError(f"{field}: {text!r}{reached[0]}", hint=reached[1])
     finally:
         gateway.shutdown()
     return ""

@@ -44,7 +44,7 @@ RICH = SPEC | {
     "driver": {
         "resources": {"requests": {"cpu": "1"}},
         "template": {
-            "metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}},
+            "metadata": {"labels": {"user.backfill.dev/a": "b"}, "annotations": {"a": "b"}},
             "spec": {
                 "tolerations": [{"key": "a", "operator": "Exists"}],
                 "containers": [{"name": "driver", "env": [{"name": "A", "value": "b"}]}],

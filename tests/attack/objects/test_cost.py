@@ -75,12 +75,14 @@ class TestAText:
     @pytest.mark.parametrize("reader", TEXTS)
     @pytest.mark.parametrize("parts", RECORDED, ids=repr)
     def test_that_was_slow_once_is_read_in_time(self, reader, parts):
+        """One of them in a path of 2 kB stopped the operator for every namespace (fault S1)."""
         self.check(reader, parts)
 
     @pytest.mark.parametrize("reader", TEXTS)
     @HOSTILE
     @given(parts=TEXT)
     def test_is_read_in_time(self, reader, parts):
+        """Whatever is repeated in it."""
         self.check(reader, parts)
 
     @staticmethod
@@ -100,11 +102,13 @@ class TestAnObject:
 
     @pytest.mark.parametrize("kind", VALUES)
     def test_of_ours_with_a_topic_is_read_in_time(self, kind):
+        """A topic has checks of its own."""
         self.check(OBJECTS["launched"], backfill({**RICH, "source": TOPIC}), kind, {"spec"}, below=("spec", "source"))
 
     @pytest.mark.parametrize("kind", VALUES)
     @pytest.mark.parametrize("reader", PODS)
     def test_pod_is_read_in_time(self, reader, kind):
+        """Kubelets repeat what containers write."""
         self.check(PODS[reader], POD, kind, {"status"})
 
     @staticmethod
@@ -122,6 +126,7 @@ class TestYaml:
     @HOSTILE
     @given(parts=TEXT)
     def test_takes_the_time_of_its_parser(self, parts):
+        """A file of a stranger may not hang `backfill plan`."""
         before, unit, after = parts
         self.check(f"{before}{unit * ((SIZE - 1_000) // len(unit))}{after}")
 

@@ -129,6 +129,7 @@ class TestTooLarge:
         assert look(job, known(job, crowd)) == (200, 1000)
 
     def test_a_request_line_is_refused(self, job, crowd):
+        """It is read before any header."""
         one = known(job, crowd)
         with suppress(ConnectionError):
             one.request("GET", f"/healthz?{'x' * 2 * HEADER_BYTES_MAX}")

@@ -35,7 +35,7 @@ RICH = SPEC | {
     "jobId": "a", "transform": {"select": ["id"], "where": "id > 5"}, "barrier": {"intervalMs": 1000, "commitEvery": 1},
     "throttle": {"rowsPerSecond": 5}, "pause": {"scope": "All"}, "desiredState": "Paused", "suspend": False, "after": "Follow",
     "spark": {"image": "a:b", "conf": {"spark.a": "b"}}, "executor": {"instances": 2, "resources": {"limits": {"memory": "2Gi"}}},
-    "driver": {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "driver", "env": []}]}}},
+    "driver": {"template": {"metadata": {"labels": {"user.backfill.dev/a": "b"}}, "spec": {"containers": [{"name": "driver", "env": []}]}}},
     "strategy": {"type": "Snapshot", "snapshot": {}}, "backoffLimit": 3, "ttlSecondsAfterFinished": 60,
 }  # fmt: skip
 

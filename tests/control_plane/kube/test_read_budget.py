@@ -48,14 +48,17 @@ class TestTheBudget:
             re.match("(a|a)*b", "a" * 60)
 
     def test_ends_a_loop(self):
+        """Python's own code sees the signal at its next step."""
         with pytest.raises(ReadBudgetError), read_budget(0.05):
             str(EndlessText())
 
     def test_of_an_outer_block_holds_for_the_inner_one(self):
+        """The process has one timer; an inner block must not reset it."""
         with pytest.raises(ReadBudgetError), read_budget(0.05), read_budget(60):
             str(EndlessText())
 
     def test_that_is_not_used_up_ends_nothing(self):
+        """A late signal would end an innocent coroutine."""
         with read_budget(0.05):
             pass
         began = time.process_time()
@@ -85,6 +88,7 @@ class TestTheBudget:
 
 class TestAnObject:
     def test_whose_spec_takes_too_long_is_refused(self):
+        """Its author reads why in the status."""
         refused = spec_of(raw(spec=Endless(SPEC)))
 
         assert refused == SpecRefused(("spec cannot be read: ReadBudgetError: it takes too long to read",))

@@ -325,7 +325,7 @@ class TestTheDriverPod:
                 driver={
                     "serviceAccountName": "mine",
                     "template": {
-                        "metadata": {"labels": {"team": "a"}, "annotations": {"x": "y"}},
+                        "metadata": {"labels": {"user.backfill.dev/team": "a"}, "annotations": {"x": "y"}},
                         "spec": {
                             "nodeSelector": {"disk": "ssd"},
                             "securityContext": {"runAsUser": 1000, "fsGroup": 2000},
@@ -345,7 +345,9 @@ class TestTheDriverPod:
             )
         )
 
-        assert pod["metadata"]["labels"].items() >= {"team": "a", "backfill.dev/role": "driver"}.items()
+        assert (
+            pod["metadata"]["labels"].items() >= {"user.backfill.dev/team": "a", "backfill.dev/role": "driver"}.items()
+        )
         assert pod["spec"]["securityContext"]["runAsUser"] == 1000
         assert pod["spec"]["serviceAccountName"] == "mine"
         assert environment(pod).keys() >= {"AWS_REGION", "BACKFILL_MASTER"}

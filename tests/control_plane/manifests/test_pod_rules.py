@@ -196,6 +196,24 @@ class TestAnAdministratorMayAllow:
         assert setting.lower() in OperatorSettings.model_fields
         assert build(limits, **fields)["kind"] == "Pod"
 
+    @pytest.mark.parametrize("role", ["driver", "executor"])
+    @pytest.mark.parametrize(
+        "name", ["app", "k8s-app", "role", "app.kubernetes.io/name", "app.kubernetes.io/component"]
+    )
+    def test_a_label_that_a_selector_may_have(self, name: str, role: str) -> None:
+        """With it a pod joins another team's Service, and its NetworkPolicy (fault S8)."""
+        given = {role: {"template": {"metadata": {"labels": {name: "x"}}}}}
+
+        refused = refusal(**given)
+
+        assert refused.path == f'spec.{role}.template.metadata.labels["{name}"]'
+        assert "user.backfill.dev/" in refused.hint
+        assert f"{PREFIX}ALLOWED_METADATA" in refused.hint
+        assert build(Limits(metadata=(name,)), **given)
+        assert build(
+            **{role: {"template": {"metadata": {"labels": {"user.backfill.dev/team": "x"}, "annotations": {"a": "b"}}}}}
+        )
+
     @pytest.mark.parametrize(
         "name",
         [

@@ -207,6 +207,7 @@ class TestAClientOfTheNetwork:
         ids=["many headers", "one header"],
     )
     async def test_with_a_large_header_is_refused(self, header):
+        """A probe and a collector need little."""
         async with parts(health_port=0, metrics_port=0) as made, made.health.served() as ports:
             answer = await reply(
                 ports[0], b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + header + b"\r\n"

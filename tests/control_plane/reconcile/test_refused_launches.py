@@ -73,13 +73,13 @@ class TestWhatCannotBeLaunched:
 
         async with Rig() as rig:
             rig.store.admission.append(refuse)
-            rig.create(executor={"template": {"metadata": {"labels": {"team": "-data"}}}})
+            rig.create(executor={"template": {"metadata": {"labels": {"user.backfill.dev/team": "-data"}}}})
             await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
 
             stalled = rig.message("Stalled")
             assert 'spec.executor: metadata.labels: Invalid value: "-data"' in stalled
             assert rig.objects() == []
-            rig.edit(executor={"template": {"metadata": {"labels": {"team": "data"}}}})
+            rig.edit(executor={"template": {"metadata": {"labels": {"user.backfill.dev/team": "data"}}}})
             await rig.until_holds("Running")
             assert list(rig.pods()) == [rig.driver()[1]]
 
@@ -118,7 +118,7 @@ class TestWhatCannotBeLaunched:
 
         async with Rig() as rig:
             rig.store.admission.append(quota)
-            rig.create(executor={"template": {"metadata": {"labels": {"team": "data"}}}})
+            rig.create(executor={"template": {"metadata": {"labels": {"user.backfill.dev/team": "data"}}}})
             await rig.until_holds("Running")
 
     async def test_a_path_that_only_the_command_line_can_follow(self):

@@ -49,7 +49,7 @@ class TestALifeOnARealServer:
     async def test_an_executor_that_the_server_would_refuse(self, real):
         """Before there is a driver, which would ask for it for ever."""
         async with real() as rig:
-            rig.create(executor={"template": {"metadata": {"labels": {"team": "d" * 64}}}})
+            rig.create(executor={"template": {"metadata": {"labels": {"user.backfill.dev/team": "d" * 64}}}})
             await rig.until(lambda: (rig.condition("Stalled") or "?")[0] == "True")
             assert rig.condition("Stalled") == ("True", "SpecRefused")
             stalled = rig.message("Stalled")

@@ -94,6 +94,40 @@ class TestWhatIsNotOfOneRow:
         assert [one for one in conditions if refusal(empty, None, one) is None] == []
 
 
+class TestWhatReachesFurther:
+    """Spark reads files and URLs while it analyzes, and repeats in its errors what it read (fault S2)."""
+
+    @pytest.mark.parametrize(
+        "expression",
+        [
+            """from_avro(CAST(s AS BINARY), '"int"', map('avroSchemaUrl', 'file:{file}'))""",
+            """from_xml(s, 'a INT', map('rowValidationXSDPath', '{file}'))""",
+            """(SELECT max(value) FROM text.`{file}`)""",
+            """(SELECT max(_corrupt_record) FROM json.`{file}`)""",
+        ],
+        ids=["avro", "xml", "text", "json"],
+    )
+    def test_is_refused_before_it_is_read(self, empty, tmp_path, expression):
+        """A file that cannot be read says the same as one that can: nothing."""
+        secret = tmp_path / "token"
+        secret.write_text("TOPSECRET")
+        there = refusal(empty, (f"{expression.format(file=secret)} AS x",))
+        gone = refusal(empty, (f"{expression.format(file=tmp_path / 'none')} AS x",))
+
+        assert "TOPSECRET" not in there
+        assert there.replace(str(secret), "") == gone.replace(str(tmp_path / "none"), "")
+
+    def test_by_a_web_server_is_switched_off(self, spark):
+        """Also for what the check of the text does not know."""
+        with pytest.raises(JAVA_ERRORS) as failure:
+            spark.read.text("http://127.0.0.1:1/x")
+        assert "switched.off.by.backfill" in str(failure.value)
+
+    def test_by_xml_is_switched_off(self, spark):
+        """A document of a row names an entity."""
+        assert java(spark).java.lang.System.getProperty("javax.xml.accessExternalDTD") == ""
+
+
 class TestWhatNoTableHolds:
     """Found before a table is made, and no feature of the table is blamed."""
 

@@ -63,7 +63,7 @@ RICH = {
     "driver": {
         "serviceAccountName": "a", "resources": {"requests": {"cpu": "1"}},
         "template": {
-            "metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}},
+            "metadata": {"labels": {"user.backfill.dev/a": "b"}, "annotations": {"a": "b"}},
             "spec": {
                 "tolerations": [{"key": "a", "operator": "Exists"}],
                 "volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "a"}}],

@@ -28,8 +28,9 @@ ENV: Final = (
 """Keys, roles and regions of object stores. Names, because a prefix has others: a client sends the token of the pod, or of a file,
 to the address in `AWS_ENDPOINT_URL_STS` or `AWS_CONTAINER_CREDENTIALS_FULL_URI`."""
 
-METADATA: Final = ("app.kubernetes.io/*", "prometheus.io/*", "cluster-autoscaler.kubernetes.io/*")
-"""Labels and annotations; names without `.` and `/` are always allowed, because no controller acts on them."""
+METADATA: Final = ("user.backfill.dev/*", "prometheus.io/*", "cluster-autoscaler.kubernetes.io/*")
+"""Labels, and annotations with a `.` or `/`; other annotations are always allowed, because no controller acts on them. A plain label may
+be in the selector of another team's Service or NetworkPolicy, and `user.backfill.dev/` is in none."""
 
 OPTIONAL_POD_FIELDS: Final = (
     "dnsConfig", "dnsPolicy", "hostAliases", "nodeName", "preemptionPolicy", "resourceClaims", "runtimeClassName", "schedulerName",

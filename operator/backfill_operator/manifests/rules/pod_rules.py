@@ -145,9 +145,11 @@ def _check_metadata(meta: Mapping[str, Any], path: str, limits: Limits) -> None:
             here = f'{path}.{field}["{name}"]'
             if str(name).startswith(LABEL_PREFIXES):
                 raise ManifestRefusedError(here, "is set by the operator", hint="use another prefix")
-            if not isinstance(name, str) or (("." in name or "/" in name) and not named(name, limits.metadata)):
-                hint = f"remove it, {ask_for('ALLOWED_METADATA', 'its name')}"
-                raise ManifestRefusedError(here, "is not allowed: controllers may act upon it", hint=hint)
+            free = isinstance(name, str) and field == "annotations" and "." not in name and "/" not in name
+            if not free and not (isinstance(name, str) and named(name, limits.metadata)):
+                other = "use the prefix user.backfill.dev/" if field == "labels" else "remove it"
+                hint = f"{other}, {ask_for('ALLOWED_METADATA', 'its name')}"
+                raise ManifestRefusedError(here, "is not allowed: controllers and selectors may act upon it", hint=hint)
 
 
 def _check_pod_fields(spec: Mapping[str, Any], path: str, limits: Limits) -> None:

@@ -38,6 +38,7 @@ class TestEachExpression:
         assert not costly, "\n".join(sorted(costly))
 
     def test_of_each_exception_is_still_in_use(self):
+        """An exception without an expression would excuse the next one of the same text."""
         assert BOUNDED.keys() <= {use.pattern for use in uses_in(list(sources()))}
 
     def test_of_a_model_is_matched_by_rust(self):
@@ -66,6 +67,7 @@ class TestTheCheck:
         ],
     )
     def test_refuses_what_costs_more(self, how, pattern):
+        """A lint that was never seen to refuse proves nothing; some of these were in the product."""
         assert cost_of(pattern, how)
 
     @pytest.mark.parametrize(
@@ -81,6 +83,7 @@ class TestTheCheck:
         ],
     )
     def test_allows_what_is_linear(self, how, pattern):
+        """A lint that refuses ordinary expressions is switched off."""
         assert not cost_of(pattern, how)
 
     def test_refuses_an_expression_that_it_cannot_read(self):

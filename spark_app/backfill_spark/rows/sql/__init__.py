@@ -1,0 +1,1 @@
+"""Checks of SQL texts before Spark analyzes them; no table is read."""

@@ -1,0 +1,193 @@
+"""SQL of a spec names no file, no URL, no host and no class; what it names is found before Spark reads it (fault S2).
+
+These tests have Spark's classes and no session: nothing of a text is analyzed or run.
+"""
+
+from __future__ import annotations
+
+import http.server
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JJavaError
+from support.tables.expressions import ORDINARY
+
+from backfill_spark.jvm.class_archive import SPARK_JARS
+from backfill_spark.jvm.session import OF_STORES, XML_ALONE
+from backfill_spark.rows.sql.reach import CALLS, EXTERNAL, OPTIONS, READERS, outside
+
+FUNCTIONS = Path(__file__).with_name("functions.txt")
+"""Each function of Spark 4.2 that was looked at; those of `READERS` and `CALLS` take options, files or classes."""
+
+OBJECTS = {"json": "json.JSONOptions", "csv": "csv.CSVOptions", "xml": "xml.XmlOptions"}
+DOCTYPE = '<!DOCTYPE a SYSTEM "{url}/dtd"><a>1</a>'
+
+
+def java(*options):
+    """Return a Java process with Spark's classes."""
+    port, token = launch_gateway(
+        classpath=f"{SPARK_JARS}/*", javaopts=["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *options], java_path=shutil.which("java"),
+        jarpath=str(next(SPARK_JARS.glob("py4j-*.jar"))), die_on_exit=True, enable_auth=True,
+    )  # fmt: skip
+    return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
+
+
+@pytest.fixture(scope="module")
+def jvm():
+    gateway = java(*XML_ALONE.split())
+    yield gateway.jvm
+    gateway.shutdown()
+
+
+@pytest.fixture(scope="module")
+def parser(jvm):
+    return jvm.org.apache.spark.sql.catalyst.parser.CatalystSqlParser()
+
+
+@pytest.fixture
+def web():
+    """Give the address of a web server, and what was asked of it."""
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    server.shutdown()
+    server.server_close()
+
+
+class TestAText:
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("from_xml(s, 'a INT', map('rowValidationXSDPath', 'http://h/x')) AS x", "'rowValidationXSDPath' of XML, which may name a file"),
+            ("schema_of_xml('<a/>', map('ROWVALIDATIONXSDPATH', '/x'))", "option 'ROWVALIDATIONXSDPATH'"),
+            ("from_avro(s, '\"int\"', map('mode', 'FAILFAST', 'avroSchemaUrl', 'file:/x'))", "option 'avroSchemaUrl' of AVRO"),
+            ("transform(a, x -> FROM_AVRO(x, '1', map('avroSchemaUrl', 'file:/x')))", "'avroSchemaUrl'"),
+            ("system.builtin.from_avro(s, '1', map('avroSchemaUrl', 'file:/x'))", "'avroSchemaUrl'"),
+            ("named_struct('a', `from_avro`(s, '1', map('avroSchemaUrl', 'file:/x'))).a", "'avroSchemaUrl'"),
+            ("from_avro(s, '1', map(concat('avroSchema', 'Url'), 'file:/x'))", "computes the options of AVRO"),
+            ("from_avro(s, '1', str_to_map('avroSchemaUrl:file'))", "computes the schema or the options of AVRO"),
+            ("from_avro(s, '1', map_concat(map('avroSchemaUrl', 'x')))", "computes the schema or the options"),
+            ("from_avro(s, '1', from_json('{}', 'map<string,string>'))", "computes the schema or the options"),
+            ("from_avro(s, options => map('avroSchemaUrl', 'x'))", "names the arguments"),
+            ("from_json(s, 'a INT', map('later', 'x'))", "'later' of JSON, which is not known to be of one row only"),
+            ("from_protobuf(b, 'm', '/etc/hostname')", "reads a file of descriptors (from_protobuf)"),
+            ("reflect('java.lang.System', 'getenv', 'HOME')", "calls Java (reflect)"),
+            ("try_reflect('a.B', 'c')", "calls Java"),
+            ("(SELECT max(value) FROM text.`/etc/hostname`)", "has a subquery"),
+            ("s IN (SELECT value FROM json.`http://h/x`)", "has a subquery"),
+            ("EXISTS(SELECT 1 FROM csv.`/x`)", "has a subquery"),
+            ("coalesce(s, (SELECT first(value) FROM text.`/x`))", "has a subquery"),
+            ("IDENTIFIER('from_xml')(s, 'a INT')", "IDENTIFIER"),
+        ],
+    )  # fmt: skip
+    def test_that_reaches_further_is_refused(self, parser, text, words):
+        """Spark reads some of these while it analyzes, and repeats what it read in its error."""
+        found = outside(parser, text)
+
+        assert found is not None
+        assert words in found[0]
+        assert found[1]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "*", "id", "from_json(s, 'a INT')", "from_json(s, 'a INT', map('mode', 'FAILFAST', 'timestampFormat', 'yyyy'))",
+            "from_json(s, schema_of_json('{\"a\": 1}'))", "from_csv(s, 'a INT', map('SEP', ';'))", "to_json(map('a', id))",
+            "to_json(struct(*), map('ignoreNullFields', 'false'))", "to_csv(struct(id), map('sep', ';'))",
+            "from_avro(b, concat('{\"type\":', '\"int\"}'), map('mode', 'PERMISSIVE'))", "to_avro(s, '\"int\"')",
+            "from_xml(s, 'a INT', map('rowTag', 'b'))", "xpath_string(s, 'a')", "schema_of_csv('1,a')", "not SQL at all (",
+        ],
+    )  # fmt: skip
+    def test_of_one_row_passes(self, parser, text):
+        """A check that refuses ordinary SQL is no check."""
+        assert outside(parser, text) is None
+
+    def test_that_people_write_passes(self, parser):
+        """All of what the transform's own suite accepts."""
+        assert [found for text in ORDINARY if (found := outside(parser, text)) is not None] == []
+
+
+class TestSpark:
+    def test_has_no_function_that_was_not_looked_at(self, jvm):
+        """A new one may take a file, a URL, or options that do: decide, then add it to `functions.txt` and `READERS` or `CALLS`."""
+        listed = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin().listFunction().mkString("\n")
+        names = {name.removeprefix("system.builtin.") for name in listed.split("\n")}
+
+        assert sorted(names ^ set(FUNCTIONS.read_text().split())) == []
+        assert names >= READERS | set(CALLS) - {"schema_of_protobuf"}
+
+    def test_has_a_function_with_a_map_of_options_in_no_other_name(self, jvm):
+        """By the types of the arguments of its class."""
+        registry = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
+        found = set()
+        for name in FUNCTIONS.read_text().split():
+            known = registry.lookupFunction(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)).get()
+            constructors = jvm.java.lang.Class.forName(known.getClassName()).getConstructors()
+            types = [str(one.getName()) for made in constructors for one in made.getParameterTypes()]
+            found |= {name} if any("immutable.Map" in one for one in types) else set()
+
+        assert found <= READERS
+
+    @pytest.mark.parametrize("form", OBJECTS)
+    def test_has_no_option_that_was_not_looked_at(self, jvm, form):
+        """One that names a file belongs to `EXTERNAL`."""
+        options = getattr(jvm.org.apache.spark.sql.catalyst, form)
+        known = getattr(options, OBJECTS[form].partition(".")[2]).getAllOptions().mkString("\n").lower().split("\n")
+
+        assert sorted(set(known) - OPTIONS[form] - EXTERNAL[form]) == []
+
+
+class TestJava:
+    def test_of_a_session_follows_no_name_in_xml(self, jvm, web):
+        """A document of a row names an entity: Java alone asks the server for it."""
+        url, asked = web
+        with pytest.raises(Py4JJavaError):
+            jvm.org.apache.spark.sql.catalyst.expressions.xml.UDFXPathUtil().evalString(DOCTYPE.format(url=url), "a")
+        schema = f'<!DOCTYPE x SYSTEM "{url}/dtd"><xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema"/>'
+        factory = jvm.javax.xml.validation.SchemaFactory.newInstance("http://www.w3.org/2001/XMLSchema")
+        with pytest.raises(Py4JJavaError):
+            factory.newSchema(jvm.javax.xml.transform.stream.StreamSource(jvm.java.io.StringReader(schema)))
+
+        assert asked == []
+
+    @pytest.mark.parametrize("scheme", ["http", "https", "ftp", "sftp"])
+    def test_of_a_session_reads_from_no_web_server(self, jvm, web, scheme):
+        """Hadoop has file systems for them."""
+        url, asked = web
+        conf = jvm.org.apache.hadoop.conf.Configuration(False)
+        for name, value in OF_STORES.items():
+            conf.set(name, value)
+        path = jvm.org.apache.hadoop.fs.Path(url.replace("http", scheme, 1) + "/x")
+        with pytest.raises(Py4JJavaError, match=r"switched\.off\.by\.backfill"):
+            path.getFileSystem(conf)
+
+        assert asked == []
+
+    def test_without_our_options_asks_the_server(self, web):
+        """Else the tests above prove nothing."""
+        url, asked = web
+        gateway = java()
+        try:
+            gateway.jvm.org.apache.spark.sql.catalyst.expressions.xml.UDFXPathUtil().evalString(
+                DOCTYPE.format(url=url), "a"
+            )
+        except Py4JJavaError:
+            pass
+        finally:
+            gateway.shutdown()
+
+        assert asked == ["/dtd"]
