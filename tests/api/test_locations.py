@@ -4,10 +4,13 @@ import re
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from backfill_api.crd import schema
+from backfill_api.crd.explain import LOOKED_AT_CHARACTERS_MAX, shown
 from backfill_api.load import SpecError, load_backfill
-from backfill_api.spec.locations import PlaceError, place
+from backfill_api.spec.locations import PlaceError, place, without_user
 
 
 class TestOneMeaning:
@@ -196,3 +199,23 @@ class TestSecrets:
     def test_what_only_looks_like_one_is_taken(self, text):
         """A check that is too strict would refuse real tables."""
         assert place(text).path
+
+    @given(
+        st.lists(st.sampled_from(["a", "a:", "s3a://", ":", "/", "@", " ", '"', "1", "+", "é"]), max_size=12).map(
+            "".join
+        )
+    )
+    def test_is_hidden_in_each_text_as_one_expression_of_more_cost_hides_it(self, text):
+        """The linear form must hide all that the first one did."""
+        costly = r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,31}:/*)[^\s@\"]*:[^\s@\"]*@"
+
+        assert without_user(text) == re.sub(costly, r"\1…@", text)
+
+    @pytest.mark.parametrize("before", range(LOOKED_AT_CHARACTERS_MAX - 40, LOOKED_AT_CHARACTERS_MAX + 5, 3))
+    def test_is_not_shown_where_a_long_value_is_cut(self, before):
+        """The cut may be inside the secret, so that its `@` is not looked at."""
+        word = "s3a://KEY:" + "SECRET" * 40
+        found = without_user(f"{'x' * before} {word}"[:LOOKED_AT_CHARACTERS_MAX], cut=True)
+
+        assert "SECRET"[:3] not in found
+        assert "SECRET" not in shown([word + "@bucket"] * 100)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from backfill_api.names import EXECUTORS_LABEL, GROUP, KIND, UID_LABEL
 from backfill_core.lifecycle.actions import LaunchDriver
+from backfill_core.lifecycle.inputs.token_hash import hash_of
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import Observation, SpecRefused
 from backfill_core.lifecycle.steps.launching import STILL_THERE, quota_is_full
@@ -28,7 +29,6 @@ from backfill_operator.manifests.driver_pod import driver_pod
 from backfill_operator.manifests.secret import Identity, secret, token_of
 from backfill_operator.manifests.service import service
 from backfill_operator.manifests.tried_executor import tried_executor
-from backfill_operator.reconcile.soft_state import hash_of
 
 COLLISION = "NameCollision"
 JUDGED_S, JUDGED_MAX = 600.0, 1_000

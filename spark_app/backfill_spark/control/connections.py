@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, BinaryIO, Final
+from io import BufferedIOBase
+from typing import Any, Final
 
 CONNECTIONS_MAX: Final = 64
 HEADER_S: Final = 5.0
@@ -133,7 +134,7 @@ class BoundedServer(ThreadingHTTPServer):
 class HeaderReader:
     """Reads requests of one connection; a header that is too long ends it."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BufferedIOBase) -> None:
         """Read from the file of a socket."""
         self._file = file
         self._left = HEADER_BYTES_MAX

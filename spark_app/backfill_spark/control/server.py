@@ -235,7 +235,8 @@ class _Connection(BaseHTTPRequestHandler):
 
     def _has_whole_line(self) -> bool:
         """Refuse a request line that was cut: the library would take it for one of HTTP 0.9."""
-        if self.raw_requestline.endswith(b"\n"):
+        line: bytes = self.raw_requestline  # type: ignore[attr-defined]
+        if line.endswith(b"\n"):
             return True
         self.command, self.requestline, self.request_version = "", "", self.protocol_version
         self.send_error(414)

@@ -10,8 +10,9 @@ from support.cluster.fake_store import Refusal
 from support.operators.rig import NAMESPACE, Rig
 
 from backfill_api.names import API_VERSION, KIND, ROLE_LABEL
+from backfill_core.lifecycle.inputs.token_hash import hash_of
 from backfill_operator.manifests.secret import token_of
-from backfill_operator.reconcile.soft_state import SoftState, hash_of
+from backfill_operator.reconcile.soft_state import SoftState
 
 
 def owned_secret(rig, *, token):

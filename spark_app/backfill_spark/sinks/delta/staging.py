@@ -38,7 +38,7 @@ COMMITS_MAX = 5_000
 """More commits are not read for what a few folders hold."""
 
 _BEFORE_PATH, _AFTER_PATH = "path=", "; isDirectory=false; length="
-_HOST = re.compile(r"(?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?")
+_HOST = re.compile(r"^(?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?")
 _LENGTH = re.compile(r"(\d{1,19});")
 
 
@@ -51,8 +51,7 @@ def listed_files(text: str) -> dict[str, int]:
         path = text[start + len(_BEFORE_PATH) : end]
         length = _LENGTH.match(text, at)
         if length is not None:
-            host = _HOST.match(path)
-            sizes[path[host.end() if host else 0 :]] = int(length[1])
+            sizes[_HOST.sub("", path, count=1)] = int(length[1])
     return sizes
 
 
