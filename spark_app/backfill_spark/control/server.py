@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler
-from typing import Any, BinaryIO, cast
+from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -217,7 +217,7 @@ class _Connection(BaseHTTPRequestHandler):
     def setup(self) -> None:
         """Limit what is read before the token is checked."""
         super().setup()
-        self._headers_of = HeaderReader(cast("BinaryIO", self.rfile))
+        self._headers_of = HeaderReader(self.rfile)
         self.rfile = self._headers_of  # type: ignore[assignment]
 
     def handle_one_request(self) -> None:
