@@ -12,6 +12,13 @@ KERNEL = {
     SPARK / "delta" / "log.py",
 }
 DELTA = {SPARK / "delta" / "spark_internals.py"}
+GATEWAY = {SPARK / "jvm" / "gateway.py"}
+FRAMES = {SPARK / "delta" / "spark_internals.py", SPARK / "rows" / "columns.py", SPARK / "rows" / "transform.py"}
+"""These call Java's own."""
+
+STATISTICS = {SPARK / "delta" / "statistics" / "misstated.py"}
+"""Calls pyspark's still."""
+
 SESSION = {SPARK / "jvm" / "session.py"}
 SETTINGS = {path for path in packaged() if path.name == "settings.py"}
 
@@ -45,6 +52,14 @@ class TestOneDoor:
     def test_only_the_session_module_makes_sessions(self):
         """A session found by global lookup has settings that were not chosen."""
         assert users("SparkSession.builder", ".getActiveSession", ".getOrCreate") == SESSION
+
+    def test_only_the_gateway_makes_a_session_active(self):
+        """A thread of ours has one active session, the job's: Delta makes frames in it."""
+        assert users(".setActiveSession") == GATEWAY
+
+    def test_frames_are_not_made_by_pyspark(self):
+        """Its `createDataFrame` makes the job's session the active one of the caller's process."""
+        assert users(".createDataFrame") == FRAMES | STATISTICS
 
     def test_only_settings_read_the_environment(self):
         """A setting read elsewhere cannot be seen, passed or refused."""
@@ -113,5 +128,5 @@ class TestTheBansBite:
 
     def test_the_doors_themselves_exist(self):
         """A renamed door would leave its ban without a hole, or its hole without a door."""
-        assert all(path.exists() for path in KERNEL | DELTA | SESSION)
+        assert all(path.exists() for path in KERNEL | DELTA | GATEWAY | FRAMES | SESSION)
         assert {name(path) for path in SETTINGS} >= {"spark_app/backfill_spark/settings.py"}

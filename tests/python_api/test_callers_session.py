@@ -70,7 +70,7 @@ def quiet(progress):
 
 spark = session()
 orders = f"delta.`{folder}/orders`"
-spark.range(0, 10, 1, 2).selectExpr("id", "id AS n").write.format("delta").option(
+spark.range(0, 10, 1, 2).selectExpr("id", "id AS n", "timestamp_seconds(1719792000) AS at").write.format("delta").option(
     "delta.enableChangeDataFeed", "true"
 ).save(f"{folder}/orders")
 context = spark.sparkContext
@@ -86,11 +86,11 @@ def found():
     return [conf, [context.getLocalProperty(name) for name in names], active, signal.getsignal(signal.SIGINT).__name__]
 
 before = found()
-copy = job("copy", verify="Final", transform={"select": ["id", "n", "cast(timestamp'2024-07-01 00:00:00' AS string) AS at"]})
+copy = job("copy", verify="Final", transform={"select": ["id", "n", "cast(at AS string) AS said"]})
 plan = copy.plan(spark)
 outcome = copy.run(spark, on_progress=quiet)
-at = spark.read.format("delta").load(f"{folder}/copy").select("at").distinct().collect()
-say(case="run", rows=plan.rows, state=outcome.state, receipt=len(outcome.receipt.mismatches), at=[row["at"] for row in at],
+at = spark.read.format("delta").load(f"{folder}/copy").select("said").distinct().collect()
+say(case="run", rows=plan.rows, state=outcome.state, receipt=len(outcome.receipt.mismatches), at=[row["said"] for row in at],
     after=copy.status(spark).state)
 say(case="left", same=found() == before, threads=sorted(one.name for one in threading.enumerate() if one.name.startswith("work")))
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from backfill_core.errors import SessionUnfitError
 from backfill_core.log_shipping.actions import UNIQUE_DIGITS
 from backfill_core.protocol.events import Head
 from backfill_spark.delta.retention import kept_seconds
 from backfill_spark.jvm.bulk_calls import java_lines, static_method
 from backfill_spark.jvm.errors import JAVA_ERRORS, whole_text
 from backfill_spark.jvm.failures import Trouble, log_conditions, trouble_of
-from backfill_spark.jvm.gateway import java, java_session
+from backfill_spark.jvm.gateway import PINNED_THREADS, belongs_to, java, java_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,9 +101,24 @@ class SparkDeltaLog:
         )
 
     def frame(self, files: Any, snapshot: Any) -> DataFrame:
-        """Return the rows of a `java.util.List` of files, as a snapshot describes them; lazy."""
+        """Return the rows of a `java.util.List` of files, as a snapshot describes them; lazy.
+
+        Delta makes them in the active session of this thread: partition values, and all that is made of the rows, follow its
+        settings.
+
+        Raises:
+            SessionUnfitError: another session is active.
+        """
         listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(files).toSeq()
-        return DataFrame(self._log.createDataFrame(snapshot, listed, False, self._none), self._spark)
+        return self._ours(self._log.createDataFrame(snapshot, listed, False, self._none))
+
+    def _ours(self, made: Any) -> DataFrame:
+        if not belongs_to(self._spark, made):
+            raise SessionUnfitError(
+                "Delta reads files in another Spark session than the job's: Java's threads are shared.",
+                hint=PINNED_THREADS,
+            )
+        return DataFrame(made, self._spark)
 
     def changes(self, first: int, last: int) -> DataFrame:
         """Return the change feed of versions, both included, by the metadata of the last one; lazy.
@@ -112,8 +128,9 @@ class SparkDeltaLog:
         reader = getattr(getattr(self._jvm.org.apache.spark.sql.delta.commands.cdc, "CDCReader$"), "MODULE$")
         metadata = self._jvm.scala.Option.apply(self.at(last))
         session = java_session(self._spark)
-        feed = reader.changesToBatchDF(self._log, first, last, session, self._none, metadata, False, self._none)
-        return DataFrame(feed, self._spark)
+        return self._ours(
+            reader.changesToBatchDF(self._log, first, last, session, self._none, metadata, False, self._none)
+        )
 
     def numbered_rows(self, files: Sequence[SourceFile], snapshot: Any) -> tuple[DataFrame, Column, Column]:
         """Return all rows of files as a snapshot describes them, hidden ones too, each file's in their order; lazy.

@@ -26,7 +26,7 @@ from backfill_core.protocol.events import (
 from backfill_core.protocol.quarantine import AnnouncedRecords
 from backfill_core.protocol.work import Position, Result, Work, WorkKind
 from backfill_spark.crash_points import crash_point
-from backfill_spark.jvm.gateway import java_context
+from backfill_spark.jvm.gateway import activate, java_context
 from backfill_spark.jvm.java_process import java_died
 from backfill_spark.jvm.thread_priority import CopyPriority
 from backfill_spark.jvm.workers import Workers
@@ -124,6 +124,7 @@ class SparkActionExecutor:
     def _event(self, work: Work) -> WorkFinished | WorkFailed | WorkCancelled:
         work_id = work.work_id
         try:
+            activate(self._job.spark)
             context = self._job.spark.sparkContext
             context.setLocalProperty("spark.scheduler.pool", POOLS[work.kind])
             context.setJobGroup(self._group(work_id), f"{type(work).__name__} {work_id}", interruptOnCancel=False)
@@ -175,11 +176,13 @@ class SparkActionExecutor:
     # ------------------------------------------------------------------ the loop's other needs
     def remove_orphans(self) -> None:
         """Remove what earlier attempts staged and never committed; after the fence, so what they announced is committed."""
+        activate(self._job.spark)
         for sink in self._sinks:
             sink.remove_orphans(self._attempt)
 
     def seal(self, action: Seal) -> int:
         """Commit, and then what is announced; a commit whose answer was lost is recognised by its transaction version."""
+        activate(self._job.spark)
         if action.files:
             self._job.sink.check_staged(action.files)
         version = self._commit(action)
@@ -222,6 +225,7 @@ class SparkActionExecutor:
 
     def after_seal(self) -> tuple[Event, ...]:
         """Run the hooks of past commits (checkpoints, checksums), and look for commits of others between ours."""
+        activate(self._job.spark)
         self._copies.lower()
         ran = self._run_hooks()
         with self._lock:
@@ -250,6 +254,7 @@ class SparkActionExecutor:
 
     def head(self, kept_after: Position | None) -> Head:
         """Look at the source's newest position, and whether what comes after `kept_after` is still there."""
+        activate(self._job.spark)
         head = self._job.source.head()
         if kept_after is not None:
             self._job.source.check_kept(kept_after, head)

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from py4j.clientserver import ClientServer
 from pyspark.errors import AnalysisException
 
 from backfill_api.spec import session_conf as meaning
 from backfill_core.errors import SessionUnfitError
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
-from backfill_spark.jvm.gateway import hadoop_conf, java, java_context
+from backfill_spark.jvm.gateway import PINNED_THREADS, hadoop_conf, java, java_context, python_gateway
 from backfill_spark.jvm.jars import DELTA_PACKAGE
 from backfill_spark.jvm.session import OF_A_SESSION, settled, tasks_for
 from backfill_spark.jvm.session_scope import EMBEDDED
@@ -94,6 +95,11 @@ def _check(spark: SparkSession) -> None:
         )
     if java_context(spark) is None:
         raise SessionUnfitError("the Spark session is stopped.", hint="Build another one, and give that.")
+    if not isinstance(python_gateway(spark), ClientServer):
+        raise SessionUnfitError(
+            "the Spark session shares Java's threads among those of Python (PYSPARK_PIN_THREAD=false).",
+            hint=PINNED_THREADS,
+        )
     lines = [] if _has_delta(spark) else [JAR_LINE]
     conf = {name: str(spark.conf.get(name, "")) for name in NEEDED}
     # Other extensions may stand beside it; another catalog may wrap Delta's.

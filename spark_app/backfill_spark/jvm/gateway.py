@@ -12,6 +12,11 @@ from pyspark import SparkContext
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+PINNED_THREADS = (
+    "Unset PYSPARK_PIN_THREAD, so that each thread of Python has one of Java's, and build the session again."
+)
+"""Hint for a session in which Java's threads are shared among those of Python: job groups and active sessions are mixed up there."""
+
 PACKAGES = (
     "io.delta.kernel.data",
     "io.delta.kernel.defaults.engine.hadoopio",
@@ -59,6 +64,20 @@ def java_session(spark: SparkSession) -> Any:
 def java_context(spark: SparkSession) -> Any:
     """Return Spark's own context."""
     return spark.sparkContext._jsc
+
+
+def activate(spark: SparkSession) -> None:
+    """Make a session the active one of this thread. Each thread of ours does so before it uses Spark.
+
+    Delta, and Spark's parser, take the settings of the active session of a thread, or else of the default session, which
+    may be a caller's. Java keeps it for each thread; Python's threads have one of Java's each.
+    """
+    java(spark).org.apache.spark.sql.classic.SparkSession.setActiveSession(java_session(spark))
+
+
+def belongs_to(spark: SparkSession, dataset: Any) -> bool:
+    """Is a session the one that a Dataset of Java's is analysed and run in?"""
+    return bool(dataset.sparkSession().equals(java_session(spark)))
 
 
 def java_frame(frame: DataFrame) -> Any:

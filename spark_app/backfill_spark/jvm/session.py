@@ -65,6 +65,8 @@ NEVER_OTHERWISE = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Statistics in the log are taken from footers, which say the days of any calendar as if they were today's.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    # A write removes all files of its folder: those that an earlier try left, too.
+    "spark.sql.sources.partitionOverwriteMode": "STATIC",
     # Delta hands a change feed over as values of Java's classes; the older ones move the days from 1582-10-05 to 14.
     "spark.sql.datetime.java8API.enabled": "true",
 }

@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 
 from backfill_core.errors import SessionUnfitError
 from backfill_spark.jvm.class_archive import warn_when_unused
+from backfill_spark.jvm.gateway import activate
 from backfill_spark.jvm.java_process import deaths_named, java_died
 from backfill_spark.jvm.session import open_session
 from backfill_spark.settings import DriverSettings
@@ -38,12 +39,15 @@ def session_scope(
 ) -> Iterator[SparkSession]:
     """Yield `given`, or a session with the settings of a spec, local or the cluster's, until the block ends.
 
+    It is the active session of this thread.
+
     Raises:
         SessionUnfitError: another job of this process has its embedded Spark.
         JavaDiedError: the Java of our own session ended.
         StoppedEarly: a stop was asked for while Spark started, or while the other job ended.
     """
     if given is not None:
+        activate(given)
         yield given
         return
     cluster = settings.master == "cluster"

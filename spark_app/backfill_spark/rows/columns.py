@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     ByteType,
     DataType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     MapType,
@@ -20,9 +23,10 @@ from pyspark.sql.types import (
 )
 
 from backfill_api.crd.explain import nearest
+from backfill_spark.jvm.gateway import java, java_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, SparkSession
 
 LISTED_MAX = 20
 _ROWS, _GROUP, _BIT = "__backfill_rows", "__backfill_group", "__backfill_bit"
@@ -34,6 +38,31 @@ sixty-fourth of what it reads."""
 DOUBTFUL_MAX = 100
 NULL_HASH = 42
 """The hash of a null in Spark's xxhash64: its seed."""
+
+
+def no_rows(session: SparkSession, schema: StructType) -> DataFrame:
+    """Return an empty relation of a schema; pyspark's own call would make this session the active one of the process."""
+    nothing = java(session).java.util.ArrayList()
+    made: Any = java_session(session).createDataFrame(nothing, java_session(session).parseDataType(schema.json()))
+    return DataFrame(made, session)
+
+
+def by_folder(rows: DataFrame, folders: Sequence[str]) -> DataFrame:
+    """Return rows so that a task writes one folder after the other, where Spark's own sort would not do. Lazy.
+
+    A task with too many folders sorts its rows by the values of the folders (`spark.sql.maxConcurrentOutputFileWriters`). 0.0 and
+    -0.0 are equal values with different folders: the task comes back to a folder that it has left, and its file is there.
+
+    Args:
+        rows: The rows that are written.
+        folders: Columns whose values name the folders, the outermost first.
+    """
+    fractions = [name for name in folders if isinstance(rows.schema[name].dataType, FloatType | DoubleType)]
+    if not fractions:
+        return rows
+    # Spark adds no sort of its own if its columns come first.
+    names = (F.col(quoted(name)).cast("string") for name in fractions)
+    return rows.sortWithinPartitions(*map(quoted, folders), *names)
 
 
 def quoted(name: str) -> str:

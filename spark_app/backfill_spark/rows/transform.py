@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from backfill_core.errors import InvalidTransformError
 from backfill_spark.jvm.errors import JAVA_ERRORS, RAISED, row_failure
-from backfill_spark.jvm.gateway import java, java_frame, java_session
-from backfill_spark.rows.columns import deep_hash, quoted
+from backfill_spark.jvm.gateway import java_frame, java_session
+from backfill_spark.rows.columns import deep_hash, no_rows, quoted
 from backfill_spark.rows.condition import condition_of
 from backfill_spark.rows.failing import may_fail
 from backfill_spark.rows.row_wise import FIXED_HINT, ROW_WISE_HINT, Fault, asked, find_fault, stray_node, taken, void
@@ -46,27 +46,27 @@ class Transform:
 
     def output_schema(self, spark: SparkSession, schema: StructType) -> StructType:
         """Return the columns that rows of `schema` become."""
-        return self.apply(_no_rows(spark, schema)).schema
+        return self.apply(no_rows(spark, schema)).schema
 
     def taken(self, spark: SparkSession, schema: StructType) -> dict[str, str | None]:
         """Return the columns that rows of `schema` become, each with the column that it is; None: it is computed."""
         if self.select is None:
             return {name: name for name in schema.names}
-        return taken(self.project(_no_rows(spark, schema)))
+        return taken(self.project(no_rows(spark, schema)))
 
     def asked(self, spark: SparkSession, schema: StructType) -> frozenset[str]:
         """Return the columns of `schema` that computed columns and the filter are made of."""
-        rows = _no_rows(spark, schema)
+        rows = no_rows(spark, schema)
         computed = frozenset() if self.select is None else asked(self.project(rows))
         return computed if self.where is None else computed | asked(rows.where(self.where))
 
     def may_fail(self, spark: SparkSession, schema: StructType) -> dict[str, bool]:
         """Say of each column that rows of `schema` become whether there may be a row for which it cannot be computed."""
-        return may_fail(self.project(_no_rows(spark, schema)))
+        return may_fail(self.project(no_rows(spark, schema)))
 
     def condition(self, spark: SparkSession, schema: StructType) -> Condition | None:
         """Return what the filter is for rows of `schema`; None: there is none."""
-        return None if self.where is None else condition_of(_no_rows(spark, schema).where(self.where))
+        return None if self.where is None else condition_of(no_rows(spark, schema).where(self.where))
 
     def check(self, empty: DataFrame, *, reserved: tuple[str, ...] = ()) -> None:
         """Analyse the expressions against an empty frame with the source's columns; `reserved` are names of the target's own.
@@ -75,7 +75,7 @@ class Transform:
             InvalidTransformError: names the field (`spec.transform.select[2]`), the expression and the hint.
         """
         # A relation of its own: the plan has one leaf, and no column that only files have (`_metadata`).
-        empty = _no_rows(empty.sparkSession, empty.schema)
+        empty = no_rows(empty.sparkSession, empty.schema)
         if self.select is not None and not self.select:
             raise InvalidTransformError("spec.transform.select is empty.", hint="Name a column, or leave it out.")
         self._check_select(empty)
@@ -178,13 +178,6 @@ class _Computed:
 
     columns: tuple[str, ...]
     hashes: tuple[tuple[int, ...], ...]
-
-
-def _no_rows(session: SparkSession, schema: StructType) -> DataFrame:
-    """Return a relation of a schema that is empty; pyspark's own would make this session the active one of the process."""
-    nothing = java(session).java.util.ArrayList()
-    made: Any = java_session(session).createDataFrame(nothing, java_session(session).parseDataType(schema.json()))
-    return DataFrame(made, session)
 
 
 def _local(rows: DataFrame) -> DataFrame:

@@ -26,6 +26,7 @@ from backfill_api.spec.sources.kafka import KafkaSource as Params
 from backfill_core.errors import MADE_AGAIN_HINT, BackfillError, InvalidSpecError, SourceReplacedError
 from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed, count
 from backfill_core.protocol.events import Head
+from backfill_spark.rows.columns import no_rows
 from backfill_spark.sources.kafka.client import FIELD, ClientSettings
 from backfill_spark.sources.kafka.failures import expired, explain
 from backfill_spark.sources.kafka.offsets_client import OffsetsClient
@@ -164,7 +165,7 @@ class KafkaSource:
                 rounds[seen[one.partition]].append(one)
                 seen[one.partition] += 1
         if not rounds:
-            return self._spark.createDataFrame([], SCHEMA)
+            return no_rows(self._spark, SCHEMA)
         return reduce(DataFrame.unionAll, map(self._frame, rounds.values()))
 
     def _frame(self, ranges: Sequence[OffsetRange]) -> DataFrame:

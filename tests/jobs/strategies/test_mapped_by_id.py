@@ -1,0 +1,60 @@
+"""A source that maps its columns by id: its files may have any names for columns, and are read by the ids in them (fault D12)."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.tables.foreign_files import write_file
+from support.tables.jobs import job
+from support.tables.oracle import differences
+
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.gateway import java
+from backfill_spark.settings import DriverSettings
+
+ROWS = 40
+FOREIGN = "message table { optional binary old_note (UTF8) = 2; optional int64 old_id = 1; }"
+
+
+def make_source(spark, path):
+    """Make a table, and write its file again as that of an imported table: the columns have other names, and the same ids."""
+    properties = "'delta.columnMapping.mode' = 'id', 'delta.enableChangeDataFeed' = 'true'"
+    spark.sql(f"CREATE TABLE delta.`{path}` (id LONG, note STRING) USING delta TBLPROPERTIES ({properties})")
+    spark.range(0, ROWS, 1, 1).selectExpr("id", "concat('n', id) AS note").write.format("delta").mode("append").save(
+        path
+    )
+    commit = Path(path, "_delta_log", f"{1:020}.json")
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    (added,) = (line["add"] for line in lines if "add" in line)
+    file = Path(path, added["path"])
+    file.unlink()
+    write_file(spark, str(file), FOREIGN, [{"old_id": number, "old_note": f"n{number}"} for number in range(ROWS)])
+    added["size"] = file.stat().st_size
+    commit.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    for sums in commit.parent.glob("*.crc"):  # hidden ones, too
+        sums.unlink()
+    java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
+class TestSourceMappedById:
+    """Its rows arrive as plain Spark reads them, and so do its changes."""
+
+    @pytest.mark.parametrize(
+        ("strategy", "source"),
+        [("Snapshot", {"version": 1}), ("Snapshot", {}), ("Arrangement", {}), ("RearrangedChain", {})],
+        ids=["changes after the pin", "a newest version", "ranges of the key", "a chain"],
+    )
+    def test_rows_and_changes_arrive(self, spark, tmp_path, strategy, source):
+        """Delta asks the active session of the thread whether ids are read; threads of ours had none."""
+        orders, target, expected = (str(tmp_path / name) for name in ("s", "t", "expected"))
+        make_source(spark, orders)
+        spark.sql(f"UPDATE delta.`{orders}` SET note = 'new' WHERE id % 9 = 4")
+
+        backfill = job(orders, target, source=source, strategy={"type": strategy}, verify="Final")
+        outcome = run_driver(backfill, settings=DriverSettings(state_dir=tmp_path / "state", cores=2), spark=spark)
+
+        spark.read.format("delta").load(orders).write.format("delta").save(expected)
+        assert (outcome.reason, outcome.receipt is not None and outcome.receipt.equal) == ("Complete", True), (
+            outcome.message
+        )
+        assert differences(target, expected) == []

@@ -1,0 +1,27 @@
+"""A topic in a caller's session: records mean the same as on the command line."""
+
+from pyspark.sql import SparkSession
+from support.kafka.jobs import job_of
+from support.kafka.topics import producing
+from support.sessions.callers import callers_session
+from support.tables.oracle import columns_of
+
+from backfill_spark.jvm.callers_session import session_beside
+
+
+class TestTopicInACallersSession:
+    """Records mean the same as on the command line."""
+
+    def test_times_are_in_the_zone_of_the_job(self, topics, spark, broker, tmp_path):
+        """Not in that of the caller, nor of the default session; and pyspark's active session stays the caller's."""
+        topic = topics.create(partitions=1)
+        with producing(broker.address) as send:
+            send(topic, b"1", partition=0, timestamp_ms=1_719_792_000_000)
+        with callers_session(spark, {"spark.sql.session.timeZone": "America/New_York"}) as caller:
+            before = SparkSession.getActiveSession()
+            run = job_of(session_beside(caller, {}), broker.address, tmp_path)
+            outcome = run(topic, transform={"select": ["offset", "cast(timestamp AS string) AS said"]})
+            assert SparkSession.getActiveSession() is before
+
+        assert outcome.reason == "Complete", outcome.message
+        assert columns_of(str(tmp_path / "t"), "said") == [("2024-07-01 00:00:00",)]
