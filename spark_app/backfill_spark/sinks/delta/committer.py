@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from backfill_core.errors import (
     FencedError,
     ForeignCommit,
-    StagedFilesGoneError,
     StateMovedError,
     TargetChangedError,
     TargetGoneError,
@@ -26,7 +25,6 @@ from backfill_core.errors import (
     TransientError,
 )
 from backfill_core.job.owner import OWNER_DOMAIN, Claim, check_claim, claimed, claims_in, released
-from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.actions import Durable
 from backfill_core.protocol.work import NewColumns, RemovedFile, StagedFile
 from backfill_spark.delta.added_files import AddedFiles, Statistics
@@ -34,12 +32,18 @@ from backfill_spark.delta.checkpoints.hooks import CommitHooks
 from backfill_spark.delta.log import logged_files
 from backfill_spark.delta.statistics.footer_statistics import CopiedFile
 from backfill_spark.delta.table_layout import Layout
-from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a, is_no_table
+from backfill_spark.jvm.errors import JAVA_ERRORS, is_no_table
 from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.log_stores.kernel import kernel_settings
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks.delta.create import ENGINE_INFO, with_columns
-from backfill_spark.sinks.delta.failures import BEGIN_ANEW, FENCED_HINT, explain_commit, explain_target
+from backfill_spark.sinks.delta.failures import (
+    BEGIN_ANEW,
+    FENCED_HINT,
+    explain_commit,
+    explain_staged,
+    explain_target,
+)
 from backfill_spark.sinks.delta.foreign_commits import check_alone, commits_of_others
 
 if TYPE_CHECKING:
@@ -151,17 +155,19 @@ class DeltaCommitter:
         columns' physical names where the table maps them.
         """
         layout = self._known_layout()
-        with self._staged_explained():
-            return tuple(file for file in (self._added.measured(path, layout) for path in paths) if file.rows)
+
+        def measured(path: str) -> StagedFile:
+            with self._staged_explained(path):
+                return self._added.measured(path, layout)
+
+        return tuple(file for file in map(measured, paths) if file.rows)
 
     @contextmanager
-    def _staged_explained(self) -> Iterator[None]:
+    def _staged_explained(self, path: str) -> Iterator[None]:
         try:
             yield
         except JAVA_ERRORS as error:
-            if is_a(error, "FileNotFoundException"):
-                raise StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", hint=GONE_HINT) from error
-            raise explain_commit(error, self._path) from error
+            raise explain_staged(error, path, target=self._path) from error
 
     def _known_layout(self) -> Layout:
         with self._lock:
@@ -180,7 +186,7 @@ class DeltaCommitter:
             What `measure` raises.
         """
         layout = self._known_layout()
-        with self._staged_explained():
+        with self._staged_explained(path):
             return self._added.statistics(path, layout, copied)
 
     # ------------------------------------------------------------------ sealing

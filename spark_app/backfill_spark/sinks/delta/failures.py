@@ -9,14 +9,17 @@ from backfill_core.errors import (
     FencedError,
     InvalidSpecError,
     PermissionDeniedError,
+    StagedFilesGoneError,
     StorageFullError,
     TargetDamagedError,
     TargetGoneError,
     TransientError,
+    UnexpectedError,
     UnsupportedTargetFeatureError,
 )
+from backfill_core.phases.accounting import GONE_HINT
 from backfill_spark.delta.spark_internals import log_damage
-from backfill_spark.jvm.errors import causes, is_a, whole_text
+from backfill_spark.jvm.errors import causes, first_line, is_a, whole_text, without_values
 from backfill_spark.jvm.failures import Trouble, in_words, is_about, long_name, trouble_of
 from backfill_spark.jvm.log_stores import refusals
 
@@ -44,6 +47,19 @@ def explain_commit(error: Exception, path: str) -> BackfillError:
             hint=FENCED_HINT,
         )
     return explain_target(error, path=path, doing="the commit")
+
+
+def explain_staged(error: Exception, file: str, *, target: str) -> BackfillError:
+    """Return the error of reading a file that this job staged and that no commit names yet."""
+    if is_a(error, "FileNotFoundException"):
+        return StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", hint=GONE_HINT)
+    if trouble_of(error) is Trouble.UNKNOWN and not is_a(error, "IOException"):
+        # The storage answered, and the next attempt would write the same file.
+        return UnexpectedError(
+            f"Delta refuses a file that this job wrote, {without_values(file)}: {first_line(error)}.",
+            hint="Report it with the driver's log.",
+        )
+    return explain_commit(error, target)
 
 
 def explain_job(spark: SparkSession, error: Exception, *, path: str) -> BackfillError | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from backfill_core.errors import StagedFilesGoneError
+from backfill_core.errors import StagedFilesGoneError, UnexpectedError
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.jvm.gateway import java_context
 from backfill_spark.rows.write_modes import APPEND
@@ -62,3 +62,20 @@ class TestFilesThatGoBeforeTheirFooterIsRead:
 
         with pytest.raises(StagedFilesGoneError, match="a staged file is gone"):
             sink.stage(spark.range(5), attempt=1, work_id=1)
+
+
+class TestAFileThatDeltaRefuses:
+    """The next attempt would write the same one."""
+
+    def test_is_no_passing_trouble(self, spark, table):
+        """Kernel refuses the statistics of a row group in which all timestamps of the old type are equal (fault D2)."""
+        rows = spark.range(0, 5, 1, 1).selectExpr("timestamp_seconds(0) AS at")
+        target, old = table(rows), spark.newSession()
+        old.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+        folder = f"{target.path}/backfill-0f/a1/s1"
+        old.range(0, 5, 1, 1).selectExpr("timestamp_seconds(0) AS at").write.parquet(folder)
+
+        with pytest.raises(UnexpectedError, match=f"refuses a file that this job wrote, {folder}") as refused:
+            target.committer.measure([str(path) for path in Path(folder).glob("*.parquet")])
+
+        assert refused.value.reason == "Unexpected"
