@@ -36,7 +36,7 @@ from backfill_spark.delta.table_facts import physical_type
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.jvm.failures import while_staging
 from backfill_spark.jvm.gateway import hadoop_conf, java
-from backfill_spark.rows.columns import nullable, quoted, unused
+from backfill_spark.rows.columns import by_folder, nullable, quoted, unused
 from backfill_spark.rows.write_modes import WriteMode
 from backfill_spark.shipping.layout import carried_properties, check_followed
 from backfill_spark.shipping.target_log import TargetLog
@@ -288,6 +288,7 @@ class DeltaSink:
         chosen = rows.select(*above, *self.stored_columns(rows))
         folders = chosen.columns[: len(above)] + [table.physical(table.schema[name]) for name in table.partitions]
         spared = self._dictionaries.next_write()
+        chosen = by_folder(chosen, folders)
         # The names of folders are values: of a timestamp in the zone that the log means, whatever the session's is.
         writer = chosen.write.mode("overwrite").option("timeZone", "UTC").options(**dictionaries.options(spared or ()))
         with while_staging(folder):  # nothing of the target is read here
