@@ -78,10 +78,9 @@ def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> lis
     if sorted(set(names) - set(OURS)) != sorted(field.name for field in wanted):
         return [f"{where}: columns {names}, should be {[field.name for field in wanted]}"]
     columns = ", ".join(f'"{name}"' for name in names if name not in OURS)
-    removal = "CASE WHEN _op IN ('delete', 'update_preimage') THEN -1 ELSE 1 END" if "_op" in names else "1"
     counted = f"""
         SELECT sum(is_) AS is_, sum(should) AS should FROM (
-            SELECT {columns}, {removal} AS is_, 0 AS should FROM target
+            SELECT {columns}, {_sign(names)} AS is_, 0 AS should FROM target
             UNION ALL SELECT {columns}, 0, 1 FROM ({view})
         ) GROUP BY {columns}"""
     surplus, missing, total = _numbers(
@@ -92,6 +91,28 @@ def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> lis
     if not at.complete and at.reached is None:
         missing = seal.state["rowsDone"] - total
     return [f"{where}: {surplus} rows too many, {missing} missing"] if surplus or missing else []
+
+
+def differences(target: str, expected: str) -> list[str]:
+    """Return how the rows of a target differ from those of a table that it must equal; a changelog is replayed."""
+    tables = {"target": opened(target), "expected": opened(expected)}
+    names, wanted = ([field.name for field in table.schema().fields] for table in tables.values())
+    if sorted(set(names) - set(OURS)) != sorted(wanted):
+        return [f"columns {names}, should be {wanted}"]
+    columns = ", ".join(f'"{name}"' for name in wanted)
+    surplus, missing = _numbers(
+        f"""SELECT sum(greatest(count, 0)), sum(greatest(-count, 0)) FROM (
+            SELECT sum(row) AS count FROM (
+                SELECT {columns}, {_sign(names)} AS row FROM target UNION ALL SELECT {columns}, -1 FROM expected
+            ) GROUP BY {columns})""",
+        tables,
+    )
+    return [f"{surplus} rows too many, {missing} missing"] if surplus or missing else []
+
+
+def _sign(names: list[str]) -> str:
+    """Return the SQL of what a row of a target counts: -1 if it is a removal in a changelog."""
+    return "CASE WHEN _op IN ('delete', 'update_preimage') THEN -1 ELSE 1 END" if "_op" in names else "1"
 
 
 def adds_of(table: str | Path) -> dict[str, dict[str, Any]]:
