@@ -116,3 +116,11 @@ class TestTexts:
         """A text that is half understood would move rows to another partition."""
         with pytest.raises(ValueError, match="noon"):
             instant("noon")
+
+    def test_an_empty_text_is_escaped(self):
+        """Spark would name its folder as that of null (fault B4); of a column that holds no text a tilde stays."""
+        path = "/t/backfill-1/a1/s1/p=~/q=~~a/r=a/s=__HIVE_DEFAULT_PARTITION__/n=~/f.parquet"
+
+        assert partition_of(path, ("p", "q", "r", "s", "n"), {"p", "q", "r", "s"}) == (
+            ("p", ""), ("q", "~a"), ("r", "a"), ("s", None), ("n", "~"),
+        )  # fmt: skip
