@@ -70,7 +70,7 @@ def test_a_job_from_apply_to_complete(node, writer, apply, figures):
     assert job.driver()["metadata"]["uid"] != pod["metadata"]["uid"]
 
     job.commanded("unlimited", throttle={"rowsPerSecond": None})
-    status = job.until_complete(attempts=2, failures=1)
+    status = job.until_complete(attempts=2, failures=0)
     assert [one["reason"] for one in status["history"]] == ["Infrastructure", "Complete"]
     assert job.passed("Launching", "Running", "Paused", "Running", "Retrying", "Launching", "Running", "Succeeded")
     assert {"Running", "AsRequested", "BackingOff", "Complete"} <= job.events()
@@ -135,7 +135,7 @@ def test_rows_that_are_there_follow_the_source(node, writer, apply):
     assert oracle.seals(str(job.target))[-1].progress["phase"] == "Reading", "nothing was left to read after the kill"
 
     job.commanded("unlimited", throttle={"rowsPerSecond": None})
-    job.until_complete(attempts=2, failures=1)
+    job.until_complete(attempts=2, failures=0)
     job.equals_the_source()
     job.delete()
 

@@ -140,7 +140,7 @@ def test_a_topic_once_each_record(node, lake, apply, broker, request):
     job.outlives(job.kill_pod)
 
     job.commanded("unlimited", throttle={"rowsPerSecond": None})
-    status = job.until_complete(attempts=2, failures=1)
+    status = job.until_complete(attempts=2, failures=0)
     producer.end()
     found = held(job)
     ends = dict.fromkeys(range(PARTITIONS), -1) | dict(sorted(found))
