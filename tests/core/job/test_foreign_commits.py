@@ -15,7 +15,15 @@ from backfill_core.job.commit import COMPARED_AGAIN_MAX
 from backfill_core.job.phase import JobSettings
 from backfill_core.phases.accounting import check_read, check_staged
 from backfill_core.protocol.actions import Seal, StartWork
-from backfill_core.protocol.events import Head, OthersCommitted, PollFailed, SealFailed, WorkFailed, WorkFinished
+from backfill_core.protocol.events import (
+    Head,
+    HooksRan,
+    OthersCommitted,
+    PollFailed,
+    SealFailed,
+    WorkFailed,
+    WorkFinished,
+)
 from backfill_core.protocol.receipt import FileMismatch, Receipt, VnodeMismatch
 from backfill_core.protocol.work import Verified, Verify
 
@@ -232,3 +240,26 @@ class TestFilesThatACommitReplaces:
 
         assert (job.finish.outcome, job.finish.error.reason) == ("Failed", "TargetChanged")
         assert "version 8" in job.finish.error.message
+
+
+class TestACheckpointThatFails:
+    """Readers of the target replay more and more commits, so users must know (fault B1)."""
+
+    def test_warns_until_one_succeeds(self):
+        """A store that was away for a moment leaves no warning behind."""
+        job = HandDriven(10)
+        job.send(HooksRan(TransientError("the store is away.")))
+
+        [warning] = job.view.warnings
+        assert warning.code == "CheckpointFailed"
+        assert "the store is away." in warning.message
+        job.send(HooksRan(None))
+        assert job.view.warnings == ()
+
+    def test_does_not_end_the_job(self):
+        """Rows are durable without a checkpoint."""
+        job = HandDriven(10)
+        job.send(HooksRan(TransientError("the store is away.")))
+        job.let_pass(3.0)
+
+        assert job.finish is None or job.finish.error is None

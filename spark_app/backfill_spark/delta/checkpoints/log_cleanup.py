@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from backfill_spark.delta.spark_internals import SparkDeltaLog
-from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
+from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, is_a
+from backfill_spark.jvm.gateway import hadoop_conf, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +59,19 @@ class LogCleanup:
         # Without Java the job has ended, and there is nothing to say.
         with suppress(Py4JError, OSError):
             try:
-                SparkDeltaLog(self._spark, self._path).clean()
+                if not self._began_today():
+                    SparkDeltaLog(self._spark, self._path).clean()
             except JAVA_ERRORS as error:
                 words = "expired files of the log of %s are left, and are tried again tomorrow: %s"
                 logging.getLogger(__name__).warning(words, self._path, first_line(error))
+
+    def _began_today(self) -> bool:
+        """Is the first commit of the log from today? Then none has expired, and a short copy is spared the look at the log."""
+        first = java(self._spark).org.apache.hadoop.fs.Path(f"{self._path}/_delta_log/{0:020d}.json")
+        try:
+            written_ms = int(first.getFileSystem(hadoop_conf(self._spark)).getFileStatus(first).getModificationTime())
+        except JAVA_ERRORS as error:
+            if is_a(error, "FileNotFoundException"):
+                return False
+            raise
+        return written_ms // (1000 * DAY_S) >= self._cleaned_on

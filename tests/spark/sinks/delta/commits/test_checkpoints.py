@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -225,7 +226,7 @@ class TestExpiredFilesOfTheLog:
     def test_are_looked_for_once_a_day(self, spark, old):
         """To list a log of 100,000 commits takes seconds."""
         target, _ = old()
-        day = [1]
+        day = [int(time.time()) // 86_400]
         cleanup = LogCleanup(spark, target.path, lambda: day[0])
         cleanup.start()
         assert cleanup.join(60)
@@ -237,7 +238,7 @@ class TestExpiredFilesOfTheLog:
             assert cleanup.join(60)
         assert names_in_log(target.path) >= left
 
-        day[0] = 2
+        day[0] += 1
         cleanup.start()
         assert cleanup.join(60)
         assert not names_in_log(target.path) >= left
