@@ -33,11 +33,8 @@ from backfill_core.protocol.work import KeyRangeStaged, ReadKeyRange, StagedFile
 FIRST_CHUNK_ROWS = 300_000
 CHUNK_ROWS_MIN = 50_000
 CHUNK_ROWS_MAX = 50_000_000
-GROWN_SHARE = 8
-"""New cuts are taken once reads had more rows than estimated, by this part of all rows..."""
-
-GROWN_CHUNKS = 16
-"""...or by so many chunks, if those are fewer: without cuts one chunk is read at a time."""
+GROWN_SHARE, GROWN_CHUNKS = 8, 16
+"""New cuts are taken once reads had so many more rows than estimated: this part of all rows, or so many chunks, whichever is less."""
 
 GROWN_ROWS_MAX = 1_000_000
 """Rows of a read without an estimate, at most: one task sorts the keys of all of them to find the last one."""
@@ -91,8 +88,7 @@ class KeyCopy:
 
         self._bucket = TokenBucket.unlimited()
         self._limit, self._mixed = 0, False
-        """Number of the limit in force; has the newest commit rows that were begun under another one?"""
-
+        """Number of the limit in force; has the newest commit rows of another one?"""
         self._barrier_passed = False
         self.meter = RateMeter()
         self._sizer = SplitSizer(settings.chunk_target_s, FIRST_CHUNK_ROWS, CHUNK_ROWS_MIN, CHUNK_ROWS_MAX)

@@ -204,15 +204,14 @@ class ReadKeyRange:
     readers: int = 1
     """Ranges that are read side by side, at most; each takes its share of the cores."""
 
-    takes_cuts: bool = False
-    """Return new cuts if `rows_max` ends the read: the table has grown since the last ones."""
+    takes_cuts: bool = False  # return new cuts if `rows_max` ends the read: the table has grown
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOffsetRanges:
     """Read offsets of some partitions, transform, and stage them as files.
 
-    It is answered once the reader's position is at each `stop`: the last offsets may have no record (markers, compaction).
+    It is answered once the reader is at each `stop`: the last offsets may have no record.
     """
 
     work_id: int
@@ -293,8 +292,7 @@ class Verify:
     target_version: int
     epoch: int
     covered: Covered = None
-    cut_off: tuple[OffsetRange, ...] = ()
-    """Offsets behind open transactions, which the receipt names."""
+    cut_off: tuple[OffsetRange, ...] = ()  # behind open transactions; the receipt names them
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,13 +26,23 @@ BASE: dict[str, Any] = {
 }
 """The rest of a part."""
 
+CHART_TOPICS = {"limits", "operator", "watch", "tenant", "networkPolicy", "images"}
+
 TABLE_OPTIONS = ("schemaChange: Follow",)
 """Options of a source that one strategy alone knows."""
+
+
+def is_of_the_chart(text: str) -> bool:
+    """Return whether a YAML is a part of the chart's values; its topics are no fields of a spec."""
+    topic = re.match(r"(\w+):", text)
+    return topic is not None and topic[1] in CHART_TOPICS
 
 
 def blocks(text: str) -> Iterator[tuple[int, str]]:
     """Yield each YAML of a page with its line: fenced as YAML, or a whole Backfill in any other fence."""
     for found in FENCED.finditer(text):
+        if is_of_the_chart(found[3]):
+            continue
         if found[2] in ("yaml", "yml") or re.search(r"^ *kind: Backfill$", found[3], re.MULTILINE):
             yield text[: found.start()].count("\n") + 1, found[3]
 

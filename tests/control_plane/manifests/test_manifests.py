@@ -15,12 +15,11 @@ from support.operators.observations import TABLES, spec
 from backfill_api.load import load_backfill
 from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
 from backfill_operator.manifests.config_map import config_map
-from backfill_operator.manifests.container_sizes import quantity
 from backfill_operator.manifests.driver_pod import driver_pod, executor_template
 from backfill_operator.manifests.rules.limits import Limits
 from backfill_operator.manifests.secret import Identity, secret
 from backfill_operator.manifests.service import service
-from backfill_operator.manifests.spark_conf import driver_size, executor_size, properties, properties_text
+from backfill_operator.manifests.spark_conf import properties, properties_text
 from backfill_spark.settings import DriverSettings
 
 IDENTITY = Identity("certificate", "key", "token", "rpc")
@@ -225,39 +224,6 @@ class TestSpark:
         made = properties(launch(spark={"conf": conf}, limits=Limits(conf=("*",))))
 
         assert (made["spark.executor.memory"], made["spark.driver.port"]) == ("9g", "7078")
-
-    @given(st.integers(768, 65536))
-    def test_a_heap_fits_into_its_container(self, mib: int) -> None:
-        """With room for Python and for what a JVM needs beside it."""
-        size = driver_size(launch(driver={"resources": {"limits": {"memory": f"{mib}Mi"}}}))
-
-        assert size.heap_mib + size.overhead_mib == mib
-        assert size.heap_mib >= 450
-        assert size.overhead_mib >= 300
-
-    @given(st.integers(768, 65536))
-    def test_an_executor_has_room_beside_its_heap(self, mib: int) -> None:
-        """Those with 384 MiB were killed at the default of 2 GiB, and at 1280 MiB (fault K2)."""
-        size = executor_size(launch(executor={"resources": {"limits": {"memory": f"{mib}Mi"}}}))
-
-        assert size.heap_mib + size.overhead_mib == mib
-        assert size.heap_mib >= 460
-        assert size.overhead_mib >= min(768, mib - 460, mib * 6 // 10) - 1
-        assert size.overhead_mib >= mib * 30 // 100
-
-    def test_default_executor_has_768_mib_beside_its_heap(self) -> None:
-        """Of 2 GiB."""
-        made = properties(launch())
-
-        assert (made["spark.executor.memory"], made["spark.executor.memoryOverhead"]) == ("1280m", "768m")
-
-    @pytest.mark.parametrize(
-        ("text", "value"), [("500m", "0.5"), ("2", "2"), ("1.5", "1.5"), ("2Gi", "2147483648"), ("1G", "1000000000"),
-                            ("64Mi", "67108864"), ("1e3", "1000"), ("1k", "1000"), ("1Ki", "1024")],
-    )  # fmt: skip
-    def test_quantities_are_read_as_kubernetes_reads_them(self, text: str, value: str) -> None:
-        """Binary and decimal suffixes are not the same."""
-        assert quantity(text, "x") == quantity(value, "x")
 
 
 class TestRestrictedPods:
