@@ -94,6 +94,11 @@ class TestAText:
 
 
 class TestAnObject:
+    @pytest.mark.parametrize("reader", ["observed", "cached", "launched"])
+    def test_that_is_sound_is_read_to_its_end(self, reader):
+        """A reader that refuses the object at once would prove nothing below."""
+        OBJECTS[reader](backfill())
+
     @pytest.mark.parametrize("kind", VALUES)
     @pytest.mark.parametrize("reader", OBJECTS)
     def test_of_ours_is_read_in_time(self, reader, kind):

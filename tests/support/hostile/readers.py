@@ -58,10 +58,10 @@ RICH = {
     "source": SOURCE, "target": {"type": "Delta", "delta": {"path": "/data/b", "clusterBy": ["a"], "properties": {"a": "b"}}},
     "jobId": "a", "transform": {"select": ["id"], "where": "id > 5"}, "after": "Follow", "verify": "None",
     "strategy": {"type": "Snapshot", "snapshot": {"splitTargetSeconds": 4}},
-    "spark": {"conf": {"spark.sql.shuffle.partitions": "8"}, "image": "a"},
+    "spark": {"conf": {"spark.sql.shuffle.partitions": "8"}, "image": INSTALLATION.image},
     "executor": {"instances": 2, "resources": {"limits": {"memory": "2Gi"}}, "template": {"spec": {"nodeSelector": {"a": "b"}}}},
     "driver": {
-        "serviceAccountName": "a", "resources": {"requests": {"cpu": "1"}},
+        "serviceAccountName": INSTALLATION.service_account, "resources": {"requests": {"cpu": "1"}},
         "template": {
             "metadata": {"labels": {"user.backfill.dev/a": "b"}, "annotations": {"a": "b"}},
             "spec": {
