@@ -32,7 +32,7 @@ from backfill_operator.informer.executors import executor_of
 from backfill_operator.informer.parse import StatusUnreadableError, observation_of, pod_of, spec_of
 from backfill_operator.informer.pruned_fields import LAST_APPLIED
 from backfill_operator.informer.targets import target_of
-from backfill_operator.kube.client import _seconds
+from backfill_operator.kube.rate import retry_after_s
 from backfill_operator.kube.server_clock import ServerClock
 from backfill_operator.kube.shallow_json import loads, shallow
 from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
@@ -165,7 +165,7 @@ TEXTS: dict[str, Callable[[str], object]] = {
     "a nested object of the API server": lambda text: shallow(text.encode(errors="replace")),
     "a target": lambda text: target_of({"metadata": {}, "spec": {"target": {"delta": {"path": text}}}}),
     "the header Date": ServerClock(lambda: 0).on_response,
-    "the header Retry-After": _seconds,
+    "the header Retry-After": lambda text: retry_after_s(text, None),
     "a quantity": lambda text: quantity(text, "a"),
     "an image": lambda text: image_allowed(text, ("registry/*", "registry/backfill")),
     "a folder of a node": lambda text: below(text, ("/lake",)),
