@@ -1,13 +1,13 @@
 """Run suites of tests as lanes next to each other, print where the time went, and end with one line for all of them.
 
-    python build-tools/run_tests.py --part first plain spark   one pytest process for each lane, all at once
-    python build-tools/run_tests.py plain -- -k throttle       arguments after `--` go to pytest
-    python build-tools/run_tests.py --sum                      the closing line of all reports in build/reports
-    python build-tools/run_tests.py --compare                  do the parts have each case exactly once?
+    python build-tools/run_tests.py --part first plain spark jobs    one pytest process for each lane, all at once
+    python build-tools/run_tests.py plain -- -k throttle             arguments after `--` go to pytest
+    python build-tools/run_tests.py --sum                            the closing line of all reports in build/reports
+    python build-tools/run_tests.py --compare                        do the parts have each case exactly once?
 
 A test that fails, fails the run: nothing runs it again. A test that is known to be flaky is listed with its cause in
 tests/flaky.toml; its failure is reported as flaky and never counted as passed. A run in which no test ran fails. Each
-folder of tests belongs to exactly one lane: `spark` has those that use the session of the suite, `plain` all others.
+folder of tests belongs to exactly one lane: `jobs` and `spark` have those that use a session of Spark, `plain` all others.
 Two runs in one clone would overwrite each other's reports, so the second one ends at once.
 """
 
@@ -29,8 +29,8 @@ ROOT = Path(__file__).parent.parent
 REPORTS = ROOT / "build" / "reports"
 NO_SUITE = {"support", "benchmarks"}
 OWN_LANE = {"crash", "e2e", "stores"}
-ON_SPARK = {"tests/spark", "tests/jobs", "tests/python_api", "tests/attack/tables"}
-"""Folders whose tests share one session of Spark, so that Java compiles its code once."""
+ON_SPARK = {"jobs": {"tests/jobs"}, "spark": {"tests/spark", "tests/python_api", "tests/attack/tables"}}
+"""Lanes whose tests share one session of Spark. One lane for all takes longer: it leaves the second core idle."""
 
 ALL = "all"
 NOTHING_COLLECTED = 5
@@ -59,10 +59,10 @@ def folders(lane: str) -> list[str]:
     """Return the test folders of a lane; empty if it has no tests."""
     shared = [folder for folder in suites() if folder.split("/")[1] not in OWN_LANE]
     match lane:
-        case "spark":
-            return [folder for folder in shared if folder in ON_SPARK]
+        case "spark" | "jobs":
+            return [folder for folder in shared if folder in ON_SPARK[lane]]
         case "plain":
-            return [folder for folder in shared if folder not in ON_SPARK]
+            return [folder for folder in shared if not any(folder in inside for inside in ON_SPARK.values())]
         case _:
             return [folder for folder in suites() if folder in {f"tests/{lane}", f"tests/attack/{lane}"}]
 
@@ -164,7 +164,7 @@ class Lane:
         ]
         # Tests on Spark take minutes and yield to those that promise an answer within ten seconds.
         self.process = subprocess.Popen(
-            ["nice", "-n", "10", *command] if name == "spark" else command,
+            ["nice", "-n", "10", *command] if name in ON_SPARK else command,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -242,8 +242,7 @@ def collected(part: str) -> list[str]:
         "-q",
         "--part",
         part,
-        *folders("plain"),
-        *folders("spark"),
+        *(folder for lane in ("plain", *ON_SPARK) for folder in folders(lane)),
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return sorted(line for line in done.stdout.splitlines() if "::" in line)

@@ -51,7 +51,8 @@ def by_folder(rows: DataFrame, folders: Sequence[str]) -> DataFrame:
     """Return rows so that a task writes one folder after the other, where Spark's own sort would not do. Lazy.
 
     A task with too many folders sorts its rows by the values of the folders (`spark.sql.maxConcurrentOutputFileWriters`). 0.0 and
-    -0.0 are equal values with different folders: the task comes back to a folder that it has left, and its file is there.
+    -0.0 are equal values with different folders: the task comes back to a folder that it has left, and its file is there. Each
+    NaN becomes the same one: they are one folder, but differ in their bits, by which the task tells folders apart.
 
     Args:
         rows: The rows that are written.
@@ -60,6 +61,8 @@ def by_folder(rows: DataFrame, folders: Sequence[str]) -> DataFrame:
     fractions = [name for name in folders if isinstance(rows.schema[name].dataType, FloatType | DoubleType)]
     if not fractions:
         return rows
+    one_nan = {name: F.nanvl(quoted(name), F.lit(float("nan")).cast(rows.schema[name].dataType)) for name in fractions}
+    rows = rows.withColumns(one_nan)
     # Spark adds no sort of its own if its columns come first.
     names = (F.col(quoted(name)).cast("string") for name in fractions)
     return rows.sortWithinPartitions(*map(quoted, folders), *names)

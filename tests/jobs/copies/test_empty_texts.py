@@ -45,8 +45,8 @@ def source(tmp_path):
 
 
 @pytest.fixture
-def run(spark, tmp_path, source):
-    """Run a job to its end, and return its outcome; the source changes once, as soon as a version is pinned."""
+def run(spark, tmp_path):
+    """Run a job of the table `s` to its end, and return its outcome; the source changes once, as soon as a version is pinned."""
 
     def go(strategy, *changes, **spec):
         left = list(changes)
@@ -55,7 +55,7 @@ def run(spark, tmp_path, source):
             while left:
                 left.pop(0)()
 
-        backfill = job(source, str(tmp_path / "t"), verify="Final", **STRATEGIES[strategy], **spec)
+        backfill = job(str(tmp_path / "s"), str(tmp_path / "t"), verify="Final", **STRATEGIES[strategy], **spec)
         settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
         return run_driver(backfill, settings=settings, spark=spark, observe=observe)
 
@@ -129,7 +129,9 @@ class TestAReplica:
             spark, tmp_path / "t", lambda add: add["partitionValues"].update(p=add["partitionValues"]["p"] or None)
         )
         backfill = job(source, str(tmp_path / "t"), verify="Final", **STRATEGIES["Replica"])
-        found, _ = verify_offline(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)
+        found, *_ = verify_offline(
+            backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark
+        )
 
         assert not found.equal
         assert any("partition value p is None, and that of the source ''" in one.what for one in found.files)

@@ -31,7 +31,20 @@ PARTITIONS: dict[str, tuple[str | None, ...]] = {
     ),
     "timestamp_ntz": ("2024-01-01 00:00:00", "2024-01-01T00:00:00.5", "2024-01-01", "9999-12-31 23:59:59.999999", "x", "", None),
 }  # fmt: skip
-"""Texts of partition values by the type of the column; plain Spark reads some of them as null."""
+"""Texts of partition values by the type of the column."""
+
+
+def readable(spark: Any, kind: str) -> tuple[str | None, ...]:
+    """Return the texts that plain Spark can read in ANSI mode; it refuses to read a table with any other."""
+    texts = PARTITIONS[kind]
+    if kind == "string":
+        return texts
+    literals = {text: "''" if text is None else f"'{text}'" for text in texts}
+    row = spark.sql(
+        f"SELECT {', '.join(f'try_cast({one} AS {kind}) IS NOT NULL' for one in literals.values())}"
+    ).first()
+    return tuple(text for text, is_read in zip(texts, row, strict=True) if is_read or not text)
+
 
 LITERALS = {
     "string": ("''", "'a'", "'007'"), "integer": ("7", "-3"), "double": ("0.5D", "0D", "double('NaN')"),
@@ -126,11 +139,13 @@ class ForeignTable:
     version: int = -1
     _next: int = 0
     _paths: list[str] = field(default_factory=list)
+    _texts: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
         """Choose the columns, and write version 0."""
         self.partition = self.partition or self.rng.choice([*PARTITIONS])
         self.values = self.rng.choice(KINDS)
+        self._texts = readable(self.spark, self.partition)
         fields = [("id", "long"), ("p", self.partition), ("v", self.values.type)]
         schema = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields]
         ntz = ["timestampNtz"] if self.partition == "timestamp_ntz" else []
@@ -184,7 +199,7 @@ class ForeignTable:
         write_file(self.spark, str(file), schema, rows)
         self._paths.append(quote(name, safe="/=+"))
         add = {
-            "path": self._paths[-1], "partitionValues": {"p": self.rng.choice(PARTITIONS[self.partition])},
+            "path": self._paths[-1], "partitionValues": {"p": self.rng.choice(self._texts)},
             "size": file.stat().st_size, "modificationTime": 1_700_000_000_000, "dataChange": True,
         }  # fmt: skip
         stats = self._statistics([number * ROWS, (number + 1) * ROWS - 1], values)

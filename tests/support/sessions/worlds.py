@@ -30,7 +30,6 @@ BUILT = {
     "spark.sql.parquet.int96RebaseModeInWrite": ("LEGACY",),
     "spark.sql.parquet.writeLegacyFormat": ("true",),
     "spark.sql.parquet.enableVectorizedReader": ("false",),
-    "spark.sql.parquet.fieldId.read.enabled": ("false",),
     "spark.sql.sources.partitionOverwriteMode": ("dynamic",),
     "spark.sql.sources.default": ("json",),
     "spark.sql.files.maxRecordsPerFile": ("5",),
