@@ -54,7 +54,7 @@ def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> 
     control = _with_receipt(context, control)
     if context.progress is None:
         return CommandPlan(control, decided=False, requests=_requests(context, control, number))
-    if stop and all(one.type != "Stop" for one in new):
+    if stop:
         new.append(Command(type="Stop"))
     token = context.observation.annotations.get(VERIFY_ANNOTATION, "")[:TOKEN_CHARACTERS_MAX]
     if steer:
@@ -179,7 +179,8 @@ def _corrections(context: Context, control: Control) -> list[Command]:
 
 
 def _with(control: Control, new: list[Command], context: Context) -> Control:
-    """Add the new commands, with revisions above all that are known; each replaces one of its kind that waits."""
+    """Add the new commands, with revisions above all that are known; each replaces an earlier one of its kind."""
+    new = list({_kind(command.type): command for command in new}.values())
     reported = context.progress.revision if context.progress else 0
     revision = max(control.desired_revision, control.acked_revision, reported, 0)
     pending = [

@@ -174,6 +174,7 @@ class TestDrift:
 
         assert sent(decision) == []
         assert decision.status.phase == "Paused"
+        assert conditions(decision.status).items() >= {"Paused": "True", "Ready": "True"}.items()
 
     def test_a_restart_of_the_operator_changes_nothing_that_people_see(self) -> None:
         """The driver has not reported to it yet; the status has what the one before knew."""

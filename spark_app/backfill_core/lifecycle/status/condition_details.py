@@ -127,6 +127,8 @@ def _in_force(context: Context, control: Control, kinds: tuple[str, ...], type_:
         reported = None
         if progress is not None:
             reported = (progress.throttle_rows_per_second, progress.throttle_bytes_per_second) != none
+    if progress is not None and progress.revision < control.acked_revision:
+        reported = commanded  # the progress is older than the acknowledgement
     on_its_way = any(one.command.type in kinds for one in control.pending)
     before = context.condition(type_)
     was = before is not None and before.status == "True"

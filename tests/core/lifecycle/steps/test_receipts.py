@@ -57,6 +57,16 @@ class TestARequestedReceipt:
 
         assert sent(checked(up)) == []
 
+    def test_lost_request_and_a_new_one_are_one_command(self) -> None:
+        """The status holds one command of each kind: with a fifth no API server accepts it."""
+        begun = acknowledged()
+        stopped = after(begun, checked(begun), pods=(ended(10),), report=None, live=True)
+        launched = after(stopped, checked(stopped), live=True)
+        again = {"backfill.dev/verify-requested": "tomorrow"}
+        up = after(launched, checked(launched), pods=(running(2),), report=report(2, revision=5), annotations=again)
+
+        assert sent(checked(up)) == ["Verify"]
+
     def test_request_is_sent_once_while_the_driver_compares(self) -> None:
         """The comparison takes its time."""
         begun = acknowledged()
