@@ -44,7 +44,8 @@ def registry_of(
 
     Args:
         configuration: Address and credentials, the same as our own client's.
-        cache: Updated with each event. `metrics` counts reconnects and failures.
+        cache: Updated with each event.
+        metrics: Counts reconnects and failures.
         retry_max_s: The longest pause before a watch that failed is tried again.
         admitted: Waits for a place in the rate limit.
         enqueue: Called with the Backfill to reconcile.

@@ -20,6 +20,7 @@ from backfill_operator.manifests.names import (
     DRIVER_PORT,
     EXECUTOR_KEY,
 )
+from backfill_operator.manifests.rules.limits import METADATA, Limits
 from backfill_operator.settings import OperatorSettings
 
 SETTINGS = OperatorSettings()
@@ -31,11 +32,13 @@ PORTS = {
 """All that our pods listen on, their neighbours, and some of others."""
 
 DISGUISE = {"app.kubernetes.io/name": "backfill-operator", "app.kubernetes.io/instance": RELEASE}
-"""The operator's labels, which a template may ask for."""
+"""The operator's labels. A template may ask for them where the administrator has allowed their names."""
 
 
 def launch(namespace, name, **fields):
-    return Launch(namespace, name, f"uid-of-{name}", 1, "Run", spec(**fields), Installation("backfill:1"))
+    limits = Limits(metadata=(*METADATA, *DISGUISE))
+    installation = Installation("backfill:1", limits=limits)
+    return Launch(namespace, name, f"uid-of-{name}", 1, "Run", spec(**fields), installation)
 
 
 def executor_of(one):

@@ -1,13 +1,16 @@
 """A watched namespace without the operator's role: being deleted, or not set up yet. The others must not notice."""
 
+import asyncio
 import itertools
 from collections import Counter
 
 from support.cluster.fake_api import Fault
 from support.operators.rig import NAMESPACE, SPEC, Rig
+from support.operators.virtual_time import run_virtually
 
 from backfill_api.names import API_VERSION, KIND
 from backfill_operator.informer.kopf_watches import kopf_settings
+from backfill_operator.informer.pace import WatchPace
 from backfill_operator.settings import OperatorSettings
 
 OTHER = "stock"
@@ -29,6 +32,17 @@ def backfill():
 def asked_in_vain(rig):
     """Return the verbs that were refused, and how often."""
     return Counter(one.verb for one in rig.api.requests if one.namespace == OTHER and one.status == 403)
+
+
+async def pauses_after(failures, pace):
+    """Return the seconds that a watch waits after each of its failures in a row."""
+    loop, pauses = asyncio.get_running_loop(), []
+    for _ in range(failures):
+        pace.failed("/pods", "forbidden")
+        began = loop.time()
+        await pace.wait("/pods")
+        pauses.append(loop.time() - began)
+    return pauses
 
 
 class TestANamespaceThatCannotBeRead:
@@ -55,8 +69,13 @@ class TestANamespaceThatCannotBeRead:
     def test_is_asked_for_without_end(self):
         """kopf would end the process after its ninth failure, and the kubelet restarts it later each time."""
         delays = list(itertools.islice(kopf_settings(OperatorSettings()).networking.error_backoffs, 1000))
+        longest_s = OperatorSettings().watch_retry_max_seconds
+        pauses = run_virtually(pauses_after(1000, WatchPace(longest_s)))
 
-        assert (len(delays), max(delays)) == (1000, 5.0)
+        assert delays == [0.0] * 1000
+        assert longest_s == 30.0
+        # Each is up to a quarter shorter or longer.
+        assert 0.0 < min(pauses) <= max(pauses) <= 1.25 * longest_s
 
     async def test_is_served_once_it_can_be(self):
         """A Role that comes after its Backfill is not waited for longer than for a watch."""

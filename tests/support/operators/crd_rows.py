@@ -253,6 +253,20 @@ REFUSED |= {
     for _, _, words in rules()
     if words.endswith(TAKES_OUT)
 }
+FOREIGN = {"S3://bucket/a": "s3a", "gcs://bucket/a": "gs", "az://container/a": "abfss"}
+"""Locations with another tool's scheme, and Hadoop's scheme for the store."""
+
+REFUSED |= {
+    f"another tool's {path.partition(':')[0]} of {made.__name__}": Refused(
+        given(made, path), f"spec.{where}", f"{field} has another tool's scheme for the store: write {scheme}://"
+    )
+    for path, scheme in FOREIGN.items()
+    for made, where, field, given in (
+        (source, "source.delta", "path", lambda made, path: spec(source=made(path=path))),
+        (target, "target.delta", "path", lambda made, path: spec(target=made(path=path))),
+        (topic, "source.kafka", "quarantinePath", lambda made, path: of_a_topic(made(quarantinePath=path))),
+    )
+}
 REFUSED |= {
     "columns that a snapshot follows": Refused(
         spec(source=source(schemaChange="Follow")), "spec", "schemaChange: Follow works with strategy Replica"

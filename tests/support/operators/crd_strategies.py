@@ -99,6 +99,8 @@ def sound_specs(draw):
         for member in [one for one in spec[end].values() if isinstance(one, dict)]:
             member.pop("table", None)
             member["path"] = "/data/a"
+            if "allowFilesOutside" in member:
+                member["allowFilesOutside"] = ["/data/b" for _ in member["allowFilesOutside"]]
     if spec.get("strategy", {}).get("type") != "Replica":
         for member in [one for one in spec["source"].values() if isinstance(one, dict)]:
             if member.get("schemaChange") == "Follow":
