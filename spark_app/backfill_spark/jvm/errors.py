@@ -13,6 +13,12 @@ JAVA_ERRORS = (Py4JJavaError, CapturedException)
 """pyspark turns some of the JVM's exceptions into its own."""
 
 CAUSES_MAX = 12
+WORDS_CHARACTERS_MAX = 400
+"""Of the first words of an exception."""
+
+FIRST_WORDS_CHARACTERS = 4096
+"""So much is searched for values of rows: no name of a folder is as long, even percent-encoded."""
+
 NO_ROOM = ("No space left", "Disk quota exceeded", "File too large")
 NO_ACCESS = ("AccessControlException", "AccessDenied", "Permission denied")
 
@@ -93,10 +99,14 @@ def whole_text(error: Exception) -> str:
     return "\n".join([str(error), *(f"{class_name}: {text}" for class_name, text in causes(error))])
 
 
+def _shortened(text: str) -> str:
+    return without_values(text[:FIRST_WORDS_CHARACTERS])[:WORDS_CHARACTERS_MAX]
+
+
 def first_line(error: Exception) -> str:
     """Return the first words of an exception, shortened; of py4j's own, whose first words only name a call, the JVM's."""
     if isinstance(error, Py4JJavaError):
         said = [f"{name.rpartition('.')[2]}: {text.strip().partition(chr(10))[0]}" for name, text in causes(error)]
-        return without_values(said[0] if len(said) == 1 else f"{said[0]}; caused by {said[-1]}")[:400]
+        return _shortened(said[0] if len(said) == 1 else f"{said[0]}; caused by {said[-1]}")
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return without_values(lines[0] if lines else type(error).__name__)[:400]
+    return _shortened(lines[0] if lines else type(error).__name__)
