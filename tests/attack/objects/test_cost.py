@@ -121,7 +121,7 @@ class TestAnObject:
         for path in paths(document):
             if path[0] in parts and path[: len(below)] == below:
                 for size in SIZES[1::2]:
-                    spent_s = cpu_s(read, changed(document, path, VALUES[kind](size)))
+                    spent_s = cpu_s(read, changed(document, path, value_of(kind, size)))
                     assert spent_s <= CPU_S_MAX, f"{path}: {size:,} characters of {kind}: {spent_s:.2f} s"
 
 

@@ -43,7 +43,7 @@ def readable(spark: Any, kind: str) -> tuple[str | None, ...]:
     row = spark.sql(
         f"SELECT {', '.join(f'try_cast({one} AS {kind}) IS NOT NULL' for one in literals.values())}"
     ).first()
-    return tuple(text for text, is_read in zip(texts, row, strict=True) if is_read or not text)
+    return tuple(text for text, is_read in zip(texts, row, strict=True) if is_read or text is None)
 
 
 LITERALS = {
