@@ -207,8 +207,8 @@ def log_damage(spark: SparkSession, path: str, error: Exception) -> Exception | 
     if not conditions:
         return None
     version = re.search(r"version: (\d+)", whole_text(error))
-    log = SparkDeltaLog(spark, path)
     try:
+        log = SparkDeltaLog(spark, path)
         # These are counted over the whole state, whatever the checksum file says.
         (log.updated() if version is None else log.at(int(version[1]))).numOfRemoves()
     except JAVA_ERRORS as found:
