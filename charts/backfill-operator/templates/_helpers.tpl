@@ -109,7 +109,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{/* The operator's variables; those of its settings are called like the settings. */}}
+{{/* The operator's variables; those of its settings are called like the settings. A server stores no empty value: without one a variable is set, and empty. */}}
 {{- define "backfill.environment" -}}
 - name: BACKFILL_OPERATOR_IDENTITY
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
@@ -120,7 +120,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- range $name, $value := merge $fixed .Values.limits .Values.operator.settings }}
 - name: BACKFILL_OPERATOR_{{ $name | snakecase | upper }}
-  value: {{ include "backfill.text" $value | quote }}
+{{- with include "backfill.text" $value }}
+  value: {{ quote . }}
+{{- end }}
 {{- end }}
 {{- end }}
 

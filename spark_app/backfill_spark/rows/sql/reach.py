@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from py4j.protocol import Py4JJavaError
+from backfill_spark.jvm.errors import JAVA_ERRORS
 
 _TIMES: Final = frozenset({"timezone", "dateformat", "timestampformat", "timestampntzformat", "timeformat", "locale"})
 _RECORDS: Final = frozenset(
@@ -71,7 +71,7 @@ def outside(parser: Any, text: str) -> tuple[str, str] | None:
     """Return what an SQL text reaches beyond its row, and a hint; `None` if it reaches nothing, or is not SQL."""
     try:
         tree = _tree(json.loads(parser.parseExpression(text).toJSON()))
-    except Py4JJavaError:
+    except JAVA_ERRORS:
         return None  # the analysis says why
     return next((found for part in _all(tree) if (found := _of(part)) is not None), None)
 
