@@ -39,7 +39,9 @@ def pod(made):
 
 def environment(made):
     """Return the operator's variables."""
-    return {one["name"]: one.get("value", "x" if "valueFrom" in one else "") for one in pod(made)["containers"][0]["env"]}
+    return {
+        one["name"]: one.get("value", "x" if "valueFrom" in one else "") for one in pod(made)["containers"][0]["env"]
+    }
 
 
 def objects_of(schema, path=""):
