@@ -23,7 +23,7 @@ REQUESTS = [
     ("create", "pods"), ("patch", "backfills"), ("get", "backfills"), ("get", "services"), ("delete", "pods"),
 ]  # fmt: skip
 QUICK = {
-    "watch_retry_max_seconds": 0.05, "leader_election": True, "lease_retry_seconds": 0.1, "lease_namespace": "shop", "request_timeout_seconds": 0.5,
+    "watch_retry_max_seconds": 0.05, "leader_election": True, "lease_retry_seconds": 0.1, "lease_namespace": "shop",
 }  # fmt: skip
 
 
