@@ -43,7 +43,7 @@ def file_added(add: Mapping[str, Any]) -> FileAdded:
     """Return an `add` action of the log."""
     return FileAdded(
         path=add["path"],
-        bytes=add["size"],
+        bytes=int(add["size"]),
         rows=LoggedStatistics.of(add.get("stats")).rows,
         data_change=bool(add["dataChange"]),
         vector=vector_of(add),
