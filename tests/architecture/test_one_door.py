@@ -43,12 +43,6 @@ class TestOneDoor:
         """A release of Delta may change them without a word; then one file is read."""
         assert users(".spark.sql.delta.", ".forTable", ".getSnapshotAt", ".unsafeVolatileSnapshot") == DELTA
 
-    def test_the_internals_of_the_kafka_connector_are_touched_in_one_file(self):
-        """A release of Spark may change them without a word; then one file is read."""
-        assert users(".kafka010.", ".ExternalRDD", ".SerializeFromObject") == {
-            SPARK / "sources" / "kafka" / "records.py"
-        }
-
     def test_only_the_session_module_makes_sessions(self):
         """A session found by global lookup has settings that were not chosen."""
         assert users("SparkSession.builder", ".getActiveSession", ".getOrCreate") == SESSION

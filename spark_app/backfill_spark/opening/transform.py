@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from backfill_spark.opening.source import OpenSource, SubscribedSource
-from backfill_spark.ports.source import SupportsUnreadable
 from backfill_spark.rows.records.folding import folding
 from backfill_spark.rows.records.parsing import parsing
 from backfill_spark.rows.transform import Transform
@@ -29,9 +28,7 @@ def transform_of(
     transform.check(empty, reserved=mode.columns)
     has_records = isinstance(opened, SubscribedSource)
     if has_records:
-        source = opened.source
-        unreadable = source.unreadable if isinstance(source, SupportsUnreadable) else {}
-        transform = parsing(transform, empty, unreadable)
+        transform = parsing(transform, empty)
     if begins:
         transform.check_sample(opened.some())
     return folding(transform, empty, key) if has_records and mode.merges else transform

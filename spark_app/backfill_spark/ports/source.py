@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -178,14 +178,6 @@ class SupportsOffsets(Protocol):
 
         What is gone is an error when the rows are read, never a hole.
         """
-
-
-@runtime_checkable
-class SupportsUnreadable(Protocol):
-    """A source with offsets that may have a value which no row can hold. A record with one is bad where the transform reads its column."""
-
-    unreadable: Mapping[str, str]
-    """Columns that are null in such a record and never else, each with the reason."""
 
 
 @runtime_checkable

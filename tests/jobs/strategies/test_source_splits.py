@@ -227,48 +227,6 @@ class TestAnOpenTransaction:
         assert seen[-1].lag_seconds >= 4
 
 
-class TestATimeThatNoTimestampHolds:
-    """One producer writes nanoseconds where Kafka has milliseconds (fault B11)."""
-
-    @pytest.fixture
-    def topic(self, topics):
-        """Return a topic of three records, the second of which has such a time."""
-        made = topics.create()
-        with producing(topics.address) as send:
-            for number, timestamp_ms in enumerate((1000, 1_700_000_000_000_000_000, 3000)):
-                send(made, b"%d" % number, b"key", timestamp_ms=timestamp_ms)
-        return made
-
-    def test_is_a_bad_record(self, topic, run_topic, tmp_path):
-        """With `Quarantine` the job goes on without it, and keeps what it holds."""
-        kafka = {"onBadRecord": "Quarantine", "quarantinePath": str(tmp_path / "bad")}
-        ended = run_topic(topic, kafka=kafka, verify="Final")
-
-        assert (ended.outcome, ended.message, ended.receipt.equal) == ("Complete", "", True)
-        assert [offset for _, offset, _ in records_in(tmp_path / "t")] == [0, 2]
-        query = 'SELECT "offset", "key", value, "timestamp", _reason FROM t'
-        found = QueryBuilder().register("t", DeltaTable(tmp_path / "bad")).execute(query).read_all()
-        names = ("offset", "key", "value", "timestamp", "_reason")
-        ((*record, reason),) = zip(*(found[name].to_pylist() for name in names), strict=True)
-        assert record == [1, b"key", b"1", None]
-        assert "the record's time is later than any TIMESTAMP" in reason
-
-    def test_ends_a_job_by_its_offset(self, topic, run_topic):
-        """By default, as any bad record."""
-        ended = run_topic(topic)
-
-        assert (ended.outcome, ended.reason) == ("Failed", "BadRecord")
-        assert "the record at offset 1 of partition 0" in ended.message
-
-    def test_costs_nothing_where_no_time_is_selected(self, topic, run_topic, tmp_path):
-        """The record is a row like any other."""
-        columns = ["`partition`", "`offset`", "value", "cast(key AS string) AS id"]
-        ended = run_topic(topic, transform={"select": columns}, verify="Final")
-
-        assert (ended.outcome, ended.message, ended.receipt.equal) == ("Complete", "", True)
-        assert [offset for _, offset, _ in records_in(tmp_path / "t")] == [0, 1, 2]
-
-
 class TestAPartitionThatEndsWithoutARecord:
     """Its last offsets are a marker, or records that were taken back: no record tells that it ends."""
 

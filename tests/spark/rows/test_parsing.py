@@ -47,37 +47,6 @@ def found(empty, topic, *select, where=None):
     return [list(PAYLOADS)[row["offset"]] for row in found], transform.apply(topic).count()
 
 
-class TestAColumnThatHoldsNoValueOfTheSource:
-    """Such a value is null: the record is bad where the transform reads the column, and a record like any other elsewhere (fault B11)."""
-
-    @pytest.mark.parametrize(
-        ("select", "where", "bad"),
-        [
-            (None, None, [1]),
-            (("*",), None, [1]),
-            (("offset", "timestamp"), None, [1]),
-            (("offset", "date(`Timestamp`) AS day"), None, [1]),
-            (("offset",), "timestamp > '2020-01-01'", [1]),
-            (("offset",), None, []),
-            (("* EXCEPT (timestamp)",), None, []),
-            (("offset", "coalesce(timestamp, current_date()) AS t"), None, []),
-            (("offset", "'timestamp' AS t"), None, []),
-        ],
-    )
-    def test_makes_a_record_bad_where_it_is_read(self, spark, select, where, bad):
-        """Also within an expression, a star and a filter; an expression that says what a null becomes is not asked."""
-        topic = spark.sql(
-            "SELECT * FROM VALUES (0, 0L, current_timestamp()), (0, 1L, NULL) AS topic(partition, offset, timestamp)"
-        )
-        transform = parsing(Transform(select, where), topic.limit(0), {"timestamp": "no time."})
-
-        found = transform.bad(transform.judged(topic)).collect()
-
-        assert [row["offset"] for row in found] == bad
-        assert all("no time." in row[REASON] for row in found)
-        assert transform.apply(topic).count() == 2 - len(bad)
-
-
 class TestARecordThatAParserCannotRead:
     """It becomes nulls without a word, or ends the job at some row: here it is told apart, before it does either."""
 

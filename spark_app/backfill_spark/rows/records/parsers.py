@@ -8,7 +8,7 @@ parses for itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,10 +87,9 @@ class _Reading:
 class Parsers:
     """The parsers of one transform."""
 
-    def __init__(self, empty: DataFrame, unreadable: Mapping[str, str]) -> None:
-        """Begin with none; `empty` has the columns of the source, `unreadable` as `parsing`."""
+    def __init__(self, empty: DataFrame) -> None:
+        """Begin with none; `empty` has the columns of the source."""
         self._empty, self._session = empty, empty.sparkSession
-        self._unreadable = {name.lower(): reason for name, reason in unreadable.items()}
         self._sql = java_session(self._session).sessionState().sqlParser()
         self._known: dict[str, Parser] = {}
 
@@ -112,26 +111,8 @@ class Parsers:
                 reason = f"{place}: {_name(node)} cannot read the payload."
                 given = (reading.read, reading.refused, reading.value)
                 self._known[_said(node)] = Parser(at, self._level(node), reason, *given)
-            found = self._check_columns(place, node) or found or _said(node) in self._known
+            found = found or _said(node) in self._known
         return found
-
-    def _check_columns(self, place: str, node: Any) -> bool:
-        """Have columns checked that an expression reads and that may be unreadable; return whether there are any."""
-        names = self._names(node) if self._unreadable else []
-        for name in (one for one in names if f"column {one}" not in self._known):
-            at = len(self._known)
-            value = F.col(f"{OURS}made{at}")
-            reason = f"{place}: {self._unreadable[name]}"
-            self._known[f"column {name}"] = Parser(at, 0, reason, F.col(quoted(name)), value.isNull(), value)
-        return bool(names)
-
-    def _names(self, node: Any) -> list[str]:
-        """Return the columns, of those that may be unreadable, that a node alone reads."""
-        if _is_star(node):
-            read = self._empty.select(self._column(node)).columns
-        else:
-            read = [str(node.nameParts().last())] if node.nodeName() == "UnresolvedAttribute" else []
-        return [name.lower() for name in read if name.lower() in self._unreadable]
 
     def _level(self, node: Any) -> int:
         """Return the level of a parser: what may fail on a record is computed only when the parsers before it have read that."""

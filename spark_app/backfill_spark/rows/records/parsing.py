@@ -5,7 +5,6 @@ A bad record is one of which a parser makes null, or less than it holds, though 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -91,22 +90,19 @@ class ParsingTransform(Transform):
         return judged.where(is_bad()).drop(*(one.name for level in self.levels for one in level))
 
 
-def parsing(transform: Transform, empty: DataFrame, unreadable: Mapping[str, str] | None = None) -> ParsingTransform:
+def parsing(transform: Transform, empty: DataFrame) -> ParsingTransform:
     """Return a transform of records that knows those that it cannot parse.
 
     Args:
         transform: It is checked already.
         empty: A frame with the columns of the source.
-        unreadable: Columns that are null where the source has a value that no row can hold, each with the reason. `None`: none.
     """
-    parsers = Parsers(empty, unreadable or {})
+    parsers = Parsers(empty)
     where = transform.where
     in_filter = where is not None and parsers.find("spec.transform.where", where)
     for at, text in enumerate(transform.select or ()):
         parsers.find(f"spec.transform.select[{at}]", text)
     texts = transform.select or tuple(map(quoted, empty.columns))
-    if transform.select is None:
-        parsers.find("spec.transform", "*")
     return ParsingTransform(
         transform.select,
         where,

@@ -22,6 +22,7 @@ LOST = (
     re.compile(r"Starting offset for (?P<at>\S+) was (?P<offset>\d+) but consumer reset to (?P<first>\d+)"),
     re.compile(r"Could not read records in offset \[(?P<offset>\d+), \d+\) for topic partition (?P<at>\S+)"),
 )
+MALFORMED = re.compile(r"Record at topic \S+ partition (\d+) offset (\d+) has timestamp value")
 EXPIRED_HINT = (
     "Start a new job on a new target, and let the topic keep its records for longer (retention.ms, retention.bytes)."
 )
@@ -81,6 +82,12 @@ def _known(error: Exception, topic: str, address: str) -> BackfillError | None:
         )
     if is_a(error, "CorruptRecordException") or "Record is corrupt" in words:
         return SourceDamagedError(f"a record of the topic {topic} cannot be read: {words}", hint="Restore the topic.")
+    malformed = next((found for _, message in causes(error) if (found := MALFORMED.search(message))), None)
+    if malformed is not None:
+        return SourceDamagedError(
+            f"the record at offset {malformed[2]} of partition {malformed[1]} of the topic {topic} has a time that Spark does not have.",
+            hint="Copy the topic with times in milliseconds.",
+        )
     if is_a(error, "IllegalArgumentException") and "JAAS" in words:
         return InvalidSpecError(  # without Kafka's words, which repeat some of the text
             f"{FIELD}.secretRef: sasl.jaas.config is no login configuration.",

@@ -30,7 +30,6 @@ from backfill_spark.rows.columns import no_rows
 from backfill_spark.sources.kafka.client import FIELD, ClientSettings
 from backfill_spark.sources.kafka.failures import expired, explain
 from backfill_spark.sources.kafka.offsets_client import OffsetsClient
-from backfill_spark.sources.kafka.records import frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,10 +49,6 @@ SCHEMA = StructType(
 )
 """Of a record; `timestampType`: 0 the producer's time, 1 the broker's, -1 none."""
 
-UNREADABLE: Mapping[str, str] = {
-    "timestamp": "the record's time is later than any TIMESTAMP: its producer writes no milliseconds.",
-}
-
 POLL_MS = 30_000
 """So long a task waits for records of a broker that does not answer."""
 
@@ -66,9 +61,7 @@ TASK_RANGES = 32
 
 
 class KafkaSource:
-    """The topic of one job; satisfies `Source`, `SupportsOffsets`, `SupportsUnreadable` and `SupportsMoments`."""
-
-    unreadable = UNREADABLE
+    """The topic of one job; satisfies `Source`, `SupportsOffsets` and `SupportsMoments`."""
 
     def __init__(self, spark: SparkSession, params: Params, settings: ClientSettings) -> None:
         """Take the place of the topic; nothing is asked yet."""
@@ -82,7 +75,7 @@ class KafkaSource:
 
     # ------------------------------------------------------------------ positions
     def head(self) -> Head:
-        """See `Source`; some questions to the broker, each for all partitions."""
+        """See `Source`; one question to the broker for all partitions."""
         found = self._client.newest()
         return Head(found.offsets, time.time_ns() // 1_000_000, found.topic_id, self._kept, found.watermarks)
 
@@ -184,7 +177,7 @@ class KafkaSource:
         }
         if tasks > len(ranges):
             options["minPartitions"] = str(tasks)
-        records = frame_of(self._spark, options)
+        records = self._spark.read.format("kafka").options(**options).load().select(*SCHEMA.names)
         # The connector makes a task of each range, and a task of a write makes a file.
         few = max(tasks, offsets // TASK_OFFSETS)
         return records.coalesce(few) if few < len(ranges) else records

@@ -10,6 +10,7 @@ from backfill_core.errors import (
     InvalidSpecError,
     OffsetsExpiredError,
     PermissionDeniedError,
+    SourceDamagedError,
     SourceNotFoundError,
     SourceReplacedError,
     TransientError,
@@ -115,27 +116,21 @@ class TestRecords:
         assert (0, 0) not in found
 
     def test_of_any_time(self, topics, opened, broker):
-        """Before 1970, before 1582, and none; a time that no TIMESTAMP holds is null, and everything else of its record is there (fault B11)."""
+        """Before 1970, and none; a time that Spark has not is an error, which names the record."""
         topic = topics.create()
-        times = (
-            -1,
-            -5,
-            -946_080_000_001,
-            -11_000_000_000_000,
-            -14_000_000_000_000,
-            32_503_680_000_000,
-            1_700_000_000_000_000_000,
-            2**62,
-        )
         with producing(broker.address) as send:
-            for timestamp_ms in times:
-                send(topic, b"value", b"key", headers=[("h", b"1")], timestamp_ms=timestamp_ms)
+            for timestamp_ms in (-1, -5, -946_080_000_001, -11_000_000_000_000, 2**62):
+                send(topic, b"value", timestamp_ms=timestamp_ms)
         source, records = opened(topic), as_seen(topics.committed(topic))
+        malformed = records.pop((0, 4))
 
-        assert [one[-1] for one in records.values()] == [*times]
-        seen = {at: one if one[-1] <= 32_503_680_000_000 else (*one[:-1], None) for at, one in records.items()}
-        assert rows(source.read_offsets([OffsetRange("0", 0, len(times))])) == seen
-        assert [*source.unreadable] == ["timestamp"]
+        assert rows(source.read_offsets([OffsetRange("0", 0, 4)])) == records
+        assert malformed[-1] == 2**62
+        with pytest.raises(Exception) as refused:
+            source.read_offsets([OffsetRange("0", 4, 5)]).collect()
+        explained = source.explain_failure(refused.value)
+        assert isinstance(explained, SourceDamagedError)
+        assert f"offset 4 of partition 0 of the topic {topic} has a time" in explained.message
 
     def test_of_ten_megabytes(self, topics, opened, broker):
         """A record is read however large the broker takes it."""
