@@ -82,9 +82,8 @@ def registry_of(
     async def driver_pod(event: Any, **_: Any) -> None:
         raw: Raw = event["object"]
         on_event(PODS.plural)
-        gone = event["type"] == "DELETED"
         known = partial(cache.drop_pod, key_of(raw), raw["metadata"]["uid"])
-        owner = known() if gone else _read(cache.put_pod, raw, PODS.plural, on_unreadable)
+        owner = known() if event["type"] == "DELETED" else _read(cache.put_pod, raw, PODS.plural, on_unreadable)
         if owner is not None:
             enqueue(owner)
 
