@@ -20,7 +20,8 @@ def refuse_after_end(spec: BackfillSpec, receipt: Receipt | None) -> BackfillErr
             "spec.after is Follow, and the job has ended: a job that has ended does not follow its source.",
             hint="Set after: Exit, or give a new job another jobId and another target.",
         )
-    if spec.verify != "None" and (receipt is None or not receipt.complete):
+    # A receipt that open transactions cut off is of all rows that the job could read.
+    if spec.verify != "None" and (receipt is None or not (receipt.complete or receipt.cut_off)):
         return InvalidSpecError(
             f"spec.verify is {spec.verify}, and the job ended without a receipt of all rows.",
             hint="Compare both tables with `backfill verify`, and set verify: None.",

@@ -9,6 +9,7 @@ from support.tables.jobs import job
 from backfill_core.errors import InvalidSpecError
 from backfill_core.job.after_end import describe_early_stop, refuse_after_end
 from backfill_core.job.state import JobState
+from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.receipt import Receipt
 
 WHOLE = Receipt(3, 9, 1, 100, 256, "", (), 1.0)
@@ -43,6 +44,7 @@ class TestAnEditAfterTheEnd:
             ({}, None),
             ({"verify": "Final"}, WHOLE),
             ({"verify": "Final"}, replace(WHOLE, files_by_bytes=2)),
+            ({"verify": "Final"}, replace(WHOLE, complete=False, cut_off=(OffsetRange("0", 85, 101),))),
             ({"verify": "FinalByRows"}, WHOLE),
             ({"throttle": {"rowsPerSecond": 5}, "desiredState": "Paused"}, None),
         ],

@@ -74,7 +74,8 @@ def without_effect(context: Context) -> str:
         return ""
     if spec.after == "Follow":
         return "spec.after: Follow has no effect: the job has ended; to follow the source make a new Backfill with another jobId and target"
-    if spec.verify != "None" and (context.status.receipt is None or not context.status.receipt.complete):
+    receipt = context.status.receipt
+    if spec.verify != "None" and (receipt is None or not (receipt.complete or receipt.cut_off_partitions)):
         return f"spec.verify: {spec.verify} has no effect: the job has ended without a receipt of all rows; compare with `backfill verify`"
     return ""
 
