@@ -39,7 +39,7 @@ FEWER_STEPS = {
 JARS = Path(os.environ.get("BACKFILL_JARS_DIR", ROOT / ".cache" / "jars"))
 KILLS = int(os.environ.get("BACKFILL_KILLS", "60"))
 LIMIT_S = {"core": 60, "simulation": 120, "cli": 120, "architecture": 120, "control_plane": 120}
-LIMIT_S |= {"crash": 1800 + 60 * KILLS, "attack": 600 + 2 * attack.SECONDS}
+LIMIT_S |= {"e2e": 1800, "crash": 1800 + 60 * KILLS, "attack": 600 + 2 * attack.SECONDS}
 """Longest time of one test by suite. A test that hangs must end, and print where."""
 LIMIT_WITH_SPARK_S = 300
 FLAKY = pytest.StashKey()

@@ -71,6 +71,8 @@ class SparkDeltaLog:
     def added(self, version: int) -> list[str]:
         """Return the `add` action of each file of a version, as a line of a commit, in no order; a Spark job."""
         files = DataFrame(self.at(version).allFiles().toDF(), self._spark)
+        # Delta forgets it when it rebuilds a state; Kernel returns what the commit has.
+        files = files.withColumn("dataChange", F.lit(True))
         rows = files.select(F.to_json(F.struct(F.struct("*").alias("add"))).alias("line")).collect()
         return [str(row["line"]) for row in rows]
 

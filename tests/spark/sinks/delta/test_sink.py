@@ -14,6 +14,7 @@ from backfill_core.errors import (
     TargetNotEmptyError,
     TargetSchemaMismatchError,
     TransientError,
+    UnexpectedError,
     UnsupportedTargetFeatureError,
 )
 from backfill_spark.jvm.gateway import java_context
@@ -291,8 +292,10 @@ class TestOrphans:
 
 
 def test_every_error_has_a_reason_and_an_exit_code_of_its_class():
-    """Reasons are an API: one each, and never the base's."""
+    """Reasons are an API: one each, and never the base's, which are those of an unexpected error."""
     classes = BackfillError.__subclasses__()
 
-    assert len({one.reason for one in classes}) == len(classes)
-    assert all(one.exit_code != BackfillError.exit_code for one in classes)
+    assert len({error.reason for error in classes}) == len(classes)
+    shared = [error for error in classes if error.exit_code == BackfillError.exit_code]
+    assert shared == [UnexpectedError]
+    assert UnexpectedError.reason == BackfillError.reason

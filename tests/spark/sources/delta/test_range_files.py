@@ -15,6 +15,7 @@ from backfill_spark.delta.spark_internals import SparkDeltaLog
 from backfill_spark.delta.statistics.column_bounds import Bounds, OnlyNulls, Unknown
 from backfill_spark.jvm.gateway import java_frame
 from backfill_spark.rows.key_ranges import stored_value, value_of
+from backfill_spark.sources.delta.file_access import FileAccess
 from backfill_spark.sources.delta.range_files import KeyRange, RangeFiles, ranged_file
 
 TYPES = {
@@ -119,7 +120,7 @@ def ranged(spark):
 
     def read(path, version, order, low, high):
         frame = spark.read.format("delta").option("versionAsOf", version).load(path)
-        files = RangeFiles(spark, path, SparkDeltaLog(spark, path), frame.schema)
+        files = RangeFiles(spark, SparkDeltaLog(spark, path), frame.schema, FileAccess.of(spark, path, ()))
         return files.frame(version, order, low, high).select(*frame.columns)
 
     return read
