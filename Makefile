@@ -33,7 +33,7 @@ demo: setup ## the product on real tables with real live changes, in two to thre
 demo-kafka: setup ## a topic of a real broker into a table, with a producer that goes on writing, in about two minutes
 	@$(BIN)/python build-tools/demo_kafka.py $(ARGS)
 
-test: setup ## in eight minutes: every test without Spark, of each test class on Spark the first case, and one kill of each strategy
+test: setup ## in 10 to 15 minutes: every test without Spark, of each test class on Spark the first case, and one kill of each strategy
 	@$(TESTS) --part first plain spark jobs -- $(ARGS)
 
 test-rest: setup ## exactly the cases that `make test` leaves out
