@@ -62,10 +62,16 @@ def pytest_runtest_makereport(item):
     flaky.report_as_flaky(outcome.get_result(), item.config.stash[FLAKY])
 
 
+def needs_a_session(item):
+    """Tests of the Python package that find no session in their process run before the suite's session starts."""
+    return item.path.parent.name != "python_api" or "spark" in item.fixturenames or "broker" in item.fixturenames
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Give each test the limit of its suite, unless it has its own; keep those of the chosen part."""
     parts.keep(config, items)
+    items.sort(key=needs_a_session)
     for item in items:
         if item.get_closest_marker("timeout") is None:
             suite = item.path.relative_to(ROOT / "tests").parts[0]

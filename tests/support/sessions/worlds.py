@@ -66,9 +66,8 @@ LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "by part": ("part",),
     "by hour": ("hour",),
     "renamed": (),
-    "by id": (),
 }
-MAPPED = {"renamed": "name", "by id": "id"}
+MAPPED = {"renamed": "name"}
 
 TRANSFORMS: Mapping[str, dict[str, Any]] = {
     "whole": {},
