@@ -232,18 +232,10 @@ def print_times(lanes: list[Lane]) -> None:
         print(f"{lane.name}: {lane.cpu_s:.0f} s of CPU; {lane.summary}", flush=True)
 
 
-def collected(part: str) -> list[str]:
-    """Return the node ids of a part as pytest collects them, sorted."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--collect-only",
-        "-q",
-        "--part",
-        part,
-        *(folder for lane in ("plain", *ON_SPARK) for folder in folders(lane)),
-    ]
+def collected(part: str, inside: list[str] | None = None) -> list[str]:
+    """Return the node ids of a part as pytest collects them, sorted; those of some folders, or of all lanes."""
+    inside = inside or [folder for lane in ("plain", *ON_SPARK) for folder in folders(lane)]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "--part", part, *inside]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return sorted(line for line in done.stdout.splitlines() if "::" in line)
 

@@ -13,13 +13,19 @@ from support.cluster import harness as cluster_harness
 from support.repository import ROOT, packaged
 
 
+def load_run_tests():
+    """Return the program that runs lanes as a module."""
+    spec = importlib.util.spec_from_file_location("run_tests", ROOT / "build-tools" / "run_tests.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["run_tests"] = module  # its dataclasses look for it there
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture
 def run_tests(tmp_path, monkeypatch):
     """The program that runs lanes, with a folder of its own for reports."""
-    spec = importlib.util.spec_from_file_location("run_tests", ROOT / "build-tools" / "run_tests.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "run_tests", module)
-    spec.loader.exec_module(module)
+    module = load_run_tests()
     monkeypatch.setattr(module, "REPORTS", tmp_path)
     return module
 
@@ -224,22 +230,8 @@ class TestTwoRunsInOneClone:
 def collected():
     """The node ids of each part, as pytest collects them; .ci/run compares those of all folders (`run_tests.py --compare`)."""
 
-    def ids(part):
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "--collect-only",
-            "-q",
-            "--part",
-            part,
-            "tests/jobs",
-            "tests/simulation",
-        ]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        return [line for line in done.stdout.splitlines() if "::" in line]
-
-    return {part: ids(part) for part in ("first", "rest", "all")}
+    inside = ["tests/jobs", "tests/simulation"]
+    return {part: load_run_tests().collected(part, inside) for part in ("first", "rest", "all")}
 
 
 class TestTheParts:
