@@ -106,8 +106,7 @@ class RemoteStore:
         url = self._host + RESOURCES[plural].path(self.namespace, name, subresource)
         url += f"?{urlencode(query)}" if query else ""
         headers = {"Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
-        headers |= {name: value for name, value in self._client.default_headers.items() if name == "Authorization"}
-        if token := self._client.configuration.get_api_key_with_prefix("authorization"):
+        if token := self._client.configuration.get_api_key_with_prefix("BearerToken", alias="authorization"):
             headers["Authorization"] = token
         payload = None if body is None else json.dumps(body).encode()
         answer = self._client.rest_client.pool_manager.request(method, url, body=payload, headers=headers)
