@@ -7,7 +7,8 @@
 
 A test that fails, fails the run: nothing runs it again. A test that is known to be flaky is listed with its cause in
 tests/flaky.toml; its failure is reported as flaky and never counted as passed. A run in which no test ran fails. Each
-folder of tests belongs to exactly one lane: `jobs` and `spark` have those that use a session of Spark, `plain` all others.
+folder of tests belongs to exactly one lane: `jobs` and `spark` have those that use a session of Spark, `control` those of
+the operator, which wait for timers more than they compute, and `plain` all others.
 Two runs in one clone would overwrite each other's reports, so the second one ends at once.
 """
 
@@ -31,6 +32,9 @@ NO_SUITE = {"support", "benchmarks"}
 OWN_LANE = {"crash", "e2e", "stores"}
 ON_SPARK = {"jobs": {"tests/jobs"}, "spark": {"tests/spark", "tests/python_api", "tests/attack/tables"}}
 """Lanes whose tests share one session of Spark. One lane for all takes longer: it leaves the second core idle."""
+
+NAMED = ON_SPARK | {"control": {"tests/control_plane"}}
+"""Lanes with their folders; `plain` has the other folders."""
 
 ALL = "all"
 NOTHING_COLLECTED = 5
@@ -59,10 +63,10 @@ def folders(lane: str) -> list[str]:
     """Return the test folders of a lane; empty if it has no tests."""
     shared = [folder for folder in suites() if folder.split("/")[1] not in OWN_LANE]
     match lane:
-        case "spark" | "jobs":
-            return [folder for folder in shared if folder in ON_SPARK[lane]]
+        case "spark" | "jobs" | "control":
+            return [folder for folder in shared if folder in NAMED[lane]]
         case "plain":
-            return [folder for folder in shared if not any(folder in inside for inside in ON_SPARK.values())]
+            return [folder for folder in shared if not any(folder in inside for inside in NAMED.values())]
         case _:
             return [folder for folder in suites() if folder in {f"tests/{lane}", f"tests/attack/{lane}"}]
 
@@ -234,7 +238,7 @@ def print_times(lanes: list[Lane]) -> None:
 
 def collected(part: str, inside: list[str] | None = None) -> list[str]:
     """Return the node ids of a part as pytest collects them, sorted; those of some folders, or of all lanes."""
-    inside = inside or [folder for lane in ("plain", *ON_SPARK) for folder in folders(lane)]
+    inside = inside or [folder for lane in ("plain", *NAMED) for folder in folders(lane)]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "--part", part, *inside]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return sorted(line for line in done.stdout.splitlines() if "::" in line)

@@ -91,14 +91,24 @@ class TestInAnyWorld:
         assert one.history == other.history
 
 
-def die_at_each_step(given: Scenario, steps: int) -> None:
-    """Live a world once for each of its steps, and die after it: once, and with nothing broken."""
-    for step in range(1, steps + 1):
+SHARES = 60
+"""A sweep over all steps of a world is split into so many cases, so that `make test` runs a sample of the steps."""
+
+
+def die_at_each_step(given: Scenario, steps: int, share: int) -> None:
+    """Simulate a world once for each step of a share, with a crash after that step: it crashes once and breaks no law."""
+    for step in range(1 + share, steps + 1, SHARES):
         try:
             world = World(replace(given, crash_at=step)).run()
         except Broken as broken:
             pytest.fail(f"dead after step {step}: {broken}")
         assert world.crashes == 1
+
+
+@cache
+def lived(given: Scenario) -> World:
+    """Return a world after its end; it is simulated once."""
+    return World(given).run()
 
 
 class TestACrashAtAnyStep:
@@ -109,10 +119,13 @@ class TestACrashAtAnyStep:
         ("sparse", "rows_per_s"),
         [pytest.param(True, None, id="sparse"), pytest.param(False, 5, id="under-a-limit")],
     )
-    def test_loses_and_doubles_nothing(self, strategy: str, mode: str, sparse: bool, rows_per_s: int | None) -> None:
+    @pytest.mark.parametrize("seed", range(SHARES))
+    def test_loses_and_doubles_nothing(
+        self, strategy: str, mode: str, sparse: bool, rows_per_s: int | None, seed: int
+    ) -> None:
         """R-SNAP-37, R-SNAP-38, R-SNAP-39: a restart continues from what was sealed, whatever was under way."""
         given = small(strategy, mode, sparse=sparse, rows_per_s=rows_per_s)
-        die_at_each_step(given, World(given).run().steps)
+        die_at_each_step(given, lived(given).steps, seed)
 
     @pytest.mark.parametrize("strategy", STRATEGIES)
     @pytest.mark.parametrize("seed", range(20))
@@ -129,12 +142,13 @@ class TestPartsOfASplit:
     """ADR 0018: sealed one by one, so that a crash finds some of them in the target and some not."""
 
     @pytest.mark.parametrize(("strategy", "mode"), [one for one in READING_AHEAD if one[1] != "Changelog"])
-    def test_a_crash_between_them_loses_and_doubles_nothing(self, strategy: str, mode: str) -> None:
+    @pytest.mark.parametrize("seed", range(SHARES))
+    def test_a_crash_between_them_loses_and_doubles_nothing(self, strategy: str, mode: str, seed: int) -> None:
         """At every step: what was not sealed is read again, cut by the same rule."""
         given = small(strategy, mode, seed=2, rows=30, trouble_s=12.0, **HIGH)
-        first = World(given).run()
+        first = lived(given)
         assert first.oracle.halves > 3
-        die_at_each_step(given, first.steps)
+        die_at_each_step(given, first.steps, seed)
 
     @pytest.mark.parametrize("strategy", AHEAD)
     @pytest.mark.parametrize("seed", range(60))
@@ -142,6 +156,7 @@ class TestPartsOfASplit:
         """With faults, pauses, stops, and limits that go from one way of charging to the other."""
         drawn(strategy, seed, **READ_AHEAD).run()
 
+    @pytest.mark.all_seeds
     @pytest.mark.parametrize("strategy", AHEAD)
     def test_worlds_are_worth_it(self, strategy: str) -> None:
         """Most of them must seal splits in halves, and die between the halves."""
@@ -161,6 +176,7 @@ class TestAProcessThatWillNotDie:
         """The fence is refused if the state it continues is not the newest any more."""
         drawn(strategy, seed, **STUBBORN).run()
 
+    @pytest.mark.all_seeds
     def test_is_why_the_fence_looks_at_the_last_transaction(self, strategy: str) -> None:
         """A fence that only raises the number lets a late commit land between reading the state and fencing."""
         broken = 0
@@ -181,6 +197,7 @@ class TestOthersInTheTarget:
         """What is gone is staged again, and what came after a receipt is compared too."""
         drawn(strategy, seed, **OTHERS).run()
 
+    @pytest.mark.all_seeds
     def test_worlds_are_worth_it(self, strategy: str) -> None:
         """They meet others, and lose files."""
         worlds = [drawn(strategy, seed, **OTHERS).run() for seed in range(30)]

@@ -1,6 +1,6 @@
 """Splits the tests into two parts: `first` is what `make test` runs, `rest` is what `make test-rest` runs.
 
-    pytest tests/jobs --part first    every case without Spark; of each class on Spark the first case, and those marked `always`
+    pytest tests/jobs --part first    every case without Spark; of each file on Spark the first case, and those marked `always`
     pytest tests/jobs --part rest     the remaining cases
     pytest tests/jobs                 both
 
@@ -9,6 +9,7 @@ process with a session of its own. Of the cases that take a seed, `first` has th
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -35,18 +36,17 @@ def seed_of(item: pytest.Item) -> int:
 
 
 def first_part(items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """Return the cases of the part `first`; `items` are whole test classes, in the order of collection."""
+    """Return the cases of the part `first`; `items` are whole test files, in the order of collection."""
     chosen: set[pytest.Item] = set()
-    begun: set[pytest.Item] = set()
+    begun: set[Path] = set()
     for item in items:
-        group = item.parent or item
         if not is_on_spark(item):
             if item.get_closest_marker("all_seeds") is None and seed_of(item) < SEEDS:
                 chosen.add(item)
             continue
-        if group not in begun or item.get_closest_marker("always") is not None:
+        if item.path not in begun or item.get_closest_marker("always") is not None:
             chosen.add(item)
-        begun.add(group)
+        begun.add(item.path)
     return chosen
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from backfill_api.plugins import NOT_OFFERED
@@ -65,13 +66,19 @@ def docstrings(tree):
 
 
 def attribute_chains(path):
-    """Yield `a.b.c` for every attribute access, and `a.b` for every name imported, of a file."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """Return `a.b.c` for every attribute access, and `a.b` for every name imported, of a file."""
+    return _attribute_chains(path.read_text())
+
+
+@cache
+def _attribute_chains(text):
+    found = []
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute):
-            yield ast.unparse(node)
+            found.append(ast.unparse(node))
         elif isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                yield f"{node.module}.{alias.name}"
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
 
 
 def plugins():

@@ -1,6 +1,7 @@
 """Regular expressions take linear time: one text of a user must not stop the operator, or a driver, for hours."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,18 @@ def sources():
             yield name(path), module, path.read_text()
 
 
+@cache
+def uses():
+    """Return each use of a regular expression in the packages."""
+    return uses_in(list(sources()))
+
+
 class TestEachExpression:
     def test_takes_linear_time(self):
         """A quantifier inside another one, or two in a row that match the same text, cost the square of a text or more."""
         costly = {
             f"{use.where}: {use.how} of {use.pattern!r} {cost}"
-            for use in uses_in(list(sources()))
+            for use in uses()
             if use.pattern not in BOUNDED and (cost := cost_of(use.pattern, use.how, use.flags))
         }
 
@@ -39,7 +46,7 @@ class TestEachExpression:
 
     def test_of_each_exception_is_still_in_use(self):
         """An exception without an expression would excuse the next one of the same text."""
-        assert BOUNDED.keys() <= {use.pattern for use in uses_in(list(sources()))}
+        assert BOUNDED.keys() <= {use.pattern for use in uses()}
 
     def test_of_a_model_is_matched_by_rust(self):
         """pydantic's own engine is linear by construction; it can be told to use Python's."""

@@ -32,6 +32,9 @@ SPEC = {
     "target": {"type": "Delta", "delta": {"path": "/data/b"}},
     "backoff": {"initialSeconds": 1, "maxSeconds": 1},
 }
+DEADLINE_S = 60.0
+"""A wait for an event fails after so long. It is no promise about speed: a test that promises a time names it."""
+
 QUICK = {
     "relist_min_seconds": 1.0, "relist_max_seconds": 1.5, "watch_silence_seconds": 2.0, "poll_seconds": 0.1,
     "control_timeout_seconds": 1.0, "command_wait_seconds": 0.5, "health_port": 0, "metrics_port": 0, "bind": "127.0.0.1",
@@ -209,7 +212,8 @@ class Rig:
         await self._stack.aclose()
         if kind is None:
             assert self.oracle.violations == [], self.oracle.violations
-            assert [one.error for one in self.operators if one.error] == []
+            errors = [one.error for one in self.operators if one.error]
+            assert errors == [], errors
 
     # ------------------------------------------------------------ operators
     def start(self, **settings):
@@ -335,7 +339,7 @@ class Rig:
         self.store.patch("pods", self.namespace, pod, {"status": status}, subresource="status")
 
     # ------------------------------------------------------------ waiting
-    async def until(self, true, within_s=10.0, what=None):
+    async def until(self, true, within_s=DEADLINE_S, what=None):
         """Wait until something is true of the cluster; looks after every change, and fails with the whole status."""
         changed = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -361,7 +365,7 @@ class Rig:
         finally:
             self.store.listeners.remove(listen)
 
-    async def until_phase(self, phase, name="orders", within_s=10.0):
+    async def until_phase(self, phase, name="orders", within_s=DEADLINE_S):
         await self.until(lambda: self.phase(name) == phase, within_s, what=f"{name} {phase}")
 
     def holds(self, phase, name="orders"):
@@ -371,7 +375,7 @@ class Rig:
             return False
         return self.phase(name) == phase and (self.condition("Ready", name) or "?")[0] == "True"
 
-    async def until_holds(self, phase, name="orders", within_s=10.0):
+    async def until_holds(self, phase, name="orders", within_s=DEADLINE_S):
         await self.until(lambda: self.holds(phase, name), within_s, what=f"{name} {phase}")
 
     async def still(self, true, for_s):
