@@ -94,7 +94,7 @@ async def held_to_the_promise(rig):
 
 
 class TestKilledAtAnyMoment:
-    @pytest.mark.timeout(120 + 5 * THREAD_KILLS)
+    @pytest.mark.timeout(600 + 5 * THREAD_KILLS)
     async def test_never_two_drivers_and_nothing_lost_or_left(self):
         """Around writes that chance chooses, while drivers fail, specs change and objects come and go."""
         chance = chance_of_the_day()
@@ -102,7 +102,7 @@ class TestKilledAtAnyMoment:
             await killed_often(rig, chance, THREAD_KILLS)
             await held_to_the_promise(rig)
 
-    @pytest.mark.timeout(120 + 10 * PROCESS_KILLS)
+    @pytest.mark.timeout(600 + 10 * PROCESS_KILLS)
     async def test_nor_when_it_is_a_process(self, tmp_path):
         """A kill gives no time: no loop to stop, no socket to flush, no lock to give back."""
         chance = chance_of_the_day()

@@ -124,7 +124,7 @@ def multiply(rig, number):
 
 
 class TestThousandsAtOnce:
-    @pytest.mark.timeout(300)
+    @pytest.mark.timeout(900)
     async def test_at_the_start(self):
         """One look at each, and not one write for those that are as they should be; those that are new get their driver."""
         async with Rig(

@@ -173,6 +173,25 @@ class TestNoWriteAccess:
         assert "PermissionDenied" in done.stdout + done.stderr
         assert sorted(log.glob("*.json")) == before
 
+    @pytest.mark.spark
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+    def test_to_a_disk_that_is_mounted_read_only(self, spark, tmp_path):
+        """Modes let root pass, and the kernel does not (fault D7)."""
+        make_orders(spark, str(tmp_path / "s"), 10, files=1)
+        disk = tmp_path / "disk"
+        disk.mkdir()
+        spec = write_yaml(tmp_path / "job.yaml", str(tmp_path / "s"), str(disk / "t"))
+
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-ec", 'mount --bind "$0" "$0"; mount -o remount,bind,ro "$0"; exec "$@"',
+             disk, sys.executable, "-m", "backfill_spark", "-f", spec],
+            env=dict(os.environ, BACKFILL_STATE_DIR=str(tmp_path / "state"), BACKFILL_MEMORY="1g"),
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+        assert done.returncode == PermissionDeniedError.exit_code, done.stdout + done.stderr
+        assert f"{disk} is not writable for this user: the file system is read-only" in done.stdout + done.stderr
+
     @staticmethod
     def lose_override():
         """Root without this right is stopped by modes like everybody else; who never had it is stopped already."""

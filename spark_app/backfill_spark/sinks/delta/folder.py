@@ -35,7 +35,7 @@ class TargetFolder:
 
         Raises:
             InvalidSpecError: it lies below a file.
-            PermissionDeniedError: this user may not write there.
+            PermissionDeniedError: this user may not write there, or the file system is mounted read-only.
             UnsupportedTargetFeatureError: the store lets two writers make the same file.
         """
         path = self._jvm.org.apache.hadoop.fs.Path(self._path)
@@ -49,6 +49,7 @@ class TargetFolder:
                     hint="Choose a path that is none, nor lies below one.",
                 )
             self._fs.access(path, action)
+            self._check_mount(path)
             check_conditional_writes(self._spark, self._fs, f"{self._path}/{self._staging}")
         except JAVA_ERRORS as error:
             if trouble_of(error) != Trouble.DENIED:
@@ -57,6 +58,17 @@ class TargetFolder:
                 f"spec.target.delta.path: {path.toString()} is not writable for this user: {in_words(error)}.",
                 hint=refusals.hint_of(error, "Grant write access, or choose another target."),
             ) from error
+
+    def _check_mount(self, path: Any) -> None:
+        """Refuse a local folder that the kernel lets nobody write: Hadoop reads only its mode, and no creation names the cause."""
+        if self._fs.getScheme() != "file":
+            return
+        local = self._jvm.java.io.File(path.toUri().getPath()).toPath()
+        if not self._jvm.java.nio.file.Files.isWritable(local):
+            raise PermissionDeniedError(
+                f"spec.target.delta.path: {path.toString()} is not writable for this user: the file system is read-only.",
+                hint="Mount it with write access, or choose another target.",
+            )
 
     def check_foreign_files(self) -> None:
         """Refuse a folder with files that no table explains.
