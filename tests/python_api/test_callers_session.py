@@ -12,6 +12,8 @@ import sys
 import pytest
 from conftest import JARS
 
+pytestmark = pytest.mark.spark
+
 SESSION = """
 import json, os, signal, sys, threading
 from pathlib import Path

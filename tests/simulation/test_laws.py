@@ -72,7 +72,7 @@ class TestInAnyWorld:
         world = finished(strategy, seed)
         assert world.oracle.seals > 0
 
-    @pytest.mark.all_seeds
+    @pytest.mark.rest
     def test_worlds_are_worth_it(self, strategy: str) -> None:
         """A simulator that never crashes or merges proves nothing."""
         met = Counter[str]()
@@ -156,7 +156,7 @@ class TestPartsOfASplit:
         """With faults, pauses, stops, and limits that go from one way of charging to the other."""
         drawn(strategy, seed, **READ_AHEAD).run()
 
-    @pytest.mark.all_seeds
+    @pytest.mark.rest
     @pytest.mark.parametrize("strategy", AHEAD)
     def test_worlds_are_worth_it(self, strategy: str) -> None:
         """Most of them must seal splits in halves, and die between the halves."""
@@ -176,7 +176,7 @@ class TestAProcessThatWillNotDie:
         """The fence is refused if the state it continues is not the newest any more."""
         drawn(strategy, seed, **STUBBORN).run()
 
-    @pytest.mark.all_seeds
+    @pytest.mark.rest
     def test_is_why_the_fence_looks_at_the_last_transaction(self, strategy: str) -> None:
         """A fence that only raises the number lets a late commit land between reading the state and fencing."""
         broken = 0
@@ -197,7 +197,7 @@ class TestOthersInTheTarget:
         """What is gone is staged again, and what came after a receipt is compared too."""
         drawn(strategy, seed, **OTHERS).run()
 
-    @pytest.mark.all_seeds
+    @pytest.mark.rest
     def test_worlds_are_worth_it(self, strategy: str) -> None:
         """They meet others, and lose files."""
         worlds = [drawn(strategy, seed, **OTHERS).run() for seed in range(30)]

@@ -5,7 +5,7 @@
     pytest tests/jobs                 both
 
 A case is on Spark if it uses the session or the broker of the suite, or if it is marked `spark` because it starts a
-process with a session of its own. Of the cases that take a seed, `first` has the seeds below `SEEDS`; a case marked `all_seeds` counts over all of them and is in `rest`.
+process with a session of its own. Of the cases that take a seed, `first` has the seeds below `SEEDS`. A case marked `rest` is in `rest`: it takes minutes, or counts over all seeds.
 """
 
 from collections.abc import Iterable
@@ -40,8 +40,10 @@ def first_part(items: Iterable[pytest.Item]) -> set[pytest.Item]:
     chosen: set[pytest.Item] = set()
     begun: set[Path] = set()
     for item in items:
+        if item.get_closest_marker("rest") is not None:
+            continue
         if not is_on_spark(item):
-            if item.get_closest_marker("all_seeds") is None and seed_of(item) < SEEDS:
+            if seed_of(item) < SEEDS:
                 chosen.add(item)
             continue
         if item.path not in begun or item.get_closest_marker("always") is not None:

@@ -4,6 +4,7 @@ The rows that must be there are computed by plain Spark in a plain session; the 
 `BACKFILL_ATTACK_SEED=n` tries one seed again.
 """
 
+import pytest
 from support import attack
 from support.sessions.callers import active_session, callers_session
 from support.sessions.worlds import Lake, World
@@ -11,6 +12,8 @@ from support.tables.oracle import differences
 
 from backfill.errors import BackfillError
 from backfill_spark.jvm.gateway import java_session
+
+pytestmark = pytest.mark.rest
 
 
 def settings_of(session):

@@ -4,6 +4,7 @@ import json
 import random
 from contextlib import suppress
 
+import pytest
 from pyspark.errors import PySparkException
 from support.attack import SECONDS, seeds
 from support.replica.pair import FOLLOW, Pair
@@ -15,6 +16,8 @@ from support.tables.oracle import coming_back, seals
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
+
+pytestmark = pytest.mark.rest
 
 BATCHES = 24 if SECONDS else 6
 """Of changes, each shipped before the next; a third of the way apart the job stops, and another attempt goes on."""

@@ -13,6 +13,8 @@ from backfill_spark.driver.attempt import run_driver
 from backfill_spark.jvm.gateway import java
 from backfill_spark.settings import DriverSettings
 
+pytestmark = pytest.mark.rest
+
 ORDER = {
     "orderBy": [{"column": "p"}, {"column": "v", "direction": "Descending"}],
     "chunkRows": 5,

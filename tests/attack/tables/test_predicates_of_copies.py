@@ -15,6 +15,8 @@ from backfill_spark.settings import DriverSettings
 EACH, FILES = 10_000, 2
 """Rows of a file; of smaller ones no column is computed beside those that are copied."""
 
+pytestmark = pytest.mark.rest
+
 FLOATS = (
     "CASE WHEN id % 5000 = 7 THEN 'NaN' WHEN id % 5000 = 8 THEN '-0.0' WHEN id % 5000 = 9 AND {late} THEN 'Infinity' ELSE "
     "CAST(id / 7 + 1 AS STRING) END"

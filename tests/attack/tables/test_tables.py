@@ -34,7 +34,7 @@ UNFIT = ("TargetSchemaMismatch", "InvalidSpec")
 TOLD = 1_500
 """Letters of what is wrong with one example."""
 
-pytestmark = pytest.mark.timeout(0)
+pytestmark = [pytest.mark.timeout(0), pytest.mark.rest]
 
 
 @pytest.fixture
