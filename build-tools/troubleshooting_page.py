@@ -52,6 +52,7 @@ HINTS: dict[str, tuple[Need, str]] = {
     "Suspended": ("none", "Nothing."),
     "Restarted": ("none", "Nothing. The next attempt goes on."),
     "SpecChanged": ("none", "Nothing. The next attempt starts at once, and this one does not count as failed."),
+    "EditPending": ("wait", "The edit takes effect with the next attempt. To start that now, set the annotation `backfill.dev/restart-requested` to a new text: the driver stops at a barrier, and the next attempt continues."),
     "Deleted": ("none", "Nothing."),
     "Stopped": ("wait", "The next attempt goes on from the last commit."),
     "EditIgnored": ("act", "Set the field back. A job that has ended does not follow its source: make a new Backfill with another `jobId` and target. `backfill verify` compares both tables at any time."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, get_args
 
@@ -42,6 +42,17 @@ def known(model: type[BaseModel], value: Any) -> Any:
         for name, one in value.items()
         if name in fields
     }
+
+
+def leaves(model: type[BaseModel], document: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and the value of each field of a document that is no model itself; a mapping of free names is one value."""
+    fields = _fields(model)
+    for name, value in document.items():
+        below = fields.get(name)
+        if below is not None and isinstance(value, dict):
+            yield from leaves(below, value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
 
 
 @cache

@@ -53,5 +53,8 @@ LAUNCHED_LABEL: Final = f"{GROUP}/launched-of"
 EXECUTORS_LABEL: Final = f"{GROUP}/executors-of"
 """Hash of the part of the spec that the driver's executor pods are made of, on the driver pod."""
 
+LAUNCHED_FIELDS_ANNOTATION: Final = f"{GROUP}/launched-fields"
+"""Hashes of the fields that a driver pod was made of, on the pod: they tell which of them were edited since."""
+
 FIELD_MANAGER: Final = "backfill-operator"
 """Owner of the fields that the operator applies."""

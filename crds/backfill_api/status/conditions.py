@@ -33,6 +33,7 @@ CONDITION_TYPES: Final = {
     "AwaitingApproval": "The plan is made and waits for `spec.approved` or `spec.approvedPlan`.",
     "SharedTarget": "Another Backfill writes the same target; present only when true.",
     "OverrideIgnored": "An override annotation cannot be read, and what held before stays in force; present only when true.",
+    "EditPending": "A field of the spec was edited that takes effect with the next attempt; the message names it. Present only when true.",
     "ExecutorsWaiting": "Executors of the driver do not start, or fewer come than were asked for; the message says why. Present only when true.",
 }
 """Every condition type, and what it means when it is True."""
@@ -78,6 +79,7 @@ REASONS: Final = {
     "Suspended": "The attempt ended because the job was suspended.",
     "Restarted": "The attempt ended because a restart was requested.",
     "SpecChanged": "The spec was changed while the driver's pod, or executors of it, waited; they are replaced by pods of the new spec.",
+    "EditPending": "A field of the spec was edited, and the pods of the running attempt have the old value; the message names it.",
     "Deleted": "The attempt ended because the object was deleted.",
     "Stopped": "The driver stopped at a barrier by itself, or because its pod was deleted; the next attempt continues.",
     "EditIgnored": "The job is complete, and a field of its spec has no effect any more; the message names it.",

@@ -10,7 +10,16 @@ from pydantic_core import to_json
 
 from backfill_api.crd.explain import path_of
 from backfill_api.load import SpecError, load_backfill
-from backfill_api.names import API_VERSION, ATTEMPT_LABEL, EXECUTORS_LABEL, KIND, KIND_LABEL, LAUNCHED_LABEL, UID_LABEL
+from backfill_api.names import (
+    API_VERSION,
+    ATTEMPT_LABEL,
+    EXECUTORS_LABEL,
+    KIND,
+    KIND_LABEL,
+    LAUNCHED_FIELDS_ANNOTATION,
+    LAUNCHED_LABEL,
+    UID_LABEL,
+)
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.ending import Ending
 from backfill_api.status.status import AttemptKind, BackfillStatus
@@ -215,6 +224,7 @@ def pod_of(raw: Raw) -> DriverPod:
         unready=_unready(status),
         init_failed=_init_failed(status),
         launched_of=_text(labels.get(LAUNCHED_LABEL)),
+        launched_fields=_text(_mapping(metadata.get("annotations")).get(LAUNCHED_FIELDS_ANNOTATION)),
         executors_of=_text(labels.get(EXECUTORS_LABEL)),
         created_ms=ms_of(_text(metadata.get("creationTimestamp")) or None) or 0,
         deletion_ms=ms_of(_text(metadata.get("deletionTimestamp")) or None),

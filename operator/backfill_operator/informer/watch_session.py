@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 import aiohttp
 
-from backfill_api.names import PLURAL
+from backfill_api.names import LAUNCHED_FIELDS_ANNOTATION, PLURAL
 from backfill_operator.informer.compact import LARGE_BYTES, compact, dumps
 from backfill_operator.informer.discovery import DISCOVERY
 from backfill_operator.informer.pace import WatchPace
@@ -294,7 +294,7 @@ class WatchLines:
         if small:
             return None
         if self._plural != PLURAL:
-            return {"type": kind, "object": changed | {"metadata": _without_annotations(metadata)}}
+            return {"type": kind, "object": changed | {"metadata": _without_foreign_annotations(metadata)}}
         kind_fields = {name: changed[name] for name in ("apiVersion", "kind") if name in changed}
         return {"type": kind, "object": kind_fields | compact(changed)}
 
@@ -313,5 +313,7 @@ def _check(metadata: Raw) -> None:
             raise TypeError(f"metadata.{name} is no {type_.__name__}")
 
 
-def _without_annotations(metadata: Raw) -> Raw:
-    return {name: value for name, value in metadata.items() if name not in ("annotations", "managedFields")}
+def _without_foreign_annotations(metadata: Raw) -> Raw:
+    kept = {name: value for name, value in metadata.items() if name not in ("annotations", "managedFields")}
+    ours = (metadata.get("annotations") or {}).get(LAUNCHED_FIELDS_ANNOTATION)
+    return kept if ours is None else kept | {"annotations": {LAUNCHED_FIELDS_ANNOTATION: ours}}

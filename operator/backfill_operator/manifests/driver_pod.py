@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from backfill_api import environment as env
+from backfill_api.names import LAUNCHED_FIELDS_ANNOTATION
+from backfill_core.lifecycle.inputs.launched_of import launched_fields
 from backfill_operator.manifests.attempt import Launch
 from backfill_operator.manifests.container_sizes import DRIVER_DEFAULT, EXECUTOR_DEFAULT, with_defaults
 from backfill_operator.manifests.names import (
@@ -124,7 +126,8 @@ def _defaults(container: str, user: int | None) -> dict[str, Any]:
 def _driver_required(launch: Launch) -> dict[str, Any]:
     check_account(launch.service_account, "spec.driver.serviceAccountName", launch.installation)
     return {
-        "metadata": metadata(launch, "driver"),
+        "metadata": metadata(launch, "driver")
+        | {"annotations": {LAUNCHED_FIELDS_ANNOTATION: launched_fields(launch.spec)}},
         "spec": {
             **_pod_required(launch),
             # A driver without executors never calls the API server.

@@ -25,7 +25,7 @@ from backfill_api.spec.override import Override
 from backfill_core.lifecycle.actions import Action, Decision, EventNote
 from backfill_core.lifecycle.inputs.context import Context, classify
 from backfill_core.lifecycle.observation import Observation
-from backfill_core.lifecycle.status.condition_details import EXECUTORS_WAITING
+from backfill_core.lifecycle.status.condition_details import EDIT_PENDING, EXECUTORS_WAITING
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact, conditions_of
 from backfill_core.lifecycle.steps.finalizing import finalize, reconcile_finished
 from backfill_core.lifecycle.steps.idle import reconcile_idle
@@ -139,6 +139,9 @@ def _events(context: Context, conditions: ConditionSet) -> tuple[EventNote, ...]
     ignored = conditions.details.get(OVERRIDE_IGNORED)
     if ignored is not None:
         notes.append(EventNote("Warning", ignored.reason, ignored.message))
+    edited, told = conditions.details.get(EDIT_PENDING), context.condition(EDIT_PENDING)
+    if edited is not None and (told is None or told.message != edited.message):
+        notes.append(EventNote("Normal", edited.reason, edited.message))
     shared = conditions.details.get(SHARED_TARGET)
     if shared is not None and SHARED_TARGET not in known:
         notes.append(EventNote("Warning", shared.reason, shared.message))

@@ -74,6 +74,9 @@ class DriverPod:
     launched_of: str = ""
     """Hash of the part of the spec that it was made of; empty: not known, an earlier version of the operator made it."""
 
+    launched_fields: str = ""
+    """Hashes of the single fields that it was made of; empty: not known."""
+
     executors_of: str = ""
     """Hash of the part of the spec that its executors are made of; empty: not known."""
 

@@ -3,6 +3,7 @@
 import pytest
 from support.operators.rig import Rig
 
+from backfill_api.names import RESTART_ANNOTATION
 from backfill_operator.informer.parse import pod_of
 
 MISSING = "localhost/missing:1"
@@ -64,6 +65,25 @@ class TestAnEditOfTheSpec:
             await rig.until(lambda: rig.pods() == {"orders-1-driver": "Running"})
             await rig.still(lambda: rig.pods() == {"orders-1-driver": "Running"}, for_s=1.5)
             assert rig.attempt() == 1
+
+    @pytest.mark.parametrize("note", ["", "x" * 20_000])
+    async def test_that_waits_for_the_next_attempt_is_in_the_status(self, rigs, note):
+        """Until then: after a restart that was requested the pods are those of the spec, and the condition is gone (fault K12)."""
+        async with rigs() as rig:
+            # Of a large pod a watch reads a part only.
+            rig.create(driver={"template": {"metadata": {"annotations": {"note": note}}}})
+            await rig.until_holds("Running")
+            rig.edit(driver={"resources": {"limits": {"memory": "3Gi"}}})
+            await rig.until(lambda: rig.condition("EditPending") == ("True", "EditPending"))
+            [shown] = [one for one in rig.status()["conditions"] if one["type"] == "EditPending"]
+            await rig.until(lambda: rig.events().count("EditPending") == 1)
+            rig.annotate(**{RESTART_ANNOTATION: "now"})
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
+
+            assert shown["message"].startswith("spec.driver.resources was edited after attempt 1 was launched")
+            assert rig.condition("EditPending") is None
+            [container] = rig.store.get("pods", *rig.driver(attempt=2))["spec"]["containers"]
+            assert container["resources"]["limits"]["memory"] == "3Gi"
 
     async def test_leaves_a_pod_alone_that_it_does_not_change(self, rigs):
         """What the operator reads itself needs no other pod: a limit, a pause, a longer time to start."""

@@ -21,11 +21,38 @@ from backfill_core.lifecycle.actions import (
     PersistIntent,
     RefetchPods,
 )
-from backfill_core.lifecycle.inputs.launched_of import READ_BY_THE_OPERATOR, launched_of
+from backfill_core.lifecycle.inputs.launched_of import READ_BY_THE_OPERATOR, launched_fields, launched_of
 from backfill_core.lifecycle.observation import DriverPod, Observation
 
 OLD = launched_of(spec(spark={"image": "localhost/missing:1"}))
 WAITING = pod(launched_of=OLD, waiting="ImagePullBackOff", waiting_message="no such image", scheduled=True)
+
+
+BIG = {"resources": {"limits": {"memory": "4Gi"}}}
+NEXT_ATTEMPT = [
+    ({}, {"driver": BIG}, "spec.driver.resources"),
+    ({"driver": BIG}, {}, "spec.driver.resources"),
+    ({}, {"driver": {"template": {"spec": {"nodeSelector": {"disk": "fast"}}}}}, "spec.driver.template"),
+    ({}, {"executor": {"dynamic": {"max": 5}}}, "spec.executor.dynamic.max"),
+    ({}, {"spark": {"image": "localhost/spark:2"}}, "spec.spark.image"),
+    ({"spark": {"conf": {"a": "1"}}}, {"spark": {"conf": {"a": "2"}}}, "spec.spark.conf"),
+    ({}, {"barrier": {"intervalMs": 500}}, "spec.barrier.intervalMs"),
+    ({}, {"after": "Follow"}, "spec.after"),
+    ({}, {"verify": "Final"}, "spec.verify"),
+    ({}, {"strategy": {"type": "Snapshot", "snapshot": {"maxInFlight": 3}}}, "spec.strategy.snapshot.maxInFlight"),
+    ({}, {"drainTimeoutSeconds": 90}, "spec.drainTimeoutSeconds"),
+]
+"""The spec of the pods, the spec of now, and the field that differs."""
+
+
+def made_of(**fields: Any) -> DriverPod:
+    """Return a driver pod that is up, and was made of a spec with these fields."""
+    return running(launched_of=launched_of(spec(**fields)), launched_fields=launched_fields(spec(**fields)))
+
+
+def pending_edit(decision: Decision) -> str:
+    """Return the message of the condition about edits for the next attempt; empty if there is none."""
+    return next((one.message for one in decision.status.conditions if one.type == "EditPending"), "")
 
 
 def starting(*pods: DriverPod, **fields: Any) -> Observation:
@@ -156,6 +183,83 @@ class TestADriverThatRan:
 
         assert world.replaced
         assert world.alive_max <= 1
+
+
+class TestAnEditBesideADriverThatRan:
+    """Its pods keep the old spec, and nobody may take them for pods of the new one (fault K12)."""
+
+    @pytest.mark.parametrize(("before", "now", "names"), NEXT_ATTEMPT)
+    def test_is_shown_with_its_field(self, before: dict[str, Any], now: dict[str, Any], names: str) -> None:
+        """Also a field that was set back to its default, and one that the pod has beside the operator."""
+        seen = observed(status=STATUSES["running"], pods=(made_of(**before),), spec=spec(**now), generation=2)
+        decision = checked(seen)
+
+        assert pending_edit(decision) == (
+            f"{names} was edited after attempt 1 was launched, whose pods have the old value; this takes effect with the next"
+            " attempt: to start that now, set the annotation backfill.dev/restart-requested to a new text"
+        )
+        assert reason(decision.status) == "Running", "the job goes on, and a GitOps tool need not wait"
+
+    @pytest.mark.parametrize(
+        "edit", [{}, {"throttle": {"rowsPerSecond": 5}}, {"backoffLimit": 9, "suspend": False}, {"after": "Exit"}]
+    )
+    def test_is_not_shown_if_it_is_in_force(self, edit: dict[str, Any]) -> None:
+        """A command, a field that the operator reads at each decision, and a default that is written down."""
+        decision = checked(observed(status=STATUSES["running"], pods=(made_of(),), spec=spec(**edit), generation=2))
+
+        assert pending_edit(decision) == ""
+
+    def test_is_told_by_one_event_for_each_edit(self) -> None:
+        """The condition lasts until the next attempt, which has none."""
+        before = observed(status=STATUSES["running"], pods=(made_of(),))
+        edited = after(before, checked(before), spec=spec(executor={"instances": 2}), generation=2)
+        first = checked(edited)
+        second = checked(after(edited, first))
+        third = checked(after(edited, second, spec=spec(executor={"instances": 2}, after="Follow"), generation=3))
+        back = checked(after(edited, third, spec=spec(), generation=4))
+
+        assert [(event.kind, event.reason) for event in first.events] == [("Normal", "EditPending")]
+        assert second.events == ()
+        assert "spec.after and spec.executor.instances were edited" in pending_edit(third)
+        assert [event.reason for event in third.events] == ["EditPending"]
+        assert (pending_edit(back), back.events) == ("", ())
+
+    def test_names_five_fields_at_most(self) -> None:
+        """The rest is a number."""
+        many = spec(
+            after="Follow", verify="Final", barrier={"intervalMs": 500, "commitEvery": 2}, executor={"instances": 2},
+            driver={"serviceAccountName": "other"}, spark={"image": "localhost/spark:2"},
+        )  # fmt: skip
+
+        message = pending_edit(checked(observed(status=STATUSES["running"], pods=(made_of(),), spec=many)))
+
+        assert message.startswith(
+            "spec.after, spec.barrier.commitEvery, spec.barrier.intervalMs, spec.driver.serviceAccountName,"
+            " spec.executor.instances and 2 more were edited"
+        )
+
+    def test_of_a_pod_of_an_earlier_version_is_shown_without_fields(self) -> None:
+        """Its pod has one hash of all fields."""
+        message = pending_edit(checked(observed(status=STATUSES["running"], pods=(running(launched_of=OLD),))))
+
+        assert message.startswith("the spec was edited after attempt 1 was launched, whose pods have the old values;")
+
+    @pytest.mark.parametrize("wish", [{"suspend": True}, {"spark": 5}])
+    def test_is_not_shown_if_the_attempt_ends_or_no_spec_is_there(self, wish: dict[str, Any]) -> None:
+        """The next attempt is on its way, or there is no spec that it could have."""
+        wanted = SPECS["refused"] if "spark" in wish else spec(**wish)
+
+        assert (
+            pending_edit(checked(observed(status=STATUSES["running"], pods=(made_of(after="Follow"),), spec=wanted)))
+            == ""
+        )
+
+    @pytest.mark.parametrize("fields", ["", "=", ",,=,", "after", "a=b=c", "x" * 5000, "after=\x00"])
+    def test_of_a_forged_annotation_is_harmless(self, fields: str) -> None:
+        """Users who edit pods may write anything there."""
+        seen = observed(status=STATUSES["running"], pods=(running(launched_fields=fields),), generation=2)
+
+        assert len(pending_edit(checked(seen))) <= 1024
 
 
 class TestWhatAPodIsMadeOf:

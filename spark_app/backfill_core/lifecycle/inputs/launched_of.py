@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import Any, Final
 
+from backfill_api.model import leaves
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.status import AttemptKind
 
@@ -19,7 +20,11 @@ READ_BY_THE_OPERATOR: Final = frozenset({
 READ_BY_A_PLAN: Final = frozenset({"throttle"})
 """Those of them that a plan is about: it says how long the job takes under its limit, and takes no command."""
 
+IN_THE_POD_TOO: Final = frozenset({"drain_timeout_seconds"})
+"""Those of them that a pod has as well: a node that is drained waits for as long as the pod says."""
+
 _CHARACTERS: Final = 16
+_FIELD_CHARACTERS: Final = 8
 
 
 def launched_of(spec: BackfillSpec, kind: AttemptKind = "Run") -> str:
@@ -41,6 +46,34 @@ def executors_of(spec: BackfillSpec) -> str:
     return _hashed(part | {"secret": spec.source.params.secret})
 
 
-def _hashed(part: dict[str, Any]) -> str:
+def launched_fields(spec: BackfillSpec) -> str:
+    """Return the fields that a driver pod and its objects are made of: a hash of all, then each with its own, as `all,after=one`.
+
+    Fields with their defaults are left out, as in `launched_of`. A mapping of free names is one field.
+    """
+    document = _launched(spec)
+    return ",".join((_hashed(document), *(f"{path}={digest}" for path, digest in _by_path(document).items())))
+
+
+def edited_fields(launched: str, spec: BackfillSpec) -> tuple[str, ...]:
+    """Return the paths of the fields that differ from `launched_fields` of a driver pod, in alphabetical order."""
+    document = _launched(spec)
+    whole, *fields = launched.split(",")
+    if whole == _hashed(document):
+        return ()  # hashes of single fields take three times as long, and most specs are never edited
+    before, now = dict(field.split("=", 1) for field in fields if "=" in field), _by_path(document)
+    return tuple(sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path)))
+
+
+def _launched(spec: BackfillSpec) -> dict[str, Any]:
+    left_out = set(READ_BY_THE_OPERATOR - IN_THE_POD_TOO)
+    return spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, exclude=left_out)
+
+
+def _by_path(document: dict[str, Any]) -> dict[str, str]:
+    return {path: _hashed(value)[:_FIELD_CHARACTERS] for path, value in leaves(BackfillSpec, document)}
+
+
+def _hashed(part: Any) -> str:
     text = json.dumps(part, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_CHARACTERS]

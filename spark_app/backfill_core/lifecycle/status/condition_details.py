@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from backfill_api.names import RESTART_ANNOTATION
 from backfill_api.status.status import BackfillStatus, Condition, Control
 from backfill_core.lifecycle.commands import refusals
 from backfill_core.lifecycle.inputs.context import Context
+from backfill_core.lifecycle.inputs.launched_of import edited_fields, launched_of
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status.conditions import Fact
 
@@ -14,6 +16,13 @@ COMMAND_REFUSED: Final = "CommandRefused"
 
 EXECUTORS_WAITING: Final = "ExecutorsWaiting"
 """The type of a condition, and its reason."""
+
+EDIT_PENDING: Final = "EditPending"
+"""The type of a condition, and its reason."""
+
+FIELDS_SHOWN_MAX: Final = 5
+PATH_CHARACTERS_MAX: Final = 100
+"""The paths come from an annotation, which users may edit."""
 
 EXECUTORS_MISSING: Final = "ExecutorsMissing"
 """The code of a driver's warning."""
@@ -52,6 +61,8 @@ def with_driver(context: Context, control: Control) -> dict[str, Fact]:
     }
     if made["DriverReady"].status == "True":
         made["ControlSynced"] = _synced(context, control)
+    if edited := edit_pending(context):
+        made[EDIT_PENDING] = Fact("True", EDIT_PENDING, edited)
     if (waits := executors_wait(context.pod)) and context.pod is not None and not context.pod.over:
         made[EXECUTORS_WAITING] = Fact("True", EXECUTORS_WAITING, waits)
     progress = context.progress
@@ -65,6 +76,37 @@ def with_driver(context: Context, control: Control) -> dict[str, Fact]:
         lags = progress.non_convergent
         made["NonConvergent"] = Fact("True", "NonConvergent", rates) if lags else Fact("False", "Converging")
     return made
+
+
+def edit_pending(context: Context) -> str:
+    """Return which edits take effect with the next attempt only; empty if the pods are those of the spec."""
+    spec, pod, attempt = context.observation.spec, context.pod, context.attempt
+    if pod is None or pod.over or attempt is None or attempt.stop is not None or attempt.kind == "Plan":
+        return ""
+    if isinstance(spec, SpecRefused):
+        return ""
+    if pod.launched_fields:
+        paths = [f"spec.{path}" for path in edited_fields(pod.launched_fields, spec)]
+        edited, values = _listed(paths), "the old value" if len(paths) == 1 else "the old values"
+    else:
+        # An earlier version of the operator made the pod, with one hash of all fields.
+        same = pod.launched_of in ("", launched_of(spec))
+        edited, values = "" if same else "the spec was", "the old values"
+    if not edited:
+        return ""
+    return (
+        f"{edited} edited after attempt {attempt.number} was launched, whose pods have {values}; this takes effect with the"
+        f" next attempt: to start that now, set the annotation {RESTART_ANNOTATION} to a new text"
+    )
+
+
+def _listed(paths: list[str]) -> str:
+    """Return the subject and the verb of a sentence about fields; empty if there are none."""
+    more = len(paths) - FIELDS_SHOWN_MAX
+    shown = [path[:PATH_CHARACTERS_MAX] for path in paths[:FIELDS_SHOWN_MAX]] + ([f"{more} more"] if more > 0 else [])
+    if len(shown) < 2:
+        return f"{shown[0]} was" if shown else ""
+    return f"{', '.join(shown[:-1])} and {shown[-1]} were"
 
 
 def without_effect(context: Context) -> str:
