@@ -31,7 +31,7 @@ HINTS: dict[str, tuple[Need, str]] = {
     "SubmissionFailed": ("act", "Correct the image, the pull secret, or the volume that the message names. An edit of the spec starts a new attempt."),
     "Infrastructure": ("wait", "The next attempt goes on from the last commit. If it was memory (`OOMKilled`), raise `driver.resources` or `executor.resources`."),
     "Draining": ("wait", "The driver stops at a barrier, at most `drainTimeoutSeconds`. If the operator is gone: [delete](kubernetes.md#delete)."),
-    "SpecRefused": ("act", "Correct the field that the message names. If a limit of the chart refuses it, ask the administrator: [limits](kubernetes.md#tenants)."),
+    "SpecRefused": ("act", "Correct the field that the message names. If a limit of the chart refuses it, ask the administrator: [limits](kubernetes.md#tenants). A corrected policy or webhook is noticed with the next try, whose time is in the message; to try now, set `backfill.dev/restart-requested` to a new text."),
     "QuotaExceeded": ("act", "Raise the namespace's ResourceQuota, or ask for less in `driver.resources`. It starts as soon as there is room."),
     "PodRejected": ("wait", "The message is the kubelet's: its disk, memory or devices are full, or it shuts down. It starts as soon as a node has room: free some, or ask for less in `driver.resources`."),
     "LaunchRefused": ("act", "The message is the API server's. `serviceaccount … not found` and `forbidden` mean that the namespace lacks the [tenant's part](kubernetes.md#tenants)."),

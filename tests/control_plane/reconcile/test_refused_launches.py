@@ -165,6 +165,24 @@ class TestWhatCannotBeLaunched:
             rig.create(driver={"template": {"spec": {"volumes": [lake]}}})
             await rig.until_holds("Running")
 
+    async def test_a_policy_that_is_corrected(self):
+        """Noticed within seconds, without an edit (fault C8)."""
+
+        def deny(plural, _namespace, _one):
+            if plural == "pods" and denies:
+                raise Refusal(
+                    403, "Forbidden", 'admission webhook "policy.example.com" denied the request: no team label'
+                )
+
+        denies = [True]
+        async with Rig() as rig:
+            rig.store.admission.append(deny)
+            rig.create()
+            await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
+            assert "no team label; the next try is at 2" in rig.message("Stalled")
+            denies.clear()
+            await rig.until_holds("Running", within_s=8)
+
     async def test_a_quota_is_waited_for(self):
         """It is no mistake of a user, and it passes."""
 

@@ -105,12 +105,17 @@ class TestWhatNoWatchShows:
         assert LaunchDriver(1, "Run") in checked(late, T0 + 2 * HOUR + 100_000).actions
 
     def test_is_not_decided_again_before_its_next_try(self) -> None:
-        """A refusal that is tried again in five minutes is not looked at every half minute."""
-        refused = LaunchFailed(1, T0, 422, "Invalid", "no")
+        """A refusal that is tried again in minutes is not looked at every few seconds."""
+        refused = LaunchFailed(1, T0 + 2 * HOUR, 422, "Invalid", "no")
+        late = observed(status=STATUSES["planned"], launch_failed=refused)
 
-        decision = checked(observed(status=STATUSES["planned"], launch_failed=refused))
+        decision = checked(late, T0 + 2 * HOUR)
 
-        assert decision.requeue_after_s == 300
+        assert decision.requeue_after_s is not None
+        assert 300 <= decision.requeue_after_s <= 600
+        again = checked(after(late, decision), T0 + 2 * HOUR + 60_000)
+        assert again.requeue_after_s == decision.requeue_after_s - 60
+        assert again.actions == ()
 
     def test_a_place_for_a_driver_is_waited_for_at_a_time_of_its_own(self) -> None:
         """Who ends gives the place on; thousands that wait are not looked at at once, nor every minute."""

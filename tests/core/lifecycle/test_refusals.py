@@ -9,8 +9,9 @@ import pytest
 from support.operators.lifecycle_space import STATUSES
 from support.operators.observations import T0, after, checked, conditions, ended, observed, reason, running, spec
 
-from backfill_core.lifecycle.actions import DeletePod, LaunchDriver
-from backfill_core.lifecycle.observation import DriverPod, LaunchFailed
+from backfill_api.names import RESTART_ANNOTATION
+from backfill_core.lifecycle.actions import Decision, DeletePod, LaunchDriver
+from backfill_core.lifecycle.observation import DriverPod, LaunchFailed, Observation
 
 
 class TestWhatIsInTheWay:
@@ -99,12 +100,76 @@ class TestWhatIsInTheWay:
         assert (reason(decision.status), decision.requeue_after_s, decision.actions) == ("LaunchRefused", 5, ())
 
     def test_an_edit_is_tried_at_once(self) -> None:
-        """A user who corrected the spec does not wait five minutes."""
+        """A user who corrected the spec does not wait for the next try."""
         refused = LaunchFailed(1, T0, 422, "Invalid", "no")
 
         decision = checked(observed(status=STATUSES["planned"], launch_failed=refused, generation=2))
 
         assert LaunchDriver(1, "Run") in decision.actions
+
+
+class TestADenial:
+    """A policy or a webhook refuses the pod; an administrator corrects it, and no watch shows that (fault C8)."""
+
+    WORDS = 'admission webhook "policy.example.com" denied the request: no team label'
+
+    def denied(self, decision: Decision, at_ms: int, status: int = 403) -> Observation:
+        """Return what is seen after a try that was denied at this time."""
+        return after(observed(), decision, launch_failed=LaunchFailed(1, at_ms, status, "", self.WORDS), live=True)
+
+    @pytest.mark.parametrize("status", [400, 403, 422])
+    def test_is_tried_again_from_seconds_on(self, status: int) -> None:
+        """As a Job's pods are: at most ten minutes apart, whatever code the policy answers with."""
+        now_ms, tries = T0, []
+        decision = checked(observed(), T0)
+        while now_ms < T0 + 6 * 3_600_000:
+            decision = checked(self.denied(decision, now_ms, status), now_ms)
+            assert decision.requeue_after_s is not None
+            assert LaunchDriver(1, "Run") not in decision.actions
+            now_ms += round(decision.requeue_after_s * 1000)
+            decision = checked(self.denied(decision, tries[-1] if tries else T0, status), now_ms)
+            assert LaunchDriver(1, "Run") in decision.actions
+            tries.append(now_ms)
+
+        waits_s = [(later - earlier) / 1000 for earlier, later in zip([T0, *tries], tries, strict=False)]
+        assert waits_s[:6] == [5] * 6
+        assert max(waits_s) <= 600
+        assert waits_s[-1] >= 300
+        assert len(tries) < 120, "it is tried the more rarely the longer it lasts"
+
+    def test_says_when_it_is_tried_next_and_how_at_once(self) -> None:
+        """Until then the message is the same at each look: a status that changes is a request."""
+        denied = self.denied(checked(observed()), T0)
+        first = checked(denied, T0)
+        later = checked(replace(denied, status=first.status), T0 + 3_000)
+
+        message = next(one.message for one in first.status.conditions if one.type == "Stalled")
+        assert message == (
+            f"{self.WORDS}; the next try is at 2027-01-15T08:00:05Z, to try now set the annotation"
+            " backfill.dev/restart-requested to a new text"
+        )
+        assert later.status == first.status
+        assert later.requeue_after_s == 2
+
+    def test_says_so_after_any_number_of_words(self) -> None:
+        """A message has at most 1,024 characters, and the next try is what a user can act on."""
+        wordy = replace(self.denied(checked(observed()), T0), launch_failed=LaunchFailed(1, T0, 403, "", "x" * 5_000))
+
+        message = next(one.message for one in checked(wordy).status.conditions if one.type == "Stalled")
+        assert len(message) == 1024
+        assert message.endswith("backfill.dev/restart-requested to a new text")
+
+    def test_is_tried_at_once_when_a_restart_is_requested(self) -> None:
+        """Once: the driver that it brings is not ended by the same request."""
+        asked = replace(self.denied(checked(observed()), T0), annotations={RESTART_ANNOTATION: "now"})
+        tried = checked(asked, T0 + 1_000)
+        waits = checked(replace(asked, status=tried.status), T0 + 1_000)
+        runs = checked(after(asked, tried, pods=(running(),), launch_failed=None), T0 + 2_000)
+
+        assert LaunchDriver(1, "Run") in tried.actions
+        assert LaunchDriver(1, "Run") not in waits.actions
+        assert runs.status.attempt is not None
+        assert runs.status.attempt.stop is None
 
 
 class TestARejectedPod:

@@ -18,7 +18,9 @@ SPREAD_PER_CENT: Final = 50
 """Subtracted from a wait that has grown, by the UID: an operator that starts finds thousands that wait."""
 
 
-def next_look_ms(context: Context, since: str | None, *, first_ms: int, last_ms: int) -> int:
+def next_look_ms(
+    context: Context, since: str | None, *, first_ms: int, last_ms: int, last_look_ms: int | None = None
+) -> int:
     """Return after how many milliseconds to look again.
 
     Args:
@@ -26,8 +28,11 @@ def next_look_ms(context: Context, since: str | None, *, first_ms: int, last_ms:
         since: When the wait began; a time that cannot be read counts as now.
         first_ms: The wait between two looks at first.
         last_ms: The longest wait between two looks.
+        last_look_ms: Time of the look that the wait is counted from, in milliseconds since 1970; default: now.
     """
     waited_ms = -context.left_ms(since, 0)
+    if last_look_ms is not None:
+        waited_ms = max(0, waited_ms - max(0, context.now_ms - last_look_ms))
     grown_ms = min(waited_ms // PART_OF_THE_WAIT, last_ms)
     digest = hashlib.sha256(context.observation.uid.encode(errors="replace")).digest()
     spread = int.from_bytes(digest[:2]) * SPREAD_PER_CENT // 65_536

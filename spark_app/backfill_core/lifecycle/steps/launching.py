@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
+from backfill_api.names import RESTART_ANNOTATION
 from backfill_api.status.status import TOKEN_HASHES_MAX, Attempt, AttemptKind, Control
 from backfill_core.lifecycle.actions import LaunchDriver, PersistIntent
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
+from backfill_core.lifecycle.inputs.timestamps import rfc3339
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import LaunchFailed
-from backfill_core.lifecycle.status.conditions import ConditionSet
+from backfill_core.lifecycle.status.conditions import MESSAGE_CHARACTERS_MAX, ConditionSet
 from backfill_core.lifecycle.steps.step import (
     PERSON_MS,
     RETRY_MS,
@@ -25,7 +28,7 @@ from backfill_core.lifecycle.steps.step import (
 
 CONFLICT, FORBIDDEN = 409, 403
 REFUSED_FOR_GOOD: Final = frozenset({400, 413, 422})
-"""The same objects will be refused again; only another spec, or another cluster, changes that."""
+"""The same objects will be refused again, unless the spec, a policy or a webhook is changed."""
 
 REFUSED_FOR_NOW: Final = frozenset({401, 403, 404, 405})
 
@@ -35,11 +38,14 @@ NOT_THE_PODS_FAULT: Final = ("error looking up service account", "cannot create 
 STILL_THERE: Final = "StillThere"
 """The reason of a refusal: an object of that name is being deleted."""
 
-QUOTA_MS, SPEC_MS = 10_000, 300_000
-"""When to try again at first: for quota; under the same spec."""
+QUOTA_MS = 10_000
+"""The first wait for room in a quota."""
 
 TRIES_GROW: Final = 10
 """The longest wait between two tries, in first ones: what is refused for hours is tried for as long."""
+
+DENIED_LAST_MS: Final = 600_000
+"""The longest wait after a denial: it is a Job's."""
 
 
 def plan_attempt(context: Context) -> StepResult:
@@ -61,14 +67,11 @@ def plan_attempt(context: Context) -> StepResult:
         number=number, kind=kind, state="Planned", pod_name=driver_name(context.observation.name, number),
         start_time=context.timestamp, token_hashes=(token_hash,) if token_hash else None,
     )  # fmt: skip
-    control = status.control or Control()
-    # A restart that was requested while there was nothing to restart is done by this launch.
-    control = control.model_copy(update={"restart_token": context.restart_token or control.restart_token})
     status = status.model_copy(
         update={
             "attempt": attempt,
             "attempts": number,
-            "control": _as_desired(context, control),
+            "control": _as_launched(context, status.control or Control()),
             "start_time": status.start_time or context.timestamp,
             "completion_time": None,
         }
@@ -93,15 +96,15 @@ def launch(context: Context) -> StepResult:
         if not context.observation.live:
             return refetch_pods(context)
         return _launch_again(context, attempt, _launching(context, attempt))
-    conditions, wait_ms = _refused(failed)
-    if wait_ms == PERSON_MS and context.left_ms(attempt.start_time, PERSON_MS) > 0:
+    conditions, first_ms, last_ms = _refused(failed)
+    if first_ms == PERSON_MS and context.left_ms(attempt.start_time, PERSON_MS) > 0:
         # What one `kubectl apply` makes comes in any order: an account or a Role may be seconds late.
-        wait_ms = RETRY_MS
-    if wait_ms != RETRY_MS:
-        wait_ms = next_look_ms(context, attempt.start_time, first_ms=wait_ms, last_ms=TRIES_GROW * wait_ms)
+        first_ms = last_ms = RETRY_MS
+    wait_ms = next_look_ms(context, attempt.start_time, first_ms=first_ms, last_ms=last_ms, last_look_ms=failed.at_ms)
     left_ms = min(failed.at_ms + wait_ms - context.now_ms, wait_ms)
+    conditions = _with_next_try(conditions, failed.at_ms + wait_ms)
     edited = context.observation.generation != context.observation.status.observed_generation
-    if left_ms <= 0 or edited:
+    if left_ms <= 0 or edited or context.restart_requested:
         return _launch_again(context, attempt, conditions)
     result = _wait(context, attempt, conditions).requeue_within(left_ms)
     return result.then(*release(context)) if failed.status == FORBIDDEN else result
@@ -112,20 +115,31 @@ def quota_is_full(status: int, message: str) -> bool:
     return status == FORBIDDEN and "quota" in message.lower()
 
 
-def _refused(failed: LaunchFailed) -> tuple[ConditionSet, int]:
-    """Return the conditions for the API server's answer, and after how many milliseconds to try again."""
+def _refused(failed: LaunchFailed) -> tuple[ConditionSet, int, int]:
+    """Return the conditions for the API server's answer, and the first and the longest wait for another try."""
     message = failed.message or failed.reason or f"HTTP {failed.status}"
     if failed.reason == STILL_THERE:
-        return ConditionSet.reconciling("Launching", "LaunchRefused", message), RETRY_MS
+        return ConditionSet.reconciling("Launching", "LaunchRefused", message), RETRY_MS, RETRY_MS
     if failed.status == CONFLICT:
-        return ConditionSet.stalled("Pending", "NameCollision", message), PERSON_MS
+        return ConditionSet.stalled("Pending", "NameCollision", message), PERSON_MS, TRIES_GROW * PERSON_MS
     if quota_is_full(failed.status, message):
-        return ConditionSet.reconciling("Pending", "QuotaExceeded", message), QUOTA_MS
+        return ConditionSet.reconciling("Pending", "QuotaExceeded", message), QUOTA_MS, TRIES_GROW * QUOTA_MS
     if failed.status in REFUSED_FOR_GOOD or (failed.status == FORBIDDEN and not _of_surroundings(message)):
-        return ConditionSet.stalled("Pending", "SpecRefused", message), SPEC_MS
+        # It may be a policy's or a webhook's, which is corrected without an edit of the spec.
+        return ConditionSet.stalled("Pending", "SpecRefused", message), RETRY_MS, DENIED_LAST_MS
     if failed.status in REFUSED_FOR_NOW:
-        return ConditionSet.stalled("Pending", "LaunchRefused", message), PERSON_MS
-    return ConditionSet.reconciling("Launching", "LaunchRefused", message), RETRY_MS
+        return ConditionSet.stalled("Pending", "LaunchRefused", message), PERSON_MS, TRIES_GROW * PERSON_MS
+    return ConditionSet.reconciling("Launching", "LaunchRefused", message), RETRY_MS, RETRY_MS
+
+
+def _with_next_try(conditions: ConditionSet, at_ms: int) -> ConditionSet:
+    """Return the conditions with the time of the next try, if a person is needed; any other one is seconds away."""
+    if not conditions.needs_a_person:
+        return conditions
+    next_try = (
+        f"; the next try is at {rfc3339(at_ms)}, to try now set the annotation {RESTART_ANNOTATION} to a new text"
+    )
+    return replace(conditions, message=conditions.message[: MESSAGE_CHARACTERS_MAX - len(next_try)] + next_try)
 
 
 def _of_surroundings(message: str) -> bool:
@@ -135,7 +149,8 @@ def _of_surroundings(message: str) -> bool:
 
 def _launch_again(context: Context, attempt: Attempt, conditions: ConditionSet) -> StepResult:
     attempt = _with_token(attempt, context.observation.token_hash)
-    result = _wait(context, attempt, conditions)
+    control = _as_launched(context, context.status.control or Control())
+    result = _wait(replace(context, status=context.status.model_copy(update={"control": control})), attempt, conditions)
     # The attempt is on record already, or was: without the fence a stale observation would bring a dead one back.
     return result.then(PersistIntent(), _launch_action(context, attempt)).requeue_within(RETRY_MS)
 
@@ -161,6 +176,12 @@ def _as_desired(context: Context, control: Control) -> Control:
     """Return the control state of an attempt that starts with what is desired now: it needs no command."""
     desired = context.desired
     return control.model_copy(update=desired.controls)
+
+
+def _as_launched(context: Context, control: Control) -> Control:
+    """Return the control state of an attempt that is launched now: a restart that is requested is done by this."""
+    token = context.restart_token or control.restart_token
+    return _as_desired(context, control.model_copy(update={"restart_token": token}))
 
 
 def _launch_action(context: Context, attempt: Attempt) -> LaunchDriver:
