@@ -154,7 +154,7 @@ class BackfillSpec(Model):
     """How long a drain may take; a node that is drained waits this long for the driver."""
 
     retain_driver: Literal["Always", "OnFailure", "Never"] = "OnFailure"
-    """When to keep the driver pod after it ended."""
+    """When to keep the driver pod after it ended. One with another container that still runs is deleted after 10 minutes."""
 
     spark: SparkSpec = SparkSpec()
     """Spark on a cluster."""

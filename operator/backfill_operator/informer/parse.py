@@ -222,6 +222,7 @@ def pod_of(raw: Raw) -> DriverPod:
         ready=container.get("ready") is True,
         started=_started(container, state),
         unready=_unready(status),
+        lingering=_running(status) if ended else "",
         init_failed=_init_failed(status),
         launched_of=_text(labels.get(LAUNCHED_LABEL)),
         launched_fields=_text(_mapping(metadata.get("annotations")).get(LAUNCHED_FIELDS_ANNOTATION)),
@@ -304,6 +305,12 @@ def _unready(status: Mapping[str, Any]) -> str:
             why = _end(ended) if ended else _joined(waiting) or "it runs"
             return f"container {_text(container.get('name'))} is not ready: {why}"[:MESSAGE_CHARACTERS_MAX]
     return ""
+
+
+def _running(status: Mapping[str, Any]) -> str:
+    """Return the names of the containers that run."""
+    running = [one for one in _mappings(status.get("containerStatuses")) if _mapping(one.get("state")).get("running")]
+    return ", ".join(_text(one.get("name")) for one in running)[:MESSAGE_CHARACTERS_MAX]
 
 
 def _init_failed(status: Mapping[str, Any]) -> str:

@@ -22,16 +22,16 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from backfill_api.spec.override import Override
-from backfill_core.lifecycle.actions import Action, Decision, EventNote
+from backfill_core.lifecycle.actions import Action, Decision, DeletePod, EventNote
 from backfill_core.lifecycle.inputs.context import Context, classify
-from backfill_core.lifecycle.observation import Observation
+from backfill_core.lifecycle.observation import DriverPod, Observation
 from backfill_core.lifecycle.status.condition_details import EDIT_PENDING, EXECUTORS_WAITING
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact, conditions_of
 from backfill_core.lifecycle.steps.finalizing import finalize, reconcile_finished
 from backfill_core.lifecycle.steps.idle import reconcile_idle
 from backfill_core.lifecycle.steps.launching import launch, plan_attempt
 from backfill_core.lifecycle.steps.running import reconcile_running
-from backfill_core.lifecycle.steps.step import PLAN_OUTDATED, Ended, Outcome, StepResult
+from backfill_core.lifecycle.steps.step import PLAN_OUTDATED, Ended, Outcome, StepResult, lingers_ms
 from backfill_core.lifecycle.steps.terminating import on_terminated
 
 Step = Callable[[Context], StepResult | Ended[Outcome]]
@@ -51,6 +51,7 @@ NOTEWORTHY: Final = frozenset({"AwaitingApproval", "Paused", "Suspended", "Runni
 ALARMING: Final = frozenset({"Retrying", "Failed"})
 SHARED_TARGET: Final = "SharedTarget"
 OVERRIDE_IGNORED: Final = "OverrideIgnored"
+SIDECAR_ENDED: Final = "SidecarEnded"
 TOLD_ONCE: Final[Mapping[str, Literal["Normal", "Warning"]]] = {
     "SpecChanged": "Normal", PLAN_OUTDATED: "Normal", EXECUTORS_WAITING: "Warning",
 }  # fmt: skip
@@ -67,7 +68,8 @@ def decide(observation: Observation, now_ms: int) -> Decision:
         now_ms: Wall time of the decision: what is timed must survive a restart of the operator.
     """
     context = classify(observation, now_ms)
-    result = dispatch(context)
+    lingering = {pod: left_ms for pod in context.our_pods if (left_ms := lingers_ms(context, pod)) is not None}
+    result = dispatch(context).requeue_within(*lingering.values())
     requeue_after_s = None if result.requeue_ms is None else result.requeue_ms / 1000
     if result.conditions is None:
         return Decision(observation.status, result.actions, requeue_after_s)
@@ -81,7 +83,24 @@ def decide(observation: Observation, now_ms: int) -> Decision:
             "conditions": conditions_of(conditions, before, generation=generation, timestamp=context.timestamp),
         }
     )
-    return Decision(status, result.actions, requeue_after_s, _events(context, conditions))
+    return Decision(
+        status,
+        result.actions,
+        requeue_after_s,
+        (*_events(context, conditions), *_ended_sidecars(result.actions, lingering)),
+    )
+
+
+def _ended_sidecars(actions: tuple[Action, ...], lingering: Mapping[DriverPod, int]) -> tuple[EventNote, ...]:
+    """Return an event for each retained pod that is deleted because another container of it still runs."""
+    deleted = {action.uid for action in actions if isinstance(action, DeletePod)}
+    return tuple(
+        EventNote(
+            "Normal", SIDECAR_ENDED, f"pod {pod.name} is deleted: its driver has ended, and {pod.lingering} still runs"
+        )
+        for pod, left_ms in lingering.items()
+        if left_ms == 0 and pod.uid in deleted
+    )
 
 
 def dispatch(context: Context) -> StepResult:

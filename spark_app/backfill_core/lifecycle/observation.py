@@ -68,6 +68,9 @@ class DriverPod:
     unready: str = ""
     """Which other container is not ready, and why; empty if all are."""
 
+    lingering: str = ""
+    """Names of the containers that still run after its driver's has ended; empty if none does."""
+
     init_failed: str = ""
     """Which init container failed, with its exit code and message; empty if none did."""
 

@@ -1,6 +1,9 @@
 """A container that a webhook put beside the driver and that has ended is nothing to the job."""
 
+import pytest
 from support.operators.rig import Rig
+
+from backfill_operator.informer.parse import pod_of
 
 SHIPPER = {
     "name": "shipper", "ready": False,
@@ -21,3 +24,28 @@ class TestADeadSidecar:
             await rig.until_holds("Paused")
             await rig.still(lambda: rig.condition("Paused") == ("True", "AsRequested"), for_s=1)
             assert rig.attempt() == 1
+
+
+class TestARunningSidecar:
+    """It keeps its pod Running, and its quota, after the driver has ended (fault C10)."""
+
+    @pytest.mark.parametrize(
+        ("driver", "sidecar", "lingering"),
+        [
+            ({"terminated": {"exitCode": 1}}, {"running": {"startedAt": "2027-01-15T08:00:00Z"}}, "shipper"),
+            ({"terminated": {"exitCode": 1}}, SHIPPER["state"], ""),
+            (
+                {"running": {"startedAt": "2027-01-15T08:00:00Z"}},
+                {"running": {"startedAt": "2027-01-15T08:00:00Z"}},
+                "",
+            ),
+        ],
+    )
+    def test_is_named_once_the_driver_has_ended(self, driver, sidecar, lingering):
+        """Beside a driver that runs it is where it belongs."""
+        statuses = [{"name": "shipper", "state": sidecar}, {"name": "driver", "state": driver}]
+        seen = pod_of(
+            {"metadata": {"name": "orders-1-driver"}, "status": {"phase": "Running", "containerStatuses": statuses}}
+        )
+
+        assert seen.lingering == lingering

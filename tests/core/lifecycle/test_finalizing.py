@@ -233,3 +233,48 @@ class TestHealth:
     def test_a_new_object_is_not_taken_for_a_healthy_one(self) -> None:
         """The schema's default of observedGeneration is for the moment before the first decision."""
         assert kstatus({"metadata": {"generation": 1}, "status": {"observedGeneration": -1}}) == "InProgress"
+
+
+class TestASidecarThatRunsOn:
+    """A retained pod of a failed job whose other container never ends is Running for ever, and keeps its quota (fault C10)."""
+
+    LEFT = ended(1, lingering="proxy")
+
+    @pytest.mark.parametrize("retain", ["OnFailure", "Always"])
+    def test_ends_with_its_pod_after_ten_minutes(self, retain: str) -> None:
+        """Before that its driver's log can be read; the end of the log is in the status."""
+        seen = observed(spec=spec(retainDriver=retain, backoffLimit=0), status=STATUSES["running"], pods=(self.LEFT,))
+        failed = after(seen, checked(seen))
+        early = checked(failed, T0 + 599_000)
+        late = checked(failed, T0 + 600_000)
+
+        assert early.status.phase == "Failed"
+        assert (early.actions, early.requeue_after_s) == ((), 1)
+        assert late.actions == (DeletePod(self.LEFT.name, self.LEFT.uid, 60),)
+        assert [(event.kind, event.reason) for event in late.events] == [("Normal", "SidecarEnded")]
+        assert "proxy still runs" in late.events[0].message
+
+    def test_is_deleted_once(self) -> None:
+        """While it ends there is nothing to do, and nothing to tell."""
+        seen = observed(spec=spec(backoffLimit=0), status=STATUSES["running"], pods=(self.LEFT,))
+        failed = after(seen, checked(seen), pods=(replace(self.LEFT, deletion_ms=T0 + 660_000),))
+        ending = checked(failed, T0 + 601_000)
+
+        assert (ending.actions, ending.events) == ((), ())
+
+    def test_is_all_that_ends_a_retained_pod(self) -> None:
+        """One whose containers have all ended takes no room, and its log stays."""
+        seen = observed(spec=spec(backoffLimit=0), status=STATUSES["running"], pods=(ended(1),))
+        failed = after(seen, checked(seen))
+
+        assert checked(failed, T0 + 3_600_000).actions == ()
+
+    def test_ends_beside_the_next_attempt_too(self) -> None:
+        """The pod of an earlier attempt keeps the room that the next one may need."""
+        seen = observed(status=STATUSES["running"], pods=(self.LEFT,))
+        failed = after(seen, checked(seen), live=True)
+        again = checked(failed, T0 + 60_000)
+        runs = checked(after(failed, again, pods=(self.LEFT, running(2))), T0 + 601_000)
+
+        assert LaunchDriver(2, "Run") in again.actions
+        assert DeletePod(self.LEFT.name, self.LEFT.uid, 60) in runs.actions

@@ -25,6 +25,9 @@ A lost node never confirms. Should the driver still run there, its next commit i
 STOP_GRACE_S: Final = 5
 """Grace of a driver that must go now: it was asked to stop and did not in time, or nothing is to be drained."""
 
+LINGERING_MS: Final = 600_000
+"""A retained pod is deleted this long after its driver's end if another container of it still runs: it counts against the quota."""
+
 RETRY_MS: Final = 5_000
 """Decide again after this while a pod ends, or after the API server was in trouble."""
 
@@ -161,7 +164,19 @@ def delete_unretained(context: Context) -> tuple[Action, ...]:
             continue
         if not (retained(context, pod) and number in recorded):
             actions.append(DeletePod(pod.name, pod.uid, 0))
+        elif lingers_ms(context, pod) == 0:
+            actions.append(DeletePod(pod.name, pod.uid, context.policy.drain_s))
     return tuple(actions)
+
+
+def lingers_ms(context: Context, pod: DriverPod) -> int | None:
+    """Return how long a retained pod stays whose driver has ended and another container has not; `None` if none runs."""
+    ends = {one.number: one.end for one in context.observation.status.history}
+    if not pod.lingering or not pod.over or pod.deletion_ms is not None or pod.attempt not in ends:
+        return None
+    return (
+        min(max(0, context.left_ms(ends[pod.attempt], LINGERING_MS)), LINGERING_MS) if retained(context, pod) else None
+    )
 
 
 def retained(context: Context, pod: DriverPod) -> bool:
