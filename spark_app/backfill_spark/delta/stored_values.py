@@ -53,6 +53,11 @@ class StoredValues:
             return column
         return F.when((column == "") | column.startswith(ESCAPE), F.concat(F.lit(ESCAPE), column)).otherwise(column)
 
+    def _folder_hint(self, field: StructField) -> str:
+        if self.keeps_empty_texts:  # a replica has the partitions of its source
+            return "Replace such values in spec.transform.select, or use another strategy."
+        return f"Replace such values in spec.transform.select, or leave {field.name!r} out of spec.target.delta.partitionBy."
+
     def guarded(self, field: StructField, column: Column) -> Column:
         """Return a stored column that raises at a null where the table, or its key, takes none."""
         if field.nullable and field.name not in self.key:
@@ -74,7 +79,7 @@ class StoredValues:
             return TargetSchemaMismatchError(
                 f"a value of the partition column {field.name!r} cannot be the name of a folder: {NULL_PARTITION}, or a text "
                 "with a NUL.",
-                hint=f"Replace such values in spec.transform.select, or leave {field.name!r} out of spec.target.delta.partitionBy.",
+                hint=self._folder_hint(field),
             )
         if field.nullable:
             return KeyInvalidError(

@@ -10,7 +10,7 @@ from backfill_core.errors import InvalidTransformError
 from backfill_spark.jvm.gateway import java_frame
 from backfill_spark.rows.counted_rows import CountedRows
 from backfill_spark.rows.records.folding import folding
-from backfill_spark.rows.records.parsing import REASON, is_bad, parsing
+from backfill_spark.rows.records.parsing import REASON, bad_record, is_bad, parsing
 from backfill_spark.rows.records.partition_sums import tallied
 from backfill_spark.rows.transform import Transform
 
@@ -245,3 +245,18 @@ class TestAParserIsNotAskedInVain:
         )
 
         assert found(empty, topic, *select)[0] == ["half", "cut", "nothing", "null", "text"]
+
+
+class TestTheErrorOfBadRecords:
+    """A user reads it once, and must know which records are meant."""
+
+    def test_counts_the_records_of_several_offsets(self, topic):
+        """The words were "the offsets 0 to 46 of partition 0 has 5 such records" (fault B14)."""
+        error = bad_record(
+            topic.withColumn(REASON, F.lit("the record has no value.")), 5, "the offsets 0 to 46 of partition 0"
+        )
+
+        assert error.message == (
+            "the record at offset 0 of partition 0 cannot be parsed. the record has no value. "
+            "There are 5 such records in the offsets 0 to 46 of partition 0."
+        )

@@ -125,5 +125,5 @@ def bad_record(records: DataFrame, rows: int, what: str) -> BadRecordError:
     one = records.select(*where, REASON).orderBy(*where).first()
     place = what if one is None else f"offset {one['offset']} of partition {one['partition']}"
     reason = "" if one is None else f" {one[REASON]}"
-    more = f" {what} has {rows:,} such records." if rows > 1 else ""
+    more = f" There are {rows:,} such records in {what}." if rows > 1 else ""
     return BadRecordError(f"the record at {place} cannot be parsed.{reason}{more}", hint=BAD_RECORD_HINT)

@@ -86,12 +86,23 @@ def check_key(schema: StructType, key: tuple[str, ...]) -> None:
             raise KeyInvalidError(f"the key column {column!r} is nested.", hint="Use plain columns as key.")
 
 
-def check_layout(wanted: StructType, *, partition_by: tuple[str, ...], cluster_by: tuple[str, ...]) -> None:
+def check_layout(
+    wanted: StructType, *, partition_by: tuple[str, ...], cluster_by: tuple[str, ...], follows: bool = False
+) -> None:
     """Refuse partitions and clusters that a table with these columns cannot have.
 
+    Args:
+        wanted: Columns of the target.
+        partition_by: Partition columns: those of the spec, or of the source.
+        cluster_by: Clustering columns of the spec.
+        follows: Are the partitions those of the source, because a strategy ships its log?
+
     Raises:
-        TargetSchemaMismatchError: names the field of the spec and the column.
+        TargetSchemaMismatchError: names the column, and the field of the spec if a user wrote it.
     """
+    if follows:
+        _check_followed_partitions(wanted, partition_by)
+        return
     for name, columns in (("partitionBy", partition_by), ("clusterBy", cluster_by)):
         for column in columns:
             if column not in wanted.names:
@@ -102,7 +113,24 @@ def check_layout(wanted: StructType, *, partition_by: tuple[str, ...], cluster_b
     check_partitions("spec.target.delta.partitionBy", wanted, partition_by)
 
 
-def check_partitions(what: str, schema: StructType, partitions: tuple[str, ...]) -> None:
+def _check_followed_partitions(wanted: StructType, partitions: tuple[str, ...]) -> None:
+    for column in partitions:
+        if column not in wanted.names:
+            raise TargetSchemaMismatchError(
+                f"the source is partitioned by {column!r}, which spec.transform.select leaves out or renames; "
+                "the target of this strategy has the partitions of its source.",
+                hint=f"Add {column} to spec.transform.select, or use another strategy.",
+            )
+    if partitions and len(wanted.names) == len(partitions):
+        raise TargetSchemaMismatchError(
+            f"spec.transform.select yields only the partition columns of the source ({', '.join(partitions)}), and a file "
+            "must have another column.",
+            hint="Add a column to spec.transform.select, or use another strategy.",
+        )
+    check_partitions("the source's partitions", wanted, partitions, hint="Use another strategy.")
+
+
+def check_partitions(what: str, schema: StructType, partitions: tuple[str, ...], *, hint: str = "") -> None:
     """Refuse partition columns whose values a folder's name cannot hold, or whose name Delta's filters do not find.
 
     Raises:
@@ -113,13 +141,13 @@ def check_partitions(what: str, schema: StructType, partitions: tuple[str, ...])
             raise TargetSchemaMismatchError(
                 f"{what}: column {column!r} is {schema[column].dataType.simpleString()}, "
                 "and a partition is a folder with the value as its name.",
-                hint="Partition by another column, or by a text made of this one.",
+                hint=hint or "Partition by another column, or by a text made of this one.",
             )
         if column.strip("`") != column:
             raise TargetSchemaMismatchError(
                 f"{what}: the name {column!r} begins or ends with a backtick, and Delta's filters lose the rows of such a "
                 "partition column.",
-                hint="Name the column otherwise with AS in spec.transform.select.",
+                hint=hint or "Name the column otherwise with AS in spec.transform.select.",
             )
 
 

@@ -115,7 +115,9 @@ class DeltaSink:
             checks.check_key(schema, self._key)
         self._folder.check_writable()
         wanted = self._wanted(schema)
-        checks.check_layout(wanted, partition_by=self._partition_by, cluster_by=self._cluster_by)
+        checks.check_layout(
+            wanted, partition_by=self._partition_by, cluster_by=self._cluster_by, follows=self._source is not None
+        )
         table = self._look()
         if table is None:
             what = "spec.target.delta.properties"

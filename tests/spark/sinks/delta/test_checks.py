@@ -233,6 +233,22 @@ class TestPartitions:
         with pytest.raises(TargetSchemaMismatchError, match="/t: column 'p'"):
             checks.check_table(table(column, partitions=("p",)), upserts=False)
 
+    @pytest.mark.parametrize(
+        ("columns", "partitions", "words"),
+        [
+            ([NAME], ("p",), "the source is partitioned by 'p', which spec.transform.select leaves out"),
+            ([StructField("p", BinaryType()), NAME], ("p",), "the source's partitions: column 'p' is binary"),
+            ([NAME], (NAME.name,), "only the partition columns of the source"),
+        ],
+    )
+    def test_of_the_source_name_no_field_that_the_user_did_not_write(self, columns, partitions, words):
+        """A replica has the partitions of its source: `partitionBy` may not be set with it (fault D4)."""
+        wanted = StructType(columns)
+
+        with pytest.raises(TargetSchemaMismatchError, match=words) as refused:
+            checks.check_layout(wanted, partition_by=partitions, cluster_by=(), follows=True)
+        assert "partitionBy" not in f"{refused.value.message} {refused.value.hint}"
+
     def test_the_field_of_the_spec_is_named(self):
         """A typing error is corrected by the suggestion."""
         with pytest.raises(TargetSchemaMismatchError, match=r"clusterBy names 'nme'.*Did you mean 'name'"):
