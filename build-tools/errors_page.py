@@ -83,6 +83,7 @@ HINTS = {
     "Transient": "Run again; the run resumes at its last commit.",
     "InvalidSetting": "Correct or unset the variable that the message names; see [settings of the process](operating.md#settings-of-the-process).",
     "NotRunning": "Start the job, or name the one that is meant with `-f FILE` or `--job ID`; `backfill jobs` lists those that run. Without a driver: `backfill status --offline`, `backfill verify -f FILE`.",
+    "DriverStarting": "The driver opens Spark and both tables: send the command again in some seconds, or wait longer with `--timeout`.",
     "CommandRefused": "Look with `backfill status` what is in force, then say it again: another client may have been quicker, or the driver is another attempt than the one that was asked.",
     "NotAcknowledged": "The driver has the command: look with `backfill status` whether it is in force, or wait longer with `--timeout`. A commit may be slow.",
     "AlreadyRunning": "Use the running driver (`backfill status`), or stop it (`backfill stop`) before starting another.",

@@ -9,7 +9,7 @@
 Not allowed inside: rules of a job (`backfill_core`), Spark jobs (`backfill_spark`), and anything of the terminal.
 """
 
-from backfill.control import CommandRefusedError, NotAcknowledgedError, NotRunningError
+from backfill.control import CommandRefusedError, DriverStartingError, NotAcknowledgedError, NotRunningError
 from backfill.job import Backfill, Comparison
 from backfill.run import Outcome, Run
 from backfill.session import open_session
@@ -27,6 +27,7 @@ __all__ = [
     "BackfillError",
     "CommandRefusedError",
     "Comparison",
+    "DriverStartingError",
     "NotAcknowledgedError",
     "NotRunningError",
     "Outcome",

@@ -25,6 +25,7 @@ ACK_WAIT_S = 10.0
 GATHER_S = 30.0
 """How long one request waits at the server; a longer wait is several requests."""
 
+START_LOOK_S = 0.1
 RECEIPT_WAIT_S = 3600.0
 RECEIPT_LOOK_S = 0.2
 
@@ -34,6 +35,13 @@ class NotRunningError(BackfillError):
 
     reason = "NotRunning"
     exit_code = 4
+
+
+class DriverStartingError(BackfillError):
+    """The driver starts, and takes no commands yet."""
+
+    reason = "DriverStarting"
+    exit_code = 5
 
 
 class CommandRefusedError(BackfillError):
@@ -51,35 +59,73 @@ class NotAcknowledgedError(BackfillError):
 
 
 class Client:
-    """One running driver."""
+    """One driver that runs, or starts: then it reports its step, and commands wait."""
 
-    def __init__(self, address: Address) -> None:
-        """Connect to nothing yet."""
+    def __init__(self, address: Address, state_dir: Path) -> None:
+        """Connect to nothing yet; a driver that starts will publish its address in `state_dir`."""
         self.address = address
+        self._state_dir = state_dir
         # A proxy of the environment must never see a request for this machine, nor its token.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def progress(self) -> Progress:
-        """Return how far it is."""
+        """Return how far it is; of a driver that starts only the step."""
+        if self.starting:
+            return Progress(reason=self.address.step)
         words = self._call("/v1/progress")
         words.pop("jobId", None)
         return Progress.model_validate(words)
 
     def receipt(self) -> Receipt | None:
-        """Return the newest receipt; None before the first."""
+        """Return the newest receipt; `None` before the first."""
+        if self.starting:
+            return None
         words = self._call("/v1/receipt")
         return None if words is None else Receipt.model_validate(words)
 
     def acks(self, after: int = 0) -> list[Ack]:
         """Return what was acknowledged above a revision, oldest first."""
-        return [Ack.model_validate(one) for one in self._call(f"/v1/acks?after={after}")["acks"]]
+        if self.starting:
+            return []
+        return [Ack.model_validate(ack) for ack in self._call(f"/v1/acks?after={after}")["acks"]]
+
+    @property
+    def starting(self) -> bool:
+        """Does the driver start?
+
+        Raises:
+            NotRunningError: it ended while it started.
+        """
+        if self.address.starting:
+            found = [address for address in running(self._state_dir) if address.job_id == self.address.job_id]
+            if not found:
+                raise NotRunningError(f"the driver of {self.address.job_id!r} ended while it started.")
+            self.address = found[0]
+        return self.address.starting
+
+    def until_started(self, wait_s: float) -> None:
+        """Wait until the driver takes commands.
+
+        Raises:
+            DriverStartingError: it still starts after `wait_s` seconds.
+            NotRunningError: it ended while it started.
+        """
+        deadline_s = time.monotonic() + wait_s
+        while self.starting:
+            if time.monotonic() >= deadline_s:
+                raise DriverStartingError(
+                    f"the driver of {self.address.job_id!r} is starting ({self.address.step}) and takes no commands yet.",
+                    hint="Try again in some seconds, or wait longer with --timeout.",
+                )
+            threading.Event().wait(START_LOOK_S)
 
     def command(self, command: Command, wait_s: float) -> Ack:
         """Send a command as the next revision, and return its acknowledgement.
 
         Another sender may take the revision first; then the next one is tried. `Pending`: no answer within `wait_s`
-        seconds; the driver has the command all the same.
+        seconds; the driver has the command all the same. A driver that starts gets as many seconds for its start.
         """
+        self.until_started(wait_s)
         deadline_s = time.monotonic() + wait_s
         revision = max(self.progress().revision, *(one.revision for one in self.acks()), 0) + 1
         for _ in range(REVISIONS_TRIED_MAX):
@@ -117,6 +163,7 @@ class Client:
             CommandRefusedError: it is not in force, and will not be.
             NotRunningError: the driver ended.
         """
+        self.until_started(wait_s)
         before = self.receipt()
         acknowledged(self.apply(Command(type="Verify"), wait_s))
         deadline_s = time.monotonic() + RECEIPT_WAIT_S
@@ -156,11 +203,11 @@ class Client:
 
 def drivers(state_dir: Path) -> list[Client]:
     """Return the drivers that run on this machine, in the order of their job ids."""
-    return [Client(address) for address in running(state_dir)]
+    return [Client(address, state_dir) for address in running(state_dir)]
 
 
 def find(state_dir: Path, job_id: str | None) -> Client:
-    """Return the running driver of a job, or the only one that runs.
+    """Return the driver of a job, or the only one on this machine; it may still be starting.
 
     Raises:
         NotRunningError: there is none, or there are several and none was named.
@@ -168,19 +215,25 @@ def find(state_dir: Path, job_id: str | None) -> Client:
     addresses = running(state_dir)
     matching = [one for one in addresses if job_id in (None, one.job_id)]
     if len(matching) == 1:
-        return Client(matching[0])
+        return Client(matching[0], state_dir)
     names = ", ".join(one.job_id for one in addresses)
     if matching:
         raise NotRunningError(f"several backfills run: {names}.", hint="Name one with -f FILE or --job ID.")
     wanted = f"job {job_id!r} is not running" if job_id else "no backfill runs"
     killed = [one for one in left_behind(state_dir) if job_id == one.job_id]
-    last = f"; its attempt {killed[0].attempt} (pid {killed[0].pid}) was killed" if killed else ""
+    last = f"; {_killed_words(killed[0])}" if killed else ""
     hint = (
         f"There is: {names}."
         if names
         else "What the target holds: `backfill status -f FILE`; to go on with it: `backfill run -f FILE`."
     )
     raise NotRunningError(f"{wanted} on this machine{last}.", hint=hint)
+
+
+def _killed_words(last: Address) -> str:
+    if last.starting:
+        return f"its last driver (pid {last.pid}) was killed while it started"
+    return f"its attempt {last.attempt} (pid {last.pid}) was killed"
 
 
 class Commands:

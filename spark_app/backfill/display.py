@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 from backfill.lines import GOODBYE_S, Lines, clock
 from backfill.words import (
-    PHASE_WORDS,
     eta_words,
     filtered_words,
     lag_words,
     limit_words,
     one_line,
+    phase_words,
     position_words,
     show_rows,
     show_seconds,
@@ -117,7 +117,7 @@ def html(job_id: str, progress: Progress) -> str:
     """Return a look at a job as HTML: a bar, and what a person asks first. All text of the job is escaped."""
     state = state_words(progress)
     colour = COLOURS.get("paused" if progress.paused else state, "#1565c0")
-    phase = PHASE_WORDS.get(progress.phase, progress.phase or "starting")
+    phase = phase_words(progress)
     head = f"<b>{escape(job_id)}</b> {f'attempt {progress.attempt}, ' if progress.attempt else ''}{escape(phase)}"
     bar = (
         '<div style="background:#ddd;width:100%;height:0.6em;border-radius:0.3em;margin:0.3em 0">'

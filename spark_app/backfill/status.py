@@ -1,10 +1,12 @@
-"""How far a job is: what its running driver says, or what its target holds."""
+"""How far a job is: what its running driver reports, or what its target stores; both with the same fields."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from backfill.lines import clock
+from backfill.words import head_json
 from backfill_api.spec import spec as api
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
@@ -18,13 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Status:
-    """How far a job is.
-
-    `progress` is there while a driver runs on this machine. Otherwise the fields are those of the last commit.
-    """
+    """How far a job is; without a driver as of its last commit."""
 
     job_id: str
-    state: Literal["NotStarted", "Running", "Stopped", "Finished"]
+    state: Literal["NotStarted", "Starting", "Running", "Stopped", "Finished"]
     attempt: int = 0
     epoch: int = 0
     phase: str = ""
@@ -32,21 +31,23 @@ class Status:
     rows_total: int | None = None
     rows_done: int = 0
     rows_filtered: int | None = None
-    """Rows that the filter left out; None where there is no filter, or before all rows were read."""
+    """Rows that the filter left out; `None` if there are none."""
 
     changes_done: int = 0
     consumed_version: int | None = None
-    """Version of the source that the target holds; None where the source has no versions."""
+    """Version of the source that the target holds; `None` if the source has no versions."""
 
     target_version: int | None = None
     paused: str | None = None
-    """`History` or `All`; None: not paused."""
+    """`History` or `All`; `None` if the job is not paused."""
 
     throttle_rows_per_second: int | None = None
     receipt: Receipt | None = None
     """The last one."""
 
     progress: Progress | None = None
+    """All fields that the driver reports; without a driver, those of them that the target stores are set. `None` if not started."""
+
     consumed_position: str = ""
     """What of the source the target holds, in the source's words."""
 
@@ -60,16 +61,58 @@ class Status:
     source_head: SourceHead | None = None
     """The newest position of the source of a job that has ended; `None` before, or if the source cannot be read."""
 
+    def to_json(self, *, grid: bool = False) -> dict[str, Any]:
+        """Return the status for programs: the same names with and without a driver; a field that is not known is absent.
+
+        Args:
+            grid: Add the parts of the snapshot.
+        """
+        progress = self.progress or Progress()
+        left_out = set() if grid else {"grid"}
+        fields = progress.model_dump(
+            mode="json", by_alias=True, exclude_unset=True, exclude_none=True, exclude=left_out
+        )
+        receipt = None if self.receipt is None else self.receipt.model_dump(mode="json", by_alias=True)
+        ends = {"receipt": receipt, "sourceHead": head_json(self.source_head)}
+        known = {name: value for name, value in ends.items() if value is not None}
+        return {"time": clock(), "jobId": self.job_id, "state": self.state, **fields, **known}
+
 
 def of_running(job_id: str, progress: Progress, receipt: Receipt | None) -> Status:
-    """Return the status of a job whose driver answered."""
+    """Return the status of a job whose driver answered, or starts."""
+    return _status(job_id, "Running" if progress.attempt else "Starting", progress, receipt)
+
+
+def _status(
+    job_id: str,
+    state: Literal["Starting", "Running", "Stopped", "Finished"],
+    progress: Progress,
+    receipt: Receipt | None,
+    head: SourceHead | None = None,
+) -> Status:
     return Status(
-        job_id, "Running", progress.attempt, progress.epoch, progress.phase, progress.percent, progress.rows_total,
-        progress.rows_done, progress.rows_filtered, progress.changes_done, progress.consumed_version,
-        progress.table_version, progress.paused, progress.throttle_rows_per_second, receipt, progress,
-        progress.consumed_position, progress.position, progress.bad_records,
-        progress.throttle_bytes_per_second,
-    )  # fmt: skip
+        job_id,
+        state,
+        attempt=progress.attempt,
+        epoch=progress.epoch,
+        phase=progress.phase,
+        percent=progress.percent,
+        rows_total=progress.rows_total if "rows_total" in progress.model_fields_set else None,
+        rows_done=progress.rows_done,
+        rows_filtered=progress.rows_filtered or None,
+        changes_done=progress.changes_done,
+        consumed_version=progress.consumed_version,
+        consumed_position=progress.consumed_position,
+        position=progress.position,
+        target_version=progress.table_version,
+        paused=progress.paused,
+        throttle_rows_per_second=progress.throttle_rows_per_second,
+        throttle_bytes_per_second=progress.throttle_bytes_per_second,
+        receipt=receipt,
+        progress=progress,
+        bad_records=progress.bad_records,
+        source_head=head,
+    )
 
 
 def of_target(
@@ -83,36 +126,19 @@ def of_target(
     from backfill_spark.control.wire import receipt_words
     from backfill_spark.driver.job_context import JobContext
     from backfill_spark.driver.offline_verify import newest_of_source
-    from backfill_spark.sources import version_of
+    from backfill_spark.driver.progress import progress_of_state
 
     # Kernel reads the state without a Spark job.
     with JobContext.open(backfill, settings, command="status", spark=spark, stop=stop) as target:
         ended = target.state is not None and target.state.finished
         consumed = target.state.consumed if ended and target.state is not None else None
         head = newest_of_source(target, consumed)
-    state, progress = target.state, target.progress
-    if state is None or progress is None:
+    state, stored = target.state, target.progress
+    if state is None or stored is None:
         return Status(backfill.job_id, "NotStarted")
-    summary = target.plugins.strategy.summarize(progress)
-    return Status(
-        backfill.job_id,
-        "Finished" if state.finished else "Stopped",
-        attempt=state.attempt,
-        epoch=state.epoch,
-        phase=summary.phase,
-        percent=100 if state.finished else state.percent,
-        rows_total=summary.rows_total,
-        rows_done=state.rows_done,
-        rows_filtered=summary.rows_filtered or None,
-        changes_done=state.changes_done,
-        consumed_version=version_of(state.consumed),
-        consumed_position=target.words(state.consumed),
-        position=summary.position,
-        target_version=target.stored.table_version,
-        paused=state.controls.paused,
-        throttle_rows_per_second=state.controls.rows_per_s,
-        throttle_bytes_per_second=state.controls.bytes_per_s,
-        receipt=None if state.receipt is None else receipt_words(state.receipt),
-        bad_records=state.quarantine.rows,
-        source_head=head,
+    summary = target.plugins.strategy.summarize(stored)
+    progress = progress_of_state(state, summary, target.words).model_copy(
+        update={"table_version": target.stored.table_version}
     )
+    receipt = None if state.receipt is None else receipt_words(state.receipt)
+    return _status(backfill.job_id, "Finished" if state.finished else "Stopped", progress, receipt, head)

@@ -27,6 +27,9 @@ WAY_WORDS = {
 }
 """Ways of files into the target."""
 
+STEP_TITLES = {"KeyProof": "proving the key", "Receipt": "comparing source and target"}
+"""Steps whose title is not that of the strategy's phase."""
+
 STEP_WORDS = {"Start": "start", "Copy": "copy", "KeyProof": "key proof", "CatchUp": "catch-up", "Receipt": "receipt"}
 
 
@@ -57,8 +60,23 @@ def show_clock(moment: str) -> str:
     return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S")
 
 
+def show_moment(moment: str) -> str:
+    """Return an RFC 3339 moment as local date and time."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def phase_words(progress: Progress) -> str:
+    """Return the current phase of a job as a title."""
+    if progress.finished:
+        return "complete"
+    phase = PHASE_WORDS.get(progress.phase, progress.phase or "starting")
+    return STEP_TITLES.get(progress.step, phase)
+
+
 def state_words(progress: Progress) -> str:
     """Return what it is doing in a word or two."""
+    if progress.finished:
+        return "complete"
     if progress.stopping:
         return "stopping"
     if progress.paused is not None:
@@ -82,8 +100,9 @@ def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
         words = [progress.reason or "starting"]
     else:
         rows = f"{show_rows(progress.rows_done)} of {show_rows(progress.rows_total)} rows"
+        step = "Complete" if progress.finished else progress.step or progress.phase
         words = [
-            f"{progress.step or progress.phase} {progress.percent} % {rows}{filtered_words(progress.rows_filtered)}",
+            f"{step} {progress.percent} % {rows}{filtered_words(progress.rows_filtered)}",
             f"{show_rows(progress.rows_per_second)} rows/s",
         ]
         if position := position_words(progress):

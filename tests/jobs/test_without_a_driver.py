@@ -16,7 +16,7 @@ from support.tables import other_engine
 from support.tables.jobs import job, make_orders, write_yaml
 
 from backfill_core.protocol.commands import VerifyNow
-from backfill_spark.control.local_registry import LocalRegistry
+from backfill_spark.control.local_registry import LocalRegistry, running
 from backfill_spark.driver import attempt as driver
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
@@ -126,6 +126,24 @@ class TestASignal:
         assert outcome.progress.last_commit_time is not None
 
 
+class TestAStart:
+    """Other processes see a job from its first second on, not from its first commit (fault U13)."""
+
+    def test_is_seen_at_each_step(self, spark, tmp_path):
+        """Who looks or commands meanwhile is told the step, and not that no driver runs."""
+        place, seen = Place(spark, tmp_path), []
+
+        def starting(step):
+            seen.append((step, [(address.step, address.starting) for address in running(place.state)]))
+
+        spec, settings = job(place.source, place.target), DriverSettings(state_dir=place.state)
+        outcome = driver.run_driver(spec, settings=settings, starting=starting, spark=spark)
+
+        assert (outcome.outcome, seen[0][0], len(seen) > 2) == ("Complete", "starting Spark", True)
+        assert all(found == [(step, True)] for step, found in seen)
+        assert running(place.state) == []
+
+
 class TestADriverThatIsJustEnding:
     """Its address is still there without an answer, so the tables are read."""
 
@@ -134,7 +152,9 @@ class TestADriverThatIsJustEnding:
         code, text = asked[0][0]
         words = json.loads(text)
 
-        assert (code, words["state"], words["rowsDone"], words["attempt"]) == (0, "finished", ROWS, 1)
+        assert (code, words["state"], words["rowsDone"], words["attempt"]) == (0, "Finished", ROWS, 1)
+        assert (words["finished"], words["percent"], words["rowsTotal"]) == (True, 100, ROWS)
+        assert words["lastCommitTime"] > "2024"
 
     def test_verify_ends_with_what_the_receipt_says(self, filled, asked):
         """The exit code is that of the difference; that the driver ended is said beside it. Spark leaves no folder behind."""

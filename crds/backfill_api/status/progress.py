@@ -185,6 +185,9 @@ class Progress(ProgressSummary):
     stopping: bool = False
     """Was the attempt asked to end?"""
 
+    finished: bool = False
+    """Has the job ended for good? Only with `after: Exit`."""
+
     quiet: bool = False
     """Is nothing running?"""
 

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from backfill import Ack, Comparison, NotRunningError, Settings
-from backfill.control import drivers, find
+from backfill.control import Client, drivers, find
 from backfill.errors import SourceAheadError, VerificationFailedError
 from backfill.words import head_json
 from backfill_api.wire import Command, PauseCommand, StopCommand, ThrottleCommand
@@ -30,8 +30,21 @@ def _send(file: Path | None, job: str | None, wait_s: float, command: Command) -
         NotRunningError: there is no driver, or it ended.
     """
     driver = find(Settings.from_environ().state_dir, job_of(file, job))
+    _await_start(driver, wait_s)
     began_s = time.monotonic()
     _acknowledge(driver.apply(command, wait_s), began_s)
+
+
+def _await_start(driver: Client, wait_s: float) -> None:
+    """Wait for a driver that starts, and report that.
+
+    Raises:
+        DriverStartingError: it still starts after `wait_s` seconds.
+        NotRunningError: it ended while it started.
+    """
+    if driver.starting:
+        click.echo(f"the driver is starting ({driver.address.step}); waiting up to {wait_s:g} s", err=True)
+        driver.until_started(wait_s)
 
 
 def _acknowledge(ack: Ack, began_s: float, *, err: bool = False) -> None:
@@ -138,9 +151,11 @@ def verify(
     running = not here and any(job_id == one.address.job_id for one in drivers(state_dir))
     if named is None or running:
         try:
+            driver = find(state_dir, job_id)
+            _await_start(driver, wait_s)
             began_s = time.monotonic()
             # Standard output is for the receipt.
-            found = Comparison(find(state_dir, job_id).verify(wait_s, lambda ack: _acknowledge(ack, began_s, err=True)))
+            found = Comparison(driver.verify(wait_s, lambda ack: _acknowledge(ack, began_s, err=True)))
         except NotRunningError as gone:
             if named is None:
                 raise

@@ -11,17 +11,23 @@ import click
 import yaml
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 
-from backfill import Backfill, NotRunningError, Receipt, Settings, Status
+from backfill import Backfill, NotRunningError, Settings, Status
 from backfill.control import Client, drivers, find
 from backfill.job import spark_is_installed
-from backfill.lines import progress_words
-from backfill.words import head_json, one_line, source_head_words
+from backfill.status import of_running
+from backfill.words import one_line, show_rows, source_head_words
 from backfill_cli.commands.options import FILE, JOB, OUTPUT, beside, read, spark_settings
-from backfill_cli.terminal.view import show_plan, show_progress
+from backfill_cli.terminal.plan_view import show_plan
+from backfill_cli.terminal.view import show_progress, verdict_words
 
 WATCH_EVERY_S = 0.5
+RESTING = {
+    "NotStarted": "not started: the target holds no state of this job",
+    "Stopped": "stopped; `backfill run` resumes it",
+    "Finished": "complete",
+}
+"""States without a driver, as people read them."""
 
 
 def tables_of(job: Backfill) -> list[tuple[str, str]]:
@@ -90,21 +96,22 @@ def status(
             raise NotRunningError("--offline looks for no driver.")
         # The driver may end between being found and being asked: that is no driver, too.
         client = find(Settings.from_environ().state_dir, job if backfill is None else backfill.job_id)
-        words = progress_words(client.address.job_id, client.progress(), grid=grid)
-        shown = show_progress(client.address.job_id, client.progress(), acks=client.acks())
+        progress, acks = client.progress(), client.acks()
+        found = of_running(client.address.job_id, progress, client.receipt())
     except NotRunningError as gone:
         if backfill is None or not spark_is_installed():
             raise
         click.echo(f"{gone.message.rstrip('.')}; reading the target, which takes seconds", err=True)
         with beside(file):
-            _show_stored(backfill.status(offline=True), output)
+            stored = backfill.status(offline=True)
+        _show_stored(stored, output, grid=grid)
         return
     if watch:
         _watch(client, output, grid=grid)
     elif output == "table":
-        Console().print(shown)
+        Console().print(show_progress(found.job_id, progress, acks=acks))
     else:
-        print_value(words, output)
+        print_value(found.to_json(grid=grid), output)
 
 
 def _watch(client: Client, output: str, *, grid: bool) -> None:
@@ -116,7 +123,7 @@ def _watch(client: Client, output: str, *, grid: bool) -> None:
         if output != "table" or not console.is_terminal:
             while True:
                 progress = client.progress()
-                words = progress_words(job, progress, grid=grid)
+                words = of_running(job, progress, client.receipt()).to_json(grid=grid)
                 click.echo(json.dumps(words) if output == "json" else f"{words['time']} {job}  {one_line(progress)}")
                 pause.wait(WATCH_EVERY_S)
         with Live(show_progress(job, client.progress(), acks=client.acks()), console=console) as live:
@@ -128,52 +135,24 @@ def _watch(client: Client, output: str, *, grid: bool) -> None:
         click.echo("the driver has ended", err=True)
 
 
-def _show_stored(found: Status, output: str) -> None:
-    words = _stored_words(found)
+def _show_stored(found: Status, output: str, *, grid: bool) -> None:
+    """Print a status without a driver, with the fields and in the form of one with a driver."""
     if output != "table":
-        print_value(words, output)
+        print_value(found.to_json(grid=grid), output)
         return
+    console = Console()
+    if found.progress is None:
+        console.print(f"{found.job_id}: {RESTING[found.state]}", markup=False, soft_wrap=True)
+        return
+    console.print(show_progress(found.job_id, found.progress, resting=RESTING[found.state]))
+    if found.receipt is not None:
+        console.print(
+            f"receipt: {verdict_words(found.receipt)}, {show_rows(found.receipt.rows)} rows",
+            markup=False,
+            soft_wrap=True,
+        )
     if newer := source_head_words(found.source_head):
-        words["sourceHead"] = newer
-    table = Table.grid(padding=(0, 2))
-    for name, value in words.items():
-        table.add_row(f"[dim]{name}[/]", str(value))
-    Console().print(table)
-
-
-def _verdict(receipt: Receipt) -> str:
-    if not receipt.equal:
-        return "different"
-    return "equal" if receipt.complete else "equal so far"
-
-
-def _stored_words(found: Status) -> dict[str, Any]:
-    """Return what the target holds as names and values for people."""
-    if found.state == "NotStarted":
-        return {"jobId": found.job_id, "state": "not started: the target holds no state of this job"}
-    receipt = found.receipt
-    return {
-        "jobId": found.job_id,
-        "state": "finished" if found.state == "Finished" else "not running; `backfill run` goes on from here",
-        "phase": found.phase,
-        "attempt": found.attempt,
-        "epoch": found.epoch,
-        "percent": found.percent,
-        "rowsTotal": found.rows_total,
-        "rowsDone": found.rows_done,
-        **({} if found.rows_filtered is None else {"rowsFiltered": found.rows_filtered}),
-        **({"badRecords": found.bad_records} if found.bad_records else {}),
-        **({"position": found.position} if found.position else {}),
-        "changesDone": found.changes_done,
-        "consumedVersion": found.consumed_version,
-        "consumedPosition": found.consumed_position,
-        "targetVersion": found.target_version,
-        "paused": found.paused,
-        "throttleRowsPerSecond": found.throttle_rows_per_second,
-        "throttleBytesPerSecond": found.throttle_bytes_per_second,
-        "receipt": None if receipt is None else f"{_verdict(receipt)}, {receipt.rows:,} rows",
-        "sourceHead": head_json(found.source_head),
-    }  # fmt: skip
+        console.print(newer, markup=False, soft_wrap=True, style="bold yellow")
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Progress, plan and receipt of a job on a terminal; every number comes from the driver."""
+"""Progress and receipt of a job on a terminal; every number comes from the driver."""
 
 from __future__ import annotations
 
@@ -13,25 +13,23 @@ from rich.table import Table
 from rich.text import Text
 
 from backfill.words import (
-    PHASE_WORDS,
     STEP_WORDS,
-    WAY_WORDS,
     bad_words,
     compared_words,
     eta_words,
     filtered_words,
     lag_words,
     limit_words,
+    phase_words,
     position_words,
     proof_words,
-    show_bytes,
     show_clock,
+    show_moment,
     show_rows,
     show_seconds,
     source_head_words,
     state_words,
 )
-from backfill_api.status.plan import Plan, PlannedOrder, PlannedPartitions
 from backfill_api.status.progress import Progress, StepProgress
 from backfill_api.status.receipt import PartitionReceipt, Receipt
 from backfill_api.status.source_head import SourceHead
@@ -67,6 +65,9 @@ class ProgressBlock:
 
     lines: int | None = None
     """Lines that there are; None: as many as it takes."""
+
+    resting: str = ""
+    """State of a job without a driver; empty while a driver runs or starts."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw it for the width of the console."""
@@ -121,9 +122,10 @@ def show_progress(
     elapsed_s: float | None = None,
     step_s: float | None = None,
     lines: int | None = None,
+    resting: str = "",
 ) -> RenderableType:
     """Return the one-screen status block of a job."""
-    return ProgressBlock(job, progress, note, acks, elapsed_s, step_s, lines)
+    return ProgressBlock(job, progress, note, acks, elapsed_s, step_s, lines, resting)
 
 
 def _fitting(
@@ -148,7 +150,7 @@ def _cut(text: Text) -> Text:
 
 def _title(block: ProgressBlock) -> Text:
     progress = block.progress
-    phase = PHASE_WORDS.get(progress.phase, progress.phase or "starting")
+    phase = block.resting or phase_words(progress)
     attempt = f"attempt {progress.attempt}  " if progress.attempt else ""
     elapsed = "" if block.elapsed_s is None else f"  {show_seconds(int(block.elapsed_s))}"
     return Text.assemble((block.job, "bold"), f"  {attempt}{phase}{elapsed}")
@@ -161,7 +163,8 @@ def _job_bar(progress: Progress) -> RenderableType:
 
 def _rows_bar(progress: Progress, columns: int) -> RenderableType:
     """Return the bar of the rows that the target holds."""
-    long = f"{show_rows(progress.rows_done)} of {show_rows(progress.rows_total)} rows"
+    total = f" of {show_rows(progress.rows_total)}" if progress.rows_total or not progress.rows_done else ""
+    long = f"{show_rows(progress.rows_done)}{total} rows"
     longest = long + filtered_words(progress.rows_filtered)
     percent = 100 * progress.rows_done // progress.rows_total if progress.rows_total else 0
     words = next((text for text in (longest, long) if len(text) <= columns - BAR_MIN), f"{percent} %")
@@ -180,7 +183,7 @@ def _bar(name: str, percent: int, words: str) -> RenderableType:
 
 def _facts(block: ProgressBlock, columns: int, *, compact: bool) -> list[tuple[int, RenderableType]]:
     """Return name and value of each fact: two side by side where there is room, else one a line."""
-    left, right = _left(block.progress), _right(block.progress)
+    left, right = _left(block), _right(block)
     if compact:
         known = [(rank, f"{name} {value}") for rank, name, value in sorted([*left, *right]) if value != "-"]
         return [(rank, _cut(Text(words))) for rank, words in _packed(known, columns)]
@@ -220,23 +223,28 @@ def _step_time(step: StepProgress) -> str:
     return f"{took}, {left} left" if took and left else took or left
 
 
-def _left(progress: Progress) -> list[tuple[int, str, str]]:
+def _left(block: ProgressBlock) -> list[tuple[int, str, str]]:
     """Return rank, name and value of what a person asks first."""
+    progress = block.progress
     rate = f"{show_rows(progress.rows_per_second)} rows/s" if progress.rows_per_second else "-"
     until = f" until {show_clock(progress.throttle_until)}" if progress.throttle_until else ""
     return [
         (2, "rate", rate),
         (4, "limit", limit_words(progress) + until),
         (2, "ETA", eta_words(progress)),
-        (3, "state", state_words(progress)),
+        (3, "state", block.resting or state_words(progress)),
     ]
 
 
-def _right(progress: Progress) -> list[tuple[int, str, str]]:
+def _right(block: ProgressBlock) -> list[tuple[int, str, str]]:
+    progress = block.progress
     seals = "-" if progress.seal_ms_p50 is None else f"{progress.seal_ms_p50} ms, p99 {progress.seal_ms_p99} ms"
     sealed = "" if progress.table_version is None else f", committed as version {progress.table_version}"
     behind = progress.lag_versions or progress.lag_records or progress.lag_seconds
     lag = f"{lag_words(progress)}, {show_seconds(progress.lag_seconds)}" if behind else "none"
+    if block.resting:
+        seals = "-" if progress.last_commit_time is None else show_moment(progress.last_commit_time)
+        lag = "-"
     return [
         (6, "barrier", f"epoch {progress.epoch}{sealed}"),
         (7, "commit", seals),
@@ -254,7 +262,8 @@ def _colour(progress: Progress) -> str:
     return "yellow" if progress.paused else "green" if progress.caught_up else "blue"
 
 
-def _verdict(receipt: Receipt) -> str:
+def verdict_words(receipt: Receipt) -> str:
+    """Return what a receipt proves."""
     if not receipt.equal:
         words = [f"{len(receipt.mismatches)} of {receipt.vnodes} vnodes"] if receipt.mismatches else []
         words += [f"{len(receipt.files)} files"] if receipt.files else []
@@ -296,7 +305,7 @@ def show_receipt(receipt: Receipt, head: SourceHead | None = None) -> Renderable
     verdict = (
         f"equal at source {receipt.source_position or receipt.source_version}"
         if newer and equal and receipt.complete
-        else _verdict(receipt)
+        else verdict_words(receipt)
     )
     table.add_row("verdict", Text(verdict, style="bold green" if equal else "bold red"))
     if newer:
@@ -319,67 +328,3 @@ def show_receipt(receipt: Receipt, head: SourceHead | None = None) -> Renderable
     for name, text in partition_rows(receipt.partitions):
         table.add_row(name, text)
     return Panel(table, title="receipt", title_align="left", border_style="green" if equal else "red")
-
-
-def _order_words(order: PlannedOrder) -> str:
-    unknown = f"; {order.files_unknown:,} files without statistics come last" if order.files_unknown else ""
-    return (
-        f"{order.column}, {order.direction.lower()}; {order.overlap_percent} % of all pairs of files overlap{unknown}"
-    )
-
-
-def _partition_plan(partitions: PlannedPartitions | None) -> list[tuple[str, str]]:
-    """Return the rows of the largest partitions in one line, and those of the rest in another."""
-    if partitions is None:
-        return []
-    words = " ".join(f"{one.partition}:{show_rows(one.rows)}" for one in partitions.largest) or "none"
-    more = f"{partitions.others:,} more with {show_rows(partitions.other_rows)} in all"
-    return [("partitions", words), *([("", more)] if partitions.others else [])]
-
-
-def _ways(plan: Plan) -> list[tuple[str, str]]:
-    """Return a line for each way of files."""
-    lines = [
-        f"{one.files:,} {WAY_WORDS.get(one.way, one.way)}" + (f": {one.reason}" if one.reason else "")
-        for one in plan.ways
-    ]
-    return [("" if index else "files", line) for index, line in enumerate(lines)]
-
-
-def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> RenderableType:
-    """Return a plan as a table, with what is doubtful below it."""
-    table = Table.grid(padding=(0, 2))
-    low, high = plan.estimated_seconds_low, plan.estimated_seconds_high
-    feed = {None: None, True: "yes", False: "no: appends only"}[plan.change_feed]
-    unique = {None: "not checked (--check-unique)", True: "yes", False: "NO"}[plan.key_unique]
-    amplification = plan.read_amplification_percent
-    retention = "not known" if plan.retention_seconds is None else show_seconds(plan.retention_seconds)
-    if amplification is not None:
-        retention = "not needed: the newest version is read, and no old one is kept"
-    resumes = "" if plan.resumes_attempt is None else f"; goes on after attempt {plan.resumes_attempt}"
-    for name, value in (
-        *places,
-        ("rows", show_rows(plan.rows) + (f" in {plan.files} files, {show_bytes(plan.bytes)}" if plan.files else "")),
-        *_ways(plan),
-        *_partition_plan(plan.partitions),
-        *([] if plan.version is None else [("version", str(plan.version))]),
-        ("time", f"about {show_seconds(plan.estimated_seconds)} ({show_seconds(low)} to {show_seconds(high)})"),
-        *(("", f"{STEP_WORDS.get(one.name, one.name)} {show_seconds(one.seconds)}") for one in plan.steps),
-        ("splits", f"about {plan.splits}"),
-        *(() if plan.order is None else (("order", _order_words(plan.order)),)),
-        *(
-            ()
-            if amplification is None
-            else (("reads", f"each file {amplification / 100:.1f} times, in the order of a key"),)
-        ),
-        ("key", f"{', '.join(plan.key_columns) or 'none'}; unique: {unique}"),
-        ("transform", "row-wise and deterministic" if plan.deterministic else "NOT deterministic"),
-        *([] if feed is None else [("change feed", feed)]),
-        ("retention", retention),
-        ("", ("the target is there" if plan.target_exists else "the target will be made") + resumes),
-    ):
-        table.add_row(Text(name, style="dim"), Text(value))
-    parts: list[RenderableType] = [table]
-    for one in plan.warnings:
-        parts.append(Text.assemble((f"{one.reason}: ", "bold yellow"), one.message, " ", (one.hint, "dim")))
-    return Panel(Group(*parts), title=Text.assemble("plan of ", (job, "bold")), title_align="left", border_style="blue")

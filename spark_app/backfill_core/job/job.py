@@ -238,7 +238,7 @@ class Job(Attempt):
     def _maybe_commit(self, now: Now, *, due: bool, changed: bool) -> list[Action]:
         blocked = self._strategy.status.blocks_commit
         if blocked and self._commits.idle and self._inbox.waits_for_a_state:
-            return [self._seal_beside()]
+            return [self._seal_beside(now)]
         if blocked or not self._commits.idle:
             self._epoch = self._epoch.after(1 if due and self._commits.idle else 0)
             return []
@@ -330,6 +330,7 @@ class Job(Attempt):
             consumed=self._strategy.status.consumed,
             controls=self._controls,
             percent=self._course.ahead(self._facts(now), request.rows, now.mono_s),
+            committed_ms=now.wall_ms,
         )
         action = self._commits.begin(
             epoch,
@@ -344,10 +345,16 @@ class Job(Attempt):
         self._epoch = epoch.after(2 if request.announces else 1)
         return action
 
-    def _seal_beside(self) -> Seal:
+    def _seal_beside(self, now: Now) -> Seal:
         """Commit that commands are in force while a MERGE runs: the state that is durable, with other controls."""
         epoch, commands = self._epoch, self._inbox.applied
-        self._state = replace(self._state, epoch=epoch.number, controls=self._controls, percent=self._course.percent)
+        self._state = replace(
+            self._state,
+            epoch=epoch.number,
+            controls=self._controls,
+            percent=self._course.percent,
+            committed_ms=now.wall_ms,
+        )
         self._inbox, self._epoch = replace(self._inbox, applied=()), epoch.after()
         self._times = replace(self._times, hurried=False)
         return self._commits.begin_beside(epoch, self._state, commands)

@@ -61,6 +61,9 @@ class JobState:
     quarantine: Quarantine = field(default_factory=Quarantine)
     """Bad records that went into a table of their own."""
 
+    committed_ms: int | None = None
+    """Time of the commit that stores this state, in milliseconds; `None` in states of earlier releases."""
+
     def encode(self) -> str:
         """Return the JSON text.
 
@@ -85,6 +88,7 @@ class JobState:
             "percent": self.percent,
             "specFields": dict(self.spec_fields),
             "driver": self.driver,
+            **({} if self.committed_ms is None else {"committedMs": self.committed_ms}),
             **({"quarantine": self.quarantine.encode()} if self.quarantine.rows else {}),
         }
         text = json.dumps(document, separators=(",", ":"))
@@ -147,6 +151,7 @@ class JobState:
             percent=document.get("percent", 0),
             spec_fields=document.get("specFields", {}),
             driver=document.get("driver", ""),
+            committed_ms=document.get("committedMs"),
             quarantine=Quarantine.decode(document.get("quarantine")),
         )
 

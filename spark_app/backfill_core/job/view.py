@@ -62,6 +62,10 @@ class JobView:
     reason: str
     course: Course
     """The steps of the job, and how much of the whole is done."""
+
+    finished: bool = False
+    """Is the end of the job durable?"""
+
     warnings: tuple[JobWarning, ...] = ()
     """What will end the job unless the user acts, and what others did to the target."""
 
@@ -281,5 +285,6 @@ class Attempt:
             table_version=commits.table_version,
             reason=reason,
             course=self._course,
+            finished=isinstance(self.phase, Over) and self.phase.finish.outcome == "Complete",
             warnings=(*strategy.warnings, *commits.warnings),
         )

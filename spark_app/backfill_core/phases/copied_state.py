@@ -28,6 +28,9 @@ class CopiedState:
     rows_live: int | None
     """None: an early release stored it, which did not say."""
 
+    rows_filtered: int
+    """Rows of the snapshot that the filter left out; 0 in a state of an earlier release."""
+
     splits: int
     files: int
     done: Done
@@ -42,6 +45,7 @@ class CopiedState:
             rows=copy.total,
             rows_read=copy.rows,
             rows_live=pinned.rows_live,
+            rows_filtered=copy.rows_filtered_prepared,
             splits=copy.splits,
             files=len(pinned.rows),
             done=copy.done,
@@ -61,6 +65,7 @@ class CopiedState:
             rows=fields.typed("rows", int),
             rows_read=fields.typed("rowsRead", int),
             rows_live=fields.typed("rowsLive", int) if fields.value.get("rowsLive") is not None else None,
+            rows_filtered=fields.typed("rowsFiltered", int) if "rowsFiltered" in fields.value else 0,
             splits=fields.typed("splits", int),
             files=fields.typed("files", int),
             done=fields.parsed("done", from_json),
@@ -75,6 +80,7 @@ class CopiedState:
             "rows": self.rows,
             "rowsRead": self.rows_read,
             "rowsLive": self.rows_live,
+            **({"rowsFiltered": self.rows_filtered} if self.rows_filtered else {}),
             "splits": self.splits,
             "files": self.files,
             "done": self.done.to_json(),
@@ -85,10 +91,11 @@ class CopiedState:
         return PinVersion(self.version, None if complete_up_to == self.version else complete_up_to, self.table_id)
 
     def summary(self, phase: str, *, copied: bool) -> StoredSummary:
-        """Say how far the job is; how many rows the filter left out is known once every row had its turn."""
-        live = self.rows_live
-        left_out = live - self.rows_read if copied and live is not None else None
-        return StoredSummary(phase, self.rows if live is None else live, left_out)
+        """Return how far the job is; a state of an earlier release counts no filtered rows before all rows were read."""
+        live = self.rows if self.rows_live is None else self.rows_live
+        counted = live - self.rows_read if copied and self.rows_live is not None else 0
+        filtered = max(self.rows_filtered, counted)
+        return StoredSummary(phase, live, self.rows_read + filtered, filtered, self.splits)
 
     def recall(self, pinned: Pinned) -> Pinned:
         """Return the pinned version of the job; of one that is gone, all of which was read, what the state remembers."""
@@ -119,4 +126,4 @@ class CopiedState:
                 f"({self.files} files, {self.rows} rows then; {len(pinned.rows)} and {copy.total} now).",
                 hint="The source was replaced: give the job another jobId and another target.",
             )
-        copy.resume(in_row_index(self.done, pinned.rows), self.rows_read, self.splits)
+        copy.resume(in_row_index(self.done, pinned.rows), self.rows_read, self.splits, self.rows_filtered)

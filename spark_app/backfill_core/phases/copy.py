@@ -109,23 +109,30 @@ class Copy:
             rows_max=SPLIT_ROWS_MAX,
         )
 
-    def resume(self, done: IntervalSet, rows: int, splits: int) -> None:
+    def resume(self, done: IntervalSet, rows: int, splits: int, filtered: int = 0) -> None:
         """Go on from what an earlier attempt committed, its counts included (R-SNAP-44)."""
         self._reading = ReadingOrder(self._rows, self._order, done)
         self.sealed = self.prepared = self._reading.in_order(done)
         self.complete = done.size == self.total
         self.rows = self.rows_sealed = rows
-        self.splits = splits
+        self.splits, self.rows_filtered = splits, filtered
         self._costs = self._seen = RowCosts(self._reading.offsets, live=self._reading.by_place(self._live))
         self._count()
 
     def _count(self) -> None:
         """Count what is durable, in rows that readers see."""
-        spans, offsets = self.sealed.spans, self._reading.offsets
-        self.rows_left = round(self._seen.of(0, self.total) - sum(self._seen.of(*span) for span in spans))
+        self.rows_left = self._left(self.sealed)
+        self.rows_filtered = self._filtered(self.sealed, self.rows_sealed)
+
+    def _left(self, done: IntervalSet) -> int:
+        return round(self._seen.of(0, self.total) - sum(self._seen.of(*span) for span in done.spans))
+
+    def _filtered(self, part: IntervalSet, rows: int) -> int:
+        """Return the rows that the filter left out of a part of which `rows` passed; at least those counted before."""
         if not self._settings.filtered:
-            return
-        done = round(self._seen.of(0, self.total)) - self.rows_left
+            return self.rows_filtered
+        spans, offsets = part.spans, self._reading.offsets
+        done = round(self._seen.of(0, self.total)) - self._left(part)
         # A part of a file has its rows in the mean only.
         parts = {
             bisect_right(offsets, edge) - 1
@@ -134,7 +141,7 @@ class Copy:
             if offsets[bisect_right(offsets, edge) - 1] != edge
         }
         unsure = UNSURE * sum(self._seen.of(offsets[file], offsets[file + 1]) for file in parts) ** 0.5
-        self.rows_filtered = max(self.rows_filtered, round(done - self.rows_sealed - unsure))
+        return max(self.rows_filtered, round(done - rows - unsure))
 
     # -------------------------------------------------------------- what there is
     @property
@@ -146,6 +153,11 @@ class Copy:
     def done(self) -> Done:
         """What of the row index was handed to a commit, in a bounded form."""
         return bounded(self._reading.in_row_index(self.prepared), self._rows)
+
+    @property
+    def rows_filtered_prepared(self) -> int:
+        """Rows that the filter left out, as `rows_filtered` is once everything that was handed to a commit is durable."""
+        return self._filtered(self.prepared, self.rows)
 
     @property
     def watermark(self) -> Watermark | None:

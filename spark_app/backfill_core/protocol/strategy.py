@@ -350,12 +350,15 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredSummary:
-    """What a stored state says to people while no driver runs."""
+    """Human-readable summary of a stored state, for `status` without a driver; counts are those of `StrategyView`."""
 
     phase: str
-    rows_total: int
-    rows_filtered: int | None
-    """Rows that the filter left out; None: not known."""
+    rows_total: int | None
+    """`None` if only the source knows it."""
+
+    rows_done: int
+    rows_filtered: int
+    splits_done: int
 
     position: str = ""
     """As `StrategyView.position`."""

@@ -19,6 +19,9 @@ from typing import IO, Self
 from backfill_core.errors import AlreadyRunningError
 from backfill_spark.settings import InvalidSettingError
 
+OPENING = "starting Spark"
+"""First step of the start of a driver."""
+
 LOCK_TRIES = 5
 LOCK_AGAIN_S = 0.05
 """A process that lists the running jobs holds a lock for a moment; a driver must not take that for another driver."""
@@ -33,6 +36,13 @@ class Address:
     token: str
     attempt: int
     pid: int
+    step: str = ""
+    """Step of the start; empty once the driver takes commands. A driver that starts has no `url`, `token` and `attempt`."""
+
+    @property
+    def starting(self) -> bool:
+        """Does the driver not take commands yet?"""
+        return not self.url
 
 
 class LocalRegistry:
@@ -64,18 +74,29 @@ class LocalRegistry:
             )
         return self
 
-    def publish(self, *, url: str, token: str, attempt: int) -> None:
-        """Say where this driver is.
+    def announce(self, step: str) -> None:
+        """Report that this driver starts, and the step of its start.
 
         Raises:
             InvalidSettingError: the folder cannot be written.
         """
+        self._write(Address(self._job_id, "", "", 0, os.getpid(), step))
+
+    def publish(self, *, url: str, token: str, attempt: int) -> None:
+        """Report where this driver takes commands.
+
+        Raises:
+            InvalidSettingError: the folder cannot be written.
+        """
+        self._write(Address(self._job_id, url, token, attempt, os.getpid()))
+
+    def _write(self, address: Address) -> None:
         fresh = self._file.with_suffix(".new")
         try:
             fresh.unlink(missing_ok=True)
             handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "w") as out:
-                json.dump(asdict(Address(self._job_id, url, token, attempt, os.getpid())), out)
+                json.dump(asdict(address), out)
             fresh.replace(self._file)
         except OSError as error:
             raise _unwritable(self._folder, error) from error

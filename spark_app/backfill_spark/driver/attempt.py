@@ -37,7 +37,7 @@ from backfill_core.protocol.actions import Acknowledge, Finish
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.receipt import Receipt
 from backfill_spark import crash_points as crash
-from backfill_spark.control.local_registry import LocalRegistry
+from backfill_spark.control.local_registry import OPENING, LocalRegistry
 from backfill_spark.control.metrics import LoopMeter, progress_registry
 from backfill_spark.control.operator_binding import OperatorBinding
 from backfill_spark.driver.action_executor import SparkActionExecutor
@@ -109,7 +109,8 @@ def run_driver(
         backfill: The job.
         settings: Of this process.
         observe: Called about four times a second, from the thread that called this.
-        starting: Called before each step of the start, with what it is; there is nothing to observe yet.
+        starting: Called before each step of the start, with what it is; there is nothing to observe yet. Other processes of this
+            machine see the step too.
         spark: A session to use; else one is opened and closed again.
         stop: Ends the attempt at a barrier when it is asked, also before and during the start.
     """
@@ -117,17 +118,29 @@ def run_driver(
     began_s = now().mono_s
     stop, opened = stop or StopSignal(), list[JobContext]()
     try:
-        with (
-            LocalRegistry(settings.state_dir, backfill.job_id) as registry,
-            JobContext.open(backfill, settings, command="run", spark=spark, stop=stop, starting=starting) as context,
-        ):
-            opened.append(context)
-            return _run_until_fenced(context, _Caller(settings, registry, stop, observe, starting), began_s)
+        with LocalRegistry(settings.state_dir, backfill.job_id) as registry:
+            caller = _Caller(settings, registry, stop, observe, _announced(registry, starting))
+            caller.starting(OPENING)
+            with JobContext.open(
+                backfill, settings, command="run", spark=spark, stop=stop, starting=caller.starting
+            ) as context:
+                opened.append(context)
+                return _run_until_fenced(context, caller, began_s)
     except StoppedEarly:
         words = describe_early_stop(opened[0].state if opened else None)
         return RunOutcome("Stopped", EXIT_STOPPED, "Stopped", words, "", None, None)
     except BackfillError as error:
         return _failed(error, None, None)
+
+
+def _announced(registry: LocalRegistry, starting: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a function that reports a step of the start to other processes, then to the caller."""
+
+    def announce(step: str) -> None:
+        registry.announce(step)
+        starting(step)
+
+    return announce
 
 
 def _run_until_fenced(context: JobContext, caller: _Caller, began_s: float) -> RunOutcome:

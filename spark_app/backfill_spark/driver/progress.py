@@ -8,12 +8,14 @@ from typing import Any
 from backfill_api.spec.bounds import MESSAGE_MAX, count
 from backfill_api.status import progress as api
 from backfill_api.status.progress import OTHER_PARTITIONS, PartitionLag, Progress, StepProgress
+from backfill_core.job.state import JobState
 from backfill_core.job.steps import Step
 from backfill_core.job.view import JobView
 from backfill_core.pacing.eta import Eta
 from backfill_core.positions.file_order import Watermark
 from backfill_core.positions.offsets import Largest
 from backfill_core.protocol.clock import Now
+from backfill_core.protocol.strategy import StoredSummary
 from backfill_core.protocol.work import Position
 from backfill_spark.control.wire import moment_words
 from backfill_spark.sources import version_of
@@ -63,6 +65,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         warning_codes=tuple(one.code for one in view.warnings),
         last_commit_time=None if view.sealed_ms is None else moment_words(view.sealed_ms),
         stopping=view.stopping,
+        finished=view.finished,
         caught_up=strategy.caught_up,
         non_convergent=strategy.non_convergent,
         paused=controls.paused,
@@ -76,6 +79,47 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         seal_ms_p99=count(seals[min(len(seals) - 1, len(seals) * 99 // 100)] * 1000) if seals else None,
         grid=grid,
     )
+
+
+def progress_of_state(state: JobState, found: StoredSummary, say: Callable[[Position | None], str]) -> Progress:
+    """Return the progress that a target stores; only fields that it stores are set, and each as the last driver reported it.
+
+    Args:
+        state: The stored state.
+        found: What the strategy stores in it.
+        say: Returns a position in the source's words.
+    """
+    controls, total = state.controls, found.rows_total
+    counted = {} if total is None else {"rows_total": total, "splits_total": _splits_total(found, total)}
+    committed = {} if state.committed_ms is None else {"last_commit_time": moment_words(state.committed_ms)}
+    return Progress(
+        attempt=state.attempt,
+        epoch=state.epoch,
+        phase=found.phase,
+        percent=100 if state.finished else state.percent,
+        rows_done=found.rows_done,
+        rows_filtered=found.rows_filtered,
+        splits_done=found.splits_done,
+        bad_records=state.quarantine.rows,
+        position=found.position[:MESSAGE_MAX],
+        changes_done=state.changes_done,
+        bytes_done=state.bytes_done,
+        consumed_version=version_of(state.consumed),
+        consumed_position=say(state.consumed)[:MESSAGE_MAX],
+        finished=state.finished,
+        paused=controls.paused,
+        throttle_rows_per_second=controls.rows_per_s,
+        throttle_bytes_per_second=controls.bytes_per_s,
+        throttle_until=None if controls.until_ms is None else moment_words(controls.until_ms),
+        revision=controls.revision,
+        **counted,
+        **committed,
+    )
+
+
+def _splits_total(found: StoredSummary, rows_total: int) -> int:
+    """Return the number of splits if the rest has as many rows a split as what is done."""
+    return found.splits_done * rows_total // found.rows_done if found.rows_done else found.splits_done
 
 
 def _eta_words(eta: Eta | None, moment: Now) -> dict[str, Any]:

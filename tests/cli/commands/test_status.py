@@ -8,7 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.console.command_line import backfill, running
+from support.drivers.fake_driver import ScriptedJob
 
+from backfill.status import of_running
+from backfill_api.status.progress import Progress
 from backfill_spark.control.local_registry import LocalRegistry
 
 
@@ -79,3 +82,75 @@ class TestStatus:
         job.server.close()
         _, said = watch.communicate(timeout=30)
         assert (watch.returncode, "ended" in said) == (0, True)
+
+
+@pytest.fixture
+def starting(state_dir):
+    """A driver that opens Spark."""
+    with LocalRegistry(state_dir, "default/job") as registry:
+        registry.announce("looking at the tables")
+        yield registry
+
+
+class TestADriverThatStarts:
+    """It takes 10 to 25 seconds, and is no driver that does not run (fault U13)."""
+
+    def test_is_shown_with_its_step(self, starting):
+        """A table for people, the state for programs."""
+        shown, words = backfill("status"), json.loads(backfill("status", "-o", "json").stdout)
+
+        assert (shown.exit_code, "looking at the tables" in shown.stdout) == (0, True)
+        assert (words["state"], words["reason"], "percent" in words) == ("Starting", "looking at the tables", False)
+        assert "looking at the tables" in backfill("jobs").stdout
+
+    def test_refuses_a_command_that_cannot_wait_for_it(self, starting):
+        """By name: the user can wait."""
+        done = backfill("pause", "--timeout", "0")
+
+        assert (done.exit_code, "error: DriverStarting" in done.stderr) == (5, True)
+        assert "looking at the tables" in done.stderr
+
+    @pytest.mark.parametrize("command", ["pause", "verify"])
+    def test_gets_the_commands_that_wait_for_it(self, starting, command):
+        """As soon as it takes commands, whatever it did before."""
+        sender = subprocess.Popen(
+            [sys.executable, "-m", "backfill_cli", command, "--timeout", "60"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        waiting = sender.stderr.readline()
+        with ScriptedJob() as job:
+            starting.publish(url=job.server.url, token=job.token, attempt=job.attempt)
+            _, said = sender.communicate(timeout=30)
+
+        assert "the driver is starting (looking at the tables)" in waiting
+        assert (sender.returncode, len(job.seen)) == (0, 1), said
+
+    def test_that_ends_is_not_waited_for(self, starting):
+        """Its spec may be wrong."""
+        sender = subprocess.Popen(
+            [sys.executable, "-m", "backfill_cli", "pause", "--timeout", "60"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        sender.stderr.readline()
+        starting.withdraw()
+        _, said = sender.communicate(timeout=30)
+
+        assert (sender.returncode, "ended while it started" in said) == (4, True)
+
+
+class TestTheFieldsOfAStatus:
+    """Programs read the same names with and without a driver (fault U15)."""
+
+    def test_of_a_driver_are_those_of_its_progress(self, job):
+        """And what is known besides: the state, the newest receipt."""
+        backfill("verify")
+        words = json.loads(backfill("status", "-o", "json").stdout)
+
+        assert (words["state"], words["receipt"]["rows"]) == ("Running", 4000)
+        assert {"rowsDone", "rowsTotal", "percent", "epoch", "tableVersion", "receipt"} <= words.keys()
+
+    def test_that_are_not_known_are_absent(self):
+        """No driver means no rate: 0 would be a claim."""
+        words = of_running("a/b", Progress(attempt=1, rows_done=5), None).to_json()
+
+        assert {*words} == {"time", "jobId", "state", "attempt", "rowsDone"}

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import time
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from backfill_api.status.receipt import CutOff, FileMismatch, Mismatch, Partitio
 from backfill_api.status.source_head import SourceHead
 from backfill_api.wire import Ack
 from backfill_cli.commands.run import STOPPING
-from backfill_cli.terminal.view import SHADES, partition_rows, show_grid, show_plan, show_progress, show_receipt
+from backfill_cli.terminal.plan_view import show_plan
+from backfill_cli.terminal.view import SHADES, partition_rows, show_grid, show_progress, show_receipt
 
 BUSY = Progress(
     attempt=2, epoch=41, phase="Snapshot", percent=36, rows_total=3_000_000, rows_done=1_089_000, changes_done=120,
@@ -54,6 +56,36 @@ def text(shown, width=100):
     console = Console(width=width, file=io.StringIO(), record=True, color_system=None)
     console.print(shown)
     return console.export_text()
+
+
+class TestTheTitle:
+    """It is that of the step, and of the end (fault U18)."""
+
+    @pytest.mark.parametrize(
+        ("fields", "title"),
+        [
+            ({"phase": "Live", "finished": True, "percent": 100}, "complete"),
+            ({"phase": "Live", "step": "Receipt"}, "comparing source and target"),
+            ({"phase": "CatchUp", "step": "KeyProof"}, "proving the key"),
+            ({"phase": "Live"}, "following changes"),
+        ],
+    )
+    def test_is_of_the_current_step(self, fields, title):
+        """A job that is complete was said to follow changes."""
+        shown = text(show_progress("j", BUSY.model_copy(update=fields))).splitlines()[0]
+
+        assert f"attempt 2  {title}" in shown
+
+    def test_of_a_stopped_job_is_how_it_goes_on(self):
+        """And what no driver knows is not shown as 0 or `none` (fault U15)."""
+        stored = Progress(attempt=2, epoch=41, percent=36, rows_done=1_089_000, last_commit_time=AT, phase="Reading")
+        shown = text(show_progress("j", stored, resting="stopped; `backfill run` resumes it"))
+
+        assert "attempt 2  stopped; `backfill run` resumes it" in shown.splitlines()[0]
+        assert "2026-11-21 12:30:00" in shown
+        assert "1,089,000 rows" in shown
+        assert " of 0" not in shown
+        assert re.search(r"lag +- ", shown)
 
 
 class TestARunningJob:

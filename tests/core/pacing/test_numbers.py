@@ -2,16 +2,19 @@
 
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.simulation.hand_driven import WALL_MS, HandDriven
 
 from backfill_core.job.controls import Controls
 from backfill_core.job.phase import JobSettings
+from backfill_core.job.state import JobState
 from backfill_core.phases.replay import ChangeWay, Replay
 from backfill_core.protocol.commands import Throttle
 from backfill_core.protocol.events import CommandReceived, Head, SourcePolled
-from backfill_spark.driver.progress import progress_of
+from backfill_core.strategies.snapshot.stored import decode, summarize
+from backfill_spark.driver.progress import progress_of, progress_of_state
 
 
 def shown(job):
@@ -194,3 +197,23 @@ class TestRowsThatAFilterLeftOut:
 
         assert seen == sorted(seen)
         assert [done for _, done in seen] == sorted(done for _, done in seen)
+
+
+class TestAStoppedJob:
+    """`status` without a driver reports the numbers that the driver reported after its last commit (fault U15)."""
+
+    @pytest.mark.parametrize("limit", [None, 200_000])
+    def test_reports_each_number_as_its_driver_did(self, limit):
+        """784,247 rows without a driver and 785,125 with one: rows that the filter left out were counted by the driver alone."""
+        job = HandDriven(*[200_000] * 20, filtered=True, controls=Controls(rows_per_s=limit))
+        job.let_pass(4.0, split_s=0.3)
+        state = JobState.decode(job.states[-1])
+        stored = progress_of_state(state, summarize(decode(state.progress)), lambda _: "").model_dump(
+            exclude_unset=True
+        )
+        live = shown(job).model_dump()
+
+        assert stored["rows_filtered"] > 0
+        assert stored.pop("splits_total") >= stored["splits_done"]
+        assert stored == {name: live[name] for name in stored}
+        assert stored["last_commit_time"] is not None

@@ -11,6 +11,7 @@ from support.simulation.law import demand
 from support.simulation.model import Filing, Merging, Staging
 from support.simulation.tables import Row
 
+from backfill_core import strategies
 from backfill_core.errors import BackfillError, StagedFilesGoneError, TargetChangedError, TransientError
 from backfill_core.job.job import Job
 from backfill_core.job.state import JobState
@@ -262,6 +263,19 @@ class Shell:
         if not self._over:
             self._world.oracle.on_sealed(action.state, self._world.quarantine)
         self.deliver(Sealed(action.epoch, version, 0.1))
+        if not self._over:
+            self._check_summary(JobState.decode(action.state))
+
+    def _check_summary(self, state: JobState) -> None:
+        """Demand that `status` without a driver shows the rows that the driver showed when the state was durable."""
+        plugin, view = strategies.discover().get(state.strategy), self._job.view(self._now())
+        if plugin is None:
+            return  # it is not installed here
+        found, shown = plugin.summarize(plugin.decode(state.progress)), view.strategy
+        rows, live = (found.rows_done, found.rows_filtered), (shown.rows_done, shown.rows_filtered)
+        demand(rows == live, f"the state tells of {rows} rows done and filtered, the driver of {live}")
+        demand(found.rows_total in (None, shown.rows_total), "the state tells of another number of rows in all")
+        demand(state.committed_ms <= (view.sealed_ms or 0), "the state was committed after it was durable")
 
     # ------------------------------------------------------------------ work
     def _start(self, work: Work) -> None:

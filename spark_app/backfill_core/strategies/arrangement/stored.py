@@ -114,8 +114,9 @@ def open_request(stored: ArrangementStored | None) -> OpenRequest:
 
 def summarize(stored: ArrangementStored) -> StoredSummary:
     """Say how far the job is; how many rows there are in all is not known without the source."""
-    position = position_words(stored.space, stored.positions)
-    return StoredSummary(stored.phase, stored.rows_read, stored.rows_read - stored.rows, position)
+    position, filtered = position_words(stored.space, stored.positions), stored.rows_read - stored.rows
+    total = stored.rows_read if stored.positions.complete else None
+    return StoredSummary(stored.phase, total, stored.rows_read, filtered, stored.chunks, position)
 
 
 def position_words(space: KeySpace, positions: VnodePositions) -> str:

@@ -39,6 +39,8 @@ class ChainStored:
     consumed: int
     merging: AnnouncedMerge | None
     key_proven: bool
+    rows_filtered: int = 0
+    """Rows of the snapshot that the filter left out; 0 in a state of an earlier release."""
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON value."""
@@ -49,6 +51,7 @@ class ChainStored:
             "rows": self.rows,
             "rowsRead": self.rows_read,
             "rowsLive": self.rows_live,
+            **({"rowsFiltered": self.rows_filtered} if self.rows_filtered else {}),
             "splits": self.splits,
             "phase": self.phase,
             "done": self.done.to_json(),
@@ -95,6 +98,7 @@ def decode(value: Mapping[str, Any]) -> ChainStored:
         consumed=fields.typed("consumed", int),
         merging=None if merging is None else AnnouncedMerge.of(merging),
         key_proven=fields.typed("keyProven", bool),
+        rows_filtered=fields.typed("rowsFiltered", int) if "rowsFiltered" in value else 0,
     )
 
 
@@ -108,6 +112,7 @@ def open_request(stored: ChainStored | None) -> OpenRequest:
 
 
 def summarize(stored: ChainStored) -> StoredSummary:
-    """Say how far the job is; how many rows the filter left out is known once every row had its turn."""
-    known = stored.done.size == stored.rows
-    return StoredSummary(stored.phase, stored.rows_live, stored.rows_live - stored.rows_read if known else None)
+    """Return how far the job is; a state of an earlier release counts no filtered rows before all rows were read."""
+    counted = stored.rows_live - stored.rows_read if stored.done.size == stored.rows else 0
+    filtered = max(stored.rows_filtered, counted)
+    return StoredSummary(stored.phase, stored.rows_live, stored.rows_read + filtered, filtered, stored.splits)

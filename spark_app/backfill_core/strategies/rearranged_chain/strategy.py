@@ -81,7 +81,7 @@ class RearrangedChain:
         """The version whose changes are durable in the target."""
 
     def _go_on(self, stored: ChainStored, last_txn: int | None) -> None:
-        self._copy.resume(stored.done, stored.rows_read, stored.splits)
+        self._copy.resume(stored.done, stored.rows_read, stored.splits, stored.rows_filtered)
         self._replay.resume(stored.consumed, stored.merging, last_txn)
         self._forward()
 
@@ -112,6 +112,7 @@ class RearrangedChain:
             rows=copy.total,
             rows_read=copy.rows,
             rows_live=pinned.rows_live,
+            rows_filtered=copy.rows_filtered_prepared,
             splits=copy.splits,
             phase=self.phase,
             done=copy.prepared,

@@ -154,8 +154,10 @@ def open_request(stored: SourceSplitsStored | None) -> OpenRequest:
 
 
 def summarize(stored: SourceSplitsStored) -> StoredSummary:
-    """Say how far the job is; offsets stand for rows."""
-    return StoredSummary(stored.phase, sum(one.end - one.start for one in stored.splits.values()), None)
+    """Return how far the job is; offsets stand for rows."""
+    splits = stored.splits.values()
+    total, left = sum(split.end - split.start for split in splits), sum(split.end - split.next for split in splits)
+    return StoredSummary(stored.phase, total, total - left, 0, sum(split.state != BACKFILLING for split in splits))
 
 
 def has_history_left(splits: Mapping[str, Split]) -> bool:

@@ -278,5 +278,5 @@ class TestAStoredState:
         chain.copy()
         after = STRATEGY.summarize(chain.strategy.stored)
 
-        assert (before.phase, before.rows_total, before.rows_filtered) == ("Rearranging", ROWS, None)
+        assert (before.phase, before.rows_total, before.rows_filtered) == ("Rearranging", ROWS, 0)
         assert (after.phase, after.rows_total, after.rows_filtered) == ("Draining", ROWS, 0)

@@ -62,4 +62,6 @@ def open_request(stored: CounterStored | None) -> Subscribe:
 
 def summarize(stored: CounterStored) -> StoredSummary:
     """Say how far the job is."""
-    return StoredSummary("Copy" if stored.copying else "Follow", sum(stored.ends.values()), None)
+    total = sum(stored.ends.values())
+    done = sum(min(end, stored.consumed.get(name, 0)) for name, end in stored.ends.items())
+    return StoredSummary("Copy" if stored.copying else "Follow", total, done, 0, 0)

@@ -1,0 +1,77 @@
+"""The plan of a job on a terminal; every number comes from the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from backfill.words import STEP_WORDS, WAY_WORDS, show_bytes, show_rows, show_seconds
+from backfill_api.status.plan import Plan, PlannedOrder, PlannedPartitions
+
+
+def _order_words(order: PlannedOrder) -> str:
+    unknown = f"; {order.files_unknown:,} files without statistics come last" if order.files_unknown else ""
+    return (
+        f"{order.column}, {order.direction.lower()}; {order.overlap_percent} % of all pairs of files overlap{unknown}"
+    )
+
+
+def _partition_plan(partitions: PlannedPartitions | None) -> list[tuple[str, str]]:
+    """Return the rows of the largest partitions in one line, and those of the rest in another."""
+    if partitions is None:
+        return []
+    words = " ".join(f"{one.partition}:{show_rows(one.rows)}" for one in partitions.largest) or "none"
+    more = f"{partitions.others:,} more with {show_rows(partitions.other_rows)} in all"
+    return [("partitions", words), *([("", more)] if partitions.others else [])]
+
+
+def _ways(plan: Plan) -> list[tuple[str, str]]:
+    """Return a line for each way of files."""
+    lines = [
+        f"{one.files:,} {WAY_WORDS.get(one.way, one.way)}" + (f": {one.reason}" if one.reason else "")
+        for one in plan.ways
+    ]
+    return [("" if index else "files", line) for index, line in enumerate(lines)]
+
+
+def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> RenderableType:
+    """Return a plan as a table, with what is doubtful below it."""
+    table = Table.grid(padding=(0, 2))
+    low, high = plan.estimated_seconds_low, plan.estimated_seconds_high
+    feed = {None: None, True: "yes", False: "no: appends only"}[plan.change_feed]
+    unique = {None: "not checked (--check-unique)", True: "yes", False: "NO"}[plan.key_unique]
+    amplification = plan.read_amplification_percent
+    retention = "not known" if plan.retention_seconds is None else show_seconds(plan.retention_seconds)
+    if amplification is not None:
+        retention = "not needed: the newest version is read, and no old one is kept"
+    resumes = "" if plan.resumes_attempt is None else f"; goes on after attempt {plan.resumes_attempt}"
+    for name, value in (
+        *places,
+        ("rows", show_rows(plan.rows) + (f" in {plan.files} files, {show_bytes(plan.bytes)}" if plan.files else "")),
+        *_ways(plan),
+        *_partition_plan(plan.partitions),
+        *([] if plan.version is None else [("version", str(plan.version))]),
+        ("time", f"about {show_seconds(plan.estimated_seconds)} ({show_seconds(low)} to {show_seconds(high)})"),
+        *(("", f"{STEP_WORDS.get(one.name, one.name)} {show_seconds(one.seconds)}") for one in plan.steps),
+        ("splits", f"about {plan.splits}"),
+        *(() if plan.order is None else (("order", _order_words(plan.order)),)),
+        *(
+            ()
+            if amplification is None
+            else (("reads", f"each file {amplification / 100:.1f} times, in the order of a key"),)
+        ),
+        ("key", f"{', '.join(plan.key_columns) or 'none'}; unique: {unique}"),
+        ("transform", "row-wise and deterministic" if plan.deterministic else "NOT deterministic"),
+        *([] if feed is None else [("change feed", feed)]),
+        ("retention", retention),
+        ("", ("the target is there" if plan.target_exists else "the target will be made") + resumes),
+    ):
+        table.add_row(Text(name, style="dim"), Text(value))
+    parts: list[RenderableType] = [table]
+    for one in plan.warnings:
+        parts.append(Text.assemble((f"{one.reason}: ", "bold yellow"), one.message, " ", (one.hint, "dim")))
+    return Panel(Group(*parts), title=Text.assemble("plan of ", (job, "bold")), title_align="left", border_style="blue")
