@@ -39,6 +39,11 @@ Fields = Mapping[str, Any]
 """Fields of a part of the spec, spelled as in YAML."""
 
 OnProgress = Callable[[Progress], None]
+OnStep = Callable[[str], None]
+"""Called on another thread before each step of a call that takes seconds, with what the step is."""
+
+
+def _unheard(_: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -183,19 +188,23 @@ class Backfill(Commands):
         return f"Backfill(job_id={self.job_id!r})"
 
     # ------------------------------------------------------------------ with Spark
-    def plan(self, spark: SparkSession | None = None, *, check_unique: bool = False) -> Plan:
+    def plan(
+        self, spark: SparkSession | None = None, *, check_unique: bool = False, on_step: OnStep = _unheard
+    ) -> Plan:
         """Return what would happen and how long it would take here; writes nothing to source or target.
 
         Args:
             spark: The caller's session; None: an embedded one.
             check_unique: Prove that the key is unique; reads the key columns once.
+            on_step: Called before each step.
 
         Raises:
             BackfillError: the job could not start; the same error as when it is run.
         """
         from backfill_spark.driver.plan import plan_job
 
-        return self._with(spark, partial(plan_job, self._backfill, settings=self._settings, check_unique=check_unique))
+        plan = partial(plan_job, self._backfill, settings=self._settings, check_unique=check_unique, starting=on_step)
+        return self._with(spark, plan)
 
     def run(self, spark: SparkSession | None = None, *, on_progress: OnProgress | None = None) -> Outcome:
         """Run one attempt to its end, and return how it ended.
@@ -244,6 +253,7 @@ class Backfill(Commands):
         explain: bool = False,
         by_rows: bool = False,
         statistics: bool = False,
+        on_step: OnStep = _unheard,
     ) -> Comparison:
         """Compare source and target without a driver.
 
@@ -252,6 +262,7 @@ class Backfill(Commands):
             explain: Show rows that differ.
             by_rows: Compare rows, also of files that were copied, which else are compared by their bytes.
             statistics: Compare the statistics of all files of the target with their values; `by_rows` does so, too.
+            on_step: Called before each step.
 
         Raises:
             BackfillError: a table cannot be opened, or the target holds no state of this job.
@@ -265,16 +276,20 @@ class Backfill(Commands):
             explain=explain,
             by_rows=by_rows,
             statistics=statistics,
+            starting=on_step,
         )
         receipt, rows, head = self._with(spark, compare)
         return Comparison(receipt, tuple(rows), head)
 
-    def status(self, spark: SparkSession | None = None, *, offline: bool = False) -> status.Status:
+    def status(
+        self, spark: SparkSession | None = None, *, offline: bool = False, on_step: OnStep = _unheard
+    ) -> status.Status:
         """Return how far the job is: from its driver, else from the target, which takes seconds.
 
         Args:
             spark: The caller's session, for the target; None: an embedded one.
             offline: Ask the target, even while a driver runs.
+            on_step: Called before each step without a driver.
 
         Raises:
             BackfillError: the target cannot be opened, or its state belongs to another spec.
@@ -285,14 +300,17 @@ class Backfill(Commands):
                 return status.of_running(self.job_id, driver.progress(), driver.receipt())
         except NotRunningError:
             pass  # it may also have ended between two questions
-        return self._with(spark, partial(status.of_target, self._backfill, self._settings))
+        return self._with(spark, partial(status.of_target, self._backfill, self._settings, starting=on_step))
 
-    def release(self, spark: SparkSession | None = None, *, force: bool = False) -> Released:
+    def release(
+        self, spark: SparkSession | None = None, *, force: bool = False, on_step: OnStep = _unheard
+    ) -> Released:
         """Take the state of a finished job out of its target, so that any writer may use the table.
 
         Args:
             spark: The caller's session; None: an embedded one.
             force: Also of a job that is not finished: it can never go on.
+            on_step: Called before each step.
 
         Raises:
             AlreadyRunningError: a driver of the job runs on this machine.
@@ -301,7 +319,9 @@ class Backfill(Commands):
         """
         from backfill_spark.driver.release import release
 
-        return self._with(spark, partial(release, self._backfill, settings=self._settings, force=force))
+        return self._with(
+            spark, partial(release, self._backfill, settings=self._settings, force=force, starting=on_step)
+        )
 
     # ------------------------------------------------------------------ how a run begins
     def shown_by(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -116,7 +117,11 @@ def _status(
 
 
 def of_target(
-    backfill: api.Backfill, settings: DriverSettings, spark: SparkSession | None, stop: StopSignal | None = None
+    backfill: api.Backfill,
+    settings: DriverSettings,
+    spark: SparkSession | None,
+    stop: StopSignal | None = None,
+    starting: Callable[[str], None] = lambda _: None,
 ) -> Status:
     """Return the status that the target holds, and of a job that has ended the newest position of the source, which may be gone.
 
@@ -129,7 +134,7 @@ def of_target(
     from backfill_spark.driver.progress import progress_of_state
 
     # Kernel reads the state without a Spark job.
-    with JobContext.open(backfill, settings, command="status", spark=spark, stop=stop) as target:
+    with JobContext.open(backfill, settings, command="status", spark=spark, stop=stop, starting=starting) as target:
         ended = target.state is not None and target.state.finished
         consumed = target.state.consumed if ended and target.state is not None else None
         head = newest_of_source(target, consumed)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.tables.jobs import job, make_orders, write_yaml
+from support.tables.jobs import job, make_kind, make_orders, write_yaml
 
 from backfill_core.errors import InvalidSpecError, InvalidTransformError, KeyInvalidError, SourceNotFoundError
 from backfill_spark.driver.attempt import run_driver
@@ -62,6 +62,25 @@ class TestAPlan:
         """As a run would, also where it is not among the first rows."""
         with pytest.raises(InvalidTransformError, match=r"spec\.transform\.select\[1\] = .* DIVIDE_BY_ZERO"):
             plan(transform={"select": ["id", "100 / (id - 500) AS x"]})
+
+    def test_shows_the_layout_of_the_target(self, spark, plan, tmp_path):
+        """A partitioned source got an unpartitioned target, and an Upsert deletion vectors, said nowhere (faults U10, U16)."""
+        source, path = str(tmp_path / "parts"), str(tmp_path / "other")
+        make_kind(spark, source, "partitioned")
+
+        def planned(**target):
+            settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
+            return plan_job(job(source, path, target=target), settings=settings, spark=spark)
+
+        flat, parted = planned(), planned(partitionBy=["part"], properties={"delta.enableDeletionVectors": "false"})
+        (warning,) = (one for one in flat.warnings if one.reason == "PartitionsLeftOut")
+
+        assert flat.target.columns == "id bigint, part bigint, name string"
+        assert (flat.target.partition_by, flat.target.reader_features) == ((), ("deletionVectors",))
+        assert warning.hint == "Set spec.target.delta.partitionBy: [part] to keep them."
+        assert "source by part, target by no column" in flat.ways[0].reason
+        assert (parted.target.partition_by, parted.target.reader_features) == (("part",), ())
+        assert "PartitionsLeftOut" not in reasons(parted)
 
     def test_counts_live_rows(self, spark, plan):
         """Deleted rows are still in the files, and are not copied."""

@@ -165,6 +165,7 @@ class TestADriverThatIsJustEnding:
         assert receipt["verifiedAt"] > "2024"
         assert "only in the source: {'id': 7" in errors
         assert "the tables are compared without it" in errors
+        assert "WARN" not in errors
         assert not (filled.folder / "spark-warehouse").exists()
 
 

@@ -46,7 +46,7 @@ class Ending(Model):
     """The attempt's token, which is of no use any more: only its driver knew it. Empty: an earlier driver, or none of an operator."""
 
     def text(self) -> str:
-        """Return it as JSON of at most 4,096 bytes: long texts are cut, then warnings are left out from the end."""
+        """Return it as JSON of at most 4,096 bytes: long texts are cut, then details of a plan are left out."""
         one = self
         while len(text := one.model_dump_json(by_alias=True, exclude_defaults=True).encode()) > ENDING_BYTES_MAX:
             one = one._shorter()
@@ -60,6 +60,11 @@ class Ending(Model):
         if self.plan is not None and self.plan.warnings:
             plan = self.plan.model_copy(update={"warnings": self.plan.warnings[:-1]})
             return self.model_copy(update={"plan": plan})
+        if self.plan is not None and self.plan.target is not None:
+            return self.model_copy(update={"plan": self.plan.model_copy(update={"target": None})})
+        if self.plan is not None and any(files.reason for files in self.plan.ways):
+            ways = tuple(files.model_copy(update={"reason": ""}) for files in self.plan.ways)
+            return self.model_copy(update={"plan": self.plan.model_copy(update={"ways": ways})})
         if self.plan is not None and self.plan.key_columns:
             return self.model_copy(update={"plan": self.plan.model_copy(update={"key_columns": ()})})
         return self.model_copy(update={"message": "", "hint": "", "progress": None, "receipt": None})

@@ -79,6 +79,22 @@ class PlannedPartitions(Model):
     """Offsets of all of these together."""
 
 
+class PlannedTarget(Model):
+    """Layout of the target, as it is or as the job will make it."""
+
+    columns: Message
+    """Names and types of the columns; of many only the first."""
+
+    partition_by: Columns = ()
+    """Partition columns."""
+
+    cluster_by: Columns = ()
+    """Clustering columns of a target that will be made."""
+
+    reader_features: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=32)] = ()
+    """Table features that each reader of the target must support."""
+
+
 class PlannedStep(Model):
     """One step of the job that takes time."""
 
@@ -139,6 +155,9 @@ class Plan(Model):
 
     target_exists: bool = False
     """Does the target exist?"""
+
+    target: PlannedTarget | None = None
+    """Layout of the target; absent: the job has ended, or the target does not describe itself."""
 
     resumes_attempt: Count | None = None
     """Number of the last attempt, whose state would be continued; absent: the job starts anew."""

@@ -18,6 +18,7 @@ from backfill.words import head_json
 from backfill_api.wire import Command, PauseCommand, StopCommand, ThrottleCommand
 from backfill_cli.commands.options import FILE, JOB, WAIT, beside, job_of, leave, parsed, read, spark_settings
 from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_rate
+from backfill_cli.terminal.steps import steps_shown
 from backfill_cli.terminal.view import show_receipt
 
 
@@ -165,8 +166,8 @@ def verify(
             click.echo("rows that differ are shown with -f FILE", err=True)
         else:
             # A driver names the vnodes that differ; the rows are compared here.
-            with beside(file):
-                found = named.compare(explain=explain, by_rows=rows, statistics=statistics)
+            with beside(file), steps_shown(named) as on_step:
+                found = named.compare(explain=explain, by_rows=rows, statistics=statistics, on_step=on_step)
     assert found is not None
     if output == "json":
         receipt = found.receipt.model_dump(mode="json", by_alias=True)

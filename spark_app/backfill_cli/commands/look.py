@@ -19,6 +19,7 @@ from backfill.status import of_running
 from backfill.words import one_line, show_rows, source_head_words
 from backfill_cli.commands.options import FILE, JOB, OUTPUT, beside, read, spark_settings
 from backfill_cli.terminal.plan_view import show_plan
+from backfill_cli.terminal.steps import steps_shown
 from backfill_cli.terminal.view import show_progress, verdict_words
 
 WATCH_EVERY_S = 0.5
@@ -69,7 +70,8 @@ def plan(file: Path | None, output: str, check_unique: bool, conf: dict[str, str
     job = read(file, conf=conf)
     with beside(file):
         places = tables_of(job)
-        made = job.plan(check_unique=check_unique)
+        with steps_shown(job) as on_step:
+            made = job.plan(check_unique=check_unique, on_step=on_step)
     if output == "table":
         Console().print(show_plan(job.job_id, made, places))
     else:
@@ -102,8 +104,8 @@ def status(
         if backfill is None or not spark_is_installed():
             raise
         click.echo(f"{gone.message.rstrip('.')}; reading the target, which takes seconds", err=True)
-        with beside(file):
-            stored = backfill.status(offline=True)
+        with beside(file), steps_shown(backfill) as on_step:
+            stored = backfill.status(offline=True, on_step=on_step)
         _show_stored(stored, output, grid=grid)
         return
     if watch:

@@ -24,6 +24,8 @@ from backfill_api.load import SpecError
 
 TIMEOUT_S = 10.0
 EXIT_INTERRUPTED = 130
+LOG_FILE = "backfill_cli.log_file"
+"""Under this name the context of a command keeps the path of its log file, or `None`."""
 
 FILE = click.option(
     "-f",
@@ -99,6 +101,7 @@ class Commands(click.Group):
                     click.echo(found.excerpt, err=True)
             else:
                 say_error(error.reason, error.message, error.hint)
+            _name_log(ctx)
             ctx.exit(error.exit_code)
         except ModuleNotFoundError as error:
             extra = EXTRAS.get(str(error.name).split(".")[0])
@@ -122,7 +125,15 @@ class Commands(click.Group):
                 BackfillError.reason, f"{type(error).__name__}: {first[0] if first else ''}",
                 "This is a bug, or a case that is not known yet; `backfill --debug …` shows all of it.",
             )  # fmt: skip
+            _name_log(ctx)
             ctx.exit(EXIT_UNEXPECTED)
+
+
+def _name_log(ctx: click.Context) -> None:
+    """Print the path of the log file of a command that failed, if Spark wrote to it."""
+    log_file = ctx.meta.get(LOG_FILE)
+    if log_file is not None and log_file.exists() and log_file.stat().st_size:
+        click.echo(f"log: {log_file}", err=True)
 
 
 def pip_line(extra: str) -> str:

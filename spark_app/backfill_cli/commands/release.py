@@ -8,6 +8,9 @@ from pathlib import Path
 import click
 
 from backfill_cli.commands.options import FILE, beside, read, spark_settings
+from backfill_cli.terminal.steps import steps_shown
+
+DELETION_VECTORS = "deletionVectors"
 
 
 @click.command()
@@ -18,11 +21,13 @@ from backfill_cli.commands.options import FILE, beside, read, spark_settings
 def release(file: Path | None, force: bool, output: str, conf: dict[str, str]) -> None:
     """Take the state of a finished job out of its target, so that any writer may use the table."""
     job = read(file, conf=conf)
-    with beside(file):
-        done = job.release(force=force)
+    with beside(file), steps_shown(job) as on_step:
+        done = job.release(force=force, on_step=on_step)
     if output == "json":
         words = {"path": done.path, "tableVersion": done.table_version, "tableFeatures": list(done.features)}
         click.echo(json.dumps(words))
         return
     click.echo(f"{job.job_id}: released in version {done.table_version} of {done.path}")
     click.echo(f"table features that a writer must know: {', '.join(done.features) or 'none'}")
+    if DELETION_VECTORS in done.features:
+        click.echo(f"{DELETION_VECTORS} is a feature that readers must know, too; docs/after-the-backfill.md drops it")

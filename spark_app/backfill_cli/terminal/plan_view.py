@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from backfill.words import STEP_WORDS, WAY_WORDS, show_bytes, show_rows, show_seconds
-from backfill_api.status.plan import Plan, PlannedOrder, PlannedPartitions
+from backfill_api.status.plan import Plan, PlannedOrder, PlannedPartitions, PlannedTarget
 
 
 def _order_words(order: PlannedOrder) -> str:
@@ -36,6 +36,20 @@ def _ways(plan: Plan) -> list[tuple[str, str]]:
         for one in plan.ways
     ]
     return [("" if index else "files", line) for index, line in enumerate(lines)]
+
+
+def _target(target: PlannedTarget | None) -> list[tuple[str, str]]:
+    """Return the lines of the layout of the target."""
+    if target is None:
+        return []
+    lines = [("columns", target.columns)]
+    if target.cluster_by:
+        lines.append(("clusters", ", ".join(target.cluster_by)))
+    else:
+        lines.append(("partitions", ", ".join(target.partition_by) or "none"))
+    if target.reader_features:
+        lines.append(("features", f"{', '.join(target.reader_features)}: readers of the target must support them"))
+    return lines
 
 
 def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> RenderableType:
@@ -68,7 +82,8 @@ def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> R
         ("transform", "row-wise and deterministic" if plan.deterministic else "NOT deterministic"),
         *([] if feed is None else [("change feed", feed)]),
         ("retention", retention),
-        ("", ("the target is there" if plan.target_exists else "the target will be made") + resumes),
+        ("", ("the target exists" if plan.target_exists else "the target will be made") + resumes),
+        *_target(plan.target),
     ):
         table.add_row(Text(name, style="dim"), Text(value))
     parts: list[RenderableType] = [table]

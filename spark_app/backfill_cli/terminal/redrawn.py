@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
-from backfill import Progress
 from backfill.lines import GOODBYE_S
 
 LINE_EVERY_S = 5.0
@@ -16,10 +16,13 @@ JSON_EVERY_S = 1.0
 SCREEN_EVERY_S = 0.25
 
 
-class Redrawn:
+T = TypeVar("T")
+
+
+class Redrawn(Generic[T]):
     """Draws the newest progress again and again, and once more at the end."""
 
-    def __init__(self, draw: Callable[[Progress], None], progress: Progress) -> None:
+    def __init__(self, draw: Callable[[T], None], progress: T) -> None:
         """Start to draw; `draw` is called on a thread of its own."""
         self._draw = draw
         self._progress = progress
@@ -27,7 +30,7 @@ class Redrawn:
         self._thread = threading.Thread(target=self._run, name="screen", daemon=True)
         self._thread.start()
 
-    def see(self, progress: Progress) -> None:
+    def see(self, progress: T) -> None:
         """Draw this progress from now on."""
         self._progress = progress
 

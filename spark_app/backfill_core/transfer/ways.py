@@ -15,7 +15,9 @@ Excluded   none, and the source's is not read                  the filter leaves
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from backfill_core.transfer.facts import ColumnFacts, Computed, FileFacts, Oddity, TableFacts, Taken, TransformFacts
@@ -83,9 +85,13 @@ class Decoded:
     what: str = ""
     """The column or the feature, where there is one."""
 
+    more: tuple[Decoded, ...] = ()
+    """Further reasons: removing the first one alone does not help."""
+
     def __str__(self) -> str:
-        """Say why."""
-        return f"{self.reason.value} ({self.what})" if self.what else self.reason.value
+        """Return all reasons for people."""
+        first = f"{self.reason.value} ({self.what})" if self.what else self.reason.value
+        return "; ".join([first, *map(str, self.more)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +124,9 @@ ALSO_OF_A_TARGET = frozenset({"rowTracking"})
 
 def of_table(transform: TransformFacts, source: TableFacts, target: TableFacts) -> Way:
     """Return the best way that any file of the source has whose rows all pass the filter."""
-    refused = _by_transform(transform) or _by_features(source, target) or _by_columns(transform, source, target)
-    if refused is not None:
-        return refused
+    refused = (*_by_transform(transform), *_by_features(source, target), *_by_columns(transform, source, target))
+    if refused:
+        return replace(refused[0], more=refused[1:])
     known, wanted = source.by_name, target.by_name
     pairs = [(known[one.column].physical, wanted[name].physical) for name, one in _taken(transform)]
     data = {one.physical for one in source.columns if one.name not in source.partitions}
@@ -181,52 +187,44 @@ def _computed(transform: TransformFacts) -> list[Computed]:
     return [one for one in transform.outputs.values() if isinstance(one, Computed)]
 
 
-def _by_transform(transform: TransformFacts) -> Decoded | None:
+def _by_transform(transform: TransformFacts) -> Iterator[Decoded]:
     if transform.adds_columns:
-        return Decoded(Reason.WRITE_MODE)
+        yield Decoded(Reason.WRITE_MODE)
     if transform.condition is not None and is_opaque(transform.condition):
-        return _undecided(transform.condition)
-    seen: set[str] = set()
-    for _, one in _taken(transform):
-        if one.column in seen:
-            return Decoded(Reason.TAKEN_TWICE, one.column)
-        seen.add(one.column)
-    return None
+        yield _undecided(transform.condition)
+    taken = Counter(one.column for _, one in _taken(transform))
+    yield from (Decoded(Reason.TAKEN_TWICE, column) for column, times in taken.items() if times > 1)
 
 
 def _undecided(condition: Condition) -> Decoded:
     return Decoded(Reason.FILTER, first_opaque(condition))
 
 
-def _by_features(source: TableFacts, target: TableFacts) -> Decoded | None:
-    strange = sorted(source.features - HARMLESS)
-    if strange:
-        return Decoded(Reason.SOURCE_FEATURE, strange[0])
+def _by_features(source: TableFacts, target: TableFacts) -> Iterator[Decoded]:
+    yield from (Decoded(Reason.SOURCE_FEATURE, name) for name in sorted(source.features - HARMLESS))
     strange = sorted(target.features - HARMLESS - ALSO_OF_A_TARGET)
-    if strange:
-        return Decoded(Reason.TARGET_FEATURE, strange[0])
-    return Decoded(Reason.MAPPED_BY_ID) if source.mapped_by_id else None
+    yield from (Decoded(Reason.TARGET_FEATURE, name) for name in strange)
+    if source.mapped_by_id:
+        yield Decoded(Reason.MAPPED_BY_ID)
 
 
-def _by_columns(transform: TransformFacts, source: TableFacts, target: TableFacts) -> Decoded | None:
+def _by_columns(transform: TransformFacts, source: TableFacts, target: TableFacts) -> Iterator[Decoded]:
     known, wanted = source.by_name, target.by_name
     for name, one in _taken(transform):
         mine, theirs = known[one.column], wanted.get(name)
         if theirs is None or mine.type != theirs.type:
-            return Decoded(Reason.TYPE, name)
-        for column in (mine, theirs):
-            if column.oddity is not None:
-                return Decoded(Reason.COLUMN, f"{name}: {column.oddity.value}")
+            yield Decoded(Reason.TYPE, name)
+            continue
+        oddities = dict.fromkeys(column.oddity.value for column in (mine, theirs) if column.oddity is not None)
+        yield from (Decoded(Reason.COLUMN, f"{name}: {oddity}") for oddity in oddities)
         if mine.widened != theirs.widened or (mine.widened and mine.name in source.partitions):
-            return type_changed(name)
-    absent = [one.name for one in _computed(transform) if one.name not in wanted]
-    if absent:
-        return Decoded(Reason.TYPE, absent[0])
+            yield type_changed(name)
+    yield from (Decoded(Reason.TYPE, one.name) for one in _computed(transform) if one.name not in wanted)
     names = {one.column: name for name, one in _taken(transform)}
     # Of a partition column that is left out, files hold nothing.
     if {names[one] for one in source.partitions if one in names} != set(target.partitions):
-        return Decoded(Reason.PARTITIONS)
-    return None
+        by = (", ".join(table.partitions) or "no column" for table in (source, target))
+        yield Decoded(Reason.PARTITIONS, "source by {}, target by {}".format(*by))
 
 
 def _by_names(source: TableFacts, data: set[str], renamed: dict[str, str]) -> Decoded | None:

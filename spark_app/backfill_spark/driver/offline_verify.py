@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ def verify_offline(
     statistics: bool = False,
     spark: SparkSession | None = None,
     stop: StopSignal | None = None,
+    starting: Callable[[str], None] = lambda _: None,
 ) -> tuple[words.Receipt, list[tuple[str, dict[str, Any]]], SourceHead]:
     """Take a receipt of a target at its newest version, and read the newest position of the source; with `explain` also rows that differ.
 
@@ -47,7 +49,7 @@ def verify_offline(
     """
     stop = stop or StopSignal()
     with (
-        JobContext.open(backfill, settings, command="verify", spark=spark, stop=stop) as context,
+        JobContext.open(backfill, settings, command="verify", spark=spark, stop=stop, starting=starting) as context,
         stop.cancels_jobs_of(context.spark),
     ):
         state = context.state
@@ -69,6 +71,7 @@ def verify_offline(
                 by_rows=by_rows,
                 statistics=statistics,
             )
+            starting("comparing source and target")
             with job.jobs_explained():
                 receipt = compared.receipt(epoch=state.epoch)
                 examples = compared.examples(receipt) if explain and not receipt.equal else []

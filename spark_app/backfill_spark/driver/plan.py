@@ -9,10 +9,10 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.bounds import count as whole
-from backfill_api.spec.override import ThrottleSpec
 from backfill_api.spec.params import SourceAbility, SplitParams
 from backfill_api.spec.spec import Backfill
 from backfill_api.status.plan import (
@@ -24,7 +24,6 @@ from backfill_api.status.plan import (
     PlannedPartition,
     PlannedPartitions,
     PlannedStep,
-    PlanWarning,
 )
 from backfill_core.errors import DuplicateKeyError
 from backfill_core.job.steps import (
@@ -41,8 +40,6 @@ from backfill_core.job.steps import (
     scan_s,
     slower,
 )
-from backfill_core.pacing.open_transactions import warn_of_open
-from backfill_core.pacing.retention import OF_A_TABLE, SHORT
 from backfill_core.pacing.row_costs import mean_row_bytes
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.offsets import Largest
@@ -50,9 +47,22 @@ from backfill_core.protocol.events import LimitSet
 from backfill_core.transfer.ways import Decoded, Excluded, Way
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.driver.offline_verify import plan_after_end
-from backfill_spark.opening.outlook import outlook
+from backfill_spark.opening.plan_warnings import (
+    SPREAD,
+    doubts,
+    emptied,
+    key_unproven,
+    limit_warnings,
+    merged_in_order,
+    merges_in_order,
+    order_warnings,
+    partitions_left_out,
+    source_warnings,
+    starts_over,
+    table_warnings,
+)
 from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource
-from backfill_spark.ports.source import PinnedTable
+from backfill_spark.ports.sink import DescribesTarget
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 from backfill_spark.transfer.calibration import copied_rows_per_s
@@ -61,21 +71,12 @@ from backfill_spark.transfer.job_ways import JobWays
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SAMPLE_ROWS_MAX = 400_000
-SPREAD = 0.35
-"""How far a sample of a second is off, measured over machines and tables: a third either way."""
+REASON_CHARACTERS = 500
+"""Of the reasons why files are decoded."""
 
+SAMPLE_ROWS_MAX = 400_000
 FENCE_SECONDS = 3
 """The control server, the table that is made, the fence: what a run's start has and a plan has not."""
-
-TINY_FILE_BYTES = 1 << 20
-HUGE_FILE_BYTES = 4 << 30
-OVERLAP_WEAK_PERCENT = 50
-TOPIC_HINTS = {
-    "RetentionEnding": "Let the source keep its records for longer until the job is done, or begin at later offsets.",
-    "NonConvergent": "Give the driver more cores, or let the producers write less.",
-    "OpenTransaction": "Find the producer with kafka-transactions.sh find-hanging (docs/kafka.md).",
-}
 
 
 def plan_job(
@@ -85,6 +86,7 @@ def plan_job(
     check_unique: bool = False,
     spark: SparkSession | None = None,
     stop: StopSignal | None = None,
+    starting: Callable[[str], None] = lambda _: None,
 ) -> Plan:
     """Open everything that a job names, and say what would happen.
 
@@ -94,6 +96,7 @@ def plan_job(
         check_unique: Prove the key unique; reads the key columns once.
         spark: A session to use; else one is opened and closed again.
         stop: Cancels it when it is asked.
+        starting: Called before each step.
 
     Raises:
         BackfillError: the job could not start; the same errors as when it is run.
@@ -101,13 +104,14 @@ def plan_job(
     began_s = time.monotonic()
     stop = stop or StopSignal()
     with (
-        JobContext.open(backfill, settings, command="plan", spark=spark, stop=stop) as context,
+        JobContext.open(backfill, settings, command="plan", spark=spark, stop=stop, starting=starting) as context,
         stop.cancels_jobs_of(context.spark),
     ):
         state = context.state
         if state is not None and state.finished and not state.dropped(context.stored.txn_version):
             return plan_after_end(context, state)
         with context.open_job() as opened, opened.jobs_explained():
+            starting("reading and writing a sample")
             return _plan(opened, backfill, settings, began_s, check_unique=check_unique)
 
 
@@ -132,6 +136,10 @@ def _plan(
     per_split = spec.strategy.params.rows_per_split(rate)
     reads_feed = SourceAbility.CHANGES in spec.strategy.variant.needs
     change_feed = table.change_feed if table is not None and reads_feed else None
+    exists = opened.sink.exists()
+    schema = opened.transform.output_schema(opened.spark, source.schema)
+    kept = () if table is None else tuple(name for name in table.partitions if name in schema.names)
+    target = opened.sink.planned(schema) if isinstance(opened.sink, DescribesTarget) else None
     return Plan(
         rows=source.rows,
         bytes=0 if table is None else sum(table.bytes),
@@ -147,22 +155,24 @@ def _plan(
         key_nulls=0 if spec.source.params.key else None,
         change_feed=change_feed,
         retention_seconds=retention,
-        target_exists=opened.sink.exists(),
+        target_exists=exists,
+        target=target,
         resumes_attempt=None if opened.state is None or opened.start_over is not None else opened.state.attempt,
         steps=steps,
         read_amplification_percent=None if opened.line is None else round(100 * opened.line.read_amplification),
         order=_planned_order(order),
         partitions=_partitions(source),
         warnings=(
-            *_order_warnings(order),
-            *_warnings(spec.throttle, unique=unique),
-            *_source_warnings(opened, seconds, rate, retention, began_s),
-            *([] if table is None else _table_warnings(table, change_feed)),
-            *([] if ways is None or table is None else _emptied(ways.emptied(range(len(table.rows))))),
-            *_key_unproven(opened, settings, unique=unique),
-            *_starts_over(opened),
-            *_doubts(opened),
-            *_merged_in_order(opened),
+            *order_warnings(order),
+            *limit_warnings(spec.throttle, unique=unique),
+            *source_warnings(opened, seconds, rate, retention, began_s),
+            *([] if table is None else table_warnings(table, change_feed)),
+            *([] if ways is None or table is None else emptied(ways.emptied(range(len(table.rows))))),
+            *key_unproven(opened, settings, unique=unique, rows_max=CHECK_UNIQUE_ROWS_MAX),
+            *starts_over(opened),
+            *([] if target is None else partitions_left_out(kept, target, exists=exists)),
+            *doubts(opened),
+            *merged_in_order(opened),
         ),
     )
 
@@ -189,7 +199,7 @@ def _copy_s(opened: OpenedJob, rows: int, per_s: float) -> float:
     """Return the seconds that the rows which are there take; where they are merged in order, a batch at a time."""
     spec = opened.backfill.spec
     limit, params = _limit(opened), spec.strategy.params
-    if _merges_in_order(opened) and isinstance(params, SplitParams):
+    if merges_in_order(opened) and isinstance(params, SplitParams):
         return merge_s(rows, per_s, limit, batch_s=params.change_batch_seconds)
     return copy_s(rows, per_s, limit)
 
@@ -201,11 +211,6 @@ def _limit(opened: OpenedJob) -> float | None:
     return LimitSet(limits.rows_per_second, 0.0, limits.bytes_per_second).in_rows(row_bytes).rows_per_s
 
 
-def _merges_in_order(opened: OpenedJob) -> bool:
-    """Does a target with one row a key get the records of a source with offsets?"""
-    return opened.mode.merges and not isinstance(opened.opened, PinnedSource)
-
-
 def _planned_ways(counted: Counter[Way]) -> tuple[PlannedFiles, ...]:
     """Return the files of each way, those that are decoded by their reason; of columns with the same one, one is named."""
     files, words = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
@@ -213,7 +218,7 @@ def _planned_ways(counted: Counter[Way]) -> tuple[PlannedFiles, ...]:
         reason = way.reason.name if isinstance(way, Decoded) else ""
         group = type(way).__name__, reason
         files[group] += count
-        words.setdefault(group, str(way) if isinstance(way, Decoded) else "")
+        words.setdefault(group, str(way)[:REASON_CHARACTERS] if isinstance(way, Decoded) else "")
     return tuple(
         PlannedFiles(way=group[0], files=count, reason=words[group]) for group, count in files.most_common(WAYS_MAX)
     )
@@ -244,47 +249,6 @@ def _calibrate(opened: OpenedJob, cores: int, ways: JobWays | None, counted: Cou
     return 1 / (decoded / per_s + (1 - decoded - excluded) / (copied * cores))
 
 
-def _key_unproven(opened: OpenedJob, settings: DriverSettings, *, unique: bool | None) -> tuple[PlanWarning, ...]:
-    """Warn that two rows with one key would be found late, or never."""
-    if not opened.proves_key or unique is not None or settings.check_unique:
-        return ()
-    if opened.line is not None and settings.check_unique is None:
-        return ()  # proven before the start, or range by range
-    if settings.check_unique is False:
-        words, hint = (
-            "the key is not checked for uniqueness: duplicate keys stay duplicated.",
-            "Unset BACKFILL_CHECK_UNIQUE.",
-        )
-    elif opened.opened.rows > CHECK_UNIQUE_ROWS_MAX:
-        words = f"the key of more than {CHECK_UNIQUE_ROWS_MAX:,} rows is proven unique after all of them were copied."
-        hint = "Prove it before with `backfill plan --check-unique`."
-    else:
-        return ()
-    return (PlanWarning(reason="KeyUnproven", message=words, hint=hint),)
-
-
-def _emptied(files: Counter[str]) -> list[PlanWarning]:
-    """Warn that an empty text becomes null, as in a write of Spark."""
-    hint = "Partition the target by other columns, or replace the text in spec.transform.select."
-    return [
-        PlanWarning(
-            reason="EmptyTextIsNull",
-            message=f"the partition column {name} has an empty text in {count:,} files of the source: the target stores null.",
-            hint=hint,
-        )
-        for name, count in files.items()
-    ]
-
-
-def _starts_over(opened: OpenedJob) -> tuple[PlanWarning, ...]:
-    """Say what an attempt of a strategy that cannot go on takes out first."""
-    if opened.state is None or opened.start_over is None:
-        return ()
-    words = f"the strategy does not go on from attempt {opened.state.attempt}: the job begins anew"
-    words += f", and {opened.state.rows_done:,} rows leave the target first." if opened.start_over.drop_rows else "."
-    return (PlanWarning(reason="StartsOver", message=words, hint="Use a strategy that goes on, or let it begin anew."),)
-
-
 def _planned_order(order: FileOrder | None) -> PlannedOrder | None:
     if order is None:
         return None
@@ -294,41 +258,6 @@ def _planned_order(order: FileOrder | None) -> PlannedOrder | None:
         overlap_percent=order.overlap_percent,
         files_unknown=order.files_unknown,
     )
-
-
-def _order_warnings(order: FileOrder | None) -> tuple[PlanWarning, ...]:
-    """Warn where the order of the snapshot will not show, or cannot be told."""
-    if order is None:
-        return ()
-    found: list[PlanWarning] = []
-    if order.files_unknown:
-        words = (
-            f"the log has no smallest and largest {order.column} of {order.files_unknown:,} of {len(order.files):,} files: "
-            "they are read last, in path order, and no watermark is shown."
-        )
-        hint = "Let the source collect statistics of the column (delta.dataSkippingStatsColumns), then OPTIMIZE it."
-        found.append(PlanWarning(reason="OrderUnknown", message=words, hint=hint))
-    if order.overlap_percent > OVERLAP_WEAK_PERCENT:
-        words = f"the values of {order.column} overlap in {order.overlap_percent} % of all pairs of files: the order says little."
-        hint = f"Cluster the source by {order.column}, or leave the order out."
-        found.append(PlanWarning(reason="OrderWeak", message=words, hint=hint))
-    return tuple(found)
-
-
-def _doubts(opened: OpenedJob) -> tuple[PlanWarning, ...]:
-    """Say what the strategy itself cannot promise."""
-    doubts = opened.backfill.spec.strategy.params.doubts
-    hint = "Use the default strategy for a table that matters."
-    return tuple(PlanWarning(reason=reason, message=words, hint=hint) for reason, words in doubts.items())
-
-
-def _merged_in_order(opened: OpenedJob) -> tuple[PlanWarning, ...]:
-    """Say what a target with one row a key costs, where the source has offsets."""
-    if not _merges_in_order(opened):
-        return ()
-    words = "the records of a partition are merged in their order: new ones are visible once the history of their partition is there."
-    hint = "Use writeMode: Append to see new records while history is read."
-    return (PlanWarning(reason="NewAfterHistory", message=words, hint=hint),)
 
 
 def _is_unique(opened: OpenedJob) -> bool:
@@ -349,50 +278,3 @@ def _partitions(source: OpenSource) -> PlannedPartitions | None:
         others=largest.others,
         other_rows=largest.others_sum,
     )
-
-
-def _source_warnings(
-    opened: OpenedJob, seconds: float, rate: float, retention: int | None, began_s: float
-) -> tuple[PlanWarning, ...]:
-    """Return the doubts about what a source keeps, and how fast it grows, while a job takes so many seconds."""
-    source = opened.opened
-    if isinstance(source, SubscribedSource):
-        found = outlook(source, needed_s=seconds * (1 + SPREAD), read_per_s=rate, kept_s=retention)
-        found += warn_of_open(source.found, opened.source.head(), opened_s=began_s, now_s=time.monotonic())
-        return tuple(PlanWarning(reason=one.code, message=one.message, hint=TOPIC_HINTS[one.code]) for one in found)
-    if retention is None or retention >= SHORT * seconds:
-        return ()
-    words = f"the source keeps what the job needs for {retention} s, it may take {seconds:.0f} s."
-    return (PlanWarning(reason="RetentionShort", message=words, hint=f"Raise {OF_A_TABLE}."),)
-
-
-def _warnings(limit: ThrottleSpec, *, unique: bool | None) -> list[PlanWarning]:
-    """Return the doubts about any source."""
-    found: list[PlanWarning] = []
-    if unique is False:
-        words = "the key is not unique: the job will refuse to start."
-        found.append(PlanWarning(reason="KeyNotUnique", message=words, hint="Choose another key."))
-    if 0 in (limit.rows_per_second, limit.bytes_per_second):
-        field = "rowsPerSecond" if limit.rows_per_second == 0 else "bytesPerSecond"
-        words = f"throttle.{field} is 0: the snapshot will not be read."
-        found.append(PlanWarning(reason="HistoryHeld", message=words, hint="Raise it."))
-    return found
-
-
-def _table_warnings(table: PinnedTable, change_feed: bool | None) -> list[PlanWarning]:
-    """Return the doubts about a table; `change_feed`: `None` if the strategy reads none."""
-    files, size_bytes = len(table.rows), sum(table.bytes)
-    found: list[PlanWarning] = []
-    if change_feed is False:
-        words = "the source has no change feed: an update or delete will end the job."
-        hint = "Set delta.enableChangeDataFeed = true on the source before the start."
-        found.append(PlanWarning(reason="NoChangeFeed", message=words, hint=hint))
-    if files > 100 and size_bytes / files < TINY_FILE_BYTES:
-        words = f"{files} files of {size_bytes / files / 1e3:.0f} kB each read slowly."
-        found.append(PlanWarning(reason="TinyFiles", message=words, hint="OPTIMIZE the source first."))
-    if table.bytes and max(table.bytes) > HUGE_FILE_BYTES:
-        words = (
-            f"a file of {max(table.bytes) / 1e9:.1f} GB is one split, and is read again for each slice under a limit."
-        )
-        found.append(PlanWarning(reason="HugeFile", message=words, hint="Rewrite the source in files of about 1 GB."))
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ def release(
     force: bool = False,
     spark: SparkSession | None = None,
     stop: StopSignal | None = None,
+    starting: Callable[[str], None] = lambda _: None,
 ) -> Released:
     """Remove the job's state and its claim from the target, and the table feature that only they needed (R-PROG-5).
 
@@ -46,6 +48,7 @@ def release(
         force: Also of a job that is not finished: it can never go on.
         spark: A session to use; else one is opened and closed again.
         stop: Ends the start when it is asked.
+        starting: Called before each step.
 
     Raises:
         AlreadyRunningError: a driver of the job runs on this machine.
@@ -54,9 +57,10 @@ def release(
     """
     with (
         LocalRegistry(settings.state_dir, backfill.job_id),
-        JobContext.open(backfill, settings, command="release", spark=spark, stop=stop) as target,
+        JobContext.open(backfill, settings, command="release", spark=spark, stop=stop, starting=starting) as target,
     ):
         attempt = _attempt_after(target, force=force)
+        starting("removing the state of the job")
         version = target.committer.release(txn_version(attempt, 0), target.stored).version
         table = target.sink
         if not isinstance(table, KeepsFeatures):

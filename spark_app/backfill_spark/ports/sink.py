@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from backfill_api.status.plan import PlannedTarget
 from backfill_core.errors import BackfillError
 from backfill_core.protocol.work import StagedFile
 from backfill_core.transfer.facts import TableFacts
@@ -94,6 +95,14 @@ class SupportsCopies(Protocol):
 
     def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
         """Return the folder for what a piece of work stages, below `path`; with a segment, the one of that, which is sealed alone."""
+
+
+@runtime_checkable
+class DescribesTarget(Protocol):
+    """A sink that describes its target in a plan."""
+
+    def planned(self, schema: StructType) -> PlannedTarget:
+        """Return the layout of the target, as it is or as the job will make it with these columns of the transform."""
 
 
 @runtime_checkable

@@ -32,6 +32,23 @@ class Driver:
 sys.exit(Run(Backfill.load(sys.argv[1]), Shown(), Driver()).to_end())
 """
 
+STEPS = """
+import os, sys
+import click
+from backfill import Backfill
+from backfill_cli.terminal.steps import steps_shown
+
+@click.command()
+def look():
+    with steps_shown(Backfill.load(sys.argv[1])) as on_step:
+        os.write(1, b"WARN Utils: set SPARK_LOCAL_IP\\n")
+        os.write(2, b"WARN NativeCodeLoader\\n")
+        on_step("looking at the tables")
+    click.echo("the plan")
+
+look([])
+"""
+
 
 @pytest.fixture
 def shown(tmp_path):
@@ -64,6 +81,20 @@ def test_colours_are_left_out_where_they_are_not_wanted(shown):
     plain = shown(NO_COLOR="1").raw
     assert COLOUR.search(plain) is None
     assert "\x1b[?25l" in plain
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+def test_a_look_shows_its_steps_and_not_the_messages_of_spark(tmp_path, term):
+    """A plan was silent for 17 seconds, then came four lines of Spark (fault U14)."""
+    file = write_yaml(tmp_path / "job.yaml", "/s", "/t")
+    env = {**os.environ, "BACKFILL_STATE_DIR": str(tmp_path), "TERM": term}
+    with Terminal([sys.executable, "-c", STEPS, str(file)], env=env) as there:
+        assert there.ends()[0] == 0, there.text
+    steps = re.search(r"starting Spark  \d s\s+looking at the tables  \d s\s+the plan", there.text)
+
+    assert "WARN" not in there.text
+    assert bool(steps) == (term != "dumb"), there.text
+    assert [path.read_text().count("WARN") for path in tmp_path.glob("*.log")] == [2]
 
 
 def test_one_that_was_resized_is_cleared():

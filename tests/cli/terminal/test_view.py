@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from backfill.words import one_line
-from backfill_api.status.plan import Plan, PlannedPartition, PlannedPartitions, PlanWarning
+from backfill_api.status.plan import Plan, PlannedPartition, PlannedPartitions, PlannedTarget, PlanWarning
 from backfill_api.status.progress import Progress, Watermark
 from backfill_api.status.receipt import CutOff, FileMismatch, Mismatch, PartitionReceipt, Receipt
 from backfill_api.status.source_head import SourceHead
@@ -377,6 +377,20 @@ class TestAPlan:
             )
         )
         assert "more with" not in few
+
+    def test_shows_the_layout_of_the_target(self):
+        """What is not written in the spec is decided by the job, and readers must know of it."""
+        plan = Plan(
+            rows=1, bytes=1, files=1, splits=1, estimated_seconds=1, estimated_seconds_low=1, estimated_seconds_high=1,
+            target=PlannedTarget(columns="id bigint, name string", reader_features=("deletionVectors",)),
+        )  # fmt: skip
+        shown = text(show_plan("j", plan))
+
+        assert re.search(r"columns +id bigint, name string", shown)
+        assert re.search(r"partitions +none", shown)
+        assert "deletionVectors: readers of the target must support them" in shown
+        parted = PlannedTarget(columns="id bigint", partition_by=("id",))
+        assert re.search(r"partitions +id ", text(show_plan("j", plan.model_copy(update={"target": parted}))))
 
     def test_facts_and_warnings(self):
         """What is decided by it: how long, how much, and what is doubtful."""

@@ -12,7 +12,7 @@ from support.operators.lifecycle_space import PLAN
 from support.operators.observations import T0
 
 from backfill_api.status.ending import ENDING_BYTES_MAX, Ending
-from backfill_api.status.plan import PlanWarning
+from backfill_api.status.plan import PlannedFiles, PlannedTarget, PlanWarning
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.status import BackfillStatus
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
@@ -100,6 +100,21 @@ class TestTerminationMessages:
         assert len(text.encode()) <= ENDING_BYTES_MAX
         assert read is not None
         assert (read.outcome, read.reason, read.plan is not None) == ("Failed", "Big", True)
+
+    def test_of_a_plan_with_many_columns_and_reasons_fits(self) -> None:
+        """Its numbers and its target are kept as long as there is room."""
+        ways = tuple(PlannedFiles(way="Decoded", files=number, reason="x" * 500) for number in range(12))
+        plan = PLAN.model_copy(update={"ways": ways, "target": PlannedTarget(columns="c" * 2000)})
+
+        read = Ending.read(Ending(outcome="Planned", plan=plan).text())
+
+        assert read is not None
+        assert read.plan is not None
+        assert (read.plan.rows, read.plan.target, [one.files for one in read.plan.ways]) == (
+            PLAN.rows,
+            None,
+            [*range(12)],
+        )
 
     @pytest.mark.parametrize("text", ["", "Traceback (most recent call last):", "{}", '{"outcome":"Maybe"}', "[1]"])
     def test_a_text_of_another_program_is_none(self, text: str) -> None:

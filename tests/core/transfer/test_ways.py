@@ -210,6 +210,16 @@ class TestInDoubtItIsDecoded:
 
         assert way_of(*facts).reason is reason
 
+    def test_all_hazards_of_a_table_are_named_at_once(self):
+        """Else a user removes one after the other, with a plan for each (fault U10)."""
+        source = changed(replace(PLAIN[1], partitions=("a",), mapped_by_id=True), "b", oddity=Oddity.LENGTH)
+        way = way_of(replace(PLAIN[0], adds_columns=True), source, *PLAIN[2:])
+
+        reasons = [one.reason for one in (way, *way.more)]
+        assert reasons == [Reason.WRITE_MODE, Reason.MAPPED_BY_ID, Reason.COLUMN, Reason.PARTITIONS]
+        assert str(way).startswith("the write mode adds columns; the source maps its columns by id; ")
+        assert str(way).endswith("partitioned by different columns (source by a, target by no column)")
+
     def test_without_any_the_bytes_are_copied(self):
         """Or the test above would prove nothing; what a table dropped is asked of footers."""
         assert way_of(*PLAIN) == way_of(PLAIN[0], replace(PLAIN[1], drops=True), *PLAIN[2:]) == Whole()

@@ -1,7 +1,11 @@
 """A job's state is taken out of its target: no run can take it up again, and any writer may use the table."""
 
+import re
+
 import pytest
+from deltalake import DeltaTable
 from support.drivers.opened_job import looked_at
+from support.repository import ROOT
 from support.tables.jobs import job, make_orders
 from support.tables.other_engine import update
 
@@ -14,6 +18,7 @@ from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 
 ROWS = 500
+PAGE = ROOT / "docs/after-the-backfill.md"
 
 
 class TestARelease:
@@ -64,6 +69,29 @@ class TestARelease:
         assert "domainMetadata" in done.features
         assert looked_at(spark, one).state is None
         assert looked_at(spark, other).state.finished
+
+
+class TestDeletionVectors:
+    """A target that an Upsert makes has them, and readers without the feature refuse it (fault U16)."""
+
+    def test_are_dropped_by_the_statements_of_the_page(self, spark, tmp_path):
+        """The rows stay, the hidden ones too."""
+        source, target = str(tmp_path / "source"), str(tmp_path / "target")
+        make_orders(spark, source, ROWS, files=2)
+        settings, backfill = DriverSettings(state_dir=tmp_path / "state", cores=2), job(source, target)
+        run_driver(backfill, settings=settings, spark=spark)
+        release(backfill, settings=settings, spark=spark)
+        spark.sql(f"DELETE FROM delta.`{target}` WHERE id = 7")
+        before = {*spark.sql(f"DESCRIBE DETAIL delta.`{target}`").first()["tableFeatures"]}
+        section = PAGE.read_text(encoding="utf-8").split("## 4. Drop the deletion vectors")[1]
+        statements = re.sub("--.*", "", section.split("```sql")[1].split("```")[0]).split(";")[:-1]
+
+        for statement in statements:
+            spark.sql(statement.replace("/lake/orders_copy", target))
+
+        after = {*spark.sql(f"DESCRIBE DETAIL delta.`{target}`").first()["tableFeatures"]}
+        assert (len(statements), before - after, after - before) == (3, {"deletionVectors"}, {"checkpointProtection"})
+        assert DeltaTable(target).to_pyarrow_table().num_rows == ROWS - 1
 
 
 class TestTheClaims:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import InvalidSpecError, PermissionDeniedError, TargetNotEmptyError
+from backfill_core.log_shipping.file_locations import in_one_store
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import Trouble, in_words, trouble_of
 from backfill_spark.jvm.gateway import hadoop_conf, java
@@ -18,6 +20,15 @@ if TYPE_CHECKING:
 
 _COMMITTED = re.compile(r"\d{20}\.")
 """Names of commits, checkpoints and checksums."""
+
+
+def qualified(spark: SparkSession, path: str) -> str:
+    """Return the one URI of a folder, whatever file system it is on and however it was written."""
+    hadoop = java(spark).org.apache.hadoop.fs.Path(path)
+    uri = hadoop.getFileSystem(hadoop_conf(spark)).makeQualified(hadoop).toUri()
+    if uri.getScheme() == "file":
+        return f"file:{Path(uri.getPath()).resolve()}"
+    return in_one_store(str(uri.toString()).rstrip("/"))
 
 
 class TargetFolder:

@@ -10,13 +10,13 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from backfill_api.status.plan import PlannedTarget
 from backfill_core.errors import (
     BackfillError,
     StagedFilesGoneError,
@@ -24,7 +24,6 @@ from backfill_core.errors import (
     TargetNotEmptyError,
     TargetSchemaMismatchError,
 )
-from backfill_core.log_shipping.file_locations import in_one_store
 from backfill_core.log_shipping.schema_changes import Target
 from backfill_core.log_shipping.target_files import TargetFiles
 from backfill_core.protocol.work import StagedFile
@@ -35,7 +34,7 @@ from backfill_spark.delta.stored_values import NOT_NULL_HINT, StoredValues
 from backfill_spark.delta.table_facts import physical_type
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.jvm.failures import while_staging
-from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.jvm.gateway import java
 from backfill_spark.rows.columns import by_folder, nullable, quoted, unused
 from backfill_spark.rows.write_modes import WriteMode
 from backfill_spark.shipping.layout import carried_properties, check_followed
@@ -44,7 +43,7 @@ from backfill_spark.sinks.delta import checks, dictionaries, new_table
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.create import check_known, create_table, made_with, name_table, planned_table
 from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_job, explain_making, explain_target, may_be_others
-from backfill_spark.sinks.delta.folder import TargetFolder
+from backfill_spark.sinks.delta.folder import TargetFolder, qualified
 from backfill_spark.sinks.delta.row_changes import drop_rows, merge_rows
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
 from backfill_spark.sinks.delta.table import TargetTable, read_table
@@ -109,7 +108,7 @@ class DeltaSink:
             TargetSchemaMismatchError, UnsupportedTargetFeatureError: see each.
         """
         if source_path is not None:
-            checks.check_apart(self._qualified(source_path), self._qualified(self.path))
+            checks.check_apart(qualified(self._spark, source_path), qualified(self._spark, self.path))
         upserts = self._mode.merges
         if upserts:
             checks.check_key(schema, self._key)
@@ -148,14 +147,6 @@ class DeltaSink:
 
     def _wanted(self, schema: StructType) -> StructType:
         return self._mode.target_schema(schema)
-
-    def _qualified(self, path: str) -> str:
-        """Return the one URI of a folder, whatever file system it is on and however it was written."""
-        hadoop = self._jvm.org.apache.hadoop.fs.Path(path)
-        uri = hadoop.getFileSystem(hadoop_conf(self._spark)).makeQualified(hadoop).toUri()
-        if uri.getScheme() == "file":
-            return f"file:{Path(uri.getPath()).resolve()}"
-        return in_one_store(str(uri.toString()).rstrip("/"))
 
     # ------------------------------------------------------------------ making
     def prepare(self, schema: StructType) -> None:
@@ -219,12 +210,16 @@ class DeltaSink:
 
     def table_facts(self, schema: StructType) -> TableFacts:
         """See `SupportsCopies`."""
-        key = self._key if self._mode.merges else ()
-        table = self._known or self._look()
-        if table is None:
-            made = made_with(self._properties, deletion_vectors=self._mode.merges)
-            table = planned_table(self.path, self._wanted(schema), self._partition_by, made)
-        return table.facts(key, ships=self._alone)
+        return self._planned(schema).facts(self._key if self._mode.merges else (), ships=self._alone)
+
+    def planned(self, schema: StructType) -> PlannedTarget:
+        """See `DescribesTarget`."""
+        return self._planned(schema).described(() if self.exists() else self._cluster_by)
+
+    def _planned(self, schema: StructType) -> TargetTable:
+        made = made_with(self._properties, deletion_vectors=self._mode.merges)
+        planned = planned_table(self.path, self._wanted(schema), self._partition_by, made)
+        return self._known or self._look() or planned
 
     def follow(self, layout: LoggedTable) -> None:
         """See `SupportsShipping`."""

@@ -7,17 +7,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField, StructType, TimestampNTZType, VariantType
 
+from backfill_api.spec.bounds import MESSAGE_MAX
+from backfill_api.status.plan import PlannedTarget
 from backfill_core.log_shipping.columns import WIDENING, Columns
 from backfill_core.log_shipping.schema_changes import Target
 from backfill_core.transfer.facts import TableFacts
 from backfill_spark.delta.log import table_now
 from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, value
-from backfill_spark.delta.table_facts import LAST_ID, table_facts
+from backfill_spark.delta.table_facts import LAST_ID, every_field, table_facts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+COLUMNS_CHARACTERS = 1000
+"""Characters after which a plan names no further column: it has to fit into a pod's termination message."""
+
+OF_READERS = frozenset({
+    "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint", "variantType",
+    "variantType-preview", "vacuumProtocolCheck",
+})  # fmt: skip
+"""Table features that readers must support; all others are of writers alone."""
+
+OF_TYPES = {TimestampNTZType: "timestampNtz", VariantType: "variantType"}
+"""Features that a table gets with a column of this type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +66,24 @@ class TargetTable:
             self.schema, partitions=self.partitions, properties=self.properties, features=features, key=key
         )
         return replace(facts, keeps_empty_texts=ships)
+
+    def described(self, cluster_by: tuple[str, ...]) -> PlannedTarget:
+        """Return the layout for a plan; `cluster_by`: clustering columns of a table that will be made."""
+        shown, length = [], 0
+        for field in self.schema:
+            shown.append(f"{field.name} {field.dataType.simpleString()}")
+            length += len(shown[-1])
+            if length > COLUMNS_CHARACTERS:
+                break
+        more = len(self.schema.fields) - len(shown)
+        columns = ", ".join(shown)[: MESSAGE_MAX - 40] + (f" and {more} more" if more else "")
+        types = {type(field.dataType) for _, field in every_field(self.schema)}
+        features = self.features | {name for kind, name in OF_TYPES.items() if kind in types}
+        features |= {"columnMapping"} if self.mapped else set()
+        readers = tuple(sorted(features & OF_READERS))
+        return PlannedTarget(
+            columns=columns, partition_by=self.partitions, cluster_by=cluster_by, reader_features=readers
+        )
 
     def columns(self, own: frozenset[str]) -> Target:
         """Return what a change of its columns must know; `own`: names of the properties that the job's spec sets."""

@@ -13,6 +13,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     VariantType,
 )
 
@@ -22,8 +23,10 @@ from backfill_core.errors import (
     TargetSchemaMismatchError,
     UnsupportedTargetFeatureError,
 )
+from backfill_spark.delta.properties import VECTORS_ON
 from backfill_spark.rows.columns import nullable
 from backfill_spark.sinks.delta import checks
+from backfill_spark.sinks.delta.create import planned_table
 from backfill_spark.sinks.delta.new_table import check_new
 from backfill_spark.sinks.delta.table import TargetTable
 
@@ -216,6 +219,28 @@ class TestColumnsThatAreNotYielded:
     def test_are_fine_where_null_is_right(self):
         """A target may have more columns than the source."""
         checks.check_schema(schema(), schema(NAME))
+
+
+class TestTheLayoutInAPlan:
+    """What a user reads before the start (fault U10)."""
+
+    def test_names_columns_and_what_readers_must_support(self):
+        """Also what a column asks for by its type."""
+        made = planned_table("/t", StructType([NAME, StructField("at", TimestampNTZType())]), (), {VECTORS_ON: "true"})
+        shown = made.described(("name",))
+
+        assert (shown.columns, shown.cluster_by) == ("name string, at timestamp_ntz", ("name",))
+        assert shown.reader_features == ("deletionVectors", "timestampNtz")
+
+    def test_of_many_columns_names_the_first(self):
+        """A pod's termination message has 4 KiB."""
+        wide = StructType([StructField(f"column_{number:04}", LongType()) for number in range(2000)])
+
+        shown = planned_table("/t", wide, (), {}).described(())
+
+        assert shown.columns.startswith("column_0000 bigint, column_0001 bigint, ")
+        assert shown.columns.endswith(" more")
+        assert len(shown.columns) < 1500
 
 
 class TestPartitions:
