@@ -1,8 +1,10 @@
 """The page about rules: each numbered rule with the code and the tests that cite it, or the reason why it cannot apply.
 
-A citation is the rule's id in a Python file: `R-SNAP-7`, or `R-SNAP-7, 22 and 35` for several of one executor.
+A citation is the rule's id: `R-SNAP-7`, or `R-SNAP-7, 22 and 35` and `R-SNAP-23 to 28` for several of one executor. In code it counts
+anywhere in a file. In tests it counts only in the name or the docstring of a test itself.
 """
 
+import ast
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -20,7 +22,8 @@ REFERENCE = ("tests/support/reference", "tests/simulation/reference")
 """The reference machines and their tests: they say what a rule means, not that a strategy follows it."""
 
 NOT_TESTS = "tests/architecture"
-CITATION = re.compile(r"R-([A-Z]+)-(\d+(?:(?:, and |, | and |/)\d+)*)")
+CITATION = re.compile(r"R-([A-Z]+)-(\d+(?:(?:, and |, | and |/| to )(?:R-\1-)?\d+)*)")
+SPAN = re.compile(r"(\d+)(?: to (?:R-[A-Z]+-)?(\d+))?")
 NOT_BUILT = "not built yet"
 
 INTRODUCTION = """\
@@ -68,8 +71,8 @@ class Cited:
 
 def ids(text: str) -> list[str]:
     """Return the rules that a text cites, in their order there."""
-    found = CITATION.finditer(text)
-    return [f"R-{one[1]}-{number}" for one in found for number in re.findall(r"\d+", one[2])]
+    cited = [(found[1], span) for found in CITATION.finditer(text) for span in SPAN.finditer(found[2])]
+    return [f"R-{kind}-{number}" for kind, span in cited for number in range(int(span[1]), int(span[2] or span[1]) + 1)]
 
 
 def reasons_of(readme: str) -> Iterator[tuple[str, str]]:
@@ -96,6 +99,13 @@ def sections() -> list[Section]:
     ]
 
 
+def tested(source: str) -> Iterator[str]:
+    """Yield name and docstring of each test in a module; a class, a helper or a comment asserts nothing."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
+            yield f"{node.name} {ast.get_docstring(node) or ''}"
+
+
 def citations() -> dict[str, Cited]:
     """Return who cites which rule, by its id; also ids that are no rule."""
     found: dict[str, Cited] = {}
@@ -104,7 +114,9 @@ def citations() -> dict[str, Cited]:
             name = path.relative_to(ROOT).as_posix()
             if name.startswith(NOT_TESTS):
                 continue
-            for rule in dict.fromkeys(ids(path.read_text())):
+            source = path.read_text()
+            text = source if folder != "tests" else "\n".join(tested(source))
+            for rule in dict.fromkeys(ids(text)):
                 cited = found.setdefault(rule, Cited())
                 if folder != "tests":
                     cited.code.append(name)

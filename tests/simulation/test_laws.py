@@ -64,7 +64,7 @@ class TestInAnyWorld:
 
     @pytest.mark.parametrize("seed", range(SEEDS))
     def test_holds_in_any_world(self, strategy: str, seed: int) -> None:
-        """R-SNAP-8, 9, 19, 36, 37, 38, 41, 42, 43, 44: faults, crashes, commands, in every mixture.
+        """R-SNAP-8, 9, 19, 35 to 38, 41 to 44, R-CHAIN-1, 3, R-PROG-3: faults, crashes, commands, in every mixture.
 
         Modes, layouts, filters, limits, seal intervals and the number of commits are drawn from the seed. The
         oracle looks at each commit, each start of work, and each acknowledgement.
@@ -123,7 +123,7 @@ class TestACrashAtAnyStep:
     def test_loses_and_doubles_nothing(
         self, strategy: str, mode: str, sparse: bool, rows_per_s: int | None, seed: int
     ) -> None:
-        """R-SNAP-37, R-SNAP-38, R-SNAP-39: a restart continues from what was sealed, whatever was under way."""
+        """R-SNAP-6, 37 to 39: a restart continues from what was sealed, whatever was under way."""
         given = small(strategy, mode, sparse=sparse, rows_per_s=rows_per_s)
         die_at_each_step(given, lived(given).steps, seed)
 

@@ -68,9 +68,26 @@ class TestACitation:
             ("R-SNAP-7: it goes on", ["R-SNAP-7"]),
             ("(R-ARR-13, 17 and 21)", ["R-ARR-13", "R-ARR-17", "R-ARR-21"]),
             ("R-SNAP-3/5/24, R-CHAIN-2", ["R-SNAP-3", "R-SNAP-5", "R-SNAP-24", "R-CHAIN-2"]),
+            ("R-SRC-12 to 14 and 17", ["R-SRC-12", "R-SRC-13", "R-SRC-14", "R-SRC-17"]),
+            ("R-SNAP-23 to R-SNAP-25, R-ARR-2", ["R-SNAP-23", "R-SNAP-24", "R-SNAP-25", "R-ARR-2"]),
             ("the rule of R-SRC", []),
         ],
     )
     def test_is_read_in_full(self, text, found):
         """By the id of its executor, then one number or several."""
         assert page.ids(text) == found
+
+    def test_counts_only_in_the_name_or_the_docstring_of_a_test(self):
+        """A helper or a comment cited rules that no test asserts (fault M6)."""
+        module = '''
+"""R-SRC-1."""
+RULE = "R-SRC-2"
+class TestIt:
+    """R-SRC-3."""
+    def test_it(self):  # R-SRC-4
+        """R-SRC-5."""
+        assert RULE, "R-SRC-6"
+def helper():
+    """R-SRC-7."""
+'''
+        assert [rule for text in page.tested(module) for rule in page.ids(text)] == ["R-SRC-5"]

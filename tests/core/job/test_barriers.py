@@ -16,10 +16,10 @@ from backfill_core.protocol.work import ChangesApplied
 
 
 class TestABarrierWaitsForNoWork:
-    """R-SNAP-40: an executor that let a split hold its barriers stalled every command behind it."""
+    """An executor that let a split hold its barriers stalled every command behind it."""
 
     def test_a_command_is_acknowledged_while_a_split_runs(self) -> None:
-        """The split here never ends; the user is answered at the next barrier all the same."""
+        """R-SNAP-40: the split here never ends; the user is answered at the next barrier all the same."""
         job = HandDriven(1_000_000, 1_000_000)
         job.let_pass(1.1)
         job.send(CommandReceived(1, 1, Throttle(400_000)))

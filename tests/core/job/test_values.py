@@ -110,14 +110,14 @@ class TestARateIsKept:
 
 
 class TestSplitsCutTheLine:
-    """Every row of the row index is in exactly one split, whatever their sizes (R-SNAP-16)."""
+    """Every row of the row index is in exactly one split, whatever their sizes."""
 
     @given(
         some.lists(some.integers(0, 30), min_size=1, max_size=12),
         some.lists(some.tuples(some.integers(1, 40), some.booleans()), min_size=200, max_size=200),
     )
     def test_splits_follow_each_other_without_hole_or_overlap(self, files, sizes):
-        """A hole loses rows, and an overlap doubles them."""
+        """R-SNAP-16: a hole loses rows, and an overlap doubles them."""
         prefix = [0]
         for rows in files:
             prefix.append(prefix[-1] + rows)

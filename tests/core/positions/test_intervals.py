@@ -29,7 +29,7 @@ def built(changes: list[tuple[int, int]]) -> tuple[IntervalSet, set[int]]:
 
 
 class TestASetOfRows:
-    """R-SNAP-6, R-SNAP-37: what is done is a set of rows, so any order of splits ends in the same state."""
+    """What is done is a set of rows, so any order of splits ends in the same state."""
 
     @given(steps)
     def test_equals_the_naive_set_after_any_changes(self, changes: list[tuple[int, int]]) -> None:
@@ -48,7 +48,7 @@ class TestASetOfRows:
 
     @given(st.permutations([(0, 3), (3, 7), (7, 8), (20, 30), (10, 20)]))
     def test_order_of_splits_does_not_matter(self, order: list[tuple[int, int]]) -> None:
-        """Splits are sealed as they finish, not as they were cut."""
+        """R-SNAP-37: splits are sealed as they finish, not as they were cut."""
         one = IntervalSet()
         for start, stop in order:
             one = one.add(start, stop)

@@ -84,10 +84,10 @@ class TestAWholeJob:
 
 
 class TestAKill:
-    """R-CHAIN-15: what was begun is dropped with its rows."""
+    """What was begun is dropped with its rows."""
 
     def test_makes_the_next_attempt_begin_anew(self, place):
-        """Rows that left the source meanwhile are not in the target, and none is there twice."""
+        """R-CHAIN-15: rows that left the source meanwhile are not in the target, and none is there twice."""
         assert place.killed("before_seal:4") == -signal.SIGKILL
         there = rows_in(place.target)
         delete(place.source, "id < 500")

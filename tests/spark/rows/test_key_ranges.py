@@ -112,10 +112,10 @@ class TestARange:
 
 
 class TestVnodes:
-    """R-ARR-16: the distribution key decides, whatever the order is."""
+    """The distribution key decides, whatever the order is."""
 
     def test_are_told_by_the_distribution_alone(self, spark):
-        """Each row is of one vnode, rows with one value of it are of the same."""
+        """R-ARR-16: each row is of one vnode, rows with one value of it are of the same."""
         rows = spark.range(40).selectExpr("id", "id % 4 AS region")
         space = KeySpace(KeyOrder((KeyColumn("id", "long"),)), ("region",), 8)
 

@@ -237,10 +237,10 @@ class TestTheEnd:
 
 
 class TestAStoredState:
-    """R-CHAIN-15: what did not catch up is dropped with its rows, and never taken for finished."""
+    """What did not catch up is dropped with its rows, and never taken for finished."""
 
     def test_that_is_unfinished_is_begun_anew(self) -> None:
-        """At each moment before the end; there is nothing to begin anew without a state."""
+        """R-CHAIN-15: at each moment before the end; there is nothing to begin anew without a state."""
         assert STRATEGY.open_request(None) == PinVersion()
         chain = Chain()
         states = [chain.strategy.stored]

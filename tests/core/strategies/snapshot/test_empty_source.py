@@ -71,10 +71,10 @@ class TestNothingPending:
 
 
 class TestWorkInFlightIsBounded:
-    """R-SNAP-40: a barrier never waits behind a queue of splits."""
+    """A barrier never waits behind a queue of splits."""
 
     def test_two_splits_at_a_time(self):
-        """More splits would delay a pause, and fewer would leave cores idle."""
+        """R-SNAP-40: more splits would delay a pause, and fewer would leave cores idle."""
         busy = strategy(*[100_000] * 50)
 
         assert [one.work_id for one in busy.propose(OPEN, NOW)] == [1, 2]

@@ -49,11 +49,11 @@ def jobs_of(spark):
 
 
 class TestASplitIsExactlyItsPartOfTheLine:
-    """R-SNAP-8, R-SNAP-16: ranges cut anywhere cover the pinned version once, whatever happens to the table."""
+    """Ranges cut anywhere cover the pinned version once, whatever happens to the table."""
 
     @pytest.mark.parametrize("kind", ["plain", "deleted", "partitioned", "renamed", "with a map"])
     def test_random_cuts_cover_the_version_once(self, spark, tmp_path, kind):
-        """A row outside of all splits is lost, one in two is doubled."""
+        """R-SNAP-8, R-SNAP-16: a row outside of all splits is lost, one in two is doubled."""
         path = str(tmp_path / "odd path=%20")
         make_kind(spark, path, kind, **({"m": "map('k', id % 3)"} if kind == "with a map" else {}))
         wanted = rows_of(spark.read.format("delta").load(path))
