@@ -1,0 +1,83 @@
+"""`.ci/run` passes only if every stage that it names ran, or `ALLOW_MISSING` names the stage."""
+
+import shutil
+import subprocess
+
+import pytest
+from support.repository import ROOT
+
+GO = "/usr/local/go/bin/go"
+MAKE = '#!/bin/sh\nmkdir -p build/reports\necho "$*" >> "$MADE"\n'
+PYTHON = "#!/bin/sh\n[ \"$2\" != --sum ] || echo '7 passed, 0 failed'\n"
+NODE = "#!/bin/sh\n[ $1 != up ] || exit %s\n"
+TOOLS = ("bash", "cat", "dirname", "env", "mkdir", "rm", "sh")
+
+
+def program(path, text):
+    """Write an executable file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+class TestAStageThatCannotRun:
+    """The last line of a run without Go and without a node read like that of a whole one."""
+
+    @pytest.fixture
+    def ci(self, tmp_path):
+        """Run the script with fakes of make, Python, Go and the kit; return its exit code, its output and the targets."""
+        script = (ROOT / ".ci" / "run").read_text()
+        assert GO in script
+        clone, found = tmp_path / "clone", tmp_path / "bin"
+        program(clone / ".ci" / "run", script.replace(GO, str(tmp_path / "nowhere" / "go")))
+        program(clone / ".venv" / "bin" / "python", PYTHON)
+        program(found / "make", MAKE)
+        for name in TOOLS:
+            (found / name).symlink_to(shutil.which(name))
+
+        def run(*, kit=True, node=True, go=True, **variables):
+            if kit:
+                program(tmp_path / "shared" / "cluster" / "cluster", NODE % (0 if node else 1))
+            if go:
+                program(found / "go", "#!/bin/sh\n")
+            made = tmp_path / "made"
+            done = subprocess.run(
+                [clone / ".ci" / "run"], env={"PATH": str(found), "MADE": str(made)} | variables,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=60,
+            )  # fmt: skip
+            return done.returncode, done.stdout, made.read_text() if made.exists() else ""
+
+        return run
+
+    def test_is_none_where_all_is_there(self, ci):
+        """The fakes let every stage pass."""
+        code, output, made = ci()
+
+        assert (code, output.splitlines()[-1]) == (0, "7 passed, 0 failed")
+        assert "not run" not in output
+        assert all(target in made for target in ("e2e-smoke", "test-stores", "crash-stores", "crash-kafka"))
+
+    @pytest.mark.parametrize(
+        ("missing", "stages"),
+        [({"kit": False}, "cluster e2e"), ({"node": False}, "e2e"), ({"go": False}, "stores")],
+        ids=["kit", "node", "Go"],
+    )
+    def test_fails_the_run_unless_it_is_named(self, ci, missing, stages):
+        """With the reason, the variable that allows it, and a closing line that counts it."""
+        first, *_ = stages.split()
+
+        code, output, _ = ci(**missing)
+        assert (code, output.splitlines()[-1]) == (1, "7 passed, 1 failed")
+        assert f"ci: {first} cannot run: " in output
+        assert f"ALLOW_MISSING='{first}'" in output
+
+        code, output, made = ci(**missing, ALLOW_MISSING=stages)
+        assert (code, output.splitlines()[-2:]) == (0, [f"ci: not run: {stages}", "7 passed, 0 failed"])
+        assert "crash-kafka" in made
+
+    def test_fails_the_run_where_another_one_is_named(self, ci):
+        """A name allows its own stage, and no stage whose name it begins or ends."""
+        code, output, _ = ci(go=False, ALLOW_MISSING="cluster e2e crash-stores store")
+
+        assert code == 1
+        assert "ci: stores cannot run: " in output
