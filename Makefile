@@ -94,6 +94,9 @@ contracts: setup ## the import contracts between the floors
 generated: setup ## are the generated files fresh?
 	@$(BIN)/python build-tools/generate.py --check
 
+audit: setup ## scan the locked packages for known vulnerabilities; needs PyPI's JSON API; ARGS='--ignore-vuln ID' for one without a fix
+	@$(BIN)/python build-tools/audit.py $(ARGS)
+
 docs: setup ## write the generated files: the CRD, the field reference, the errors
 	@$(BIN)/python build-tools/generate.py
 
@@ -124,4 +127,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka test test-rest test-all test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants check lint types contracts generated docs crds bench bench-kafka bench-operator lock image chart clean
+.PHONY: help setup demo demo-kafka test test-rest test-all test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants check lint types contracts generated audit docs crds bench bench-kafka bench-operator lock image chart clean

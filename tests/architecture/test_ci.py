@@ -8,7 +8,12 @@ from support.repository import ROOT
 
 GO = "/usr/local/go/bin/go"
 MAKE = '#!/bin/sh\nmkdir -p build/reports\necho "$*" >> "$MADE"\n'
-PYTHON = "#!/bin/sh\n[ \"$2\" != --sum ] || echo '7 passed, 0 failed'\n"
+PYTHON = """#!/bin/sh
+case "$*" in
+*--sum) echo '7 passed, 0 failed' ;;
+*audit.py) exit ${AUDIT:-0} ;;
+esac
+"""
 NODE = "#!/bin/sh\n[ $1 != up ] || exit %s\n"
 TOOLS = ("bash", "cat", "dirname", "env", "mkdir", "rm", "sh")
 
@@ -74,6 +79,20 @@ class TestAStageThatCannotRun:
         code, output, made = ci(**missing, ALLOW_MISSING=stages)
         assert (code, output.splitlines()[-2:]) == (0, [f"ci: not run: {stages}", "7 passed, 0 failed"])
         assert "crash-kafka" in made
+
+    @pytest.mark.parametrize(
+        ("audit", "ended"),
+        [
+            ("75", (0, ["ci: not run: audit", "7 passed, 0 failed"])),
+            ("1", (1, ["ci: stage 'audit' failed with status 1", "7 passed, 1 failed"])),
+        ],
+        ids=["no advisories", "a vulnerability"],
+    )
+    def test_is_only_named_where_no_advisories_answer(self, ci, audit, ended):
+        """Mirrors of packages lack them; a vulnerability that is found fails the run."""
+        code, output, _ = ci(AUDIT=audit)
+
+        assert (code, output.splitlines()[-2:]) == ended
 
     def test_fails_the_run_where_another_one_is_named(self, ci):
         """A name allows its own stage, and no stage whose name it begins or ends."""
