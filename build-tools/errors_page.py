@@ -80,7 +80,7 @@ HINTS = {
     "TargetDamaged": "Restore the file that the message names from a backup, or start again with a new target.",
     "TargetGone": "Start again: the job begins anew, in a table of its own making. Drop a target only when no driver of its job runs.",
     "StorageFull": "Free space on the storage of the target and run again; the run resumes at its last commit.",
-    "Transient": "Run again; the run resumes at its last commit.",
+    "Transient": "Run again; the run resumes at its last commit. Where a connection times out on a cluster, name the store in the chart's `networkPolicy.egress.to`.",
     "InvalidSetting": "Correct or unset the variable that the message names; see [settings of the process](operating.md#settings-of-the-process).",
     "NotRunning": "Start the job, or name the one that is meant with `-f FILE` or `--job ID`; `backfill jobs` lists those that run. Without a driver: `backfill status --offline`, `backfill verify -f FILE`.",
     "DriverStarting": "The driver opens Spark and both tables: send the command again in some seconds, or wait longer with `--timeout`.",

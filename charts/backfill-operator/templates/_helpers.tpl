@@ -162,3 +162,18 @@ helm.sh/hook: test
 helm.sh/hook-weight: {{ index . 0 | quote }}
 helm.sh/hook-delete-policy: {{ index . 1 }}
 {{- end }}
+
+{{/* Rules for calls of drivers and executors: DNS, and what the administrator names. Takes the values of networkPolicy.egress. */}}
+{{- define "backfill.egress" -}}
+{{- with .dns }}
+- to: {{- toYaml . | nindent 4 }}
+  ports:
+    - {protocol: UDP, port: 53}
+    - {protocol: TCP, port: 53}
+    - {protocol: UDP, port: 5353}
+    - {protocol: TCP, port: 5353}
+{{- end }}
+{{- with .to }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}

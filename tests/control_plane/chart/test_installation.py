@@ -28,7 +28,13 @@ VALUE_SETS = {
                      "tolerations": [{"key": "control", "operator": "Exists"}]},
         "limits": {"maxDrivers": 20, "maxDriversPerNamespace": 5, "allowedPriorityClasses": ["batch-*"]},
         "tenant": {"createNamespaces": True, "quota": {"enabled": True, "hard": {"pods": 40}}},
-        "networkPolicy": {"metricsFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]},
+        "networkPolicy": {
+            "metricsFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}],
+            "egress": {
+                "to": [{"to": [{"ipBlock": {"cidr": "10.20.0.0/16"}}], "ports": [{"protocol": "TCP", "port": 9000}]}],
+                "apiServer": [{"to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}], "ports": [{"protocol": "TCP", "port": 443}]}],
+            },
+        },
     },
 }  # fmt: skip
 """The main ways to install it, by name."""
@@ -50,6 +56,33 @@ class TestAPicture:
         if os.environ.get("BACKFILL_DRAW"):
             picture.write_text(drawn)
         assert drawn == picture.read_text()
+
+
+class TestTheNotes:
+    @pytest.mark.parametrize("name", VALUE_SETS)
+    def test_of_each_main_value_set_are_as_they_were(self, name, tmp_path):
+        """What helm prints after an installation is looked at, too: `BACKFILL_DRAW=1`."""
+        drawn = charts.notes(tmp_path, **VALUE_SETS[name]) + "\n"
+
+        picture = PICTURES / f"notes-{name}.txt"
+        if os.environ.get("BACKFILL_DRAW"):
+            picture.write_text(drawn)
+        assert drawn == picture.read_text()
+
+    def test_name_no_label_that_the_chart_has_set(self, tmp_path):
+        """A user who sets it again learns that the notes are about someone else."""
+        made = {"createNamespaces": True}
+
+        assert "kubectl label" not in charts.notes(tmp_path, tenant=made)
+        assert "kubectl label" in charts.notes(tmp_path, tenant={**made, "podSecurity": "baseline"})
+
+    def test_say_what_jobs_reach_until_stores_are_named(self, tmp_path):
+        """A job whose store is closed only times out."""
+        closed = "name their object stores and brokers in networkPolicy.egress.to"
+
+        assert closed in charts.notes(tmp_path)
+        assert closed not in charts.notes(tmp_path, networkPolicy={"egress": {"to": [{"to": []}]}})
+        assert closed not in charts.notes(tmp_path, networkPolicy={"egress": {"enabled": False}})
 
 
 class TestTheOperatorSurvives:

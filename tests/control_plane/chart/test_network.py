@@ -6,7 +6,7 @@ import pytest
 import yaml
 from support.cluster import charts
 from support.cluster.charts import RELEASE, SYSTEM, of_kind, only, rendered
-from support.cluster.network import Place, place_of, takes
+from support.cluster.network import Place, host, place_of, takes
 from support.operators.observations import spec
 
 from backfill_api.names import ROLE_LABEL
@@ -140,3 +140,80 @@ class TestWhoMayCallWhom:
         changed = [one for one in yaml.safe_load_all(text.replace(old, new)) if one]
 
         assert calls([one for one in made if one not in policies] + changed) != WANTED
+
+
+DNS = {("UDP", 53), ("TCP", 53), ("UDP", 5353), ("TCP", 5353)}
+API_SERVER = {("TCP", 443), ("TCP", 6443)}
+STORE = {"to": [{"ipBlock": {"cidr": "203.0.113.0/24"}}], "ports": [{"protocol": "TCP", "port": 443}]}
+OUTSIDE = {
+    "DNS": Place("kube-system", {"k8s-app": "kube-dns"}, {"kubernetes.io/metadata.name": "kube-system"}),
+    "DNS of the node": host("169.254.20.10"),
+    "API server": host("10.0.0.1"),
+    "API server by IPv6": host("fd00::1"),
+    "store": host("203.0.113.7"),
+    "internet": host("198.51.100.1"),
+    "metadata of the cloud": host("169.254.169.254"),
+    "pod of the tenant": Place("shop", {"app": "web"}, {"kubernetes.io/metadata.name": "shop"}),
+}
+"""Who a driver or an executor may want to call, besides each other."""
+
+
+def ways_out(made):
+    """Return where the pods of one tenant's job may go: (caller, called) and the ports, with their protocols."""
+    there, policies = pods(made), of_kind(made, "NetworkPolicy")
+    doors = [
+        (protocol, port) for protocol in ("TCP", "UDP") for port in sorted(PORTS | {53, 80, 5353, 6443, 9000, 9092})
+    ]
+    found = {
+        (caller, called): {door for door in doors if takes(policies, there[caller], place, door[1], door[0])}
+        for caller in ("driver", "executor")
+        for called, place in OUTSIDE.items()
+    }
+    return {pair: ports for pair, ports in found.items() if ports}
+
+
+NAMES = {(caller, called): DNS for caller in ("driver", "executor") for called in OUTSIDE if called.startswith("DNS")}
+NEEDED = NAMES | {
+    ("driver", "API server"): API_SERVER,
+    ("driver", "API server by IPv6"): API_SERVER,
+    ("driver", "pod of the tenant"): DNS,
+    ("executor", "pod of the tenant"): DNS,
+}
+
+
+class TestWhereAJobMayGo:
+    """SQL, a source's log and variables name addresses; a policy holds whatever the lists of the operator overlook."""
+
+    def test_is_dns_and_the_api_server_unless_more_is_named(self):
+        """No server of the spec's choice gets the pod's token, and no pod reads the metadata of its cloud (fault S9)."""
+        assert ways_out(rendered()) == NEEDED
+
+    def test_is_the_stores_that_the_administrator_names(self):
+        """For executors too: they read and write files."""
+        made = rendered(networkPolicy={"egress": {"to": [STORE]}})
+
+        store = {(caller, "store"): {("TCP", 443)} for caller in ("driver", "executor")}
+        assert ways_out(made) == NEEDED | store
+
+    def test_is_as_narrow_as_the_administrator_wants(self):
+        """One address of the API server, and one service of DNS."""
+        dns = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
+        rule = {"to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}], "ports": [{"protocol": "TCP", "port": 6443}]}
+        made = rendered(networkPolicy={"egress": {"dns": [dns], "apiServer": [rule]}})
+
+        assert ways_out(made) == {
+            ("driver", "DNS"): DNS, ("executor", "DNS"): DNS, ("driver", "API server"): {("TCP", 6443)},
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        "given",
+        [{"enabled": False}, {"egress": {"enabled": False}}, {"egress": None}],
+        ids=["none", "no egress", "values of a release before"],
+    )
+    def test_is_anywhere_without_the_limit(self, given):
+        """Helm may be told to use the values of a release that had none."""
+        assert len(ways_out(rendered(networkPolicy=given))) == 2 * len(OUTSIDE)
+
+    def test_takes_no_rule_that_allows_everything_by_being_empty(self):
+        """`to: [{}]` would open all that the rest closes."""
+        assert "networkPolicy" in charts.refusal(networkPolicy={"egress": {"to": [{}]}})

@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 from functools import cache
+from pathlib import Path
 
 import pytest
 import yaml
@@ -46,6 +48,20 @@ def _rendered(system, values, *words):
     done = run("template", RELEASE, CHART, "--namespace", system, *words, *as_flags(json.loads(values)))
     assert done.returncode == 0, done.stderr
     return tuple(one for one in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if one)
+
+
+def notes(folder, **values):
+    """Return what helm prints after an installation, without a server: a copy of the chart has it as an object."""
+    chart = Path(shutil.copytree(CHART, folder / "chart", dirs_exist_ok=True))
+    (chart / "templates" / "NOTES.txt").rename(chart / "files" / "NOTES.txt")
+    (chart / "templates" / "notes.yaml").write_text(
+        'kind: Notes\ntext: {{ tpl (.Files.Get "files/NOTES.txt") . | quote }}\n'
+    )
+    given = {"watch": {"namespaces": list(TENANTS)}} | values
+    words = ("--namespace", SYSTEM, "--show-only", "templates/notes.yaml", *as_flags(given))
+    done = run("template", RELEASE, chart, *words)
+    assert done.returncode == 0, done.stderr
+    return yaml.safe_load(done.stdout)["text"]
 
 
 def refusal(**values):
