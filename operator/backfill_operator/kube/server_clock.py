@@ -1,13 +1,16 @@
 """The API server's time, so that an operator with a wrong clock does no harm.
 
 A pod's age is now minus its creationTimestamp. With two clocks, a new driver may look an hour old and be given up, or a
-dead one may be waited for. So both times come from the server's clock; every response carries its time.
+dead one may be waited for. So both times come from the server's clock; every response carries its time. A cluster has
+several API servers, and one of them may be the one with the wrong clock.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
+from statistics import median_low
 from typing import Final
 
 from backfill_operator.kube.rate import time_of
@@ -18,6 +21,10 @@ TOLERATED_MS: Final = 2_000
 FIRST_S: Final = 1_577_836_800
 LAST_S: Final = 4_102_444_800
 """The years 2020 to 2099: another time is none of a server's, and the last year has no five digits."""
+
+
+KEPT: Final = 32
+"""Responses that decide. While one of them confirms this machine's clock, no other one moves it."""
 
 
 def wall_ms() -> int:
@@ -31,8 +38,14 @@ class ServerClock:
     def __init__(self, own_ms: Callable[[], int] = wall_ms) -> None:
         """Use this machine's clock until the first response."""
         self._own_ms = own_ms
-        self.ahead_ms = 0
+        self._differences: deque[int] = deque(maxlen=KEPT)
+        """Milliseconds that the servers of the last responses were ahead; 0 where that is tolerated."""
+
+    @property
+    def ahead_ms(self) -> int:
         """Milliseconds that the server's clock is ahead of ours."""
+        confirmed = not self._differences or 0 in self._differences
+        return 0 if confirmed else median_low(self._differences)
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970 by the server's clock."""
@@ -44,4 +57,4 @@ class ServerClock:
         if server_s is None or not FIRST_S <= server_s < LAST_S:
             return
         ahead_ms = int(server_s * 1000) - self._own_ms()
-        self.ahead_ms = ahead_ms if abs(ahead_ms) > TOLERATED_MS else 0
+        self._differences.append(ahead_ms if abs(ahead_ms) > TOLERATED_MS else 0)
