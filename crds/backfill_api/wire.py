@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from backfill_api.model import Model, refused
-from backfill_api.spec.bounds import COUNT_MAX, ByteRate, Count, Message, Rate, ReportedRevision, Seconds
+from backfill_api.spec.bounds import COUNT_MAX, REVISION_MAX, ByteRate, Count, Message, Rate, ReportedRevision, Seconds
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Mismatch, Receipt
 
@@ -78,8 +78,8 @@ class CommandRequest(Model):
     attempt: StrictInt = Field(ge=1, le=COUNT_MAX)
     """The attempt that it is for; any other refuses it."""
 
-    revision: StrictInt = Field(ge=1, le=COUNT_MAX)
-    """Number of the command; a command older than the newest is superseded."""
+    revision: StrictInt = Field(ge=1, le=REVISION_MAX)
+    """Number of the command; a command older than the newest is superseded, and one that is far ahead of it is refused."""
 
     command: Command
     """What is wanted."""

@@ -47,7 +47,11 @@ def count(value: float) -> int:
 Revision = Annotated[int, Field(ge=0, le=COUNT_MAX)]
 """Number of a command."""
 
-ReportedRevision = Annotated[int, Field(ge=0, le=2**52)]
+REVISION_MAX = 2**52
+REVISIONS_AHEAD_MAX = 2**32
+"""A revision this far above the newest one that a driver knows was given by no operator: it would use up all numbers."""
+
+ReportedRevision = Annotated[int, Field(ge=0, le=REVISION_MAX)]
 """Number of a command in a driver's answer. Its bound is below that of `Revision`, because the next command gets a higher number."""
 
 Generation = Annotated[int, Field(ge=-1, le=COUNT_MAX)]

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from backfill_api.names import VERIFY_ANNOTATION
+from backfill_api.spec.bounds import REVISION_MAX, REVISIONS_AHEAD_MAX
 from backfill_api.status.status import Control, PendingCommand
 from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, ThrottleCommand
 from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
@@ -50,7 +51,7 @@ def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> 
     control = context.status.control or Control()
     if control.attempt != number and context.progress is None:
         return CommandPlan(control, decided=False, requests=())  # this attempt's driver has not reported yet
-    control, new = _acknowledged(context, control, number)
+    control, new = _acknowledged(context, _believed(context, control), number)
     control = _with_receipt(context, control)
     if context.progress is None:
         return CommandPlan(control, decided=False, requests=_requests(context, control, number))
@@ -93,6 +94,18 @@ def settled(context: Context, control: Control) -> bool:
     if progress is None or progress.revision < control.acked_revision:
         return True
     return (progress.paused, progress.throttle_rows_per_second, progress.throttle_bytes_per_second) == desired
+
+
+def _believed(context: Context, control: Control) -> Control:
+    """Return the control state; without its commands if a person gave it a revision, which no command could follow."""
+    if context.progress is None:
+        return control
+    newest = max(control.desired_revision, control.acked_revision, *(one.revision for one in control.pending), 0)
+    if newest <= context.progress.revision + REVISIONS_AHEAD_MAX:
+        return control
+    # What differs from the desired controls is asked for again.
+    fresh = {"desired_revision": 0, "acked_revision": 0, "pending": (), "pending_since": None}
+    return control.model_copy(update=fresh)
 
 
 def _acknowledged(context: Context, control: Control, number: int) -> tuple[Control, list[Command]]:
@@ -208,5 +221,5 @@ def _requests(context: Context, control: Control, number: int) -> tuple[CommandR
     return tuple(
         CommandRequest(attempt=number, revision=one.revision, command=one.command)
         for one in control.pending
-        if one.revision >= 1
+        if 1 <= one.revision <= REVISION_MAX
     )

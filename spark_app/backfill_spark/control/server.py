@@ -27,6 +27,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from pydantic import ValidationError
 
 from backfill_api.model import REFUSED
+from backfill_api.spec.bounds import REVISIONS_AHEAD_MAX
 from backfill_api.status.progress import Progress
 from backfill_api.wire import Ack, Command, CommandRequest
 from backfill_core.protocol.actions import Acknowledge
@@ -147,12 +148,16 @@ class ControlServer:
         """Hand a command to the core once, and wait for its answer.
 
         The same revision again is answered the same again, unless it asks for something else: then another client was
-        quicker, and the answer is `Superseded`. So is a revision below one that was answered.
+        quicker, and the answer is `Superseded`. So is a revision below one that was answered. One that is far above them
+        is `Refused`: it would leave no revision for the commands of others, in this attempt and in all later ones.
         """
         if request.attempt != self.attempt:
             return self._answer(request, "WrongAttempt", f"this is attempt {self.attempt}")
         revision = request.revision
         with self._changed:
+            known = max(self.progress().revision, *self._acks, *self._commands, 0)
+            if revision > known + REVISIONS_AHEAD_MAX:
+                return self._answer(request, "Refused", f"the newest revision is {known}: send the next one")
             taken = self._commands.get(revision)
             if taken is not None and taken != request.command:
                 return self._answer(request, "Superseded", f"revision {revision} is another command")

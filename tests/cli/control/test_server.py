@@ -190,6 +190,25 @@ class TestRevisionsOnlyGrow:
         assert (status, ack["outcome"]) == (200, "Superseded")
         assert [one.revision for one in job.seen] == [5]
 
+    @pytest.mark.parametrize("forged", [2**32 + 1, 2**52])
+    def test_one_that_is_far_ahead_takes_no_number_from_others(self, job, forged):
+        """It is stored with the target, so no later command could be newer in any attempt (fault S10)."""
+        status, ack = command(job, request(forged))
+        assert (status, ack["outcome"], ack["message"]) == (
+            200,
+            "Refused",
+            "the newest revision is 0: send the next one",
+        )
+        assert job.seen == []
+
+        assert command(job, request(1))[1]["outcome"] == "Applied"
+
+    @pytest.mark.parametrize("forged", [2**52 + 1, 2**62])
+    def test_one_above_all_numbers_is_refused_with_its_field(self, job, forged):
+        """JSON readers hold 2^53 exactly."""
+        status, answer = command(job, request(forged))
+        assert (status, answer["error"]["field"]) == (400, "revision")
+
     def test_the_same_revision_with_another_command_is_superseded(self, job):
         """Two people may read the same newest revision: the second must not be told that hers is in force."""
         command(job, request(1))

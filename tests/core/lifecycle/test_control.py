@@ -21,13 +21,14 @@ from support.operators.observations import (
 )
 
 from backfill_api.spec.spec import BackfillSpec
-from backfill_api.status.status import Control
-from backfill_api.wire import Ack
+from backfill_api.status.status import Control, PendingCommand
+from backfill_api.wire import Ack, Command
 from backfill_core.lifecycle.actions import Decision, PersistIntent, SendCommand
 from backfill_core.lifecycle.observation import Observation
 
 UP = observed(status=STATUSES["running"], pods=(running(),), report=report(), finalizers=("backfill.dev/drain",))
 PAUSED = spec(desiredState="Paused")
+RESUME = Command(type="Resume")
 
 
 def sent(decision: Decision) -> list[tuple[int, str]]:
@@ -76,6 +77,18 @@ class TestACommand:
         assert conditions(done.status)["Paused"] == "True"
         assert reason(done.status) == "AsRequested"
         assert (done.status.phase, control(done).acked_revision, control(done).epoch) == ("Paused", 1, 9)
+
+    @pytest.mark.parametrize("forged", [2**33, 2**52, 2**53 - 1])
+    @pytest.mark.parametrize("field", ["desired_revision", "acked_revision", "pending"])
+    def test_has_a_number_also_where_a_person_gave_one_to_the_status(self, field: str, forged: int) -> None:
+        """No number was left for the next command, so the object was never decided again (fault S10)."""
+        edited = {field: forged} if field != "pending" else {field: (PendingCommand(revision=forged, command=RESUME),)}
+        status = STATUSES["running"].model_copy(update={"control": Control(attempt=1, **edited)})
+
+        decision = checked(replace(UP, spec=PAUSED, status=status))
+
+        assert sent(decision) == [(1, "Pause")]
+        assert (control(decision).desired_revision, control(decision).acked_revision) == (1, 0)
 
     def test_pause_and_limit_at_once_are_two_revisions(self) -> None:
         """Each is acknowledged for itself."""

@@ -213,6 +213,9 @@ class DriverDouble:
         revision = request.revision
         if request.attempt != self.attempt:
             return self._ack(request, "WrongAttempt", f"this is attempt {self.attempt}")
+        known = max(self.progress.revision, *self.acks, *self._asked, 0)
+        if revision > known + 2**32:
+            return self._ack(request, "Refused", f"the newest revision is {known}: send the next one")
         taken = self._asked.get(revision)
         if taken is not None and taken != request.command:
             return self._ack(request, "Superseded", f"revision {revision} is another command")
