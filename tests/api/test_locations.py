@@ -163,6 +163,29 @@ class TestASchemeOfAnotherTool:
         assert place("s3://lake/orders").uri == "s3://lake/orders"
 
 
+class TestATable:
+    """A name of a catalog is no location, and no location passes for a name."""
+
+    @pytest.mark.parametrize("member", ["source", "target"])
+    @pytest.mark.parametrize(
+        "table", ["delta.`/tmp/orders`", "delta.`s3a://KEY:SECRET@bucket/a`", "parquet.`orders/a`"]
+    )
+    def test_refuses_a_path_in_the_form_of_a_name(self, member, table):
+        """On a cluster the path passed the checks of a folder that goes with its pod (fault S10)."""
+        places = {"source": {"path": "/a", "key": ["id"]}, "target": {"path": "/b"}}
+        places[member] = {**places[member], "table": table}
+        del places[member]["path"]
+        spec = {name: {"type": "Delta", "delta": place} for name, place in places.items()}
+        with pytest.raises(SpecError) as refusal:
+            load_backfill(
+                {"apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": "a"}, "spec": spec}
+            )
+
+        (error,) = refusal.value.errors
+        assert (error.path, error.message) == (f"spec.{member}.delta.table", "is a path in the form of a name")
+        assert "SECRET" not in str(error)
+
+
 class TestSecrets:
     """A path appears in the status, in events and in logs, so it must hold no secret, and a refusal must not repeat one."""
 

@@ -15,6 +15,7 @@ from backfill_api.spec.params import TableParams
 PLACE_RULES: Final = (
     *scheme_rules("path"),
     ("has(self.path) != has(self.table)", "give exactly one of path and table"),
+    ("!has(self.table) || !self.table.contains('/')", "table is a path in the form of a name: give it as path"),
     (
         "!has(self.path) || self.path.matches('(?i)^file:') || !self.path.matches('^[^/]*:/*[^/@]*:[^/@]*@')",
         "path holds a user and a password: give credentials by env or envFrom of the templates, from a Secret",
@@ -48,6 +49,10 @@ class LocatedTable(TableParams):
             raise refused("path", "is required, where no table is given", hint="add path: <folder> or table: <name>")
         if self.path is not None and self.table is not None:
             raise refused("table", "path is given too", hint="remove path or table", value=self.table)
+        if "/" in (self.table or ""):
+            # Spark reads the folder, and no check of a path would see it.
+            hint = "give the folder as path; no name in a catalog has a slash"
+            raise refused("table", "is a path in the form of a name", hint=hint, value=self.table)
         try:
             place_of_spec(self.path or "/")
         except PlaceError as error:

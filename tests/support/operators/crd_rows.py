@@ -268,6 +268,15 @@ REFUSED |= {
     )
 }
 REFUSED |= {
+    f"a {where.split('.')[0]} at a path in the form of a name": Refused(
+        made, f"spec.{where}", "table is a path in the form of a name: give it as path"
+    )
+    for where, made in (
+        ("source.delta", spec(source={"type": "Delta", "delta": {"table": "delta.`/tmp/orders`", "key": ["id"]}})),
+        ("target.delta", spec(target=target(path=None, table="delta.`s3a://bucket/orders`"))),
+    )
+}
+REFUSED |= {
     "columns that a snapshot follows": Refused(
         spec(source=source(schemaChange="Follow")), "spec", "schemaChange: Follow works with strategy Replica"
     ),
