@@ -79,7 +79,7 @@ simulate: setup ## live SEEDS (10000) simulated worlds of each strategy, or of S
 mutants: setup ## plant known bugs in a scratch copy, one by one: each must be caught by the test named beside it (docs/planted-bugs.md)
 	@$(BIN)/python build-tools/mutants.py $(ARGS)
 
-check: lint types contracts generated ## everything that needs no test run
+check: lint types contracts expressions generated ## everything that needs no test run
 
 lint: setup ## ruff: rules and format
 	@$(BIN)/ruff check .
@@ -90,6 +90,9 @@ types: setup ## mypy, strict
 
 contracts: setup ## the import contracts between the floors
 	@$(BIN)/lint-imports --no-cache
+
+expressions: setup ## refuse regular expressions that take more than linear time
+	@$(BIN)/python -m pytest -q tests/architecture/expressions
 
 generated: setup ## are the generated files fresh?
 	@$(BIN)/python build-tools/generate.py --check
@@ -127,4 +130,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka test test-rest test-all test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants check lint types contracts generated audit docs crds bench bench-kafka bench-operator lock image chart clean
+.PHONY: help setup demo demo-kafka test test-rest test-all test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants check lint types contracts expressions generated audit docs crds bench bench-kafka bench-operator lock image chart clean

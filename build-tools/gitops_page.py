@@ -19,7 +19,7 @@ from backfill_core.lifecycle.observation import DriverReport, Observation, SpecR
 
 ROOT = Path(__file__).parent.parent
 GITOPS_FILE = ROOT / "docs" / "gitops.md"
-STATUSES_FILE = ROOT / "examples" / "gitops" / "statuses.yaml"
+STATUSES_FILE = ROOT / "docs" / "statuses.yaml"
 
 SHOWN = ("Ready", "Reconciling", "Stalled", "Complete", "Failed", "Paused", "Suspended", "AwaitingApproval", "CaughtUp")
 """Conditions on which a tool's word may depend; of the others a Backfill looks the same to all of them."""
@@ -219,7 +219,7 @@ An override stays until it is removed or emptied, and hides later changes of the
 ## Statuses
 
 Every status that a tool can tell from others, found by asking the operator's rules. A test runs the script, the expressions and the rules of kstatus on each
-([as objects](../examples/gitops/statuses.yaml)). A phase in parentheses is of an object whose newest spec the operator has not seen.
+([as objects](statuses.yaml)). A phase in parentheses is of an object whose newest spec the operator has not seen.
 
 | phase | conditions | kstatus | Flux, copied | Argo CD |
 |---|---|---|---|---|

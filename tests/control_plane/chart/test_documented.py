@@ -12,7 +12,7 @@ from support.repository import ROOT
 
 PAGES = sorted([
     ROOT / "README.md", ROOT / "SECURITY.md", CHART / "README.md", CHART / "templates" / "NOTES.txt", *(ROOT / "docs").glob("*.md"),
-    *(ROOT / "examples").glob("**/*.yaml"),
+    *(ROOT / "examples").glob("**/*.yaml"), ROOT / "docs" / "statuses.yaml",
 ])  # fmt: skip
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 KIND = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())["spec"]["versions"][0]["schema"][
@@ -63,6 +63,16 @@ class TestAPage:
     def test_names_fields_that_there_are(self, path):
         """The API server drops a field that it does not know, in silence."""
         assert [".".join(one) for one in named(FIELD, path.read_text()) if not has(KIND, one)] == []
+
+
+class TestAnExample:
+    @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("**/*.yaml")), ids=lambda one: one.name)
+    def test_is_taken_by_kubectl_apply(self, path):
+        """`kubectl apply -f` of a folder ends at the first file that holds no objects (fault K15)."""
+        documents = [one for one in yaml.safe_load_all(path.read_text()) if one is not None]
+
+        assert documents
+        assert [one for one in documents if not (isinstance(one, dict) and {"apiVersion", "kind"} <= one.keys())] == []
 
 
 class TestACommand:

@@ -9,7 +9,7 @@ from support.repository import ROOT
 
 from backfill_api.names import API_VERSION, KIND
 
-TABLE = yaml.safe_load((ROOT / "examples" / "gitops" / "statuses.yaml").read_text())
+TABLE = yaml.safe_load((ROOT / "docs" / "statuses.yaml").read_text())
 ROWS = pytest.mark.parametrize("row", TABLE, ids=[f"{number}-{row['phase']}" for number, row in enumerate(TABLE)])
 
 
