@@ -221,6 +221,7 @@ class TestASampleComputedTwice:
 FAILING = {
     "CAST(concat('secret', s) AS int) AS x": "CAST_INVALID_INPUT",
     "map(s, 1, s, 2) AS x": "DUPLICATED_MAP_KEY",
+    "to_number(concat('secret', s), '99') AS x": "INVALID_FORMAT.MISMATCH_INPUT",
     "if(n > 5, raise_error(concat('secret ', s)), n) AS x": "USER_RAISED_EXCEPTION",
     "coalesce(assert_true(n < 5, concat('secret ', s)), n) AS x": "USER_RAISED_EXCEPTION",
     "to_timestamp(concat('secret', s), 'yyyy-MM-dd') AS x": "CANNOT_PARSE_TIMESTAMP",
