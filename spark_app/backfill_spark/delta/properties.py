@@ -1,8 +1,10 @@
-"""Table properties as Delta reads them: words in any case of letters."""
+"""Table properties as Delta reads them: words in any case of letters, and how long a table keeps files and versions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from backfill_core.log_shipping import columns
@@ -23,6 +25,10 @@ COLUMN_ID, PHYSICAL_NAME = columns.COLUMN_ID, columns.PHYSICAL_NAME
 TYPE_CHANGES = columns.TYPE_CHANGES
 """Of a column, in its metadata; an id is never given twice."""
 
+UNIT_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_NUMBER = re.compile("[0-9]{1,15}")
+DEFAULT_LOG_SECONDS, DEFAULT_FILE_SECONDS = 30 * 86_400, 7 * 86_400
+
 
 def value(properties: Mapping[str, str], name: str) -> str:
     """Return a property in small letters; empty where it is not set. Delta keeps the case of what was written."""
@@ -38,3 +44,15 @@ def is_on(properties: Mapping[str, str], name: str) -> bool:
 def physical_name(field: StructField) -> str:
     """Return the name of a column in files, statistics and partition values."""
     return str(field.metadata.get(PHYSICAL_NAME, field.name))
+
+
+def kept_seconds(read: Callable[[str], str | None]) -> int:
+    """Return the shorter of the retention of removed files and of the log; `read` gives a table property."""
+    log = _seconds(read("delta.logRetentionDuration"), DEFAULT_LOG_SECONDS)
+    return min(log, _seconds(read("delta.deletedFileRetentionDuration"), DEFAULT_FILE_SECONDS))
+
+
+def _seconds(interval: str | None, default: int) -> int:
+    words = (interval or "").lower().split()
+    found = [(number, unit) for number, unit in pairwise(words) if _NUMBER.fullmatch(number)]
+    return sum(int(number) * UNIT_SECONDS.get(unit.rstrip("s"), 0) for number, unit in found) or default

@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from backfill_core.errors import SessionUnfitError
 from backfill_core.log_shipping.actions import UNIQUE_DIGITS
 from backfill_core.protocol.events import Head
-from backfill_spark.delta.retention import kept_seconds
+from backfill_spark.delta.properties import kept_seconds
+from backfill_spark.delta.schemas import check_schema_text
 from backfill_spark.jvm.bulk_calls import java_lines, static_method
 from backfill_spark.jvm.errors import JAVA_ERRORS, whole_text
 from backfill_spark.jvm.failures import Trouble, log_conditions, trouble_of
@@ -65,6 +66,7 @@ class SparkDeltaLog:
     def head(self) -> Head:
         """Return the newest version and its commit time; a Spark job."""
         snapshot = self.updated()
+        check_schema_text(str(snapshot.metadata().schemaString()))
         kept_s = kept_seconds(self.properties(snapshot).get)
         return Head(int(snapshot.version()), int(snapshot.timestamp()), str(snapshot.metadata().id()), kept_s)
 

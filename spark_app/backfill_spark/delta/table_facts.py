@@ -30,6 +30,7 @@ from backfill_spark.delta.properties import (
     is_on,
     value,
 )
+from backfill_spark.delta.schemas import schema_of
 from backfill_spark.rows.columns import every_type, nullable
 
 LAST_ID = "delta.columnMapping.maxColumnId"
@@ -65,7 +66,7 @@ def table_facts(
 
 def facts_of(table: LoggedTable) -> TableFacts:
     """Return the facts of a version of a table."""
-    schema = StructType.fromJson(json.loads(table.schema))
+    schema = schema_of(table.schema)
     return table_facts(schema, partitions=table.partitions, properties=table.properties, features=table.features)
 
 

@@ -147,6 +147,7 @@ SIGNS = (
                 "InvalidProtocolVersionException",
             ),
             "DeltaUnsupportedTableFeatureException",
+            "UserDefinedTypeError",
         ),
         conditions=(
             "DELTA_UNSUPPORTED_FEATURES_FOR",

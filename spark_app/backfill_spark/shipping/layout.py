@@ -21,6 +21,7 @@ from backfill_spark.delta.properties import (
     is_on,
     value,
 )
+from backfill_spark.delta.schemas import schema_of
 from backfill_spark.rows.columns import nullable
 
 FILES_REFUSED = {
@@ -49,7 +50,7 @@ def carried_schema(wanted: StructType, source: LoggedTable) -> str:
     Comments, defaults and type changes are those of what is `wanted`: a computed column has none, whatever its name.
     """
     mapped = value(source.properties, MAPPING_MODE) == "name"
-    there = StructType.fromJson(json.loads(source.schema))
+    there = schema_of(source.schema)
     # A computed column may have the name of one of the source, and another type.
     alike = {one.name for one in wanted if one.name in there.names and _same_type(one, there[one.name])}
     fields_there = json.loads(source.schema)["fields"] if mapped else ()

@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
-from pyspark.sql.types import StructType
 
 from backfill_core.errors import SchemaChangedError
 from backfill_core.log_shipping.actions import VersionActions
@@ -17,6 +16,7 @@ from backfill_core.protocol.new_words import SAME_WORDS
 from backfill_core.protocol.work import NewColumns
 from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import MAPPING_MODE, value
+from backfill_spark.delta.schemas import schema_of
 from backfill_spark.jvm.failures import in_words
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsShipping
@@ -72,7 +72,7 @@ def new_columns(version: VersionActions, before: int, context: WorkContext) -> N
 def _view(job: OpenedJob, layout: LoggedTable) -> View:
     """Return what the transform makes of a layout."""
     columns = tuple(json.loads(layout.schema)["fields"])
-    schema = StructType.fromJson(json.loads(layout.schema))
+    schema = schema_of(layout.schema)
     outputs = job.transform.output_schema(job.spark, schema)
     return View(
         Columns(columns, mapped=value(layout.properties, MAPPING_MODE) == "name"),

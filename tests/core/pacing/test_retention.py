@@ -6,7 +6,7 @@ from support.simulation.hand_driven import WALL_MS, HandDriven
 from backfill_core.pacing.retention import NEAR, warn
 from backfill_core.protocol.commands import Throttle
 from backfill_core.protocol.events import CommandReceived, Head, SourcePolled
-from backfill_spark.delta.retention import DEFAULT_FILE_SECONDS, kept_seconds
+from backfill_spark.delta.properties import DEFAULT_FILE_SECONDS, kept_seconds
 
 DAY_MS = 86_400_000
 LONG = [1_000_000] * 40

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backfill_spark.delta.retention import DEFAULT_FILE_SECONDS, kept_seconds
+from backfill_spark.delta.properties import DEFAULT_FILE_SECONDS, kept_seconds
 from backfill_spark.sinks.delta.staging import listed_files
 from backfill_spark.sources.kafka.failures import explain_look
 

@@ -43,7 +43,7 @@ from backfill_operator.manifests.rules.limits import below, image_allowed
 from backfill_spark.control.server import _number
 from backfill_spark.delta.log import action_of, lines_of
 from backfill_spark.delta.partition_values import instant
-from backfill_spark.delta.retention import kept_seconds
+from backfill_spark.delta.properties import kept_seconds
 from backfill_spark.jvm.errors import first_line, row_failure
 from backfill_spark.jvm.failures import in_words, is_about, trouble_of
 from backfill_spark.jvm.log_stores.refusals import hint_of

@@ -17,6 +17,7 @@ from pyspark.sql.types import DataType, DoubleType, FloatType, StructType, Times
 from backfill_core.protocol.receipt import FileMismatch
 from backfill_spark.delta.log import LoggedFile, table_at
 from backfill_spark.delta.properties import physical_name
+from backfill_spark.delta.schemas import schema_of
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.rows.columns import quoted
 
@@ -53,7 +54,7 @@ def misstated(spark: SparkSession, path: str, version: int, files: Sequence[Logg
     log = SparkDeltaLog(spark, path)
     snapshot = log.at(version)
     statistics = DataFrame(snapshot.withStats(), spark)
-    leaves = _leaves(StructType.fromJson(json.loads(table_at(spark, path, version).schema)), statistics)
+    leaves = _leaves(schema_of(table_at(spark, path, version).schema), statistics)
     # What Spark hands on of a file beside its path is its time: here it is the file's number.
     adds = [json.loads(file.action)["add"] | {"modificationTime": number} for number, file in enumerate(files)]
     rows = log.frame(delta_actions(spark, [json.dumps({"add": add}) for add in adds]), snapshot)

@@ -16,6 +16,7 @@ from backfill_core.log_shipping.schema_changes import Target
 from backfill_core.transfer.facts import TableFacts
 from backfill_spark.delta.log import table_now
 from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, value
+from backfill_spark.delta.schemas import schema_of
 from backfill_spark.delta.table_facts import LAST_ID, every_field, table_facts
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class TargetTable:
 
     def with_columns(self, schema: str) -> TargetTable:
         """Return the table as it is with other columns; `schema` is JSON, as a log has it."""
-        return replace(self, schema=StructType.fromJson(json.loads(schema)))
+        return replace(self, schema=schema_of(schema))
 
     def facts(self, key: tuple[str, ...], *, ships: bool) -> TableFacts:
         """Return its facts; `key`: columns that must not be null; `ships`: a job brings the log of its source here."""
@@ -96,5 +97,5 @@ def read_table(spark: SparkSession, path: str) -> TargetTable | None:
     found = table_now(spark, path)
     if found is None:
         return None
-    schema = StructType.fromJson(json.loads(found.schema))
+    schema = schema_of(found.schema)
     return TargetTable(path, schema, found.partitions, found.properties, found.features)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import NullType, StructType
+from pyspark.sql.types import NullType
 
 from backfill_core.errors import (
     BackfillError,
@@ -22,6 +21,7 @@ from backfill_core.errors import (
     UnsupportedSourceFeatureError,
 )
 from backfill_spark.delta.log import LOG_ERRORS
+from backfill_spark.delta.schemas import schema_of
 from backfill_spark.delta.spark_internals import SparkDeltaLog
 from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, in_words, is_about, trouble_of
@@ -71,7 +71,7 @@ def _without_type(path: str, spark: SparkSession | None) -> BackfillError:
     names: list[str] = []
     if spark is not None:
         with suppress(*JAVA_ERRORS):  # Spark may be unable to read the log, too
-            schema = StructType.fromJson(json.loads(SparkDeltaLog(spark, path).updated().schema().json()))
+            schema = schema_of(str(SparkDeltaLog(spark, path).updated().metadata().schemaString()))
             typeless = (one for one in schema if any(isinstance(part, NullType) for part in every_type(one.dataType)))
             names = [field.name for field in typeless]
     columns = ", ".join(map(repr, names)) or "a column"

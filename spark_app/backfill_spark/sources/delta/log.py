@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -17,8 +16,9 @@ from backfill_core.errors import (
     SourceDamagedError,
     SourceReplacedError,
 )
-from backfill_spark.delta.log import action_of, lines_of, without_statistics
+from backfill_spark.delta.log import NO_ACTION, action_of, lines_of, without_statistics
 from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on
+from backfill_spark.delta.schemas import UserDefinedTypeError, schema_of
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.rows.columns import nullable
@@ -202,7 +202,9 @@ class VersionLog:
             actions = [action_of(line) for line in lines_of(text)]
             version = parse(actions)
             self._access.check_actions(number, actions)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except UserDefinedTypeError as error:
+            raise self._unread(error, number) from error
+        except NO_ACTION as error:
             raise SourceDamagedError(
                 f"version {number} of {self._path} is no commit: {error}.",
                 hint="Restore the file in the source's _delta_log, or start a new job from a version after it.",
@@ -263,7 +265,7 @@ def parse(actions: Sequence[Mapping[str, Any]]) -> Version:
         metadata = action.get("metaData")
         if metadata is not None:
             table_id = metadata["id"]
-            schema = StructType.fromJson(json.loads(metadata["schemaString"]))
+            schema = schema_of(metadata["schemaString"])
             feed = is_on(metadata.get("configuration") or {}, CHANGE_FEED)
             partitions = tuple(metadata.get("partitionColumns") or ())
         operation = action.get("commitInfo", {}).get("operation", operation)

@@ -11,7 +11,7 @@ from backfill_core.errors import SourceDamagedError, UnsupportedSourceFeatureErr
 from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.log_shipping.columns import shape
 from backfill_core.transfer.ways import HARMLESS
-from backfill_spark.delta.log import LoggedTable, action_of, lines_of
+from backfill_spark.delta.log import NO_ACTION, LoggedTable, action_of, lines_of
 from backfill_spark.delta.properties import MAPPING_MODE, ROW_TRACKING, is_on, value
 from backfill_spark.shipping.file_actions import file_actions
 from backfill_spark.sources.delta.log import VersionLog
@@ -58,14 +58,14 @@ class ShippedLog:
         """
         for number in range(after + 1, upto + 1):
             text = self.log.checked_text(number)
-            layout = self._layout(number, text)
             try:
-                yield replace(file_actions(number, text), layout=layout)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                actions = replace(file_actions(number, text), layout=self._layout(number, text))
+            except NO_ACTION as error:
                 raise SourceDamagedError(
                     f"version {number} of {self.path} has a file action that says too little: {error!r}.",
                     hint="Restore the file in the source's _delta_log, or start a new job from a version after it.",
                 ) from error
+            yield actions
 
     def _layout(self, number: int, text: str) -> LoggedTable | None:
         """Return how a version lays the table out, where that is followed: it has other columns than the pinned one, or new words."""

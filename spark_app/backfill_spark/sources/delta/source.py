@@ -8,14 +8,12 @@ are honoured.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from backfill_core.errors import BackfillError, KeyInvalidError, SnapshotExpiredError, SourceReplacedError
 from backfill_core.log_shipping.actions import VersionActions
@@ -27,8 +25,8 @@ from backfill_core.protocol.events import Head
 from backfill_core.protocol.work import FileRange
 from backfill_core.transfer.facts import TableFacts
 from backfill_spark.delta.log import LOG_ERRORS, LoggedFile, LoggedTable, files_at, newest_version, table_at
-from backfill_spark.delta.properties import CHANGE_FEED, is_on, physical_name
-from backfill_spark.delta.retention import kept_seconds
+from backfill_spark.delta.properties import CHANGE_FEED, is_on, kept_seconds, physical_name
+from backfill_spark.delta.schemas import check_schema_text, schema_of
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions, log_damage
 from backfill_spark.delta.table_facts import facts_of
@@ -147,7 +145,8 @@ class DeltaSource:
 
     def _describe(self, version: int) -> PinnedTable:
         snapshot, metadata = self._snapshot, self._snapshot.metadata()
-        schema = StructType.fromJson(json.loads(snapshot.schema().json()))
+        check_schema_text(str(metadata.schemaString()))
+        schema = schema_of(str(snapshot.schema().json()))
         key = [column for column in self._key if column in schema.names]
         rows = files_at(self._spark, self.path, version, nulls_of=[physical_name(schema[column]) for column in key])
         self._access.check_listed(version, rows)

@@ -1,0 +1,117 @@
+"""A log of hostile writers: a commit that is no commit is the source's damage, and no schema makes a job load code."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from support.tables.jobs import make_orders
+from support.tables.logs import forget_sums
+
+from backfill_core.errors import SourceDamagedError, UnsupportedSourceFeatureError
+from backfill_spark.delta.schemas import UserDefinedTypeError, schema_of
+from backfill_spark.sources.delta.source import DeltaSource
+
+MODULE = "named_by_a_log"
+DEEP = "[" * 100_000 + "]" * 100_000
+ADD = '{"add": {"path": "a.parquet", "size": 1e400, "partitionValues": {}, "modificationTime": 1, "dataChange": true}}'
+
+
+def typed(kind):
+    """Return a schema with a column of this type."""
+    return json.dumps({"type": "struct", "fields": [{"name": "id", "type": kind, "nullable": True, "metadata": {}}]})
+
+
+UDT = {"type": "udt", "class": "java.lang.Object", "pyClass": f"{MODULE}.Kind", "sqlType": "long"}
+NESTED = {
+    "alone": UDT,
+    "in an array": {"type": "array", "elementType": UDT, "containsNull": True},
+    "in a map": {"type": "map", "keyType": "string", "valueType": UDT, "valueContainsNull": True},
+    "in a struct": json.loads(typed(UDT)),
+    "in itself": {**UDT, "pyClass": None, "sqlType": UDT},
+}
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """The name of a module that can be imported."""
+    (tmp_path / f"{MODULE}.py").write_text("class Kind: ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield MODULE
+    sys.modules.pop(MODULE, None)
+
+
+@pytest.fixture
+def path(spark, tmp_path):
+    """A table of one version."""
+    at = str(tmp_path / "s")
+    make_orders(spark, at, 4, files=1)
+    return at
+
+
+def commit(path, *lines):
+    """Write the next commit by hand."""
+    log = Path(path, "_delta_log")
+    version = len(list(log.glob("*.json")))
+    (log / f"{version:020d}.json").write_text("".join(f"{line}\n" for line in lines))
+
+
+def retyped(path, kind):
+    """Let the newest commit with metadata describe a column by this type."""
+    first = Path(path, "_delta_log", f"{0:020d}.json")
+    (metadata,) = (action for action in map(json.loads, first.read_text().splitlines()) if "metaData" in action)
+    metadata["metaData"]["schemaString"] = typed(kind)
+    return json.dumps(metadata)
+
+
+class TestASchemaThatNamesAClass:
+    """pyspark imports the module of a user-defined type, so the writers of a log chose what a driver runs."""
+
+    @pytest.mark.parametrize("where", NESTED)
+    @pytest.mark.parametrize(
+        "spelled", [lambda text: text, lambda text: text.replace("udt", "\\u0075dt")], ids=["plain", "escaped"]
+    )
+    def test_is_refused_before_it_is_imported(self, module, where, spelled):
+        """At any depth, and however JSON spells it."""
+        with pytest.raises(UserDefinedTypeError):
+            schema_of(spelled(typed(NESTED[where])))
+
+        assert module not in sys.modules
+
+    def test_is_no_schema_with_such_a_name(self):
+        """A column, or a word in its metadata, may be called so."""
+        schema = json.loads(typed("long"))
+        schema["fields"][0] |= {"name": "udt", "metadata": {"type": "udt"}}
+
+        assert schema_of(json.dumps(schema)).names == ["udt"]
+
+    def test_is_refused_at_the_pin_and_by_each_poll(self, spark, path, module):
+        """The poll for the newest version comes before Spark reads the log."""
+        source = DeltaSource(spark, path, key=("id",))
+        source.pin(None)
+        commit(path, '{"commitInfo": {"timestamp": 1, "operation": "x"}}', retyped(path, UDT))
+
+        with pytest.raises(UnsupportedSourceFeatureError, match="user-defined type"):
+            source.head()
+        with pytest.raises(UnsupportedSourceFeatureError, match="user-defined type"):
+            source.check_versions(0, 1)
+        with pytest.raises(UnsupportedSourceFeatureError, match="user-defined type"):
+            DeltaSource(spark, path, key=("id",)).pin(None)
+        assert module not in sys.modules
+
+
+class TestACommitOfAHostileWriter:
+    @pytest.mark.parametrize(
+        "line",
+        [DEEP, f'{{"add": {DEEP}}}', f'{{"commitInfo": {DEEP}}}', "[1]", "7", '{"add": 1}'],
+        ids=lambda line: line[:20],
+    )
+    def test_is_the_damage_of_the_source(self, spark, path, line):
+        """A line with 100,000 brackets ended the driver with a RecursionError, "a bug" (fault S10)."""
+        source = DeltaSource(spark, path, key=("id",))
+        source.pin(None)
+        commit(path, line)
+        forget_sums(path)
+
+        with pytest.raises(SourceDamagedError, match=r"version 1 of .* is no commit"):
+            source.check_versions(0, 1)
