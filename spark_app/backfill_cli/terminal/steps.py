@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO, cast
 
 import click
 from rich.console import Console
@@ -38,7 +39,7 @@ class Steps:
         self._screen = Screen(out, console)
         self._ended_s: float | None = None
         self._steps: tuple[_Step, ...] = (_Step(OPENING, time.monotonic()),)
-        self._redrawn = Redrawn(self._draw, self._steps)
+        self._redrawn: Redrawn[tuple[_Step, ...]] = Redrawn(self._draw, self._steps)
 
     def begin(self, name: str) -> None:
         """End the current step, and begin another one."""
@@ -63,7 +64,7 @@ def steps_shown(job: Backfill) -> Iterator[Callable[[str], None]]:
     log_file = _log_file(job)
     click.get_current_context().meta[LOG_FILE] = log_file
     with own_streams(log_file, lambda: None) as (_, err):
-        console = Console(file=err, highlight=False)
+        console = Console(file=cast("TextIO", err), highlight=False)
         if not console.is_terminal or console.is_dumb_terminal:
             yield lambda _: None
             return

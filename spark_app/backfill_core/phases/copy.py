@@ -140,7 +140,7 @@ class Copy:
             for edge in span
             if offsets[bisect_right(offsets, edge) - 1] != edge
         }
-        unsure = UNSURE * sum(self._seen.of(offsets[file], offsets[file + 1]) for file in parts) ** 0.5
+        unsure: float = UNSURE * sum(self._seen.of(offsets[file], offsets[file + 1]) for file in parts) ** 0.5
         return max(self.rows_filtered, round(done - rows - unsure))
 
     # -------------------------------------------------------------- what there is

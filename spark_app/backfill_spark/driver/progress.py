@@ -90,8 +90,12 @@ def progress_of_state(state: JobState, found: StoredSummary, say: Callable[[Posi
         say: Returns a position in the source's words.
     """
     controls, total = state.controls, found.rows_total
-    counted = {} if total is None else {"rows_total": total, "splits_total": _splits_total(found, total)}
-    committed = {} if state.committed_ms is None else {"last_commit_time": moment_words(state.committed_ms)}
+    # Only fields that are set are written, so an unknown one is left out.
+    known: dict[str, Any] = {}
+    if total is not None:
+        known |= {"rows_total": total, "splits_total": _splits_total(found, total)}
+    if state.committed_ms is not None:
+        known["last_commit_time"] = moment_words(state.committed_ms)
     return Progress(
         attempt=state.attempt,
         epoch=state.epoch,
@@ -112,8 +116,7 @@ def progress_of_state(state: JobState, found: StoredSummary, say: Callable[[Posi
         throttle_bytes_per_second=controls.bytes_per_s,
         throttle_until=None if controls.until_ms is None else moment_words(controls.until_ms),
         revision=controls.revision,
-        **counted,
-        **committed,
+        **known,
     )
 
 
