@@ -9,6 +9,7 @@ from backfill_spark.delta.log import table_at
 class TestAreShipped:
     """What readers see is equal, also where the log says more than files."""
 
+    @pytest.mark.rest
     def test_mapped_generated_constrained_clustered_and_odd_times(self, spark, replica, request):
         """Names in files are kept, so that a renamed column needs no other file; the rest is the source's own."""
         before = spark.conf.get("spark.sql.parquet.outputTimestampType")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 from support.tables.jobs import vacuum
 
@@ -21,6 +22,7 @@ def passed(spark, replica, where):
 class TestADelta:
     """Of a source's log is brought over as it is, with deletion vectors, by files."""
 
+    @pytest.mark.rest
     def test_each_operation_in_a_commit_of_its_own(self, spark, replica):
         """DELETE and UPDATE by vectors, MERGE, OPTIMIZE, a purge, a whole file's end: equal after each."""
         rows = spark.range(400).selectExpr(

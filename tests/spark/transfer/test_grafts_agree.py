@@ -149,6 +149,7 @@ def table(spark, folder, layout, files=1):
 class TestAGraftedFile:
     """Has the rows that decoding gives, in the places that they have in the source."""
 
+    @pytest.mark.rest
     @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(layout=layouts(), select=st.sampled_from(SELECTS))
     def test_of_any_layout(self, spark, folder, layout, select):
