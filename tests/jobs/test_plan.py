@@ -77,7 +77,7 @@ class TestAPlan:
 
         assert flat.target.columns == "id bigint, part bigint, name string"
         assert (flat.target.partition_by, flat.target.reader_features) == ((), ("deletionVectors",))
-        assert warning.hint == "Set spec.target.delta.partitionBy: [part] to keep them."
+        assert warning.hint == "Set partitionBy: [part] of the target to keep them."
         assert "source by part, target by no column" in flat.ways[0].reason
         assert (parted.target.partition_by, parted.target.reader_features) == (("part",), ())
         assert "PartitionsLeftOut" not in reasons(parted)

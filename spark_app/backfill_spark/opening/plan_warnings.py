@@ -81,7 +81,7 @@ def partitions_left_out(partitions: Sequence[str], target: PlannedTarget, *, exi
         PlanWarning(
             reason="PartitionsLeftOut",
             message=f"the source is partitioned by {by}, and the target will have no partitions.",
-            hint=f"Set spec.target.delta.partitionBy: [{by}] to keep them.",
+            hint=f"Set partitionBy: [{by}] of the target to keep them.",
         )
     ]
 

@@ -186,7 +186,7 @@ class TestADriverThatRan:
 
 
 class TestAnEditBesideADriverThatRan:
-    """Its pods keep the old spec, and nobody may take them for pods of the new one (fault K12)."""
+    """Its pods keep the old spec, and the status says so (fault K12)."""
 
     @pytest.mark.parametrize(("before", "now", "names"), NEXT_ATTEMPT)
     def test_is_shown_with_its_field(self, before: dict[str, Any], now: dict[str, Any], names: str) -> None:

@@ -71,7 +71,7 @@ class TargetFolder:
             ) from error
 
     def _check_mount(self, path: Any) -> None:
-        """Refuse a local folder that the kernel lets nobody write: Hadoop reads only its mode, and no creation names the cause."""
+        """Refuse a local folder on a read-only mount: Hadoop reads only its mode, and an error of a creation does not name the cause."""
         if self._fs.getScheme() != "file":
             return
         local = self._jvm.java.io.File(path.toUri().getPath()).toPath()

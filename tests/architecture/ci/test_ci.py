@@ -47,7 +47,7 @@ class TestAStageThatCannotRun:
                 program(found / "go", "#!/bin/sh\n")
             made = tmp_path / "made"
             done = subprocess.run(
-                [clone / ".ci" / "run"], env={"PATH": str(found), "MADE": str(made)} | variables,
+                [clone / ".ci" / "run"], env={"PATH": str(found), "HOME": str(tmp_path), "MADE": str(made)} | variables,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=60,
             )  # fmt: skip
             return done.returncode, done.stdout, made.read_text() if made.exists() else ""
