@@ -41,7 +41,7 @@ from support.bench_report import write_report  # noqa: E402
 from support.tables.jobs import job, write_yaml  # noqa: E402
 from support.tables.oracle import seals  # noqa: E402
 
-from backfill.control import NotRunningError, find  # noqa: E402
+from backfill.control import DriverStartingError, NotRunningError, find  # noqa: E402
 from backfill_api.wire import Command, PauseCommand  # noqa: E402
 from backfill_spark.driver.attempt import run_driver  # noqa: E402
 from backfill_spark.jvm.session import open_session  # noqa: E402
@@ -234,7 +234,7 @@ class Bench:
             try:
                 if holds():
                     return time.monotonic()
-            except (NotRunningError, FileNotFoundError, IndexError):
+            except (NotRunningError, DriverStartingError, FileNotFoundError, IndexError):
                 pass
             pause.wait(0.02)
         raise TimeoutError
