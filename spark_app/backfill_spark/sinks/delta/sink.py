@@ -217,9 +217,11 @@ class DeltaSink:
         return self._planned(schema).described(() if self.exists() else self._cluster_by)
 
     def _planned(self, schema: StructType) -> TargetTable:
+        table = self._known or self._look()
+        if table is not None:
+            return table
         made = made_with(self._properties, deletion_vectors=self._mode.merges)
-        planned = planned_table(self.path, self._wanted(schema), self._partition_by, made)
-        return self._known or self._look() or planned
+        return planned_table(self.path, self._wanted(schema), self._partition_by, made)
 
     def follow(self, layout: LoggedTable) -> None:
         """See `SupportsShipping`."""
