@@ -8,6 +8,7 @@ from typing import Any
 from backfill_api.spec.bounds import MESSAGE_MAX, count
 from backfill_api.status import progress as api
 from backfill_api.status.progress import OTHER_PARTITIONS, PartitionLag, Progress, StepProgress
+from backfill_core.job.controls import Controls
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import Step
 from backfill_core.job.view import JobView
@@ -29,7 +30,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         moment: Of the look.
         say: Returns a position in the source's words.
     """
-    strategy, controls = view.strategy, view.controls
+    strategy = view.strategy
     grid, head = strategy.grid, None if strategy.head is None else strategy.head.position
     course = view.course
     seals = sorted(view.seal_seconds)
@@ -68,12 +69,8 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         finished=view.finished,
         caught_up=strategy.caught_up,
         non_convergent=strategy.non_convergent,
-        paused=controls.paused,
         quiet=view.quiet,
-        throttle_rows_per_second=controls.rows_per_s,
-        throttle_bytes_per_second=controls.bytes_per_s,
-        throttle_until=None if controls.until_ms is None else moment_words(controls.until_ms),
-        revision=controls.revision,
+        **_control_words(view.controls),
         table_version=view.table_version if view.table_version >= 0 else None,
         seal_ms_p50=count(seals[len(seals) // 2] * 1000) if seals else None,
         seal_ms_p99=count(seals[min(len(seals) - 1, len(seals) * 99 // 100)] * 1000) if seals else None,
@@ -89,7 +86,7 @@ def progress_of_state(state: JobState, found: StoredSummary, say: Callable[[Posi
         found: What the strategy stores in it.
         say: Returns a position in the source's words.
     """
-    controls, total = state.controls, found.rows_total
+    total = found.rows_total
     # Only fields that are set are written, so an unknown one is left out.
     known: dict[str, Any] = {}
     if total is not None:
@@ -111,11 +108,7 @@ def progress_of_state(state: JobState, found: StoredSummary, say: Callable[[Posi
         consumed_version=version_of(state.consumed),
         consumed_position=say(state.consumed)[:MESSAGE_MAX],
         finished=state.finished,
-        paused=controls.paused,
-        throttle_rows_per_second=controls.rows_per_s,
-        throttle_bytes_per_second=controls.bytes_per_s,
-        throttle_until=None if controls.until_ms is None else moment_words(controls.until_ms),
-        revision=controls.revision,
+        **_control_words(state.controls),
         **known,
     )
 
@@ -123,6 +116,16 @@ def progress_of_state(state: JobState, found: StoredSummary, say: Callable[[Posi
 def _splits_total(found: StoredSummary, rows_total: int) -> int:
     """Return the number of splits if the rest has as many rows a split as what is done."""
     return found.splits_done * rows_total // found.rows_done if found.rows_done else found.splits_done
+
+
+def _control_words(controls: Controls) -> dict[str, Any]:
+    return {
+        "paused": controls.paused,
+        "throttle_rows_per_second": controls.rows_per_s,
+        "throttle_bytes_per_second": controls.bytes_per_s,
+        "throttle_until": None if controls.until_ms is None else moment_words(controls.until_ms),
+        "revision": controls.revision,
+    }
 
 
 def _eta_words(eta: Eta | None, moment: Now) -> dict[str, Any]:
