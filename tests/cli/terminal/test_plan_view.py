@@ -1,19 +1,11 @@
 """What a plan shows on a terminal."""
 
-import io
 import re
 
-from rich.console import Console
+from support.console.rendered import text
 
 from backfill_api.status.plan import Plan, PlannedPartition, PlannedPartitions, PlannedTarget, PlanWarning
 from backfill_cli.terminal.plan_view import show_plan
-
-
-def text(shown, width=100):
-    """Return what a terminal of a width would show."""
-    console = Console(width=width, file=io.StringIO(), record=True, color_system=None)
-    console.print(shown)
-    return console.export_text()
 
 
 class TestAPlan:

@@ -1,13 +1,12 @@
 """What the terminal shows: the facts that a person looks for must be there."""
 
-import io
 import os
 import re
 import time
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from support.console.rendered import text
 
 from backfill.words import one_line
 from backfill_api.status.progress import Progress, Watermark
@@ -47,13 +46,6 @@ def utc(monkeypatch):
     yield
     monkeypatch.undo()
     time.tzset()
-
-
-def text(shown, width=100):
-    """Return what a terminal of a width would show."""
-    console = Console(width=width, file=io.StringIO(), record=True, color_system=None)
-    console.print(shown)
-    return console.export_text()
 
 
 class TestTheTitle:
