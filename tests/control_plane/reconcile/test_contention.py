@@ -8,9 +8,9 @@ import pytest
 from support.cluster.fake_api import Fault
 from support.operators.rig import NAMESPACE, Rig
 
-from backfill_api.names import BACKFILL_LABEL, LAUNCHED_LABEL
+from backfill_api.names import BACKFILL_LABEL, LAUNCHED_FIELDS_ANNOTATION, LAUNCHED_LABEL
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core.lifecycle.inputs.launched_of import launched_of
+from backfill_core.lifecycle.inputs.launched_of import launched_fields, launched_of
 from backfill_core.lifecycle.naming import driver_name
 from backfill_operator.kube.election import LeadershipLostError
 
@@ -111,7 +111,9 @@ def multiply(rig, number):
         spec["target"]["delta"]["path"] += f"-{name}"  # two with one target would be told so
         made = rig.store.create("backfills", NAMESPACE, {"metadata": metadata, "spec": spec})
         waiting = another(pod, name, made)
-        waiting["metadata"]["labels"][LAUNCHED_LABEL] = launched_of(BackfillSpec.model_validate(spec))
+        launched = BackfillSpec.model_validate(spec)
+        waiting["metadata"]["labels"][LAUNCHED_LABEL] = launched_of(launched)
+        waiting["metadata"]["annotations"][LAUNCHED_FIELDS_ANNOTATION] = launched_fields(launched)
         driver = rig.store.create("pods", NAMESPACE, waiting)
         for plural, one in children:
             rig.store.create(plural, NAMESPACE, another(one, name, made))
