@@ -7,6 +7,7 @@ Everything else is a `WatchFailedError`, which kopf answers by another try.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -141,6 +142,10 @@ class WatchSession:
             if response is not None:
                 response.close()
             raise WatchFailedError(f"{type(error).__name__}: {error}"[:500]) from error
+        except asyncio.CancelledError:
+            # kopf gives up a request that is not answered in time, and sends the next one.
+            self._pace.failed(path, "the request was given up before an answer came")
+            raise
 
     async def _list(self, path: str, response: aiohttp.ClientResponse) -> Raw:
         """Return a list without items, at the version from which its watch is to start."""

@@ -166,9 +166,17 @@ class TestWatchesThatBringNothing:
     )  # fmt: skip
     async def test_watches_are_asked_for_ever_more_rarely(self, raw):
         """22,300 requests in 6 s for one namespace; lists carry the work meanwhile (fault C4)."""
+        await self.is_paced(Fault("raw", raw=raw, verb="watch", times=float("inf")))
+
+    async def test_watches_without_an_answer_are_asked_for_ever_more_rarely(self):
+        """kopf gives them up after a while, and asks at once again."""
+        await self.is_paced(Fault("slow", verb="watch", seconds=60, times=float("inf")), watch_silence_seconds=0.2)
+
+    async def is_paced(self, fault, **settings):
+        """Watch through a fault: what a list tells arrives, and each watch waits longer for its next request."""
         loop = asyncio.get_running_loop()
-        async with Rig(start=False) as rig:
-            rig.api.faults.append(Fault("raw", raw=raw, verb="watch", times=float("inf")))
+        async with Rig(start=False, **settings) as rig:
+            rig.api.faults.append(fault)
             began = loop.time()
             rig.start()
             rig.create()
