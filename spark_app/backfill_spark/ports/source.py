@@ -141,6 +141,17 @@ class SupportsChanges(Protocol):
 
 
 @runtime_checkable
+class SupportsAppends(SupportsFiles, Protocol):
+    """A source that tells which files the versions of an append-only table added. No strategy needs it: a file may be copied by it."""
+
+    def appended(self, after: int, upto: int) -> list[tuple[int, str]] | None:
+        """Return the `add` action of each file that the versions `(after, upto]` added rows with, and its version.
+
+        None: a version did more than add rows.
+        """
+
+
+@runtime_checkable
 class SupportsLog(SupportsFiles, Protocol):
     """A source whose log can be brought into a target as it is: which files came, went, or hide other rows than before."""
 

@@ -1,4 +1,4 @@
-"""Brings versions of the source into the target: by MERGE, or staged like a split."""
+"""Brings versions of the source into the target: by MERGE, or staged like a split. Files that only add rows are copied where they can be."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from backfill_spark.ports.source import SupportsChanges
 from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.changes import check_net_changes
 from backfill_spark.rows.key_ranges import within
+from backfill_spark.runners.appended_files import stage_appended
 from backfill_spark.runners.merging import is_merged, merge
 from backfill_spark.runners.runner import WorkRunner
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 def _run(work: ApplyChanges, context: WorkContext) -> ChangesApplied:
     job, source = context.job, ability(context.job.source, SupportsChanges)
     source.check_versions(work.after, work.upto)
+    copied = None if job.mode.merges or work.bound is not None else stage_appended(work.after, work.upto, context)
+    if copied is not None:
+        return ChangesApplied(work.work_id, sum(file.rows for file in copied), copied)
     changes = source.changes(work.after, work.upto)
     bound = None if work.bound is None else within(work.bound)
     rows = job.mode.change_rows(changes, job.transform, key=job.key, epoch=work.epoch, within=bound)

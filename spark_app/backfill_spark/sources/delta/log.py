@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -189,6 +190,25 @@ class VersionLog:
     def added(self, number: int) -> tuple[str, ...]:
         """Return the `add` action of each file with new rows of a version; see `Version`."""
         return self._version(number).added
+
+    def appended(self, after: int, upto: int) -> list[tuple[int, str]] | None:
+        """Return the `add` action of each file with new rows of the versions `(after, upto]`, with statistics, by version.
+
+        None: a version updates or deletes rows, or two versions name one file.
+        """
+        numbers = range(after + 1, upto + 1)
+        if any(self._version(number).removes for number in numbers):
+            return None
+        found = [
+            (number, action["add"])
+            for number in numbers
+            if self._version(number).added
+            for action in map(action_of, lines_of(self._text(number)))
+            if action.get("add", {}).get("dataChange")
+        ]
+        if len({add["path"] for _, add in found}) < len(found):
+            return None
+        return [(number, json.dumps({"add": add})) for number, add in found]
 
     def _version(self, number: int) -> Version:
         if number not in self._seen:

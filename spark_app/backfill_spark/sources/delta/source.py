@@ -79,7 +79,7 @@ class DeltaSource:
         self._logged: Sequence[LoggedFile] = ()
         self._nulls: dict[str, list[int | None]] = {}
         self._opened: SparkDeltaLog | None = None
-        self._log: VersionLog | None = None
+        self._log: VersionLog  # made with the pinned version, before any version after it is asked for
         self._listed = set[int]()
         self._ranges: RangeFiles | None = None
 
@@ -333,13 +333,11 @@ class DeltaSource:
         Raises:
             ChangeFeedExpiredError: it is gone.
         """
-        assert self._log is not None
         if after < head.position:
             self._log.check_kept(after + 1)
 
     def check_versions(self, after: int, upto: int) -> None:
         """Refuse versions that cannot be applied; no Spark job. See `log.VersionLog.check`."""
-        assert self._log is not None
         self._log.check(after, upto)
 
     def changes(self, after: int, upto: int) -> DataFrame:
@@ -352,13 +350,16 @@ class DeltaSource:
             ChangeFeedMissingError: there is no change feed and a commit is not append-only.
             ChangeFeedExpiredError: a version is gone.
         """
-        assert self._log is not None
         columns: list[Any] = [*(F.col(quoted(name)) for name in self.pinned.schema.names), CHANGE_TYPE, COMMIT_VERSION]
         found = list(change_frames(self._log, self._delta_log, self.rows_of, columns, after, upto))
         if found:
             return reduce(DataFrame.unionAll, found)
         nothing = self._frame(0, 0).withColumn(CHANGE_TYPE, F.lit("insert"))
         return nothing.withColumn(COMMIT_VERSION, F.lit(0).cast("long")).select(*columns)
+
+    def appended(self, after: int, upto: int) -> list[tuple[int, str]] | None:
+        """See `ports.source.SupportsAppends`."""
+        return self._log.appended(after, upto)
 
     def rows_of(self, actions: Sequence[str], version: int) -> DataFrame:
         """See `SupportsFiles`."""
@@ -373,7 +374,6 @@ class DeltaSource:
 
     def log_actions(self, after: int, upto: int) -> Iterator[VersionActions]:
         """See `ports.source.SupportsLog`."""
-        assert self._log is not None
         return ShippedLog(self._log, self.path, self._pinned_layout, self.layout_at).versions(after, upto)
 
     @cached_property

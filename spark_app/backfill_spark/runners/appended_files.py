@@ -1,0 +1,65 @@
+"""The files that versions of an append-only source added, staged as they are: a Spark job for each version costs twenty times as much."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from backfill_core.protocol.work import StagedFile
+from backfill_core.transfer.ways import Decoded, Excluded
+from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.ports.source import SupportsAppends
+from backfill_spark.ports.work import WorkContext
+from backfill_spark.transfer.file_transfer import PlannedCopy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_Added = tuple[int, str]
+"""The version of a file, and its `add` action."""
+
+
+def stage_appended(after: int, upto: int, context: WorkContext) -> tuple[StagedFile, ...] | None:
+    """Copy the files of the versions `(after, upto]`, and decode those that cannot be copied.
+
+    None: nothing of them can be copied, or a version did more than add rows.
+
+    Raises:
+        SourceDamagedError, AccountingError: a file is not what the source's log says.
+    """
+    source, ways = context.job.source, context.copies.ways
+    # Which files have values of a dropped column, only their footers tell.
+    if not isinstance(source, SupportsAppends) or isinstance(ways.best, Decoded) or ways.table.drops:
+        return None
+    added = source.appended(after, upto)
+    if added is None:
+        return None
+    planned = [(one, ways.planned(SourceFile.of(json.loads(one[1])["add"]))) for one in added]
+    copies = [way for _, way in planned if isinstance(way, PlannedCopy)]
+    if not copies:
+        return None
+    what = f"the files of versions {after + 1} to {upto}"
+    # Decoded first: a write removes what lies in the folder of the work.
+    decoded = _decoded([one for one, way in planned if isinstance(way, Decoded)], what, source, context)
+    done = context.copy_files(copies)
+    if done.left:
+        return _decoded([one for one, way in planned if not isinstance(way, Excluded)], what, source, context)
+    return (*decoded, *done.staged)
+
+
+def _decoded(
+    added: Sequence[_Added], what: str, source: SupportsAppends, context: WorkContext
+) -> tuple[StagedFile, ...]:
+    if not added:
+        return ()
+    versions = sorted({version for version, _ in added})
+    frames: list[DataFrame] = [
+        source.rows_of([action for version, action in added if version == number], number) for number in versions
+    ]
+    return context.stage(context.job.transform.apply(reduce(_union, frames)), what=what)
+
+
+def _union(first: DataFrame, second: DataFrame) -> DataFrame:
+    return first.unionAll(second)

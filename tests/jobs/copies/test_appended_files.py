@@ -1,0 +1,101 @@
+"""Promises of files that an append-only source adds after the pinned version: copied where they can be; delta-rs says what is there."""
+
+import hashlib
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from support.tables.jobs import job
+from support.tables.oracle import adds_of, strangers
+
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.settings import DriverSettings
+
+APPENDED = 3
+"""Versions after the pinned one."""
+
+
+@pytest.fixture
+def source(spark, tmp_path):
+    """A table without a change feed: twenty rows of two parts in version 0, and ten more in each version after."""
+    path = str(tmp_path / "s")
+    rows = "id, id % 2 AS part, concat('n', id) AS name"
+    for start, stop in [(0, 20), *((20 + 10 * at, 30 + 10 * at) for at in range(APPENDED))]:
+        frame = spark.range(start, stop, 1, 1).selectExpr(*rows.split(", ", 2))
+        frame.write.format("delta").mode("append").partitionBy("part").save(path)
+    return path
+
+
+@pytest.fixture
+def run(spark, tmp_path, source):
+    """Runs an `Append` job that begins at version 0, and returns how it ended."""
+
+    def run(**spec):
+        wanted = {
+            "name": "appended",
+            "source": {"key": [], "version": 0, **spec.pop("source", {})},
+            "target": {"writeMode": "Append", "partitionBy": ["part"], **spec.pop("target", {})},
+            "verify": "Final",
+        }
+        settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
+        return run_driver(job(source, str(tmp_path / "t"), **{**wanted, **spec}), settings=settings, spark=spark)
+
+    return run
+
+
+def copied(source, target):
+    """Return the files of the source that the target has byte by byte."""
+    there = {path.rsplit("/", 1)[-1]: path for path in adds_of(target)}
+    names = {f"w-{hashlib.sha256(path.encode()).hexdigest()[:32]}-0.parquet": path for path in adds_of(source)}
+    same = {name: path for name, path in names.items() if name in there}
+    for name, path in same.items():
+        assert Path(target, unquote(there[name])).read_bytes() == Path(source, unquote(path)).read_bytes()
+    return set(same.values())
+
+
+class TestFilesThatALaterVersionAdds:
+    """Each version was a Spark job: a source with three commits a second kept a core busy."""
+
+    def test_are_copied_byte_by_byte_where_the_transform_changes_nothing(self, tmp_path, run, source):
+        """Like those of the pinned version."""
+        outcome = run()
+
+        assert (outcome.reason, outcome.receipt.equal, outcome.receipt.rows) == ("Complete", True, 50)
+        assert copied(source, str(tmp_path / "t")) == set(adds_of(source))
+        assert outcome.progress.changes_done == 10 * APPENDED
+        assert strangers(str(tmp_path / "t"), source) == strangers(source, str(tmp_path / "t")) == 0
+
+    def test_are_left_out_copied_or_decoded_as_the_filter_decides(self, spark, tmp_path, run, source):
+        """By the bounds in the source's log: version 1 has no row of it, version 2 some, version 3 all."""
+        outcome = run(transform={"where": "id < 5 OR id >= 35"})
+
+        target = str(tmp_path / "t")
+        assert (outcome.reason, outcome.receipt.equal) == ("Complete", True)
+        ids = sorted(row.id for row in spark.read.format("delta").load(target).select("id").collect())
+        assert ids == [*range(5), *range(35, 50)]
+        assert len(copied(source, target)) == 2
+
+    def test_are_decoded_where_a_column_is_computed_that_no_file_can_take(self, tmp_path, run, source):
+        """Rows of a computed partition column lie in several folders."""
+        outcome = run(transform={"select": ["id", "name", "id % 3 AS third"]}, target={"partitionBy": ["third"]})
+
+        assert (outcome.reason, outcome.receipt.equal, outcome.receipt.rows) == ("Complete", True, 50)
+        assert copied(source, str(tmp_path / "t")) == set()
+
+    def test_bring_no_column_that_came_after_the_pinned_version(self, spark, tmp_path, run, source):
+        """`schemaChange: Ignore` goes on without it; a file that has it is decoded."""
+        frame = spark.range(50, 60, 1, 1).selectExpr("id", "id % 2 AS part", "'x' AS name", "id AS extra")
+        frame.write.format("delta").mode("append").option("mergeSchema", "true").save(source)
+
+        outcome = run(source={"schemaChange": "Ignore"})
+
+        target = spark.read.format("delta").load(str(tmp_path / "t"))
+        assert (outcome.reason, outcome.receipt.rows) == ("Complete", 60)
+        assert "extra" not in target.columns
+        assert not any("extra" in spark.read.parquet(file).columns for file in target.inputFiles())
+
+    def test_end_the_job_by_name_once_a_version_deletes_rows(self, spark, run, source):
+        """As before: the target would keep them."""
+        spark.sql(f"DELETE FROM delta.`{source}` WHERE id = 45")
+
+        assert run().reason in ("ChangeFeedMissing", "NotAppendOnly")
