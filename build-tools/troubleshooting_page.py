@@ -41,6 +41,7 @@ HINTS: dict[str, tuple[Need, str]] = {
     "NoDriver": ("none", "Nothing."),
     "DriverMissing": ("wait", "A lost pod is looked for at the API server before the next attempt starts."),
     "DriverUnreachable": ("act", "The job goes on, but takes no command. A network policy must let the operator reach port 8443 of the driver; see also the pod's log."),
+    "JavaSilent": ("wait", "The attempt ends as `JavaDied` after a minute, and the next one goes on from the last commit. If it happens again, Java spends its time on collecting garbage: raise `driver.resources.limits.memory`."),
     "ExecutorsWaiting": ("act", "The message is that of an executor pod. Where it is a count, as `0 of 2 executors are there`, no pod was made: a quota is full, or a policy refuses it, and the driver's log has the words of the API server. Spark asks again each second, and after a quarter of an hour the attempt ends as `Transient`. Correct the image, the pull secret, the Secret, or what the pod asks of a node. An edit of `spark` or `executor` replaces the attempt; where they wait for a node alone, only when no executor runs. After one made outside of the spec they start by themselves."),
     "DriverStopping": ("wait", "The older driver's pod must be gone first. A pod on a lost node is removed by force a minute after its grace."),
     "AcknowledgementTimeout": ("wait", "The command is sent again each second. Look at the driver's log for a MERGE that does not end."),

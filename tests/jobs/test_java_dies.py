@@ -1,10 +1,11 @@
-"""The Java process under a driver is killed: the driver ends at once, says so, and the next one goes on."""
+"""The Java process under a driver is killed or hangs: the driver ends, says so, and the next one goes on."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 from support.tables.jobs import make_orders, write_yaml
@@ -17,8 +18,9 @@ def children(pid):
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_a_killed_java_process_is_named(spark, tmp_path):
-    """Twelve seconds of tries against it ended as `Unexpected`, which is a bug of ours."""
+@contextmanager
+def copying(spark, tmp_path):
+    """Yield a driver that has committed rows, and its Java process."""
     make_orders(spark, str(tmp_path / "source"), ROWS, files=4)
     limit = {"throttle": {"rowsPerSecond": 100}}
     file = write_yaml(tmp_path / "job.yaml", str(tmp_path / "source"), str(tmp_path / "target"), **limit)
@@ -27,13 +29,38 @@ def test_a_killed_java_process_is_named(spark, tmp_path):
         [sys.executable, "-m", "backfill_spark", "-f", str(file)],
         env=os.environ | settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    for line in process.stdout:
-        if json.loads(line).get("rowsDone"):
-            break
-    [java] = children(process.pid)
-    os.kill(java, signal.SIGKILL)
-    words, errors = process.communicate(timeout=60)
+    try:
+        for line in process.stdout:
+            if json.loads(line).get("rowsDone"):
+                break
+        [java] = children(process.pid)
+        yield process, java
+    finally:
+        process.kill()
 
-    last = json.loads(words.splitlines()[-1])
-    assert (process.returncode, last["reason"]) == (64, "JavaDied"), errors[-2000:]
-    assert "this is a bug" not in errors
+
+def test_a_killed_java_process_is_named(spark, tmp_path):
+    """Twelve seconds of tries against it ended as `Unexpected`, which is a bug of ours."""
+    with copying(spark, tmp_path) as (process, java):
+        os.kill(java, signal.SIGKILL)
+        words, errors = process.communicate(timeout=60)
+
+        last = json.loads(words.splitlines()[-1])
+        assert (process.returncode, last["reason"]) == (64, "JavaDied"), errors[-2000:]
+        assert "this is a bug" not in errors
+
+
+def test_a_java_process_that_hangs_is_ended_and_named(spark, tmp_path):
+    """It was reported as live, without lag, for ever. A stopped process answers nothing, like one in a deadlock."""
+    with copying(spark, tmp_path) as (process, java):
+        os.kill(java, signal.SIGSTOP)
+        for line in process.stdout:
+            words = line
+            if "JavaSilent" in json.loads(line).get("warningCodes", ()):
+                break
+        assert json.loads(words)["rowsPerSecond"] == 0
+        words, errors = process.communicate(timeout=300)
+
+        last = json.loads(words.splitlines()[-1])
+        assert (process.returncode, last["reason"]) == (64, "JavaDied"), errors[-2000:]
+        assert "did not answer for 60 s" in last["message"]

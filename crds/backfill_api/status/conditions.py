@@ -68,6 +68,7 @@ REASONS: Final = {
     "NoDriver": "No driver is wanted, or none is there yet.",
     "DriverMissing": "The driver's pod was not found; the operator asks again before it gives up.",
     "DriverUnreachable": "The driver's control server does not respond; its pod exists.",
+    "JavaSilent": "The driver answers and its Java process does not, so nothing is read or committed. The driver ends it after a minute.",
     "ExecutorsWaiting": "The driver runs, and executors of it wait for an image, a Secret, a volume or a node.",
     "DriverStopping": "A driver that is not the current one must end before the next one starts.",
     "AcknowledgementTimeout": "The driver has not confirmed the newest command for a long time; it is sent again.",

@@ -19,11 +19,13 @@ WarningCode = Literal[
     "ExecutorsMissing",
     "CheckpointFailed",
     "OpenTransaction",
+    "JavaSilent",
 ]
 """What a warning is about: programs go by this, never by the message."""
 
 
 STEPS_MAX = 8
+WARNINGS_MAX = 32
 PARTITION_LAGS_MAX = 21
 OTHER_PARTITIONS = "other"
 
@@ -137,6 +139,12 @@ class Progress(ProgressSummary):
     attempt: Count = 0
     """Number of the attempt."""
 
+    last_barrier_time: Moment | None = None
+    """When the newest barrier passed, RFC 3339: its commit was durable, or nothing had to be committed."""
+
+    last_look_time: Moment | None = None
+    """When the source answered the newest look at its newest position, RFC 3339."""
+
     changes_done: Count = 0
     """Row changes applied after the snapshot."""
 
@@ -170,10 +178,10 @@ class Progress(ProgressSummary):
     caught_up: bool = False
     """Has the target reached the newest version once? Of a topic: and no record waits behind a transaction that stays open."""
 
-    warnings: Annotated[tuple[Message, ...], Field(max_length=32)] = ()
+    warnings: Annotated[tuple[Message, ...], Field(max_length=WARNINGS_MAX)] = ()
     """What will end the job unless the user acts."""
 
-    warning_codes: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=32)] = ()
+    warning_codes: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=WARNINGS_MAX)] = ()
     """A `WarningCode` for each of `warnings`, in their order; older drivers report none, newer ones may report others."""
 
     non_convergent: bool = False

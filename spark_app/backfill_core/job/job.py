@@ -84,7 +84,7 @@ class Job(Attempt):
             case Tick():
                 return ()
             case SourcePolled():
-                self._watch = self._watch.answer()
+                self._watch = self._watch.answer(now)
                 self._strategy.on(replace(event, fresh=self._watch.fresh), now)
                 return ()
             case PollFailed(error=error):
@@ -160,6 +160,7 @@ class Job(Attempt):
         commit = self._commits.seal(event, now)
         if commit is None:
             return ()
+        self._passed_ms = now.wall_ms
         actions: list[Action] = commit.acknowledgements()
         if commit.action.beside is not None:
             # Nothing of the strategy was in it.
@@ -231,6 +232,8 @@ class Job(Attempt):
         changed = self._apply_commands(now)
         actions += self._quieten(now)
         actions += self._maybe_commit(now, due=due, changed=changed)
+        if self._epoch != before and self._commits.idle:
+            self._passed_ms = now.wall_ms  # nothing had to be committed
         if due or self._epoch != before:
             self._strategy.on(BarrierPassed(self._epoch, scheduled=due), now)
         return actions

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from backfill_core.errors import BackfillError
+from backfill_core.protocol.clock import Now
 
 KEPT_EVERY = 10
 """Barriers between two polls that ask whether the source still keeps the next version: a slow copy must not end with that."""
@@ -33,6 +34,9 @@ class SourceWatch:
     lost: int = 0
     """Failed ones in a row."""
 
+    answered_ms: int | None = None
+    """Wall time of the newest answer that was no failure."""
+
     @property
     def awaits(self) -> bool:
         """Is an answer to come?"""
@@ -51,9 +55,9 @@ class SourceWatch:
         """What was asked so far does not count as fresh."""
         return replace(self, stale_up_to=self.asked)
 
-    def answer(self) -> SourceWatch:
+    def answer(self, now: Now) -> SourceWatch:
         """A poll was answered."""
-        return replace(self, answered=self.answered + 1, lost=0)
+        return replace(self, answered=self.answered + 1, lost=0, answered_ms=now.wall_ms)
 
     def lose(self) -> SourceWatch:
         """A poll failed."""

@@ -58,6 +58,12 @@ class JobView:
     sealed_ms: int | None
     """When the newest seal was durable."""
 
+    passed_ms: int | None
+    """When the newest barrier passed: its commit was durable, or it had none."""
+
+    looked_ms: int | None
+    """When the source answered the newest look."""
+
     table_version: int
     reason: str
     course: Course
@@ -155,6 +161,7 @@ class Attempt:
         self._work = WorkTable()
         self._commits = Commits()
         self._times = Timetable(now.mono_s)
+        self._passed_ms: int | None = None
         self._verify_wanted = False
         self._failures = 0
         self._backoff: Backoff | None = None
@@ -282,6 +289,8 @@ class Attempt:
             receipt=self._state.receipt,
             seal_seconds=commits.seconds,
             sealed_ms=commits.sealed_ms,
+            passed_ms=self._passed_ms,
+            looked_ms=self._watch.answered_ms,
             table_version=commits.table_version,
             reason=reason,
             course=self._course,

@@ -25,7 +25,7 @@ from backfill_api.spec.override import Override
 from backfill_core.lifecycle.actions import Action, Decision, DeletePod, EventNote
 from backfill_core.lifecycle.inputs.context import Context, classify
 from backfill_core.lifecycle.observation import DriverPod, Observation
-from backfill_core.lifecycle.status.condition_details import EDIT_PENDING, EXECUTORS_WAITING
+from backfill_core.lifecycle.status.condition_details import EDIT_PENDING, EXECUTORS_WAITING, JAVA_SILENT
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact, conditions_of
 from backfill_core.lifecycle.steps.finalizing import finalize, reconcile_finished
 from backfill_core.lifecycle.steps.idle import reconcile_idle
@@ -53,7 +53,7 @@ SHARED_TARGET: Final = "SharedTarget"
 OVERRIDE_IGNORED: Final = "OverrideIgnored"
 SIDECAR_ENDED: Final = "SidecarEnded"
 TOLD_ONCE: Final[Mapping[str, Literal["Normal", "Warning"]]] = {
-    "SpecChanged": "Normal", PLAN_OUTDATED: "Normal", EXECUTORS_WAITING: "Warning",
+    "SpecChanged": "Normal", PLAN_OUTDATED: "Normal", EXECUTORS_WAITING: "Warning", JAVA_SILENT: "Warning",
 }  # fmt: skip
 """Reasons that come and go within a phase, so that no event of a phase tells of them."""
 

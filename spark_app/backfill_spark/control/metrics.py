@@ -66,6 +66,16 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
         "When the newest commit was durable.",
         lambda it: _unix(it.last_commit_time),
     ),
+    (
+        "backfill_last_barrier_timestamp_seconds",
+        "When the newest barrier passed, with a commit or without one.",
+        lambda it: _unix(it.last_barrier_time),
+    ),
+    (
+        "backfill_last_look_timestamp_seconds",
+        "When the source answered the newest look.",
+        lambda it: _unix(it.last_look_time),
+    ),
 )
 _STEP_GAUGES: tuple[tuple[str, str, Callable[[StepProgress], float | None]], ...] = (
     ("backfill_step_running", "1 for the step that the job is in.", lambda it: it.state == "Running"),

@@ -33,6 +33,7 @@ class OperatorBinding:
         submit: Callable[[CommandReceived], None],
         progress: Callable[[], Progress],
         receipt: Callable[[], Receipt | None],
+        alive: Callable[[], bool] = lambda: True,
         registry: CollectorRegistry | None = None,
     ) -> None:
         """Bind where the settings say; `attempt` is the number in the target's state.
@@ -51,6 +52,7 @@ class OperatorBinding:
                 submit=lambda event: submit(replace(event, attempt=attempt)),
                 progress=progress,
                 receipt=receipt,
+                alive=alive,
                 registry=registry,
                 host=settings.control_bind,
                 port=settings.control_port,

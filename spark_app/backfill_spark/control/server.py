@@ -56,6 +56,7 @@ class ControlServer:
         submit: Callable[[CommandReceived], None],
         progress: Callable[[], Progress],
         receipt: Callable[[], Receipt | None],
+        alive: Callable[[], bool] = lambda: True,
         registry: CollectorRegistry | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -71,6 +72,7 @@ class ControlServer:
             submit: Takes a command to the core; must not block.
             progress: Newest look at the job.
             receipt: Newest receipt.
+            alive: Does Java answer? The probes fail if not.
             registry: What `/metrics` shows; None: the progress as gauges.
             host: Address to listen on.
             port: Port to listen on.
@@ -81,6 +83,7 @@ class ControlServer:
         self.job_id = job_id
         self.progress = progress
         self.receipt = receipt
+        self.alive = alive
         self.connections = Connections() if connections is None else connections
         self._token = token
         self._submit = submit
@@ -182,8 +185,8 @@ class ControlServer:
             return [self._acks[revision] for revision in sorted(self._acks) if revision > after]
 
     def ready(self) -> bool:
-        """Is the fence committed, and the attempt not over?"""
-        return not self._closed and self.progress().table_version is not None
+        """Is the fence committed, and the attempt not over? And can it do anything?"""
+        return not self._closed and self.alive() and self.progress().table_version is not None
 
     def allowed(self, header: str | None) -> bool:
         """Does a request carry the token? Takes the same time whatever is wrong with it."""
@@ -251,10 +254,15 @@ class _Connection(BaseHTTPRequestHandler):
         """Answer a look."""
         parts = urlsplit(self.path)
         if parts.path == "/healthz":
-            return self._send(200, b"ok\n", "text/plain")
+            alive = self._control.alive()
+            return self._send(200 if alive else 503, b"ok\n" if alive else b"Java does not answer\n", "text/plain")
         if parts.path == "/readyz":
             ready = self._control.ready()
-            return self._send(200 if ready else 503, b"ok\n" if ready else b"not committed yet\n", "text/plain")
+            return self._send(
+                200 if ready else 503,
+                b"ok\n" if ready else b"not committed yet, or Java does not answer\n",
+                "text/plain",
+            )
         if not self._control.allowed(self.headers.get("Authorization")):
             return self._error(401, "token", "is missing or wrong")
         match parts.path:

@@ -45,7 +45,8 @@ from backfill_spark.driver.event_loop import Loop, now
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, LOOKING, JobContext, OpenedJob
 from backfill_spark.driver.offline_verify import newest_of_open_source, newest_of_source
 from backfill_spark.driver.orphan_cleanup import OrphanRemoval
-from backfill_spark.driver.progress import progress_of
+from backfill_spark.driver.progress import progress_of, while_silent
+from backfill_spark.jvm.java_process import JavaWatch
 from backfill_spark.jvm.session import executors_there
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StoppedEarly, StopSignal
@@ -92,6 +93,8 @@ class _Caller:
     stop: StopSignal
     observe: Callable[[Progress], None]
     starting: Callable[[str], None]
+    embedded: bool
+    """Was no session given, so that Java is the driver's own?"""
 
 
 def run_driver(
@@ -119,7 +122,7 @@ def run_driver(
     stop, opened = stop or StopSignal(), list[JobContext]()
     try:
         with LocalRegistry(settings.state_dir, backfill.job_id) as registry:
-            caller = _Caller(settings, registry, stop, observe, _announced(registry, starting))
+            caller = _Caller(settings, registry, stop, observe, _announced(registry, starting), spark is None)
             caller.starting(OPENING)
             with JobContext.open(
                 backfill, settings, command="run", spark=spark, stop=stop, starting=caller.starting
@@ -229,12 +232,13 @@ class _Attempt:
         self._executor = SparkActionExecutor(opened, attempt=state.attempt)
         self._server: OperatorBinding | None = None
         self._orphans = OrphanRemoval(self._executor.remove_orphans)
-        self._metrics = progress_registry(self._job_id, lambda: self._progress)
+        self._metrics = progress_registry(self._job_id, self._progress_now)
         meter = LoopMeter(self._job_id, self._metrics)
         self._loop = Loop(job, self._executor, acknowledge=self._acknowledge, observe=self._on_view, watch=meter)
         self._view: JobView = job.view(moment)
         self._say = opened.words
         self._spark = opened.spark
+        self._java = JavaWatch(opened.spark, ours=caller.embedded)
         self._executors = ExecutorCount(executors_wanted(opened.spark.sparkContext.getConf().get))
         self._progress: Progress = progress_of(self._view, moment, self._say)
 
@@ -246,7 +250,8 @@ class _Attempt:
             attempt=self._attempt,
             job_id=self._job_id,
             submit=self._loop.put,
-            progress=lambda: self._progress,
+            progress=self._progress_now,
+            alive=lambda: self._java.pulse.healthy,
             receipt=lambda: self._view.receipt,
             registry=self._metrics,
         )
@@ -254,7 +259,7 @@ class _Attempt:
         try:
             server.start()
             registry.publish(url=server.url, token=server.token, attempt=server.attempt)
-            with stop.heard_by(self._loop.put):
+            with stop.heard_by(self._loop.put), self._java.running():
                 finish = self._loop.run()
             crash.crash_point("after_finish")
             if isinstance(finish.error, StateMovedError | StagedFilesGoneError):
@@ -269,6 +274,9 @@ class _Attempt:
             server.close()
         return self._outcome(finish)
 
+    def _progress_now(self) -> Progress:
+        return while_silent(self._progress, self._java.pulse)
+
     def _acknowledge(self, ack: Acknowledge) -> None:
         if self._server is not None:
             self._server.acknowledge(ack)
@@ -281,7 +289,7 @@ class _Attempt:
         self._view = replace(view, warnings=(*view.warnings, *self._executors.warnings))
         self._progress = progress_of(self._view, moment, self._say)
         self._orphans.look(view)
-        self._caller.observe(self._progress)
+        self._caller.observe(self._progress_now())
 
     def _outcome(self, finish: Finish) -> RunOutcome:
         view = self._view

@@ -7,12 +7,13 @@ from typing import Any
 
 from backfill_api.spec.bounds import MESSAGE_MAX, count
 from backfill_api.status import progress as api
-from backfill_api.status.progress import OTHER_PARTITIONS, PartitionLag, Progress, StepProgress
+from backfill_api.status.progress import OTHER_PARTITIONS, WARNINGS_MAX, PartitionLag, Progress, StepProgress
 from backfill_core.job.controls import Controls
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import Step
 from backfill_core.job.view import JobView
 from backfill_core.pacing.eta import Eta
+from backfill_core.pacing.java_pulse import JavaPulse
 from backfill_core.positions.file_order import Watermark
 from backfill_core.positions.offsets import Largest
 from backfill_core.protocol.clock import Now
@@ -65,6 +66,8 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         warnings=tuple(one.message[:MESSAGE_MAX] for one in view.warnings),
         warning_codes=tuple(one.code for one in view.warnings),
         last_commit_time=None if view.sealed_ms is None else moment_words(view.sealed_ms),
+        last_barrier_time=None if view.passed_ms is None else moment_words(view.passed_ms),
+        last_look_time=None if view.looked_ms is None else moment_words(view.looked_ms),
         stopping=view.stopping,
         finished=view.finished,
         caught_up=strategy.caught_up,
@@ -75,6 +78,22 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         seal_ms_p50=count(seals[len(seals) // 2] * 1000) if seals else None,
         seal_ms_p99=count(seals[min(len(seals) - 1, len(seals) * 99 // 100)] * 1000) if seals else None,
         grid=grid,
+    )
+
+
+def while_silent(progress: Progress, pulse: JavaPulse) -> Progress:
+    """Return the newest progress as it stands while Java does not answer: with the warning, and without a rate that no longer holds."""
+    if not pulse.late:
+        return progress
+    (warning,) = pulse.warnings
+    return progress.model_copy(
+        update={
+            "reason": warning.message,
+            "rows_per_second": 0,
+            **dict.fromkeys(("eta", "eta_seconds", "eta_seconds_low", "eta_seconds_high")),
+            "warnings": (*progress.warnings, warning.message)[-WARNINGS_MAX:],
+            "warning_codes": (*progress.warning_codes, warning.code)[-WARNINGS_MAX:],
+        }
     )
 
 

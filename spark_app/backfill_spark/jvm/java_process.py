@@ -1,6 +1,6 @@
-"""The Java process beside ours: which signals reach it, and whether it ended.
+"""The Java process beside ours: which signals reach it, whether it answers, and whether it ended.
 
-Every call into a Java that ended fails with an error about sockets.
+Every call into a Java that ended fails with an error about sockets. One into a Java that hangs waits for ever.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from subprocess import TimeoutExpired
@@ -16,14 +17,18 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from backfill_core.errors import JavaDiedError
+from backfill_core.pacing.java_pulse import ASK_EVERY_S, GIVEN_UP_S, TICK_S, JavaPulse
 from backfill_spark.jvm.errors import JAVA_ERRORS
-from backfill_spark.jvm.gateway import python_gateway
+from backfill_spark.jvm.gateway import java, python_gateway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DYING_S = 3.0
 """A process that is being killed drops its connections first."""
+
+_ended_for_silence: set[int] = set()
+"""Processes that `end_silent_java` ended."""
 
 _starting = threading.Event()
 """Is a Java being started now? A fork hook cannot be taken away again, so it asks the process, not an object."""
@@ -69,8 +74,23 @@ def java_died(spark: SparkSession | None, error: Exception) -> bool:
     return False
 
 
-def death(error: Exception) -> JavaDiedError:
+def end_silent_java(spark: SparkSession) -> None:
+    """Kill the Java of a session that the driver started: calls that wait for its answer fail then, and `death` says why."""
+    process = getattr(python_gateway(spark), "proc", None)
+    if process is not None:
+        _ended_for_silence.add(process.pid)
+        process.kill()
+
+
+def death(spark: SparkSession | None, error: Exception) -> JavaDiedError:
     """Return the error for a Java that ended."""
+    process = getattr(None if spark is None else python_gateway(spark), "proc", None)
+    if process is not None and process.pid in _ended_for_silence:
+        return JavaDiedError(
+            f"the Java process of Spark did not answer for {GIVEN_UP_S:.0f} s, so the driver ended it.",
+            hint="Run the job again: it goes on from the last commit. If it happens again, give Java more memory: one that "
+            "runs out of it collects garbage for minutes.",
+        )
     return JavaDiedError(
         f"the Java process of Spark ended ({type(error).__name__}).",
         hint="Most often it is killed for want of memory: give it more (BACKFILL_MEMORY; spark.driver.memory of a session of "
@@ -85,5 +105,58 @@ def deaths_named(spark: SparkSession | None) -> Iterator[None]:
         yield
     except (Py4JError, ConnectionError) as error:
         if java_died(spark, error):
-            raise death(error) from error
+            raise death(spark, error) from error
         raise
+
+
+class JavaWatch:
+    """Asks the Java of a session every few seconds whether it answers, and ends it when it does not; see `JavaPulse`."""
+
+    def __init__(self, spark: SparkSession, *, ours: bool) -> None:
+        """Watch nothing before `running`.
+
+        Args:
+            spark: The session.
+            ours: Did the driver start its Java?
+        """
+        self._spark = spark
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._pulse = JavaPulse(ours=ours)
+
+    @property
+    def pulse(self) -> JavaPulse:
+        """The silence so far."""
+        return self._pulse
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Watch while the block runs. The threads are daemons: one that waits for a silent Java is left behind."""
+        for name, run in (("ask java", self._ask), ("watch java", self._watch)):
+            threading.Thread(target=run, name=name, daemon=True).start()
+        try:
+            yield
+        finally:
+            self._over.set()
+
+    def _ask(self) -> None:
+        while not self._over.is_set():
+            try:
+                java(self._spark).java.lang.System.nanoTime()
+            except (Py4JError, ConnectionError):
+                self._over.set()  # it ended, which every other call reports
+                return
+            with self._lock:
+                self._pulse = self._pulse.answered()
+            self._over.wait(ASK_EVERY_S)
+
+    def _watch(self) -> None:
+        seen_s = time.monotonic()
+        while not self._over.wait(TICK_S):
+            now_s = time.monotonic()
+            with self._lock:
+                self._pulse = self._pulse.passed(now_s - seen_s)
+            seen_s = now_s
+            if self._pulse.given_up:
+                end_silent_java(self._spark)
+                return

@@ -44,7 +44,7 @@ def explain(error: Exception, spark: SparkSession, doing: str, *sides: Side) -> 
     if isinstance(error, BackfillError):
         return error
     if java_died(spark, error):
-        return death(error)
+        return death(spark, error)
     if "stopped SparkContext" in whole_text(error):
         return TransientError(f"{doing} failed: Spark has stopped.", hint=STOPPED_HINT)
     known = (side.explain_failure(error) for side in sides)

@@ -282,3 +282,16 @@ class TestLooksShowWhatTheJobSays:
         """A driver that may still be refused is not ready."""
         job.progress = job.progress.model_copy(update={"table_version": None})
         assert ask(job, "GET", "/readyz", token="")[0] == 503
+
+
+class TestJavaThatHangs:
+    """The server needs no Java, so it must ask for it: the probes are all that a kubelet goes by."""
+
+    def test_fails_both_probes_and_leaves_the_commands(self):
+        """The operator reads why in the progress."""
+        with ScriptedJob() as job:
+            job.alive = False
+
+            assert ask(job, "GET", "/healthz", token="")[0] == ask(job, "GET", "/readyz", token="")[0] == 503
+            assert ask(job, "GET", "/v1/progress")[0] == 200
+            assert command(job, request(1))[1]["outcome"] == "Applied"

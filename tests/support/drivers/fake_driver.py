@@ -58,6 +58,7 @@ class ScriptedJob:
         self.seen: list[CommandReceived] = []
         self.receipt: Receipt | None = None
         self.stopped = threading.Event()
+        self.alive = True
         self.progress = Progress(
             attempt=self.attempt, epoch=1, phase="Snapshot", percent=25, rows_total=4000, rows_done=1000,
             rows_per_second=500, table_version=1, grid=(100, 50, 0, 0),
@@ -70,6 +71,7 @@ class ScriptedJob:
             submit=self.commands.put,
             progress=lambda: self.progress,
             receipt=lambda: self.receipt,
+            alive=lambda: self.alive,
             ssl_context=self.ssl_context,
             host=self.host,
             connections=self.connections,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from backfill_api.names import RESTART_ANNOTATION
+from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus, Condition, Control
 from backfill_core.lifecycle.commands import refusals
 from backfill_core.lifecycle.inputs.context import Context
@@ -26,6 +27,9 @@ PATH_CHARACTERS_MAX: Final = 100
 
 EXECUTORS_MISSING: Final = "ExecutorsMissing"
 """The code of a driver's warning."""
+
+JAVA_SILENT: Final = "JavaSilent"
+"""The code of a driver's warning, and a reason."""
 
 _KEPT = ("CaughtUp", "Verified")
 """What an attempt found out stays true when it is over."""
@@ -66,7 +70,7 @@ def with_driver(context: Context, control: Control) -> dict[str, Fact]:
     if (waits := executors_wait(context.pod)) and context.pod is not None and not context.pod.over:
         made[EXECUTORS_WAITING] = Fact("True", EXECUTORS_WAITING, waits)
     progress = context.progress
-    warned = {} if progress is None else dict(zip(progress.warning_codes, progress.warnings, strict=False))
+    warned = _warnings(progress)
     if EXECUTORS_MISSING in warned:
         # A quota or a policy refuses them, so there is no pod that could say why.
         made.setdefault(EXECUTORS_WAITING, Fact("True", EXECUTORS_WAITING, warned[EXECUTORS_MISSING]))
@@ -128,6 +132,8 @@ def _driver(context: Context) -> Fact:
         return Fact("False", "NoDriver")
     if context.unreachable:
         return Fact("False", "DriverUnreachable", silent(context))
+    if silent_java(context):
+        return Fact("False", JAVA_SILENT, silent_java(context))
     if pod.ready or context.answers:
         return Fact("True", "Running", pod.unready)
     attempt = context.attempt
@@ -135,6 +141,15 @@ def _driver(context: Context) -> Fact:
         return Fact("False", "DriverUnreachable", silent(context))
     why = pod.waiting or pod.unscheduled
     return Fact("False", "Launching", f"{why}: {pod.waiting_message}" if pod.waiting and pod.waiting_message else why)
+
+
+def silent_java(context: Context) -> str:
+    """Return what a driver says of its Java that does not answer; empty if it answers."""
+    return _warnings(context.progress).get(JAVA_SILENT, "")
+
+
+def _warnings(progress: Progress | None) -> dict[str, str]:
+    return {} if progress is None else dict(zip(progress.warning_codes, progress.warnings, strict=False))
 
 
 def silent(context: Context) -> str:

@@ -321,6 +321,8 @@ def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet
         return ConditionSet.reconciling(phase, "DriverStopping", "the driver's pod is being deleted")
     if context.unreachable or not (pod.ready or context.reachable):
         return ConditionSet.reconciling(phase, "DriverUnreachable", condition_details.silent(context))
+    if silent := condition_details.silent_java(context):
+        return ConditionSet.reconciling(phase, condition_details.JAVA_SILENT, silent)
     if refused := refusals(context, control):
         return ConditionSet.reconciling(phase, COMMAND_REFUSED, f"the driver refuses {refused}")
     if not in_force:
