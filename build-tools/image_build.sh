@@ -10,8 +10,9 @@ if [ -n "${BACKFILL_TEST_CLUSTER:-}" ]; then
     exec $BACKFILL_TEST_CLUSTER build-image "$dir" "$tag" "$@"
 fi
 for tool in docker podman; do
-    if command -v "$tool" >/dev/null; then exec "$tool" build -t "$tag" "$@" "$dir"; fi
+    # A client without its daemon builds nothing.
+    if "$tool" info >/dev/null 2>&1; then exec "$tool" build -t "$tag" "$@" "$dir"; fi
 done
 if command -v buildah >/dev/null; then exec buildah bud -t "$tag" "$@" "$dir"; fi
-echo "image: docker, podman or buildah is needed (Debian: apt-get install buildah)" >&2
+echo "image: docker or podman with its daemon, or buildah, is needed (Debian: apt-get install buildah)" >&2
 exit 1

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from backfill_api.spec.override import Override
+from backfill_api.status.status import Attempt
 from backfill_core.lifecycle.actions import Action, Decision, DeletePod, EventNote
 from backfill_core.lifecycle.inputs.context import Context, classify
 from backfill_core.lifecycle.observation import DriverPod, Observation
@@ -54,6 +55,7 @@ OVERRIDE_IGNORED: Final = "OverrideIgnored"
 SIDECAR_ENDED: Final = "SidecarEnded"
 TOLD_ONCE: Final[Mapping[str, Literal["Normal", "Warning"]]] = {
     "SpecChanged": "Normal", PLAN_OUTDATED: "Normal", EXECUTORS_WAITING: "Warning", JAVA_SILENT: "Warning",
+    "QuotaExceeded": "Warning",
 }  # fmt: skip
 """Reasons that come and go within a phase, so that no event of a phase tells of them."""
 
@@ -87,7 +89,7 @@ def decide(observation: Observation, now_ms: int) -> Decision:
         status,
         result.actions,
         requeue_after_s,
-        (*_events(context, conditions), *_ended_sidecars(result.actions, lingering)),
+        (*_events(context, conditions, status.attempt), *_ended_sidecars(result.actions, lingering)),
     )
 
 
@@ -149,7 +151,7 @@ def _shown(override: Override) -> str:
     return override.model_dump_json(by_alias=True, exclude_none=True)
 
 
-def _events(context: Context, conditions: ConditionSet) -> tuple[EventNote, ...]:
+def _events(context: Context, conditions: ConditionSet, attempt: Attempt | None) -> tuple[EventNote, ...]:
     """Return an event for each thing that is new; what lasts is in the conditions."""
     notes = []
     before = context.observation.status
@@ -172,5 +174,18 @@ def _events(context: Context, conditions: ConditionSet) -> tuple[EventNote, ...]
         notes.append(EventNote(TOLD_ONCE[conditions.reason], conditions.reason, conditions.message))
     elif conditions.phase != before.phase and conditions.phase in NOTEWORTHY | ALARMING:
         kind: Literal["Normal", "Warning"] = "Warning" if conditions.phase in ALARMING else "Normal"
-        notes.append(EventNote(kind, conditions.reason, conditions.message))
+        notes.append(EventNote(kind, conditions.reason, conditions.message or _described(context, conditions, attempt)))
+    if attempt is not None and attempt.number > (0 if before.attempt is None else before.attempt.number):
+        notes.append(
+            EventNote("Normal", "Launching", f"attempt {attempt.number} is launched as pod {attempt.pod_name}")
+        )
     return tuple(notes)
+
+
+def _described(context: Context, conditions: ConditionSet, attempt: Attempt | None) -> str:
+    """Return what an event says of a phase whose conditions have no message."""
+    if conditions.phase == "Running" and attempt is not None:
+        return f"the driver of attempt {attempt.number} is ready: pod {attempt.pod_name}"
+    if conditions.phase == "Paused":
+        return f"paused by {'the override annotation' if context.desired.pause_overridden else 'the spec'}; the driver stays, at a barrier"
+    return ""

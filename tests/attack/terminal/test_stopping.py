@@ -249,7 +249,7 @@ class TestItStopsInOrder:
             place.command("status", "-o", "json"), env=place.env(), cwd=place.elsewhere, capture_output=True, text=True, check=False,
         )  # fmt: skip
         words = json.loads(asked.stdout)
-        assert (asked.returncode, words["state"], words["percent"]) == (0, "finished", 100)
+        assert (asked.returncode, words["state"], words["percent"]) == (0, "Finished", 100)
         assert words["rowsDone"] == words["rowsTotal"] == ROWS
         assert asked.stderr.startswith("job 'default/job' is not running on this machine; reading the target")
 
