@@ -82,6 +82,26 @@ class TestAPlan:
         assert (parted.target.partition_by, parted.target.reader_features) == (("part",), ())
         assert "PartitionsLeftOut" not in reasons(parted)
 
+    @pytest.mark.parametrize(
+        ("spec", "idle"),
+        [
+            ({"executor": {"instances": 2}, "target": {"writeMode": "Append"}, "source": {"key": []}}, True),
+            ({"target": {"writeMode": "Append"}, "source": {"key": []}}, False),
+            ({"executor": {"instances": 2}}, False),
+            (
+                {
+                    "executor": {"instances": 2}, "target": {"writeMode": "Append", "partitionBy": ["part"]},
+                    "source": {"key": []}, "transform": {"select": ["id", "id % 3 AS part"]},
+                },
+                False,
+            ),
+        ],
+        ids=["copied files", "no executors", "merged changes", "decoded rows"],
+    )  # fmt: skip
+    def test_says_that_executors_would_be_idle(self, plan, spec, idle):
+        """The driver copies files; with two executors beside it a copy by https took three times as long (fault K1)."""
+        assert ("ExecutorsIdle" in reasons(plan(**spec))) == idle
+
     def test_counts_live_rows(self, spark, plan):
         """Deleted rows are still in the files, and are not copied."""
         spark.sql(f"ALTER TABLE delta.`{plan.source}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from backfill_api.spec.bounds import count as whole
 from backfill_api.spec.params import SourceAbility, SplitParams
-from backfill_api.spec.spec import Backfill
+from backfill_api.spec.spec import Backfill, BackfillSpec
 from backfill_api.status.plan import (
     PARTITIONS_MAX,
     WAYS_MAX,
@@ -24,6 +24,7 @@ from backfill_api.status.plan import (
     PlannedPartition,
     PlannedPartitions,
     PlannedStep,
+    PlanWarning,
 )
 from backfill_core.errors import DuplicateKeyError
 from backfill_core.job.steps import (
@@ -51,6 +52,7 @@ from backfill_spark.opening.plan_warnings import (
     SPREAD,
     doubts,
     emptied,
+    executors_idle,
     key_unproven,
     limit_warnings,
     merged_in_order,
@@ -167,7 +169,7 @@ def _plan(
             *limit_warnings(spec.throttle, unique=unique),
             *source_warnings(opened, seconds, rate, retention, began_s),
             *([] if table is None else table_warnings(table, change_feed)),
-            *([] if ways is None or table is None else emptied(ways.emptied(range(len(table.rows))))),
+            *_file_warnings(opened, settings, ways, counted),
             *key_unproven(opened, settings, unique=unique, rows_max=CHECK_UNIQUE_ROWS_MAX),
             *starts_over(opened),
             *([] if target is None else partitions_left_out(kept, target, exists=exists)),
@@ -175,6 +177,24 @@ def _plan(
             *merged_in_order(opened),
         ),
     )
+
+
+def _file_warnings(
+    opened: OpenedJob, settings: DriverSettings, ways: JobWays | None, counted: Counter[Way]
+) -> list[PlanWarning]:
+    """Warn of what follows from the ways of the files."""
+    if ways is None:
+        return []
+    files, executors = len(opened.pinned.rows), _executors(opened.backfill.spec, settings)
+    return [*emptied(ways.emptied(range(files))), *executors_idle(executors, counted, merges=opened.mode.merges)]
+
+
+def _executors(spec: BackfillSpec, settings: DriverSettings) -> int:
+    """Return the most executors that a spec asks for; a local Spark has none unless the spec names them."""
+    if spec.executor.dynamic is not None:
+        return spec.executor.dynamic.max
+    default = 1 if settings.master == "cluster" else 0
+    return default if spec.executor.instances is None else spec.executor.instances
 
 
 def _steps(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.override import ThrottleSpec
@@ -12,6 +12,7 @@ from backfill_api.status.plan import PlannedTarget, PlanWarning
 from backfill_core.pacing.open_transactions import warn_of_open
 from backfill_core.pacing.retention import OF_A_TABLE, SHORT
 from backfill_core.positions.file_order import FileOrder
+from backfill_core.transfer.ways import Decoded, Way
 from backfill_spark.opening.outlook import outlook
 from backfill_spark.opening.source import PinnedSource, SubscribedSource
 from backfill_spark.ports.source import PinnedTable
@@ -82,6 +83,19 @@ def partitions_left_out(partitions: Sequence[str], target: PlannedTarget, *, exi
             reason="PartitionsLeftOut",
             message=f"the source is partitioned by {by}, and the target will have no partitions.",
             hint=f"Set partitionBy: [{by}] of the target to keep them.",
+        )
+    ]
+
+
+def executors_idle(executors: int, files: Mapping[Way, int], *, merges: bool) -> list[PlanWarning]:
+    """Warn of executors where no file is decoded and no change is merged: the driver copies files itself."""
+    if not executors or merges or not files or any(isinstance(way, Decoded) for way in files):
+        return []
+    return [
+        PlanWarning(
+            reason="ExecutorsIdle",
+            message="no file is decoded, so executors would be idle: the driver copies files itself.",
+            hint="Set executor.instances to 0, and give the cores to driver.resources.",
         )
     ]
 
