@@ -43,6 +43,7 @@ LIMIT_S = {"core": 120, "simulation": 300, "cli": 300, "architecture": 300, "con
 LIMIT_S |= {"e2e": 1800, "crash": 1800 + 60 * KILLS, "attack": 900 + 2 * attack.SECONDS, "stores": 1800}
 """Longest time of one test by suite, fixtures included. A test that hangs must end, and print where; on a busy machine each takes five times as long."""
 LIMIT_WITH_SPARK_S = 900
+JAVA_ENDS_S = 60
 FLAKY = pytest.StashKey()
 
 
@@ -54,6 +55,15 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Read the list of flaky tests once."""
     config.stash[FLAKY] = flaky.listed()
+
+
+def pytest_unconfigure():
+    """End the Java process of the suite and wait for it: only then is its CPU time part of the run's."""
+    door = sys.modules.get("backfill_spark.jvm.gateway")
+    process = None if door is None else getattr(door.python_gateway(), "proc", None)
+    if process is not None and process.poll() is None:
+        process.stdin.close()
+        process.wait(JAVA_ENDS_S)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -1,5 +1,6 @@
 """The tools of the house do what they say: setup names what is missing, the closing line counts, the wheel is whole."""
 
+import argparse
 import importlib.util
 import os
 import runpy
@@ -8,7 +9,7 @@ import sys
 import zipfile
 
 import pytest
-from support import attack, flaky
+from support import attack, flaky, parts
 from support.cluster import harness as cluster_harness
 from support.repository import ROOT, packaged
 
@@ -247,6 +248,25 @@ class TestTheParts:
         first = {name.split("::")[0] for name in collected["first"]}
 
         assert {name.split("::")[0] for name in collected["all"]} == first
+
+
+class TestTheShares:
+    """CI runs a share of what `make test` leaves out; so many merges as there are shares run all of it."""
+
+    def test_shares_have_each_file_exactly_once(self):
+        """By its name, so on each machine the same ones."""
+        files = list((ROOT / "tests").rglob("test_*.py"))
+        shares = [{path for path in files if parts.is_in_share(path, number, 3)} for number in (1, 2, 3)]
+
+        assert set.union(*shares) == set(files)
+        assert sum(map(len, shares)) == len(files)
+        assert min(map(len, shares)) > len(files) / 4
+
+    @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "x/3", "1/", "-1/3"])
+    def test_share_that_is_none_is_refused_by_name(self, text):
+        """A share that no file is in would pass without a test."""
+        with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is not K/N"):
+            parts.share(text)
 
 
 class TestTheHarness:

@@ -3,16 +3,20 @@
     pytest tests/jobs --part first    every case without Spark; of each file on Spark the first case, and those marked `always`
     pytest tests/jobs --part rest     the remaining cases
     pytest tests/jobs                 both
+    pytest tests/jobs --part rest --share 2/3    of the remaining cases those of the second of three shares of the files
 
 A case is on Spark if it uses the session or the broker of the suite, or if it is marked `spark` because it starts a
 process with a session of its own. Of the cases that take a seed, `first` has the seeds below `SEEDS`. A case marked `rest` is in `rest`: it takes minutes, or counts over all seeds.
 """
 
+import argparse
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parent.parent.parent
 FIRST, REST, ALL = "first", "rest", "all"
 SEEDS = 20
 ON_SPARK = {"spark", "broker"}
@@ -20,8 +24,26 @@ ON_SPARK = {"spark", "broker"}
 
 
 def add_option(parser: pytest.Parser) -> None:
-    """Add the option `--part`."""
+    """Add the options `--part` and `--share`."""
     parser.addoption("--part", choices=[FIRST, REST, ALL], default=ALL, help="which part of the cases to run")
+    parser.addoption("--share", type=share, default=(1, 1), metavar="K/N", help="the K-th of N shares of the files")
+
+
+def share(text: str) -> tuple[int, int]:
+    """Return `K/N` as two numbers.
+
+    Raises:
+        argparse.ArgumentTypeError: K is not one of 1 to N.
+    """
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not K/N with 1 <= K <= N, such as 2/3")
+    return int(number), int(of)
+
+
+def is_in_share(path: Path, number: int, of: int) -> bool:
+    """Return whether a file is in a share: the same one on each machine, as long as the file has its name."""
+    return zlib.crc32(path.relative_to(ROOT).as_posix().encode()) % of == number - 1
 
 
 def is_on_spark(item: pytest.Item) -> bool:
@@ -53,11 +75,11 @@ def first_part(items: Iterable[pytest.Item]) -> set[pytest.Item]:
 
 
 def keep(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave in `items` the cases of the part that was asked for; report the others as deselected."""
-    part = config.getoption("--part")
-    if part == ALL:
-        return
+    """Leave in `items` the cases of the part and the share that were asked for; report the others as deselected."""
+    part, (number, of) = config.getoption("--part"), config.getoption("--share")
     first = first_part(items)
-    kept = [item for item in items if (item in first) == (part == FIRST)]
-    config.hook.pytest_deselected(items=[item for item in items if (item in first) != (part == FIRST)])
+    in_part = [item for item in items if part == ALL or (item in first) == (part == FIRST)]
+    kept = [item for item in in_part if is_in_share(item.path, number, of)]
+    left_out = set(items) - set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = kept
