@@ -1,5 +1,6 @@
 """A topic in a caller's session: records mean the same as on the command line."""
 
+import pytest
 from pyspark.sql import SparkSession
 from support.kafka.jobs import job_of
 from support.kafka.topics import producing
@@ -12,6 +13,7 @@ from backfill_spark.jvm.callers_session import session_beside
 class TestTopicInACallersSession:
     """Records mean the same as on the command line."""
 
+    @pytest.mark.rest
     def test_times_are_in_the_zone_of_the_job(self, topics, spark, broker, tmp_path):
         """Not in that of the caller, nor of the default session; and pyspark's active session stays the caller's."""
         topic = topics.create(partitions=1)

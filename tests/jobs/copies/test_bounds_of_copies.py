@@ -114,6 +114,7 @@ def statistics(path):
 class TestAFileOfAnotherWriter:
     """Has values in other units, of other ranges and in other calendars than its table's types."""
 
+    @pytest.mark.rest
     @pytest.mark.parametrize("words", [{}, LEGACY], ids=["unsaid", "legacy"])
     @pytest.mark.parametrize(
         "select", [{}, {"select": ["id AS key", "* EXCEPT (id, d64)"]}], ids=["whole", "projected"]

@@ -61,6 +61,7 @@ def kept(table):
 class TestComputedColumns:
     """Stand beside those that are copied, file by file."""
 
+    @pytest.mark.rest
     @pytest.mark.parametrize(
         ("kind", "select", "grafted"),
         [

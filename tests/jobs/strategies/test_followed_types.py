@@ -105,6 +105,7 @@ def equal(pair):
 class TestATypeThatBecomesWider:
     """Is followed by a word of the metadata; no file changes."""
 
+    @pytest.mark.rest
     def test_of_each_kind(self, pair):
         """Files of before, new ones, and rows that are hidden in both; none is decoded."""
         pair.make()

@@ -42,6 +42,7 @@ class TestAreShipped:
         assert made.features & {"checkConstraints", "generatedColumns", "v2Checkpoint"} == set()
         assert made.schema.count("physicalName") == source.schema.count("physicalName") > 6
 
+    @pytest.mark.rest
     def test_files_elsewhere_without_counts_and_of_variants(self, spark, replica, tmp_path):
         """A shallow clone names files of another table; statistics may be off; a VARIANT is decoded."""
         origin = str(tmp_path / "origin")
