@@ -43,7 +43,7 @@ class TestRetentionAgainstTheDuration:
         assert [one.code for one in found] == ([] if said is None else ["RetentionEnding"])
         if said is not None:
             assert said in found[0].message
-            assert "keeps a record for 7.0 d, the job may take 2.0 h" in found[0].message
+            assert "keeps a record for 7 d, the job may take 2 h" in found[0].message
 
 
 class TestProducersAgainstTheRead:
