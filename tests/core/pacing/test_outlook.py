@@ -56,4 +56,4 @@ class TestProducersAgainstTheRead:
 
         assert [one.code for one in found] == ["NonConvergent"] * said
         if said:
-            assert f"10 records/s were written in the last 60 s, and {read_per_s:,.0f} are read" in found[0].message
+            assert f"10 records/s were written in the last 1 min, and {read_per_s:,.0f} are read" in found[0].message
