@@ -30,6 +30,7 @@ anybody changing anything.
 | 40–59 | the world changed under the job: final until a user decides |
 | 60–79 | transient: the same step may succeed when tried again |
 | 130 | a second Ctrl-C ended it at once; the next run resumes at the last commit |
+| 141 | the reader of standard output is gone, as in `backfill status --watch \\| head`; `run` stops at a barrier instead (10) |
 """
 
 SECTIONS = (

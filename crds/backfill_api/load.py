@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
 
 import yaml
 from pydantic import ValidationError
 
 from backfill_api.crd.explain import FieldError, child, explain, nearest, shown
-from backfill_api.names import API_VERSION, KIND
+from backfill_api.names import API_VERSION, GROUP, KIND
 from backfill_api.spec.spec import Backfill
 
 __all__ = ["FieldError", "SpecError", "load_backfill"]
 
+T = TypeVar("T")
+
 DOCUMENT: Final = "(document)"
+LISTS: Final = frozenset({"List", f"{KIND}List"})
+NAMED_MAX: Final = 5
+"""Objects of a file that a message names."""
+
+TEMPLATED: Final = re.compile(r"\{\{[^{}\n]{1,200}\}\}")
+RENDER: Final = "render the template first, as in `helm template CHART | backfill validate -f -`"
 TEXT_CHARACTERS_MAX: Final = 1_048_576
 LINE_CHARACTERS_MAX: Final = 100
 NODES_MAX: Final = 100_000
@@ -59,7 +68,7 @@ def load_backfill(source: str | Mapping[str, Any]) -> Backfill:
     Raises:
         SpecError: it is not YAML, not one document, or not a valid Backfill.
     """
-    document = (_json(source) or _parse(source)) if isinstance(source, str) else source
+    document = _only_item((_json(source) or _parse(source)) if isinstance(source, str) else source)
     if not isinstance(document, Mapping):
         raise _refused(DOCUMENT, "must be a mapping", document, f"start with apiVersion: {API_VERSION}")
     _check_kind(document)
@@ -67,7 +76,7 @@ def load_backfill(source: str | Mapping[str, Any]) -> Backfill:
         return Backfill.model_validate(_without_nulls(document), by_alias=True, by_name=False)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        errors = [explain(Backfill, one) for one in found[:ERRORS_MAX]]
+        errors = [_of_template(explain(Backfill, one)) for one in found[:ERRORS_MAX]]
         if len(found) > ERRORS_MAX:
             errors.append(
                 FieldError(DOCUMENT, f"has {len(found) - ERRORS_MAX:,} further errors", "", "correct these first")
@@ -75,8 +84,46 @@ def load_backfill(source: str | Mapping[str, Any]) -> Backfill:
         raise SpecError(tuple(errors)) from error
 
 
+def _only_item(document: Any) -> Any:
+    """Return the only Backfill of a `List`, as `kubectl get -o yaml` writes one; any other document as it is."""
+    items = document.get("items") if isinstance(document, Mapping) and document.get("kind") in LISTS else None
+    if not isinstance(items, list):
+        return document
+    objects = [one for one in items if isinstance(one, Mapping)]
+    return _only([(str(one.get("kind", "?")), _name(one.get("metadata")), one) for one in objects])
+
+
+def _name(metadata: Any) -> str:
+    return str(metadata.get("name", "?")) if isinstance(metadata, Mapping) else "?"
+
+
+def _only(objects: Sequence[tuple[str, str, T]]) -> T:
+    """Return the only Backfill of several objects, each with its kind and name.
+
+    Raises:
+        SpecError: there is none, or there are several.
+    """
+    ours = [(name, found) for kind, name, found in objects if kind == KIND]
+    if len(ours) == 1:
+        return ours[0][1]
+    if ours:
+        names = ", ".join(name for name, _ in ours[:NAMED_MAX])
+        words = f"must hold one {KIND}, found {len(ours)}: {names}"
+        raise _refused(DOCUMENT, words, None, f"give each {KIND} a file of its own")
+    kinds = ", ".join(dict.fromkeys(kind for kind, _, _ in objects[:NAMED_MAX])) or "0"
+    raise _refused(DOCUMENT, f"must hold one {KIND}, found {kinds}", None, f"give the file of the {KIND}")
+
+
+def _of_template(error: FieldError) -> FieldError:
+    """Return an error with the remedy for a value that a template has in place of its own."""
+    return replace(error, hint=RENDER) if TEMPLATED.search(error.value) else error
+
+
 def _check_kind(document: Mapping[str, Any]) -> None:
     """Refuse another kind first: all of its fields would be unknown."""
+    kind, group = (document.get(name) for name in ("kind", "apiVersion"))
+    if isinstance(kind, str) and isinstance(group, str) and not nearest(kind, [KIND]) and not group.startswith(GROUP):
+        _only([(kind, "", document)])
     errors = []
     for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if field not in document:
@@ -159,16 +206,27 @@ def _parse(text: str) -> Any:
     try:
         _check_size(text)
         roots = [node for node in yaml.compose_all(text, Loader=LOADER) if not _is_null(node)]
-        if len(roots) != 1:
-            raise _refused(DOCUMENT, f"must be one, found {len(roots)}", None, "give exactly one Backfill in a file")
-        _check_node(roots[0], "", 0, _Budget())
-        return _built(roots[0])
+        root = roots[0] if len(roots) == 1 else _only([(*_kind_and_name(node), node) for node in roots])
+        _check_node(root, "", 0, _Budget())
+        return _built(root)
     except RecursionError as error:
         raise _refused(DOCUMENT, "is nested too deeply", None, f"keep it below {DEPTH_MAX} levels") from error
     except (yaml.YAMLError, ValueError) as error:
         if isinstance(error, SpecError):
             raise
         raise _not_yaml(error, text) from error
+
+
+def _kind_and_name(node: yaml.Node) -> tuple[str, str]:
+    """Return kind and name of one of several documents, without building it."""
+    fields = _fields(node)
+    kind, name = (_plain(one) for one in (fields.get("kind"), _fields(fields.get("metadata")).get("name")))
+    return kind or "a document without a kind", name or "?"
+
+
+def _fields(node: yaml.Node | None) -> dict[str, yaml.Node]:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    return {key.value: value for key, value in pairs if isinstance(key, yaml.ScalarNode)}
 
 
 def _check_size(text: str) -> None:
@@ -197,7 +255,7 @@ def _built(node: yaml.Node) -> Any:
 
 def _not_yaml(error: yaml.YAMLError | ValueError, text: str) -> SpecError:
     """Return the error for text that is not YAML, with its line and a caret below the place."""
-    hint = "check indentation and quotes there"
+    hint = RENDER if TEMPLATED.search(text) else "check indentation and quotes there"
     mark = getattr(error, "problem_mark", None)
     if mark is None:  # PyYAML answers an impossible date with a bare ValueError
         return _refused(DOCUMENT, f"is not YAML: {' '.join(str(error).split())}", None, hint)
@@ -229,7 +287,9 @@ def _check_node(node: yaml.Node, path: str, depth: int, budget: _Budget) -> None
         for key, value in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
-                raise _refused(path or DOCUMENT, f"has a key that is no text (line {line})", None, "use a plain name")
+                # `{{ .Values.name }}` is a mapping whose key is a mapping.
+                hint = RENDER if isinstance(key, yaml.MappingNode) else "use a plain name"
+                raise _refused(path or DOCUMENT, f"has a key that is no text (line {line})", None, hint)
             name = child(path, key.value)
             if key.value in lines:
                 words = f"is repeated (lines {lines[key.value]} and {line})"
@@ -242,7 +302,7 @@ def _is_null(node: yaml.Node | None) -> bool:
     return node is None or node.tag == "tag:yaml.org,2002:null"
 
 
-def _plain(node: yaml.Node) -> Any:
+def _plain(node: yaml.Node | None) -> Any:
     return node.value if isinstance(node, yaml.ScalarNode) else None
 
 

@@ -18,9 +18,9 @@ from backfill.words import (
     phase_words,
     position_words,
     show_rows,
-    show_seconds,
     state_words,
 )
+from backfill_api.amounts import show_seconds
 from backfill_api.status.progress import Progress
 
 LINE_EVERY_S = 5.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from backfill_api.amounts import counted, show_seconds
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
@@ -44,15 +45,6 @@ def show_bytes(size_bytes: int) -> str:
         if size_bytes >= size:
             return f"{size_bytes / size:.1f} {unit}"
     return f"{size_bytes} B"
-
-
-def show_seconds(seconds: int) -> str:
-    """Return a duration in its two largest units."""
-    for size, name, small, small_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if seconds >= size:
-            rest = seconds % size // small
-            return f"{seconds // size} {name} {rest} {small_name}" if rest else f"{seconds // size} {name}"
-    return f"{seconds} s"
 
 
 def show_clock(moment: str) -> str:
@@ -108,10 +100,10 @@ def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
         if position := position_words(progress):
             words.append(position)
         if progress.bad_records:
-            words.append(f"{progress.bad_records:,} bad records")
+            words.append(counted(progress.bad_records, "bad record"))
         if progress.eta_seconds is not None:
             words.append(f"ETA {eta_words(progress)}")
-        words += [f"epoch {progress.epoch}", f"lag {lag_words(progress)}, {progress.lag_seconds} s"]
+        words += [f"epoch {progress.epoch}", f"lag {lag_words(progress)}, {show_seconds(progress.lag_seconds)}"]
     if elapsed_s is not None:
         words.append(f"running for {show_seconds(int(elapsed_s))}")
     reason = f"; {progress.reason}" if progress.attempt and progress.reason else ""
@@ -132,14 +124,14 @@ def position_words(progress: Progress) -> str:
 def lag_words(progress: Progress) -> str:
     """Return how far the target is behind: in versions, or in records where the source has none."""
     records = progress.lag_records
-    return f"{progress.lag_versions} versions" if records is None else f"{records:,} records"
+    return counted(progress.lag_versions, "version") if records is None else counted(records, "record")
 
 
 def source_head_words(head: SourceHead | None) -> str:
     """Return what of the source the target does not hold; empty if it holds the newest position, or none is known."""
     if head is None or not head.behind:
         return ""
-    newer = f"{head.behind:,} {'offsets' if head.version is None else 'versions' if head.behind > 1 else 'version'}"
+    newer = counted(head.behind, "offset" if head.version is None else "version")
     return (
         f"the source is at {head.position} now ({newer}, the newest {show_seconds(head.age_seconds)} old, not copied)"
     )
@@ -152,10 +144,11 @@ def head_json(head: SourceHead | None) -> dict[str, object] | None:
 
 def proof_words(receipt: Receipt) -> str:
     """Return what was compared how."""
+    vnodes = counted(receipt.vnodes, "vnode")
     if not receipt.files_by_bytes:
-        return f"{receipt.vnodes} vnodes"
+        return vnodes
     rows = receipt.rows if receipt.rows_by_rows is None else receipt.rows_by_rows
-    return f"{receipt.files_by_bytes:,} files by their bytes, {rows:,} rows in {receipt.vnodes} vnodes"
+    return f"{counted(receipt.files_by_bytes, 'file')} by their bytes, {counted(rows, 'row')} in {vnodes}"
 
 
 def compared_words(receipt: Receipt) -> str:
@@ -166,14 +159,18 @@ def compared_words(receipt: Receipt) -> str:
 
 def limit_words(progress: Progress) -> str:
     """Return the limits in force; `none` without one."""
-    rows, size_bytes = progress.throttle_rows_per_second, progress.throttle_bytes_per_second
-    words = [] if rows is None else [f"{show_rows(rows)} rows/s"]
-    return " and ".join(words + ([] if size_bytes is None else [f"{show_bytes(size_bytes)}/s"])) or "none"
+    return rate_words(progress.throttle_rows_per_second, progress.throttle_bytes_per_second) or "none"
+
+
+def rate_words(rows_per_second: int | None, bytes_per_second: int | None) -> str:
+    """Return limits as people read them; empty if there is none."""
+    words = [] if rows_per_second is None else [f"{show_rows(rows_per_second)} rows/s"]
+    return " and ".join(words + ([] if bytes_per_second is None else [f"{show_bytes(bytes_per_second)}/s"]))
 
 
 def bad_words(records: int) -> str:
     """Return how many records no parser takes, to be put behind those that are rows; nothing where there are none."""
-    return f", {records:,} bad records" if records else ""
+    return f", {counted(records, 'bad record')}" if records else ""
 
 
 def filtered_words(rows: int | None) -> str:

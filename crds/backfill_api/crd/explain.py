@@ -13,9 +13,11 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from backfill_api.model import REFUSED
+from backfill_api.amounts import whole_number
+from backfill_api.model import REFUSED, member_of
 from backfill_api.spec.locations import without_user
 from backfill_api.spec.secret_settings import holds_a_secret
+from backfill_api.spec.union import TaggedUnion
 
 VALUE_CHARACTERS_MAX: Final = 80
 LOOKED_AT_CHARACTERS_MAX: Final = 4096
@@ -85,7 +87,7 @@ def explain(root: type[BaseModel], error: ErrorDetails) -> FieldError:
         return FieldError(path, f"must be {' or '.join(choices)}", value, _instead(str(error["input"]), choices))
     if kind in TYPES:
         message, hint = TYPES[kind]
-        return FieldError(path, message, value, hint)
+        return FieldError(path, message, value, _instead_of_text(root, location, error["input"]) or hint)
     return FieldError(path, *_bound(kind, context, error["msg"], value))
 
 
@@ -176,6 +178,21 @@ def _bound(kind: str, context: Mapping[str, Any], words: str, value: str) -> tup
 def _instead(name: str, names: Sequence[str]) -> str:
     near = nearest(name, names)
     return f"did you mean {near!r}?" if near else f"use one of {', '.join(names)}"
+
+
+def _instead_of_text(root: type[BaseModel], location: Sequence[int | str], value: object) -> str:
+    """Return what to write in place of a text that means a number or a type; empty if it means neither."""
+    if not isinstance(value, str) or not location:
+        return ""
+    found, name = _annotation_at(root, location), str(location[-1])
+    if not (isinstance(found, type) and issubclass(found, TaggedUnion)):
+        number = whole_number(value[:VALUE_CHARACTERS_MAX], name) if found is int else None
+        return "" if number is None else TYPES["int_type"][1].replace("1000", str(number))
+    near = nearest(value, list(found.VARIANTS))
+    if near is None:
+        return f"write {name}: {{type: …}}, and use one of {', '.join(found.VARIANTS)}"
+    member = "" if found.VARIANTS[near].has_defaults else f", {member_of(near)}: {{…}}"
+    return f"write {name}: {{type: {near}{member}}}"
 
 
 def _fields_at(root: type[BaseModel], location: Sequence[int | str]) -> list[str]:

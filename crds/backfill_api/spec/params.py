@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, StrictInt, model_validator
+from pydantic import Field, StrictInt, ValidationError, model_validator
 
 from backfill_api.model import Model, refused
 from backfill_api.spec.bounds import DAY_S, Column, Columns, Path, Vnodes
@@ -231,3 +231,12 @@ class Variant:
 
     needs: frozenset[Ability] = frozenset()
     """What a strategy needs from the source and the target that it works with."""
+
+    @property
+    def has_defaults(self) -> bool:
+        """May its member be left out?"""
+        try:
+            self.params()
+        except ValidationError:
+            return False
+        return True

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import Field, GetJsonSchemaHandler, ValidationError, create_model, model_validator
+from pydantic import Field, GetJsonSchemaHandler, create_model, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 
@@ -53,7 +53,7 @@ class TaggedUnion(Model):
             if name != self.type and given:
                 hint = f"remove it, or set type: {name}"
                 raise refused(field, f"must be left out, because type is {self.type}", hint=hint)
-            if name == self.type and not given and not _has_defaults(variant):
+            if name == self.type and not given and not variant.has_defaults:
                 raise refused(field, f"is required, because type is {name}", hint=f"add {field}: …")
         return self
 
@@ -68,7 +68,7 @@ class TaggedUnion(Model):
     def _rules(cls) -> Iterator[Rule]:
         for name, variant in cls.VARIANTS.items():
             field = member_of(name)
-            if not _has_defaults(variant):
+            if not variant.has_defaults:
                 yield (
                     f"(self.type == '{name}') == has(self.{field})",
                     f"{field} must be set if and only if type is {name}",
@@ -104,7 +104,7 @@ def tagged_union(base: type[U], variants: Mapping[str, Variant]) -> type[U]:
     """
     default = next((name for name, one in variants.items() if one.default), ...)
     words = "Which member applies"
-    if any(map(_has_defaults, variants.values())):
+    if any(variant.has_defaults for variant in variants.values()):
         words += "; one that is left out has its defaults"
     fields: dict[str, Any] = {"type": (Literal[tuple(variants)], Field(default=default, description=f"{words}."))}
     for name, variant in variants.items():
@@ -118,14 +118,6 @@ def tagged_union(base: type[U], variants: Mapping[str, Variant]) -> type[U]:
 
 def _alias(params: type[Params], field: str) -> str:
     return str(params.model_fields[field].alias)
-
-
-def _has_defaults(variant: Variant) -> bool:
-    try:
-        variant.params()
-    except ValidationError:
-        return False
-    return True
 
 
 def _same(path: tuple[str, ...], info: FieldInfo) -> str:

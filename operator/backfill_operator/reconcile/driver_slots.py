@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
+from backfill_api.amounts import counted
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.settings import OperatorSettings
 
@@ -61,8 +62,8 @@ class DriverSlots:
         if key in self._reserved or self._cache.has_active_attempt(key) or self._free(key[0]) > 0:
             return ""
         if self._in_namespace and self._used(key[0]) >= self._in_namespace:
-            return f"{self._in_namespace} drivers run in this namespace, which is the operator's limit for a namespace"
-        return f"{self._in_all} drivers run, which is the operator's limit"
+            return f"the operator's limit of {counted(self._in_namespace, 'running driver')} for a namespace is reached"
+        return f"the operator's limit of {counted(self._in_all, 'running driver')} is reached"
 
     def note(self, key: Key, *, waits: bool) -> None:
         """Keep a Backfill's turn while it waits for a slot.

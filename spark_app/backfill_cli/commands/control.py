@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
 
-from backfill import Ack, Comparison, NotRunningError, Settings
+from backfill import Ack, Comparison, NotRunningError, Progress, Settings
 from backfill.control import Client, drivers, find
 from backfill.errors import SourceAheadError, VerificationFailedError
 from backfill.words import head_json
 from backfill_api.wire import Command, PauseCommand, StopCommand, ThrottleCommand
-from backfill_cli.commands.options import FILE, JOB, WAIT, beside, job_of, leave, parsed, read, spark_settings
+from backfill_cli.commands.options import FILE, JOB, WAIT, beside, job_of, leave, parsed, read, spark_settings, terminal
+from backfill_cli.terminal.acknowledgements import describe_effect
 from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_rate
 from backfill_cli.terminal.steps import steps_shown
 from backfill_cli.terminal.view import show_receipt
 
 
 def _send(file: Path | None, job: str | None, wait_s: float, command: Command) -> None:
-    """Send a command to the driver of a job, and print its acknowledgement.
+    """Send a command to the driver of a job, and print what holds then and the acknowledgement.
 
     Raises:
         NotAcknowledgedError: there is none yet.
@@ -33,7 +34,17 @@ def _send(file: Path | None, job: str | None, wait_s: float, command: Command) -
     driver = find(Settings.from_environ().state_dir, job_of(file, job))
     _await_start(driver, wait_s)
     began_s = time.monotonic()
-    _acknowledge(driver.apply(command, wait_s), began_s)
+    ack = driver.apply(command, wait_s)
+    click.echo(describe_effect(command, _progress_after(driver)))
+    _acknowledge(ack, began_s)
+
+
+def _progress_after(driver: Client) -> Progress | None:
+    """Return the progress of a driver after a command; `None` if it has ended, as after a stop."""
+    try:
+        return driver.progress()
+    except NotRunningError:
+        return None
 
 
 def _await_start(driver: Client, wait_s: float) -> None:
@@ -173,7 +184,7 @@ def verify(
         receipt = found.receipt.model_dump(mode="json", by_alias=True)
         click.echo(json.dumps({**receipt, "sourceHead": head_json(found.source_head)}, separators=(",", ":")))
     else:
-        Console().print(show_receipt(found.receipt, found.source_head))
+        terminal(sys.stdout).print(show_receipt(found.receipt, found.source_head))
     for side, row in found.rows:
         click.echo(f"{side}: {row}", err=output == "json")
     if not found.receipt.equal:

@@ -17,6 +17,7 @@ from rich.console import Console
 from backfill.errors import EXIT_USAGE
 from backfill_cli.commands.demo_stage import Child, DemoError, Stage, copies
 from backfill_cli.commands.demo_story import RECEIPT, SNAPSHOT, Story, is_newer, seen_words
+from backfill_cli.commands.options import terminal
 
 SLOWER = 3
 THROTTLE_SECONDS = 10
@@ -127,7 +128,7 @@ class Demo(Stage):
 
 def run_demo(folder: Path | None, rows: int, story: Story = SNAPSHOT) -> int:
     """Play the demo and return the exit code."""
-    console = Console(highlight=False)
+    console = terminal(sys.stdout)
     scratch = (folder or Path(tempfile.mkdtemp(prefix="backfill-demo-"))).resolve()
     if (scratch / "lake").exists():
         console.print(f"[bold red]error[/]: {scratch} has a lake already; give another --dir, or remove it")

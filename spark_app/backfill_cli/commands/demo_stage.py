@@ -160,7 +160,8 @@ class Stage(ABC):
         parts = [show_progress(self.job, self.progress)] if self.driver is not None else []
         if self.writer is not None and self.writer.newest:
             parts.append(Text(self.writer_words(self.writer.newest), style="magenta"))
-        return Group(*parts)
+        # Keys that a terminal echoes (^C) land on a line of their own: on a full line they would move all of it.
+        return Group(*parts, Text())
 
     def say(self, words: str) -> None:
         """Announce a step."""
@@ -248,7 +249,7 @@ class Stage(ABC):
         backfill = shlex.join(typed())
         for command, why in (
             *((f"{backfill} {arguments}", why) for arguments, why in self.next_commands()),
-            (f"less {self.spec}", "the same file is for kubectl apply, later"),
+            (f"less {self.spec}", "the Backfill that was run"),
             (f"rm -r {self.folder}", "take it all away"),
         ):
             self.console.print(f"  {command}   [dim]# {why}[/]", soft_wrap=True)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
-from rich.console import Console
-from rich.live import Live
 
 from backfill import Backfill, NotRunningError, Settings, Status
 from backfill.control import Client, drivers, find
 from backfill.job import spark_is_installed
 from backfill.status import of_running
-from backfill.words import one_line, show_rows, source_head_words
-from backfill_cli.commands.options import FILE, JOB, OUTPUT, beside, read, spark_settings
+from backfill.words import one_line, source_head_words
+from backfill_api.amounts import counted
+from backfill_cli.commands.options import FILE, JOB, OUTPUT, beside, read, spark_settings, terminal
 from backfill_cli.terminal.plan_view import show_plan
+from backfill_cli.terminal.screen import Screen
 from backfill_cli.terminal.steps import steps_shown
+from backfill_cli.terminal.streams import Out
 from backfill_cli.terminal.view import show_progress, verdict_words
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 WATCH_EVERY_S = 0.5
 RESTING = {
@@ -73,7 +78,7 @@ def plan(file: Path | None, output: str, check_unique: bool, conf: dict[str, str
         with steps_shown(job) as on_step:
             made = job.plan(check_unique=check_unique, on_step=on_step)
     if output == "table":
-        Console().print(show_plan(job.job_id, made, places))
+        terminal(sys.stdout).print(show_plan(job.job_id, made, places))
     else:
         print_value(made.model_dump(mode="json", by_alias=True), output)
 
@@ -111,30 +116,42 @@ def status(
     if watch:
         _watch(client, output, grid=grid)
     elif output == "table":
-        Console().print(show_progress(found.job_id, progress, acks=acks))
+        terminal(sys.stdout).print(show_progress(found.job_id, progress, acks=acks))
     else:
         print_value(found.to_json(grid=grid), output)
 
 
 def _watch(client: Client, output: str, *, grid: bool) -> None:
     """Show a job until its driver ends or Ctrl-C."""
-    console = Console()
+    console = terminal(sys.stdout)
     job = client.address.job_id
-    pause = threading.Event()
     try:
-        if output != "table" or not console.is_terminal:
-            while True:
-                progress = client.progress()
-                words = of_running(job, progress, client.receipt()).to_json(grid=grid)
-                click.echo(json.dumps(words) if output == "json" else f"{words['time']} {job}  {one_line(progress)}")
-                pause.wait(WATCH_EVERY_S)
-        with Live(show_progress(job, client.progress(), acks=client.acks()), console=console) as live:
-            while not pause.wait(WATCH_EVERY_S):
-                live.update(show_progress(job, client.progress(), acks=client.acks()))
+        if output == "table" and console.is_terminal and not console.is_dumb_terminal:
+            _draw(client, console)
+            return
+        while True:
+            progress = client.progress()
+            words = of_running(job, progress, client.receipt()).to_json(grid=grid)
+            click.echo(json.dumps(words) if output == "json" else f"{words['time']} {job}  {one_line(progress)}")
+            threading.Event().wait(WATCH_EVERY_S)
     except KeyboardInterrupt:
         return
     except NotRunningError:
         click.echo("the driver has ended", err=True)
+
+
+def _draw(client: Client, console: Console) -> None:
+    """Draw the block of a job until its driver ends, or the terminal is closed."""
+    closed = threading.Event()
+    screen = Screen(Out(sys.stdout.fileno(), closed.set), console)
+    try:
+        while not closed.is_set():
+            progress = client.progress()
+            lines = screen.room[1]
+            screen.draw(show_progress(client.address.job_id, progress, acks=client.acks(), lines=lines))
+            closed.wait(WATCH_EVERY_S)
+    finally:
+        screen.close()
 
 
 def _show_stored(found: Status, output: str, *, grid: bool) -> None:
@@ -142,14 +159,14 @@ def _show_stored(found: Status, output: str, *, grid: bool) -> None:
     if output != "table":
         print_value(found.to_json(grid=grid), output)
         return
-    console = Console()
+    console = terminal(sys.stdout)
     if found.progress is None:
         console.print(f"{found.job_id}: {RESTING[found.state]}", markup=False, soft_wrap=True)
         return
     console.print(show_progress(found.job_id, found.progress, resting=RESTING[found.state]))
     if found.receipt is not None:
         console.print(
-            f"receipt: {verdict_words(found.receipt)}, {show_rows(found.receipt.rows)} rows",
+            f"receipt: {verdict_words(found.receipt)}, {counted(found.receipt.rows, 'row')}",
             markup=False,
             soft_wrap=True,
         )

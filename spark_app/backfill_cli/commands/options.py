@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import os
 import re
 import sys
 import traceback
@@ -24,6 +25,9 @@ from backfill_api.load import SpecError
 
 TIMEOUT_S = 10.0
 EXIT_INTERRUPTED = 130
+EXIT_READER_GONE = 141
+"""That of tools which SIGPIPE ends, as in `git log | head`."""
+
 LOG_FILE = "backfill_cli.log_file"
 """Under this name the context of a command keeps the path of its log file, or `None`."""
 
@@ -112,8 +116,11 @@ class Commands(click.Group):
         except (KeyboardInterrupt, click.Abort):
             click.echo("interrupted", err=True)
             ctx.exit(EXIT_INTERRUPTED)
-        except (click.exceptions.Exit, BrokenPipeError):
-            raise  # a closed pipe, as of `| head`, is no error: click ends quietly
+        except click.exceptions.Exit:
+            raise
+        except BrokenPipeError:  # a closed pipe, as of `| head`, is no error
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes at its end
+            ctx.exit(EXIT_READER_GONE)
         except click.ClickException as error:
             say_usage(error)
             ctx.exit(error.exit_code)
@@ -159,9 +166,17 @@ def say_error(reason: str, message: str, hint: str = "", *, console: Console | N
         console.print(f"hint: {hint}", markup=False, soft_wrap=True)
 
 
+class _PipedConsole(Console):
+    """A console whose closed pipe ends a command as that of `click.echo` does; rich's own ends it with exit code 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise what rich caught."""
+        raise BrokenPipeError
+
+
 def terminal(stream: TextIO | io.TextIOBase, *, colour: bool = True) -> Console:
     """Return a console for a stream; `NO_COLOR` and `TERM=dumb` switch colours off."""
-    return Console(file=cast("TextIO", stream), no_color=None if colour else True, highlight=False)
+    return _PipedConsole(file=cast("TextIO", stream), no_color=None if colour else True, highlight=False)
 
 
 def read(

@@ -20,12 +20,13 @@ from backfill import run as attempt
 from backfill.display import Observer
 from backfill.errors import EXIT_COMPLETE, EXIT_STOPPED
 from backfill.lines import Lines, clock, json_line, progress_words
-from backfill.words import filtered_words, head_json, one_line, show_seconds, source_head_words
+from backfill.words import filtered_words, head_json, one_line, source_head_words
+from backfill_api.amounts import counted, show_seconds
 from backfill_cli.commands.options import EXIT_INTERRUPTED, say_error, terminal
 from backfill_cli.terminal.redrawn import JSON_EVERY_S, LINE_EVERY_S, Redrawn
 from backfill_cli.terminal.screen import SHOW_CURSOR, Screen
 from backfill_cli.terminal.streams import Out, own_streams
-from backfill_cli.terminal.view import show_progress, show_receipt
+from backfill_cli.terminal.view import show_progress, show_receipt, show_steps
 
 STOPPING = "stopping at a barrier; Ctrl-C again: at once"
 ENDED_AT_ONCE = "ended at once; `backfill run` goes on from the last commit"
@@ -79,6 +80,8 @@ class Run:
                 words = outcome_words(ended, receipt, elapsed_s)
                 out.write(json_line({"time": clock(), "jobId": self._job.job_id, **words}))
             else:
+                if receipt is not None and isinstance(view, _Drawn) and _exit_code(ended) == EXIT_COMPLETE:
+                    view.erase()  # the receipt and the line of the end say all of it
                 conclude(console, ended, receipt, elapsed_s)
             if self._reader_gone:
                 errors.print(READER_GONE, markup=False)
@@ -210,6 +213,10 @@ class _Drawn:
         self._redrawn.close()
         self._screen.close()
 
+    def erase(self) -> None:
+        """Remove it after its end."""
+        self._screen.erase()
+
 
 def _write_line(out: Out, line: str) -> None:
     out.write(" ".join(line.splitlines()) + "\n")
@@ -243,6 +250,8 @@ def outcome_words(ended: Outcome | BackfillError, receipt: Receipt | None, elaps
 def conclude(console: Console, ended: Outcome | BackfillError, receipt: Receipt | None, elapsed_s: float) -> None:
     """Print the receipt; of an attempt that did not fail also how it ended, and how long it took."""
     head = None if isinstance(ended, BackfillError) else ended.source_head
+    if isinstance(ended, Outcome) and ended.state == "Complete" and ended.progress and ended.progress.steps:
+        console.print(Text(show_steps(ended.progress.steps), style="dim"), soft_wrap=True)
     if receipt is not None:
         console.print(show_receipt(receipt, head))
     if isinstance(ended, BackfillError):
@@ -252,7 +261,8 @@ def conclude(console: Console, ended: Outcome | BackfillError, receipt: Receipt 
     if not message and ended.progress is not None:
         done = ended.progress
         message = (
-            f"{done.rows_done:,} rows of the snapshot{filtered_words(done.rows_filtered)} and {done.changes_done:,} changes, "
+            f"{counted(done.rows_done, 'row')} of the snapshot{filtered_words(done.rows_filtered)} "
+            f"and {counted(done.changes_done, 'change')}, "
             f"up to source {done.consumed_position or f'version {done.consumed_version}'}, in target version {done.table_version}"
         )
     newer = "" if receipt is not None else source_head_words(head)

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
-from backfill.words import STEP_WORDS, WAY_WORDS, show_bytes, show_rows, show_seconds
+from backfill.words import STEP_WORDS, WAY_WORDS, show_bytes, show_rows
+from backfill_api.amounts import counted, show_seconds
 from backfill_api.status.plan import Plan, PlannedOrder, PlannedPartitions, PlannedTarget
+from backfill_cli.terminal.view import TITLE, named_lines
 
 
 def _order_words(order: PlannedOrder) -> str:
-    unknown = f"; {order.files_unknown:,} files without statistics come last" if order.files_unknown else ""
+    unknown = f"; {counted(order.files_unknown, 'file')} without statistics last" if order.files_unknown else ""
     return (
         f"{order.column}, {order.direction.lower()}; {order.overlap_percent} % of all pairs of files overlap{unknown}"
     )
@@ -54,7 +55,7 @@ def _target(target: PlannedTarget | None) -> list[tuple[str, str]]:
 
 def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> RenderableType:
     """Return a plan as a table, with what is doubtful below it."""
-    table = Table.grid(padding=(0, 2))
+    table = named_lines()
     low, high = plan.estimated_seconds_low, plan.estimated_seconds_high
     feed = {None: None, True: "yes", False: "no: appends only"}[plan.change_feed]
     unique = {None: "not checked (--check-unique)", True: "yes", False: "NO"}[plan.key_unique]
@@ -65,7 +66,11 @@ def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> R
     resumes = "" if plan.resumes_attempt is None else f"; goes on after attempt {plan.resumes_attempt}"
     for name, value in (
         *places,
-        ("rows", show_rows(plan.rows) + (f" in {plan.files} files, {show_bytes(plan.bytes)}" if plan.files else "")),
+        (
+            "rows",
+            show_rows(plan.rows)
+            + (f" in {counted(plan.files, 'file')}, {show_bytes(plan.bytes)}" if plan.files else ""),
+        ),
         *_ways(plan),
         *_partition_plan(plan.partitions),
         *([] if plan.version is None else [("version", str(plan.version))]),
@@ -89,4 +94,5 @@ def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> R
     parts: list[RenderableType] = [table]
     for one in plan.warnings:
         parts.append(Text.assemble((f"{one.reason}: ", "bold yellow"), one.message, " ", (one.hint, "dim")))
-    return Panel(Group(*parts), title=Text.assemble("plan of ", (job, "bold")), title_align="left", border_style="blue")
+    title = Text.assemble(("plan of ", TITLE), (job, f"bold {TITLE}"))
+    return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")

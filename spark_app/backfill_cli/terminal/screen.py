@@ -49,12 +49,19 @@ class Screen:
         before = HIDE_CURSOR + (CLEAR if self._drawn_at not in {(0, 0), size} else self._back())
         self._drawn_at = size
         lines = [self._styled(line) + ERASE_TO_END for line in drawn]
-        self._out.write(before + "\r" + "\r\n".join(lines) + ERASE_BELOW)
+        # Keys that a terminal echoes (^C) land where the cursor is: at the end of a full line they would move all of it.
+        self._out.write(before + "\r" + "\r\n".join(lines) + ERASE_BELOW + "\r")
         self._lines = len(lines)
 
     def close(self) -> None:
         """Leave the block where it is, and the cursor below it."""
         self._out.write(("\r\n" if self._lines else "") + SHOW_CURSOR)
+
+    def erase(self) -> None:
+        """Remove the block that `close` left."""
+        if self._lines:
+            self._out.write(f"\x1b[{self._lines}A\r{ERASE_BELOW}")
+        self._lines = 0
 
     def _back(self) -> str:
         return f"\x1b[{self._lines - 1}A" if self._lines > 1 else ""

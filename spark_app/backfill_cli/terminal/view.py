@@ -26,19 +26,20 @@ from backfill.words import (
     show_clock,
     show_moment,
     show_rows,
-    show_seconds,
     source_head_words,
     state_words,
 )
+from backfill_api.amounts import counted, show_seconds
 from backfill_api.status.progress import Progress, StepProgress
 from backfill_api.status.receipt import PartitionReceipt, Receipt
 from backfill_api.status.source_head import SourceHead
 from backfill_api.wire import Ack
+from backfill_cli.terminal.narrow import title_parts, whole_parts, whole_words
 
 SHADES = "·░▒▓█"
 ACKS_SHOWN_MAX = 3
 MISMATCHES_SHOWN_MAX = FILES_SHOWN_MAX = PARTITIONS_SHOWN_MAX = 10
-FRAME_LINES, FRAME_COLUMNS = 2, 4
+FRAME_LINES, FRAME_COLUMNS, TITLE_COLUMNS = 2, 4, 6
 FRAMED_LINES_MIN = 12
 """On fewer lines a frame would take the place of facts."""
 
@@ -47,6 +48,8 @@ BAR_MIN = 16
 """Columns of a bar with its name, at least."""
 
 DONE, LEFT_OPEN = "green", "bright_black"
+TITLE = "default"
+"""The colour of text that each terminal has chosen for its own background."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,8 @@ class ProgressBlock:
         """Draw it for the width of the console."""
         framed = self.lines is None or self.lines >= FRAMED_LINES_MIN
         columns = options.max_width - (FRAME_COLUMNS if framed else 0)
-        title = _title(self)
-        parts: list[tuple[int, RenderableType]] = [] if framed else [(1, _cut(title))]
+        title = _title(self, options.max_width - TITLE_COLUMNS if framed else columns)
+        parts: list[tuple[int, RenderableType]] = [] if framed else [(1, title)]
         parts += self._parts(columns, bordered=framed)
         room = None if self.lines is None else self.lines - (FRAME_LINES if framed else 0)
         block = Group(*_fitting(parts, room, console, columns))
@@ -88,11 +91,11 @@ class ProgressBlock:
         progress = self.progress
         parts: list[tuple[int, RenderableType]] = []
         if not progress.attempt:
-            parts.append((0, _cut(Text(self._step(), style="yellow"))))
+            parts.append((0, Text(whole_words(self._step(), columns), style="yellow")))
         else:
             parts += [(0, _job_bar(progress)), (2, _rows_bar(progress, columns))]
             if progress.grid and len(progress.grid) <= columns:
-                parts.append((9, _cut(Text(show_grid(progress.grid), style="cyan"))))
+                parts.append((9, Text(show_grid(progress.grid), style="cyan")))
             parts += _facts(self, columns, compact=not bordered)
             if position := position_words(progress):
                 parts.append((3, Text(position)))
@@ -103,9 +106,9 @@ class ProgressBlock:
         parts += [(1, Text(f"warning: {words}", style="red")) for words in progress.warnings]
         for ack in self.acks[-ACKS_SHOWN_MAX:]:
             words = f"revision {ack.revision} {ack.outcome.lower()} at epoch {ack.epoch}"
-            parts.append((8, _cut(Text(words, style="dim"))))
+            parts.append((8, Text(whole_words(words, columns), style="dim")))
         if self.note:
-            parts.append((0, _cut(Text(self.note, style="bold yellow"))))
+            parts.append((0, Text(whole_words(self.note, columns), style="bold yellow")))
         return parts
 
     def _step(self) -> str:
@@ -139,21 +142,21 @@ def _fitting(
     shown = [part for _, part in kept]
     heights = [len(part.wrap(console, columns)) if isinstance(part, Text) else 1 for part in shown]
     if room is not None and sum(heights) > room:
-        return [_cut(part) if isinstance(part, Text) else part for part in shown]
+        return [_on_one_line(part, columns) if isinstance(part, Text) else part for part in shown]
     return shown
 
 
-def _cut(text: Text) -> Text:
-    text.no_wrap, text.overflow = True, "ellipsis"
-    return text
+def _on_one_line(text: Text, columns: int) -> Text:
+    return Text(whole_words(text.plain, columns), style=text.style) if len(text) > columns else text
 
 
-def _title(block: ProgressBlock) -> Text:
+def _title(block: ProgressBlock, columns: int) -> Text:
+    """Return the title in the terminal's own colour: that of the border may be unreadable as text."""
     progress = block.progress
-    phase = block.resting or phase_words(progress)
-    attempt = f"attempt {progress.attempt}  " if progress.attempt else ""
-    elapsed = "" if block.elapsed_s is None else f"  {show_seconds(int(block.elapsed_s))}"
-    return Text.assemble((block.job, "bold"), f"  {attempt}{phase}{elapsed}")
+    attempt = f"attempt {progress.attempt}" if progress.attempt else ""
+    elapsed = "" if block.elapsed_s is None else show_seconds(int(block.elapsed_s))
+    job, *more = title_parts(block.job, attempt, block.resting or phase_words(progress), elapsed, columns)
+    return Text.assemble((job, f"bold {TITLE}"), *((f"  {part}", TITLE) for part in more))
 
 
 def _job_bar(progress: Progress) -> RenderableType:
@@ -163,10 +166,13 @@ def _job_bar(progress: Progress) -> RenderableType:
 
 def _rows_bar(progress: Progress, columns: int) -> RenderableType:
     """Return the bar of the rows that the target holds."""
-    total = f" of {show_rows(progress.rows_total)}" if progress.rows_total or not progress.rows_done else ""
-    long = f"{show_rows(progress.rows_done)}{total} rows"
+    total = progress.rows_total
+    known = total or not progress.rows_done
+    long = (
+        f"{show_rows(progress.rows_done)} of {show_rows(total)} rows" if known else counted(progress.rows_done, "row")
+    )
     longest = long + filtered_words(progress.rows_filtered)
-    percent = 100 * progress.rows_done // progress.rows_total if progress.rows_total else 0
+    percent = 100 * progress.rows_done // total if total else 0
     words = next((text for text in (longest, long) if len(text) <= columns - BAR_MIN), f"{percent} %")
     return _bar("rows", percent, words)
 
@@ -186,15 +192,20 @@ def _facts(block: ProgressBlock, columns: int, *, compact: bool) -> list[tuple[i
     left, right = _left(block), _right(block)
     if compact:
         known = [(rank, f"{name} {value}") for rank, name, value in sorted([*left, *right]) if value != "-"]
-        return [(rank, _cut(Text(words))) for rank, words in _packed(known, columns)]
+        return [(rank, Text(whole_parts(words, columns))) for rank, words in _packed(known, columns)]
     if columns < TWO_COLUMNS_MIN - FRAME_COLUMNS:
-        return [(rank, _cut(Text.assemble((f"{name:<9}", "dim"), value))) for rank, name, value in [*left, *right]]
+        return [
+            (rank, Text.assemble((f"{name:<9}", "dim"), whole_parts(value, columns - 9)))
+            for rank, name, value in [*left, *right]
+        ]
     rows: list[tuple[int, RenderableType]] = []
     for (rank, name, value), (_, other, its) in zip(left, right, strict=True):
         row = Table.grid(padding=(0, 1))
-        for width in (8, columns // 2 - 10, 9, columns - columns // 2 - 11):
-            row.add_column(no_wrap=True, overflow="ellipsis", width=width)
-        row.add_row(Text(name, style="dim"), Text(value), Text(other, style="dim"), Text(its))
+        widths = (8, columns // 2 - 10, 9, columns - columns // 2 - 11)
+        for width in widths:
+            row.add_column(no_wrap=True, width=width)
+        shown = (whole_parts(value, widths[1]), whole_parts(its, widths[3]))
+        row.add_row(Text(name, style="dim"), Text(shown[0]), Text(other, style="dim"), Text(shown[1]))
         rows.append((rank, row))
     return rows
 
@@ -259,20 +270,20 @@ def show_grid(grid: Sequence[int]) -> str:
 
 
 def _colour(progress: Progress) -> str:
-    return "yellow" if progress.paused else "green" if progress.caught_up else "blue"
+    return "yellow" if progress.paused else "green" if progress.caught_up else "cyan"
 
 
 def verdict_words(receipt: Receipt) -> str:
     """Return what a receipt proves."""
     if not receipt.equal:
-        words = [f"{len(receipt.mismatches)} of {receipt.vnodes} vnodes"] if receipt.mismatches else []
-        words += [f"{len(receipt.files)} files"] if receipt.files else []
-        return f"{' and '.join(words)} differ"
+        words = [f"{len(receipt.mismatches)} of {counted(receipt.vnodes, 'vnode')}"] if receipt.mismatches else []
+        words += [counted(len(receipt.files), "file")] if receipt.files else []
+        differs = "differs" if len(receipt.mismatches) + len(receipt.files) == 1 else "differ"
+        return f"{' and '.join(words)} {differs}"
     if receipt.complete:
         return "source and target are equal"
     if receipt.cut_off:
-        partitions = "one partition" if len(receipt.cut_off) == 1 else f"{len(receipt.cut_off)} partitions"
-        return f"equal, without records behind open transactions of {partitions}"
+        return f"equal, without records behind open transactions of {counted(len(receipt.cut_off), 'partition')}"
     compared, total = receipt.rows + (receipt.rows_filtered or 0), receipt.rows_total or 0
     percent = 100 * compared // total if total else 0
     return f"equal so far: {compared:,} of {total:,} rows ({percent} %)"
@@ -282,9 +293,13 @@ def partition_rows(partitions: Sequence[PartitionReceipt]) -> list[tuple[str, st
     """Return a line for each partition of a topic, those first of which the target has not all; of many only the first."""
     found = []
     for one in sorted(partitions, key=lambda each: not each.missing)[:PARTITIONS_SHOWN_MAX]:
-        span = "no record" if one.first is None else f"{one.records:,} records at offsets {one.first} to {one.last}"
-        words = [span, f"{one.gaps:,} offsets without a record (the broker's own)" if one.gaps else ""]
-        words += [f"{one.bad_records:,} bad records" if one.bad_records else ""]
+        span = (
+            "no record"
+            if one.first is None
+            else f"{counted(one.records, 'record')} at offsets {one.first} to {one.last}"
+        )
+        words = [span, f"{counted(one.gaps, 'offset')} without a record (the broker's own)" if one.gaps else ""]
+        words += [counted(one.bad_records, "bad record") if one.bad_records else ""]
         words += ["" if one.missing is None else _missing_words(one.missing)]
         found.append((f"partition {one.partition}", "; ".join(filter(None, words))))
     more = len(partitions) - PARTITIONS_SHOWN_MAX
@@ -297,9 +312,17 @@ def _missing_words(missing: int) -> str:
     return f"the target lacks {missing:,}" if missing > 0 else f"the target has {-missing:,} too many"
 
 
+def named_lines() -> Table:
+    """Return an empty table of names and values; a value that is too long for its line continues on the next one."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
 def show_receipt(receipt: Receipt, head: SourceHead | None = None) -> RenderableType:
     """Return a receipt as something to keep; `head` is what the source holds by now."""
-    table = Table.grid(padding=(0, 2))
+    table = named_lines()
     equal = receipt.equal
     newer = source_head_words(head)
     verdict = (
@@ -316,7 +339,9 @@ def show_receipt(receipt: Receipt, head: SourceHead | None = None) -> Renderable
     taken = f", at {show_clock(receipt.verified_at)}" if receipt.verified_at else ""
     table.add_row("took", f"{receipt.seconds:.1f} s{taken}")
     for one in receipt.mismatches[:MISMATCHES_SHOWN_MAX]:
-        table.add_row(f"vnode {one.vnode}", f"{one.source_rows} rows in the source, {one.target_rows} in the target")
+        table.add_row(
+            f"vnode {one.vnode}", f"{counted(one.source_rows, 'row')} in the source, {one.target_rows:,} in the target"
+        )
     if len(receipt.mismatches) > MISMATCHES_SHOWN_MAX:
         table.add_row("", f"and {len(receipt.mismatches) - MISMATCHES_SHOWN_MAX} more")
     for file in receipt.files[:FILES_SHOWN_MAX]:
@@ -327,4 +352,6 @@ def show_receipt(receipt: Receipt, head: SourceHead | None = None) -> Renderable
         table.add_row("cut off", f"partition {cut.partition} at offset {cut.start}; it ends at {cut.stop}")
     for name, text in partition_rows(receipt.partitions):
         table.add_row(name, text)
-    return Panel(table, title="receipt", title_align="left", border_style="green" if equal else "red")
+    return Panel(
+        table, title=Text("receipt", style=TITLE), title_align="left", border_style="green" if equal else "red"
+    )

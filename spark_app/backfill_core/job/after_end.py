@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backfill_api.amounts import counted
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError, InvalidSpecError
 from backfill_core.job.state import JobState
@@ -28,7 +29,7 @@ def refuse_after_end(spec: BackfillSpec, receipt: Receipt | None) -> BackfillErr
         )
     if spec.verify == "FinalByRows" and receipt is not None and receipt.files_by_bytes:
         return InvalidSpecError(
-            f"spec.verify is FinalByRows, and {receipt.files_by_bytes:,} files of the receipt were compared by their bytes.",
+            f"spec.verify is FinalByRows, and the receipt compared {counted(receipt.files_by_bytes, 'file')} by their bytes.",
             hint="Compare both tables with `backfill verify --rows`, and set verify: Final.",
         )
     return None
@@ -42,5 +43,5 @@ def describe_early_stop(state: JobState | None) -> str:
     """
     if state is None:
         return "stopped before this attempt wrote anything; run it again"
-    done = f"{state.rows_done:,} rows and {state.changes_done:,} changes"
+    done = f"{counted(state.rows_done, 'row')} and {counted(state.changes_done, 'change')}"
     return f"stopped before this attempt wrote anything; the target holds {done} of attempt {state.attempt}; run it again to go on"

@@ -15,7 +15,7 @@ RetryAt      its time came                          Committing, the same action
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from backfill_core.errors import (
@@ -40,8 +40,8 @@ COMPARED_AGAIN_MAX = 3
 SECONDS_KEPT_MAX = 512
 FOREIGN_HINT = "Another writer changed the target: find the rows with `backfill verify --explain`, correct them, or fill a new target."
 UNEXPLAINED_HINT = (
-    "No commit of another writer to the target is known. Find the rows with `backfill verify --explain`, and report them with the spec "
-    "and the source's log: the job may have read the source wrongly."
+    "No commit of another writer to the target is known{suspects}. Find the rows with `backfill verify --explain`, and report them with the "
+    "spec and the source's log: the job may have read the source wrongly."
 )
 RESTORE_HINT = "Something changed files of the target without a commit: restore them, or fill a new target."
 
@@ -158,19 +158,38 @@ class CommitLog:
         """The newest commits of others, for people."""
         return _some(map(str, self.others[-OTHERS_SHOWN_MAX:]), more=len(self.others) - OTHERS_SHOWN_MAX)
 
-    def mismatch(self, receipt: Receipt) -> VerificationFailedError:
-        """Return the error of a receipt whose sides differ."""
+    def mismatch(self, receipt: Receipt, suspects: Sequence[str] = ()) -> VerificationFailedError:
+        """Return the error of a receipt whose sides differ; `suspects` decide which rows the target has."""
         others = f" Others committed {self.others_words}." if self.others else ""
         where = " and in ".join(filter(None, (_vnode_words(receipt), _file_words(receipt))))
         return VerificationFailedError(
             f"source {receipt.source_position} and target version {receipt.target_version} differ in {where}.{others}",
-            hint=self._hint(receipt),
+            hint=self._hint(receipt, suspects),
         )
 
-    def _hint(self, receipt: Receipt) -> str:
+    def _hint(self, receipt: Receipt, suspects: Sequence[str]) -> str:
         if not receipt.mismatches:
             return RESTORE_HINT
-        return FOREIGN_HINT if self.others else UNEXPLAINED_HINT
+        if self.others:
+            return FOREIGN_HINT
+        named = f", and the rows are decided by {', '.join(suspects)}" if suspects else ""
+        return UNEXPLAINED_HINT.format(suspects=named)
+
+
+def describe_suspects(where: str | None, partitions: Iterable[str], pinned_version: int | None) -> tuple[str, ...]:
+    """Return what decides which rows a target has, for a difference that no other writer explains.
+
+    Args:
+        where: The filter of the spec.
+        partitions: Partition columns of the source.
+        pinned_version: The version that was copied; `None` if the source has no versions.
+    """
+    columns = ", ".join(partitions)
+    return (
+        *([f"the filter spec.transform.where ({where})"] if where else []),
+        *([f"the partition columns of the source ({columns})"] if columns else []),
+        *([] if pinned_version is None else [f"the changes after version {pinned_version}"]),
+    )
 
 
 def _vnode_words(receipt: Receipt) -> str:

@@ -181,7 +181,9 @@ class Job(Attempt):
         receipt = committed.receipt
         if committed.finished:
             return self._end(Finish("Complete", message=describe_cut_off(self._strategy.status.cut_off)))
-        return () if receipt is None or receipt.equal else self._fail(self._commits.log.mismatch(receipt))
+        if receipt is None or receipt.equal:
+            return ()
+        return self._fail(self._commits.log.mismatch(receipt, self._settings.suspects))
 
     def _on_seal_failed(self, error: BackfillError, now: Now) -> tuple[Action, ...]:
         fatal, given_up = self._commits.fail(error, self._settings.retries_max, now)

@@ -44,6 +44,9 @@ class JobSettings:
     burst_s: float = 1.1
     """Unused rate that is kept, in seconds or in barriers, whichever is longer: one that is a little late must not lose its quota."""
 
+    suspects: tuple[str, ...] = ()
+    """What decides which rows the target has. Named if both sides differ, and no other writer explains it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fencing:

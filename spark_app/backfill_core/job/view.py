@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from backfill_api.amounts import show_seconds
 from backfill_core.errors import BackfillError
 from backfill_core.job.commands import Inbox
 from backfill_core.job.commit import CommitInFlight, Commits
@@ -88,8 +89,8 @@ class Backoff:
 
     def words(self, now: Now) -> str:
         """Say when it is tried again, and why not now."""
-        left_s = max(0.0, self.until_s - now.mono_s)
-        return f"trying again in {left_s:.0f} s, failure {self.failures}: {self.error}"
+        left_s = round(max(0.0, self.until_s - now.mono_s))
+        return f"trying again in {show_seconds(left_s)}, failure {self.failures}: {self.error}"
 
 
 def reason_of(
@@ -121,7 +122,7 @@ def reason_of(
         return f"{what} is paused {_by(controls.paused_by)}{ending}{'' if controls.changes_held else also}"
     if controls.limited and not history_complete:
         until_ms = controls.until_ms
-        until = "" if until_ms is None else f", for {max(0, until_ms - now.wall_ms) // 1000} s more"
+        until = "" if until_ms is None else f", for {show_seconds(max(0, until_ms - now.wall_ms) // 1000)} more"
         return f"throttled to {controls.limit_words} {_by(controls.limited_by)}{until}{also}"
     return doing
 

@@ -79,3 +79,16 @@ class VersionActions:
     files: tuple[FileAdded | FileRemoved, ...]
     layout: object | None = field(default=None, compare=False, repr=False)
     """How the table is laid out from this version on, where that is otherwise than before; opaque to the core."""
+
+    rows_copied: int = 0
+    """Rows that the version moved unchanged from files that it removed to files that it added, as its writer counted them."""
+
+    @property
+    def rows_changed(self) -> int:
+        """Rows that came, went or are hidden otherwise; without a count of its writer, all rows of a file that it rewrote."""
+        removed = {one.path: one.live_rows for one in self.files if isinstance(one, FileRemoved) and one.data_change}
+        added = {one.path: one.live_rows for one in self.files if isinstance(one, FileAdded) and one.data_change}
+        both = added.keys() & removed.keys()
+        hidden = sum(abs(added[path] - (removed[path] or 0)) for path in both)
+        came, gone = (sum(rows or 0 for path, rows in some.items() if path not in both) for some in (added, removed))
+        return hidden + max(0, came - self.rows_copied) + max(0, gone - self.rows_copied)

@@ -29,11 +29,6 @@ class Step:
     changed: frozenset[str]
     """Paths of the files whose coming, going or other vector changes data."""
 
-    @property
-    def rows_gone(self) -> int:
-        """Rows that left with their files, as far as the log says, other than those that were rearranged."""
-        return sum(self.needed.get(path, 0) for path in self.absent if path in self.changed)
-
 
 def fold(versions: Sequence[VersionActions]) -> Step:
     """Return what versions come to, which follow each other without a gap."""

@@ -80,16 +80,6 @@ class TargetStep:
     missing: tuple[str, ...]
     """Paths of source files of which the target should have rows and has no file, unless a filter left them all out."""
 
-    rows_gone: int = 0
-    """Rows that left the source with their files."""
-
-    @property
-    def rows_changed(self) -> int:
-        """Rows that came, went or are hidden otherwise, as far as the log says; a rearrangement has none."""
-        came = sum(one.file.live_rows for one in self.copies if one.data_change)
-        hidden = (abs(_hidden(one.source.vector) - _hidden(one.file.vector)) for one in self.vectors if one.data_change)
-        return came + sum(hidden) + self.rows_gone
-
 
 @dataclass(frozen=True, slots=True)
 class TargetFiles:
@@ -137,7 +127,7 @@ class TargetFiles:
         for path in step.absent:
             removals += [Removal(file, path in step.changed) for file in self.groups.get(tag_of(path), ())]
         missing = tuple(path for path in step.needed if tag_of(path) not in self.groups)
-        return TargetStep(tuple(copies), tuple(vectors), tuple(kept), tuple(removals), missing, step.rows_gone)
+        return TargetStep(tuple(copies), tuple(vectors), tuple(kept), tuple(removals), missing)
 
     def after(self, removed: Iterable[str], added: Iterable[TargetFile]) -> TargetFiles:
         """Return the files after a commit that took some paths out and put others in; a path in both stays, as it is added."""

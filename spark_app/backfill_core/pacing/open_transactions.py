@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from backfill_api.amounts import show_seconds
 from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed, between
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import JobWarning
@@ -45,7 +46,7 @@ class OpenTransactions:
             return ()
         age_s = now_s - min(self.since[one.partition][1] for one in self.lasting)
         message = (
-            f"records wait behind transactions that have been open for up to {age_s:.0f} s: {describe_ranges(self.lasting)}. "
+            f"records wait behind transactions that have been open for up to {show_seconds(round(age_s))}: {describe_ranges(self.lasting)}. "
             "End the producer's transaction, or wait until the broker aborts it (transaction.timeout.ms)"
         )
         return (JobWarning("OpenTransaction", message),)
@@ -72,7 +73,7 @@ class TransactionWait:
         left = (
             ""
             if self.until_s == math.inf
-            else f"; without their records it ends in {max(0.0, self.until_s - now_s):.0f} s"
+            else f"; without their records it ends in {show_seconds(round(max(0.0, self.until_s - now_s)))}"
         )
         return f"waiting for open transactions{left}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backfill_core.pacing.retention import span_words
+from backfill_api.amounts import counted, show_seconds
 from backfill_core.positions.offsets import Offsets
 from backfill_core.protocol.strategy import JobWarning
 
@@ -25,8 +25,9 @@ def warn_of_ending(
         return ()
     total = sum(end - first.get(name, 0) for name, end in newest.items())
     words = (
-        f"{sum(risky):,} of {total:,} offsets, in {len(risky):,} of {len(newest):,} partitions, may be gone before they are read: "
-        f"the source keeps a record for {span_words(kept_s)}, the job may take {span_words(round(needed_s))}."
+        f"{sum(risky):,} of {counted(total, 'offset')}, in {len(risky):,} of {counted(len(newest), 'partition')}, may be gone "
+        f"before they are read: the source keeps a record for {show_seconds(kept_s)}, "
+        f"the job may take {show_seconds(round(needed_s))}."
     )
     return (JobWarning("RetentionEnding", words),)
 
@@ -43,5 +44,8 @@ def warn_of_speed(before: Offsets, newest: Offsets, *, seconds: float, read_per_
     written = sum(max(0, end - before.get(name, 0)) for name, end in newest.items()) / seconds
     if not 0 < read_per_s <= written:
         return ()
-    words = f"{written:,.0f} records/s were written in the last {seconds:.0f} s, and {read_per_s:,.0f} are read: the job may never catch up."
+    words = (
+        f"{written:,.0f} records/s were written in the last {show_seconds(round(seconds))}, and {read_per_s:,.0f} are read: "
+        "the job may never catch up."
+    )
     return (JobWarning("NonConvergent", words),)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from backfill_api.amounts import show_seconds
+
 SHORT = 3
 """Retention below so many times the estimated duration is said to be short; a plan says the same."""
 
@@ -29,7 +31,7 @@ def warn(version: int, committed_ms: int, newest_version: int, kept_s: int | Non
     if kept_s is None or newest_version <= version or age_s <= kept_s * NEAR:
         return None
     return (
-        f"version {version} of the source is still needed, is {span_words(age_s)} old, and is kept for {span_words(kept_s)}: raise "
+        f"version {version} of the source is still needed, is {show_seconds(age_s)} old, and is kept for {show_seconds(kept_s)}: raise "
         f"{OF_A_TABLE} before it is gone"
     )
 
@@ -45,11 +47,6 @@ def warn_short(needed_s: float | None, kept_s: int | None, settings: str = OF_A_
     if needed_s is None or kept_s is None or kept_s >= SHORT * needed_s:
         return None
     return (
-        f"the source keeps what the job needs for {span_words(kept_s)}, the snapshot may take {span_words(round(needed_s))} more: raise "
+        f"the source keeps what the job needs for {show_seconds(kept_s)}, the snapshot may take {show_seconds(round(needed_s))} more: raise "
         f"{settings}, or the limit"
     )
-
-
-def span_words(seconds: int) -> str:
-    """Return a time as people say how long something is kept."""
-    return f"{seconds / 3600:.1f} h" if seconds < 100 * 3600 else f"{seconds / 86_400:.1f} d"

@@ -219,7 +219,7 @@ class StrategyStatus:
 
     cut_off: tuple[OffsetRange, ...] = ()
     holds_source: bool = False
-    """Must a source that offers back-pressure make no new version for now? A Delta table offers none."""
+    """Must a source that offers back-pressure make no new version for now? A Delta table offers none (ADR 0057)."""
 
 
 @dataclass(frozen=True, slots=True)

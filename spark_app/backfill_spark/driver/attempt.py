@@ -27,6 +27,7 @@ from backfill_core.errors import (
     StateMovedError,
 )
 from backfill_core.job.after_end import describe_early_stop, refuse_after_end
+from backfill_core.job.commit import describe_suspects
 from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
@@ -48,6 +49,7 @@ from backfill_spark.driver.orphan_cleanup import OrphanRemoval
 from backfill_spark.driver.progress import progress_of, while_silent
 from backfill_spark.jvm.java_process import JavaWatch
 from backfill_spark.jvm.session import executors_there
+from backfill_spark.opening.source import PinnedSource
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StoppedEarly, StopSignal
 
@@ -209,6 +211,13 @@ def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
     return unique
 
 
+def _suspects(opened: OpenedJob) -> tuple[str, ...]:
+    """Return what decides which rows the target has."""
+    table = opened.opened.table if isinstance(opened.opened, PinnedSource) else None
+    partitions, version = ((), None) if table is None else (table.partitions, table.version)
+    return describe_suspects(opened.backfill.spec.transform.where, partitions, version)
+
+
 class _Attempt:
     """The parts of one running attempt, wired."""
 
@@ -226,6 +235,7 @@ class _Attempt:
             verify_final=spec.verify != "None",
             follows=spec.after == "Follow",
             knows_bytes=knows_bytes(spec.source),
+            suspects=_suspects(opened),
         )
         strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven)
         job = Job(state, strategy, pace, moment, spent)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from backfill_api.amounts import counted
 from backfill_api.spec.spec import Backfill
 from backfill_core.errors import NotFinishedError, StateMismatchError
 from backfill_core.protocol.epochs import txn_version
@@ -79,7 +80,7 @@ def _attempt_after(target: JobContext, *, force: bool) -> int:
         )
     if not target.state.finished and not force:
         raise NotFinishedError(
-            f"the job is not finished: {target.state.rows_done:,} rows are in the target, attempt {target.state.attempt}.",
+            f"the job is not finished: the target holds {counted(target.state.rows_done, 'row')}, attempt {target.state.attempt}.",
             hint="Let it finish with `backfill run`, or give it up with --force: it can then never go on, "
             "and its rows stay in the target.",
         )

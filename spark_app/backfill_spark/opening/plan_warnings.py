@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from backfill_api.amounts import counted, show_seconds
 from backfill_api.spec.override import ThrottleSpec
 from backfill_api.status.plan import PlannedTarget, PlanWarning
 from backfill_core.pacing.open_transactions import warn_of_open
@@ -66,7 +67,7 @@ def emptied(files: Counter[str]) -> list[PlanWarning]:
     return [
         PlanWarning(
             reason="EmptyTextIsNull",
-            message=f"the partition column {name} has an empty text in {count:,} files of the source: the target stores null.",
+            message=f"the partition column {name} has an empty text in {counted(count, 'file')} of the source: the target stores null.",
             hint=hint,
         )
         for name, count in files.items()
@@ -104,8 +105,10 @@ def starts_over(opened: OpenedJob) -> tuple[PlanWarning, ...]:
     """Say what an attempt of a strategy that cannot go on takes out first."""
     if opened.state is None or opened.start_over is None:
         return ()
-    words = f"the strategy does not go on from attempt {opened.state.attempt}: the job begins anew"
-    words += f", and {opened.state.rows_done:,} rows leave the target first." if opened.start_over.drop_rows else "."
+    words = f"the strategy does not resume attempt {opened.state.attempt}: the job starts again"
+    words += (
+        f", and removes {counted(opened.state.rows_done, 'row')} of the target." if opened.start_over.drop_rows else "."
+    )
     return (PlanWarning(reason="StartsOver", message=words, hint="Use a strategy that goes on, or let it begin anew."),)
 
 
@@ -116,7 +119,7 @@ def order_warnings(order: FileOrder | None) -> tuple[PlanWarning, ...]:
     found: list[PlanWarning] = []
     if order.files_unknown:
         words = (
-            f"the log has no smallest and largest {order.column} of {order.files_unknown:,} of {len(order.files):,} files: "
+            f"the log has no smallest and largest {order.column} of {order.files_unknown:,} of {counted(len(order.files), 'file')}: "
             "they are read last, in path order, and no watermark is shown."
         )
         hint = "Let the source collect statistics of the column (delta.dataSkippingStatsColumns), then OPTIMIZE it."
@@ -155,7 +158,7 @@ def source_warnings(
         return tuple(PlanWarning(reason=one.code, message=one.message, hint=TOPIC_HINTS[one.code]) for one in found)
     if retention is None or retention >= SHORT * seconds:
         return ()
-    words = f"the source keeps what the job needs for {retention} s, it may take {seconds:.0f} s."
+    words = f"the source keeps what the job needs for {show_seconds(retention)}, it may take {show_seconds(round(seconds))}."
     return (PlanWarning(reason="RetentionShort", message=words, hint=f"Raise {OF_A_TABLE}."),)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from backfill_api.amounts import counted
 from backfill_api.spec.params import OffsetSourceParams
 from backfill_api.spec.spec import Backfill
 from backfill_core.errors import (
@@ -89,7 +90,7 @@ class OpenedQuarantine:
         found = sum(file.rows for file in files)
         if found != announced.rows:
             raise StagedFilesGoneError(
-                f"a commit announced {announced.rows:,} bad records, and {found:,} are staged below {self.sink.path}.",
+                f"a commit announced {counted(announced.rows, 'bad record')}, and {found:,} are staged below {self.sink.path}.",
                 hint=f"Restore {self.field}, and run no VACUUM with a short retention there while the job is unfinished.",
             )
         try:
@@ -137,6 +138,6 @@ def open_quarantine(
 def no_quarantine(announced: AnnouncedRecords) -> BackfillError:
     """Return the error of a state that announces bad records, of a spec without a table for them."""
     return StateMismatchError(
-        f"the target's state announces {announced.rows:,} bad records, and the source names no quarantinePath.",
+        f"the target's state announces {counted(announced.rows, 'bad record')}, and the source names no quarantinePath.",
         hint="Restore quarantinePath: they are staged there. onBadRecord may change.",
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from backfill_api.amounts import counted
 from backfill_core.errors import TransientError
 from backfill_core.phases.accounting import check_staged
 from backfill_core.protocol.work import FileRange, NewColumns, StagedFile
@@ -152,7 +153,7 @@ class SparkWorkContext:
         found = sum(file.rows for file in files)
         if found != rows:
             # Compaction may have taken one meanwhile.
-            raise TransientError(f"{what} had {rows:,} bad records, and then {found:,}.")
+            raise TransientError(f"{what} had {counted(rows, 'bad record')}, and then {found:,}.")
         return files
 
     def begin_effect(self) -> None:

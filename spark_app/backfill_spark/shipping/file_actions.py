@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,11 @@ KEPT_OF_A_REMOVED_FILE = (
 )
 """Of an `add` action, what the `remove` action says too."""
 
+COPIED = ("numCopiedRows", "numTargetRowsCopied", "num_copied_rows", "num_target_rows_copied")
+"""Metrics of an UPDATE or DELETE, and of a MERGE, by Spark and by delta-rs."""
+
+COUNT = re.compile("[0-9]{1,18}")
+
 
 def file_actions(version: int, text: str) -> VersionActions:
     """Return the file actions of a version; its transactions, domains and files of the change feed are none.
@@ -30,13 +36,23 @@ def file_actions(version: int, text: str) -> VersionActions:
         ValueError, KeyError, TypeError, AttributeError: it is no commit.
     """
     found: list[FileAdded | FileRemoved] = []
+    copied = 0
     for line in lines_of(text):
         action = action_of(line)
         if "add" in action:
             found.append(file_added(action["add"]))
         elif "remove" in action:
             found.append(_removed(action["remove"]))
-    return VersionActions(version, tuple(found))
+        elif "commitInfo" in action:
+            copied = _rows_copied(action["commitInfo"])
+    return VersionActions(version, tuple(found), rows_copied=copied)
+
+
+def _rows_copied(info: Any) -> int:
+    """Return the rows that a rewrite copied unchanged; 0 if its writer did not count them: what it notes is free."""
+    metrics = info.get("operationMetrics") if isinstance(info, Mapping) else None
+    counts = [str(metrics.get(name)) for name in COPIED] if isinstance(metrics, Mapping) else []
+    return next((int(count) for count in counts if COUNT.fullmatch(count)), 0)
 
 
 def file_added(add: Mapping[str, Any]) -> FileAdded:

@@ -39,12 +39,39 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         """What is typed is what arrives."""
         done = backfill(*words)
         assert (done.exit_code, done.stderr) == (0, "")
-        assert ACKNOWLEDGED.fullmatch(done.stdout)
+        assert ACKNOWLEDGED.fullmatch(done.stdout.splitlines(keepends=True)[-1])
         assert [event.command for event in job.seen] == [command]
+
+    @pytest.mark.parametrize(
+        ("words", "effect"),
+        [
+            (["pause"], "the snapshot is paused, changes are still applied{at}; undo: backfill resume"),
+            (["pause", "--all"], "the snapshot and changes are paused{at}; undo: backfill resume"),
+            (["resume"], "running without a limit{at}"),
+            (["throttle", "200k"], "the limit is 200,000 rows/s{at}; undo: backfill throttle none"),
+            (["throttle", "1.5M", "--for", "90m"], "the limit is 1,500,000 rows/s for 1 h 30 min{at}; undo: backfill throttle none"),
+            (["throttle", "0"], "the limit is 0 rows/s, so the snapshot is not read{at}; undo: backfill throttle none"),
+            (["throttle", "200k", "--bytes", "5MB"], "the limit is 200,000 rows/s and 5.0 MB/s{at}; undo: backfill throttle none"),
+            (["throttle", "none"], "there is no limit{at}"),
+            (["stop"], "the attempt ends at a barrier{at}; resume it with backfill run"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )  # fmt: skip
+    def test_the_answer_says_what_holds_now(self, job, words, effect):
+        """The number of a revision answers no question of a user on call (faults U19 to U29)."""
+        assert backfill(*words).stdout.splitlines()[0] == effect.format(at="; 25 %, 1,000 of 4,000 rows committed")
+
+    def test_the_answer_to_resume_names_the_limit_that_is_left(self, job):
+        """A job that resumes may still be slow."""
+        backfill("throttle", "200k")
+        assert backfill("resume").stdout.startswith("running, with a limit of 200,000 rows/s; 25 %")
 
     def test_revisions_grow(self, job):
         """Each command is newer than the last; else it would be ignored."""
-        revisions = [ACKNOWLEDGED.fullmatch(backfill(word).stdout)[1] for word in ("pause", "resume", "pause")]
+        revisions = [
+            ACKNOWLEDGED.fullmatch(backfill(word).stdout.splitlines(keepends=True)[-1])[1]
+            for word in ("pause", "resume", "pause")
+        ]
         assert revisions == ["1", "2", "3"]
 
     def test_no_acknowledgement_in_time(self, state_dir):
@@ -133,15 +160,36 @@ class TestTheJobThatIsMeant:
 
 
 class TestAReaderWhoHasGone:
-    def test_is_no_bug(self, state_dir):
-        """`backfill jobs | head` ends in silence, as other tools do."""
+    """`backfill … | head` ends in silence and with 141, as `git log | head` does: a script may set `pipefail`."""
+
+    def ended(self, *words):
         reads, writes = os.pipe()
         os.close(reads)
         done = subprocess.run(
-            [sys.executable, "-m", "backfill_cli", "jobs"], stdout=writes, stderr=subprocess.PIPE, check=False
+            [sys.executable, "-m", "backfill_cli", *words], stdout=writes, stderr=subprocess.PIPE, check=False
         )
         os.close(writes)
-        assert (done.returncode, done.stderr) == (1, b"")
+        return done.returncode, done.stderr
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["jobs"],
+            ["status"],
+            ["status", "--watch"],
+            ["status", "--watch", "-o", "json"],
+            ["pause"],
+        ],
+        ids=" ".join,
+    )
+    def test_is_no_error(self, job, words):
+        """Lines come from click, blocks from rich, whose own end is exit code 1."""
+        assert self.ended(*words) == (141, b"")
+
+    def test_of_a_receipt_either(self, job):
+        """The acknowledgement is on standard error."""
+        code, errors = self.ended("verify")
+        assert (code, bool(ACKNOWLEDGED.fullmatch(errors.decode()))) == (141, True)
 
 
 class TestItStartsAtOnce:
@@ -158,7 +206,7 @@ class TestItStartsAtOnce:
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.stdout.splitlines()[-1] == "False"
-        assert ACKNOWLEDGED.match(done.stdout)
+        assert ACKNOWLEDGED.search(done.stdout)
 
 
 class TestCompletion:

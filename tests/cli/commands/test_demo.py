@@ -48,7 +48,7 @@ def says(*lines):
 
 class TestItsFile:
     def test_is_a_backfill(self, demo, tmp_path):
-        """The same file is for kubectl apply, so it must be one."""
+        """Users read and copy the file, so it must be a valid Backfill."""
         found = load_backfill(demo.document())
 
         assert found.job_id == f"demo/{tmp_path.name}"

@@ -42,7 +42,7 @@ def saying(tmp_path, *lines):
 
 class TestItsFile:
     def test_is_a_backfill(self, demo, stage):
-        """The same file is for kubectl apply, so it must be one; its limit makes the history last."""
+        """Users read and copy the file, so it must be a valid Backfill; its limit makes the history last."""
         found = load_backfill(demo.document())
 
         assert (found.spec.verify, found.spec.after) == ("Final", "Exit")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from backfill.words import show_bytes, show_seconds
+from backfill.words import show_bytes
+from backfill_api.amounts import counted, show_seconds, whole_number
 from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_memory, parse_rate
 
 
@@ -96,3 +97,32 @@ class TestShown:
     def test_sizes(self):
         """Decimal units, as object stores bill."""
         assert [show_bytes(size) for size in (0, 999, 1500, 2 * 10**9)] == ["0 B", "999 B", "1.5 kB", "2.0 GB"]
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "words"),
+    [(0, "file", "0 files"), (1, "file", "1 file"), (2000, "row", "2,000 rows"), (2, "entry", "2 entries"), (2, "key", "2 keys")],
+)  # fmt: skip
+def test_a_noun_has_the_number_of_its_count(number, noun, words):
+    """`1 files` reads like a fault of the product (faults U19 to U29)."""
+    assert counted(number, noun) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "number"),
+    [
+        ("200k", "rowsPerSecond", 200_000),
+        ("200k", "rows", 200_000),
+        ("1_000", "rows", 1000),
+        ("1.5 MB/s", "bytes", 1_500_000),
+        ("2h", "drainTimeoutSeconds", 7200),
+        ("1.5m", "drainTimeoutSeconds", 90),
+        ("1.5s", "intervalMs", 1500),
+        ("250", "intervalMs", 250),
+        ("1.0001k", "rows", None),
+        ("fast", "rows", None),
+    ],
+)
+def test_a_number_with_a_unit_is_understood(text, field, number):
+    """A refusal that says what to write is worth more than a rule."""
+    assert whole_number(text, field) == number

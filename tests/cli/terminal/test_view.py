@@ -1,19 +1,23 @@
 """What the terminal shows: the facts that a person looks for must be there."""
 
+import io
 import os
 import re
 import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from support.console.rendered import text
 
 from backfill.words import one_line
+from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress, Watermark
 from backfill_api.status.receipt import CutOff, FileMismatch, Mismatch, PartitionReceipt, Receipt
 from backfill_api.status.source_head import SourceHead
 from backfill_api.wire import Ack
 from backfill_cli.commands.run import STOPPING
+from backfill_cli.terminal.plan_view import show_plan
 from backfill_cli.terminal.view import SHADES, partition_rows, show_grid, show_progress, show_receipt
 
 BUSY = Progress(
@@ -77,6 +81,39 @@ class TestTheTitle:
         assert " of 0" not in shown
         assert re.search(r"lag +- ", shown)
 
+    @pytest.mark.parametrize("shown", ["running", "caught up", "plan"])
+    def test_has_the_colour_of_text(self, shown):
+        """The blue of many terminals cannot be read on black; that of the border is no text (faults U19 to U29)."""
+        plan = Plan(
+            rows=1, bytes=1, files=1, splits=1, estimated_seconds=1, estimated_seconds_low=1, estimated_seconds_high=1
+        )
+        live = BUSY.model_copy(update={"caught_up": shown == "caught up"})
+        console = Console(width=80, force_terminal=True, color_system="standard", file=io.StringIO())
+        title = next(
+            iter(console.render_lines(show_plan("job", plan) if shown == "plan" else show_progress("job", live)))
+        )
+        colours = {one.style.color.name for one in title if one.text.strip(" ─╭╮") and one.style and one.style.color}
+
+        assert colours == {"default"}
+        assert "blue" not in {one.style.color.name for one in title if one.style and one.style.color}
+
+    @pytest.mark.parametrize(
+        ("columns", "title"),
+        [
+            (80, "default/orders  attempt 2  reading the snapshot  42 s"),
+            (56, "default/orders  attempt 2  reading the snapshot"),
+            (50, "default/orders  reading the snapshot"),
+            (40, "default/ord…  reading the snapshot"),
+            (26, "default/orders"),
+            (18, "default/ord…"),
+        ],
+    )
+    def test_of_a_narrow_terminal_leaves_out_whole_parts(self, columns, title):
+        """`reading the sn` is no step (faults U19 to U29)."""
+        drawn = text(show_progress("default/orders", BUSY, elapsed_s=42.3), columns).splitlines()[0]
+
+        assert drawn.strip("╭╮─ ") == title
+
 
 class TestARunningJob:
     @pytest.mark.parametrize(
@@ -132,6 +169,14 @@ class TestARunningJob:
         drawn = text(show_progress("demo/orders", BUSY, lines=24), columns).splitlines()
 
         assert max(len(line) for line in drawn) <= columns
+
+    @pytest.mark.parametrize("columns", range(24, 60, 5))
+    def test_a_narrow_one_cuts_no_number(self, columns):
+        """Half of a number is another number, and half of a word is none (faults U19 to U29)."""
+        drawn, wide = (text(show_progress("demo/orders", BUSY, lines=24), width) for width in (columns, 200))
+        cut, whole = ({word.strip(",.:") for word in re.findall(r"[\w:.,/]+", shown)} for shown in (drawn, wide))
+
+        assert cut <= whole
 
     def test_pause(self):
         """Paused and quiet are two things: work may still be ending."""
@@ -213,6 +258,19 @@ class TestBadRecords:
 
 
 class TestAReceipt:
+    @pytest.mark.parametrize("columns", [40, 60])
+    def test_cuts_no_name_of_a_file(self, columns):
+        """The name is what a user looks for."""
+        path = "part-00000-d74dee7e-1f2a-4b26-b95e-dfdc7cd98ac6-c000.snappy.parquet"
+        receipt = Receipt(
+            source_version=9, target_version=40, epoch=39, rows=5, vnodes=256, digest="ab" * 32, seconds=1.5,
+            files=(FileMismatch(path=path, what="it is not there"),),
+        )  # fmt: skip
+        shown = text(show_receipt(receipt), columns)
+
+        assert path in re.sub(r"[│\s]", "", shown)
+        assert "…" not in shown
+
     def test_equal(self):
         """What is kept as a proof names both versions."""
         receipt = Receipt(
@@ -263,7 +321,7 @@ class TestAReceipt:
         )  # fmt: skip
         shown = text(show_receipt(receipt))
 
-        assert "equal, without records behind open transactions of one partition" in shown
+        assert "equal, without records behind open transactions of 1 partition" in shown
         assert "partition 0 at offset 85; it ends at 100" in shown
         assert receipt.summary.cut_off_partitions == 1
 
@@ -301,7 +359,7 @@ class TestAReceipt:
         shown = text(show_receipt(receipt))
 
         for fact in (
-            "1 files differ",
+            "1 file differs",
             "1,200 files by their bytes, 45 rows in 256 vnodes",
             "w-1.parquet: it is not there",
         ):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from support.simulation.hand_driven import HandDriven
 
 from backfill_core.errors import TargetChangedError
-from backfill_core.job.controls import HISTORY
+from backfill_core.job.controls import HISTORY, Controls
 from backfill_core.job.state import JobState
 from backfill_core.protocol.actions import Durable
 from backfill_core.protocol.commands import Pause, Throttle, VerifyNow
@@ -37,6 +37,22 @@ class TestABarrierWaitsForNoWork:
 
         assert job.running
         assert sum(rows for _, rows in job.sealed) > 0
+
+
+class TestABarrierGoesBeforeRows:
+    """A barrier and rows of history may be ready at the same time."""
+
+    def test_a_pause_goes_before_a_split_that_its_barrier_admits(self) -> None:
+        """R-SNAP-40: under a limit each barrier admits rows; the one that brings a pause must not."""
+        job = HandDriven(1_000_000, controls=Controls().under_spec(None, 5_000))
+        job.let_pass(1.1)
+        assert len(job.begun) == 1
+        job.finish_split()
+        job.send(CommandReceived(1, 1, Pause()))
+        job.let_pass(1.1)
+
+        assert [ack.outcome for ack in job.acks] == ["Applied"]
+        assert len(job.begun) == 1
 
 
 class TestACommandBesideAMerge:

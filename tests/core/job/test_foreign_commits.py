@@ -11,7 +11,7 @@ from backfill_core.errors import (
     TargetChangedError,
     TransientError,
 )
-from backfill_core.job.commit import COMPARED_AGAIN_MAX
+from backfill_core.job.commit import COMPARED_AGAIN_MAX, describe_suspects
 from backfill_core.job.phase import JobSettings
 from backfill_core.phases.accounting import check_read, check_staged
 from backfill_core.protocol.actions import Seal, StartWork
@@ -33,9 +33,9 @@ DELETED = ForeignCommit(8, "DELETE", "delta-rs 1.0")
 class ToldToTheEnd(HandDriven):
     """A job over no rows that waits for its receipts; its last seals are refused while there are commits of others."""
 
-    def __init__(self):
+    def __init__(self, *suspects):
         self.verifies, self.lasts, self.others = [], [], []
-        super().__init__(0, settings=JobSettings(verify_final=True))
+        super().__init__(0, settings=JobSettings(verify_final=True, suspects=suspects))
 
     def _execute(self, actions):
         for action in actions:
@@ -96,6 +96,23 @@ class TestACommitAfterTheReceipt:
 
         assert job.finish.error.reason == "VerificationFailed"
         assert job.finish.error.hint.startswith("No commit of another writer to the target is known. ")
+
+    @pytest.mark.parametrize(
+        ("where", "partitions", "pinned", "named"),
+        [
+            (None, (), None, "is known. Find the rows"),
+            ("p = ''", (), 3, "is known, and the rows are decided by the filter spec.transform.where (p = ''), the changes after"),
+            (None, ("p", "day"), 3, "decided by the partition columns of the source (p, day), the changes after version 3."),
+        ],
+    )  # fmt: skip
+    def test_rows_that_differ_without_one_name_what_decided_them(self, where, partitions, pinned, named):
+        """A filter, a partition column and a change are each read in a way of its own (fault B9)."""
+        job = ToldToTheEnd(*describe_suspects(where, partitions, pinned))
+        job.let_pass(3.0)
+        job.answer(VnodeMismatch(1, 10, 0))
+
+        assert named in job.finish.error.hint
+        assert "and report them with the spec" in job.finish.error.hint
 
     def test_a_file_that_differs_ends_the_job_by_its_name(self, job):
         """No commit took anything, and no row was compared: the bytes of a file are others."""

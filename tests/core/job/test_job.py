@@ -1,5 +1,7 @@
 """The job's own promises, driven by hand: a stop by signal, what is shown in a pause, and when things happened."""
 
+import re
+
 import pytest
 from support.simulation.hand_driven import WALL_MS, HandDriven
 
@@ -169,6 +171,13 @@ class TestItSaysWhoSetWhatIsInForce:
         job.send(command(3, Resume()))
         job.let_pass(1.2)
         assert "revision 3" not in job.view.reason
+
+    def test_how_long_a_limit_lasts(self):
+        """No user reads 5329 s as an hour and a half (faults U19 to U29)."""
+        job = HandDriven(*LONG)
+        job.send(command(1, Throttle(7_000, 5_400)))
+        job.let_pass(1.2)
+        assert re.search(r"for 1 h (29|30) min more$|for 1 h 30 min more$", job.view.reason), job.view.reason
 
     def test_a_pause(self):
         """A pause of the spec is lifted in the file, not by a command."""

@@ -331,3 +331,34 @@ class TestNames:
 
         assert files.strangers == ("part-1.parquet",)
         assert files.after(["part-1.parquet"], ()).strangers == ()
+
+
+class TestRowsThatAVersionChanges:
+    """A file is rewritten for one row of it: the others did not change (faults U19 to U29)."""
+
+    def file(self, path, rows, hidden=()):
+        return FileAdded(path, 10, rows, True, vector(hidden), "{}")
+
+    @pytest.mark.parametrize(
+        ("copied", "changed"),
+        [(997, 6), (0, 2000), (1_000_000, 0)],
+        ids=["counted by its writer", "not counted", "a count that cannot be"],
+    )
+    def test_of_a_rewritten_file_are_those_that_were_not_copied(self, copied, changed):
+        """An update of three rows takes three out and puts three in."""
+        files = (FileRemoved("a", True, 1000), self.file("b", 1000))
+
+        assert VersionActions(1, files, rows_copied=copied).rows_changed == changed
+
+    def test_of_files_that_came_or_went_are_all(self):
+        """Another vector hides some more; what OPTIMIZE moves does not change."""
+        files = (
+            self.file("new", 10),
+            FileRemoved("old", True, 7),
+            FileRemoved("held", True, 5),
+            self.file("held", 5, hidden={1, 2}),
+            FileRemoved("small", False, 100),
+            replace(self.file("large", 100), data_change=False),
+        )
+
+        assert VersionActions(1, files).rows_changed == 10 + 7 + 2

@@ -43,7 +43,7 @@ class TestRetentionAgainstTheDuration:
         assert [one.code for one in found] == ([] if said is None else ["RetentionEnding"])
         if said is not None:
             assert said in found[0].message
-            assert "keeps a record for 7.0 d, the job may take 2.0 h" in found[0].message
+            assert "keeps a record for 7 d, the job may take 2 h" in found[0].message
 
 
 class TestProducersAgainstTheRead:
@@ -56,4 +56,4 @@ class TestProducersAgainstTheRead:
 
         assert [one.code for one in found] == ["NonConvergent"] * said
         if said:
-            assert f"10 records/s were written in the last 60 s, and {read_per_s:,.0f} are read" in found[0].message
+            assert f"10 records/s were written in the last 1 min, and {read_per_s:,.0f} are read" in found[0].message

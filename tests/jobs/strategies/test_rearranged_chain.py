@@ -99,7 +99,7 @@ class TestAKill:
 
         said = {one.reason: one.message for one in plan.warnings}
         assert {"NotResumable", "MayNotCatchUp", "StartsOver"} <= set(said)
-        assert f"{there:,} rows leave the target first" in said["StartsOver"]
+        assert f"removes {there:,} rows of the target" in said["StartsOver"]
         assert (outcome.outcome, outcome.receipt.equal) == ("Complete", True)
         assert rows_in(place.target) == ROWS - 500
         assert place.wrong() == []

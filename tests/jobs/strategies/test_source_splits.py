@@ -86,7 +86,7 @@ class TestATopic:
 
     @pytest.mark.always
     def test_is_right_at_every_commit(self, topics, run_topic, tmp_path):
-        """R-SRC-2, 5, 8, 21, 31, 40, 41, 42: live beside history, markers, a new partition, and a second attempt."""
+        """R-SRC-2, 5, 8, 31, 40, 41, 42: live beside history, markers, a new partition, and a second attempt."""
         topic = topics.create(partitions=3)
         send_all(topics.address, topic, (b"%d" % number for number in range(400)))
         with transacting(topics.address) as transaction:

@@ -34,7 +34,7 @@ class TestARelease:
         halted = run_driver(held, settings=settings, observe=lambda _: stop.ask(force=False), spark=spark, stop=stop)
 
         assert halted.exit_code == 10
-        with pytest.raises(NotFinishedError, match="0 rows are in the target, attempt 1"):
+        with pytest.raises(NotFinishedError, match="the target holds 0 rows, attempt 1"):
             release(backfill, settings=settings, spark=spark)
         assert run_driver(backfill, settings=settings, spark=spark).outcome == "Complete"
         with pytest.raises(Exception, match="DomainMetadata"):

@@ -78,7 +78,7 @@ class TestAJobThatBeginsAnew:
         plan = plan_job(place.backfill(), settings=place.settings, spark=place.spark)
 
         [said] = [one.message for one in plan.warnings if one.reason == "StartsOver"]
-        assert f"{ROWS} rows leave the target first" in said
+        assert f"removes {ROWS} rows of the target" in said
         assert plan.resumes_attempt is None
         with pytest.raises(NotFinishedError, match="begins anew"):
             verify_offline(place.backfill(), settings=place.settings, spark=place.spark)

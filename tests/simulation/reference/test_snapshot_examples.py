@@ -154,6 +154,21 @@ class TestS5PartialEpoch:
         assert barrier(one, 115, 120) == [inserts(2), Barrier(115, 120)]
         assert one.phase == "live"
 
+    def test_not_finished_while_a_part_of_the_next_epoch_was_taken(self) -> None:
+        """R-SNAP-28, R-SNAP-29: it was begun to be thrown away while the last whole epoch was read, so its end is awaited."""
+        log = {110: [("insert", (1, 10), None)], 120: [], 125: [("insert", (2, 20), None)]}
+        one = after_snapshot(Table(1, {100: {}}, log), [Barrier(110, 120)])  # type: ignore[arg-type]
+        one.limit = 1000.0
+        one.upstream.extend([inserts(1), Barrier(120, 125, checkpoint=False)])
+
+        assert barrier(one, 110, 120) == [inserts(1), Barrier(110, 120)]
+
+        assert (one.phase, one.polling, one.reports[-1].kind) == ("log", True, "update log")
+        one.upstream.append(Barrier(125, 130))
+        assert barrier(one, 120, 125, checkpoint=False) == [Barrier(120, 125, checkpoint=False)]
+        assert barrier(one, 125, 130) == [inserts(2), Barrier(125, 130)]
+        assert (one.phase, one.polling) == ("live", False)
+
 
 class TestS6ChunkPacking:
     """An update pair stays together."""

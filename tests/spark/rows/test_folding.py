@@ -88,7 +88,7 @@ class TestTheLastRecordOfAKey:
         assert [one[ADD] for one in net.collect()] == [2]
         with pytest.raises(DuplicateKeyError, match="has records in several partitions"):
             check_net_changes(net, ("id",), doubled="has records in several partitions")
-        with pytest.raises(DuplicateKeyError, match="1 keys have records in several partitions"):
+        with pytest.raises(DuplicateKeyError, match="1 key with records in several partitions"):
             receipt_of(records, known.apply(records), known, [OffsetRange("0", 0, 2), OffsetRange("1", 0, 2)])
 
 

@@ -54,6 +54,21 @@ class TestWhatACommitSays:
         assert json.loads(added.action) == {"add": ADD}
         assert removed == [FileRemoved("old.parquet", False, None), FileRemoved("held.parquet", True, 3)]
 
+    @pytest.mark.parametrize(
+        ("metrics", "copied"),
+        [
+            ({"numCopiedRows": "997", "numUpdatedRows": "3"}, 997),
+            ({"numTargetRowsCopied": "12"}, 12),
+            ({"num_copied_rows": 5}, 5),
+            ({"numCopiedRows": "many"}, 0),
+            ("none", 0),
+            (None, 0),
+        ],
+    )
+    def test_how_many_rows_were_copied(self, metrics, copied):
+        """By Spark, by delta-rs, and by a writer that notes what it likes."""
+        assert file_actions(4, text({"commitInfo": {"operationMetrics": metrics}}, {"add": ADD})).rows_copied == copied
+
     def test_the_same_where_a_writer_spells_out_what_it_does_not_say(self):
         """Some write each kind of action into each line, all but one as null; the source's log is read as facts, too."""
         silent = dict.fromkeys(kind for one in COMMIT for kind in one) | {"metaData": None, "protocol": None}

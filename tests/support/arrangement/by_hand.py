@@ -155,7 +155,16 @@ class ByHand:
 
     def commit(self, *, history: bool = True, changes: bool = True) -> CommitRequest:
         """Let a commit be prepared, and be durable; hold the target to what it stores."""
-        request = self.strategy.prepare_commit(self._epoch, self._permits(history=history, changes=changes), self.now)
+        request = self.prepare(history=history, changes=changes)
+        self.seal(request)
+        return request
+
+    def prepare(self, *, history: bool = True, changes: bool = True) -> CommitRequest:
+        """Let a commit be prepared; it is on its way until `seal`."""
+        return self.strategy.prepare_commit(self._epoch, self._permits(history=history, changes=changes), self.now)
+
+    def seal(self, request: CommitRequest) -> None:
+        """Let a prepared commit be durable; hold the target to what it stores."""
         for file in request.files:
             rows: Any = file.handle
             for row in rows:
@@ -165,7 +174,6 @@ class ByHand:
         self._tables += 1
         self.strategy.on(Sealed(self._epoch.number, self._tables, 0.1), self.now)
         self.check()
-        return request
 
     def round(self) -> list[ReadKeyRange | ApplyChanges | ProveKey]:
         """Start what may start, end it in its order, and commit; return what it was."""

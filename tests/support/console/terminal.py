@@ -24,7 +24,7 @@ class Terminal:
         given = {"stdin": slave, "stdout": slave, "stderr": slave, **streams}
         self.process = subprocess.Popen(
             command, **given, env=env, cwd=cwd, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),
+            preexec_fn=lambda: self._begin(slave),
         )  # fmt: skip
         os.close(slave)
         self._bytes = bytearray()
@@ -32,6 +32,11 @@ class Terminal:
         self._over = False
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    def _begin(self, slave):
+        """Become a job in the foreground; a process in the background of a script has Ctrl-C ignored."""
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
     def _read(self):
         try:

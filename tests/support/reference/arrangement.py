@@ -99,7 +99,9 @@ class ReferenceArrangement:
         self.phase = "start"
         self.paused = paused
         self.writes = 0
-        self.scans = 0
+        self.scanned: list[int] = []
+        """The vnodes of each scan of the upstream, scan after scan."""
+
         self._key, self._vnode_of, self._vnodes = key, vnode_of, tuple(sorted(vnodes))
         self.replica: dict[Values, Values] = {key.of(row): row for row in table if vnode_of(row) in self._vnodes}
         self._chunk_size, self._rate, self._permits = chunk_size, rate_limit, rate_limit
@@ -183,12 +185,12 @@ class ReferenceArrangement:
     def _open_reader(self) -> deque[Values]:
         """Read the upstream as of the previous barrier, after each vnode's position; finished vnodes not at all."""
         if self._reader is None:
-            self.scans += 1
             waiting = []
             for vnode in self._vnodes:
                 at = self._now.get(vnode)
                 if at is not None and (at.finished or at.position == ()):
                     continue  # () has been read: a table without a key holds one row (R-ARR-40)
+                self.scanned.append(vnode)
                 mine = sorted(
                     (row for row in self.replica.values() if self._vnode_of(row) == vnode),
                     key=lambda row: self._key.order(self._key.of(row)),

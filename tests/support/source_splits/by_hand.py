@@ -19,7 +19,7 @@ from backfill_core.protocol.events import (
     WorkFinished,
     WorkLost,
 )
-from backfill_core.protocol.strategy import Permits
+from backfill_core.protocol.strategy import CommitRequest, Permits
 from backfill_core.protocol.work import OffsetRangesStaged, ReadOffsetRanges, StagedFile, WorkKind
 from backfill_core.strategies.source_splits.params import SourceSplitsSettings
 from backfill_core.strategies.source_splits.split import Split
@@ -36,6 +36,9 @@ class Log:
     high: int = 0
     low: int = 0
     holes: set[int] = field(default_factory=set)
+    filtered: set[int] = field(default_factory=set)
+    """Offsets whose records the transform leaves out."""
+
     open_at: int | None = None
     """First offset of an open transaction; `None`: none is open."""
 
@@ -130,8 +133,9 @@ class ByHand:
             for one in work.ranges
             for offset in self.logs[one.partition].records(one.start, one.stop)
         ]
-        file = StagedFile(f"a{self._attempt}/{work.work_id}", len(rows), len(rows), (work, rows))
         counts = Counter(name for name, _ in rows)
+        rows = [(name, offset) for name, offset in rows if offset not in self.logs[name].filtered]
+        file = StagedFile(f"a{self._attempt}/{work.work_id}", len(rows), len(rows), (work, rows))
         self.strategy.on(WorkFinished(OffsetRangesStaged(work.work_id, (file,), counts)), self.now)
 
     def lose(self, work: ReadOffsetRanges) -> None:
@@ -139,8 +143,8 @@ class ByHand:
         del self.running[work.work_id]
         self.strategy.on(WorkLost(work.work_id), self.now)
 
-    def commit(self) -> None:
-        """Let a barrier pass that commits; the target then holds what the commit has."""
+    def commit(self) -> CommitRequest:
+        """Let a barrier pass that commits, and return it; the target then holds what it has."""
         permits = Permits(history=True, changes=True, checks=True, epoch=self._epoch, first_id=self._next_id)
         request = self.strategy.prepare_commit(self._epoch, permits, self.now)
         text = json.dumps(self.strategy.stored.encode())
@@ -151,6 +155,7 @@ class ByHand:
         self.target.update(row for _, rows in handles for row in rows)
         self.stored = decode(json.loads(text))
         self.strategy.on(Sealed(self._epoch.number, self._epoch.number, 0.1), self.now)
+        return request
 
     def hold(self, partition: str = "0") -> None:
         """Begin a transaction at the end of a partition: what is produced from now on cannot be read."""

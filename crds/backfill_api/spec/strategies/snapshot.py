@@ -12,7 +12,7 @@ class CatchUp(Model):
     """How the way from the snapshot to the newest version is judged."""
 
     limit: Literal["EpochTime", "Barriers"] = "EpochTime"
-    """What may be pending: `EpochTime` counts the time between commits of the source, `Barriers` its versions."""
+    """Unit of what is pending: `EpochTime` is the time between commits of the source, `Barriers` the number of its versions."""
 
 
 class SnapshotParams(SplitParams):
@@ -21,7 +21,7 @@ class SnapshotParams(SplitParams):
     MAY_CHANGE: ClassVar[frozenset[str]] = SplitParams.MAY_CHANGE | {"catch_up", "order"}
 
     catch_up: CatchUp = CatchUp()
-    """Limit of what may be pending; it only shrinks. A change counts from the next attempt."""
+    """How the lag is judged while the job catches up; a Delta source is not held back. A change counts from the next attempt."""
 
     order: HistoryOrder | None = None
     """Which rows are read first; default: no order. A change counts from the next attempt, and nothing is read twice."""

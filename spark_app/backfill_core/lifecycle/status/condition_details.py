@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from backfill_api.amounts import counted
 from backfill_api.names import RESTART_ANNOTATION
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus, Condition, Control
@@ -216,8 +217,8 @@ def _verified(status: BackfillStatus) -> dict[str, Fact]:
     if receipt is None:
         return {}
     if not receipt.equal:
-        words = [f"{receipt.mismatches} vnodes differ"] if receipt.mismatches else []
-        words += [f"{receipt.file_mismatches} files differ"] if receipt.file_mismatches else []
+        found = (("vnode", receipt.mismatches), ("file", receipt.file_mismatches))
+        words = [f"{counted(number, noun)} differ{'s' if number == 1 else ''}" for noun, number in found if number]
         return {"Verified": Fact("False", "VerificationFailed", ", ".join(words))}
     if not receipt.complete:
         total = f" of {receipt.rows_total:,}" if receipt.rows_total else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from backfill_api.amounts import counted, show_seconds
 from backfill_core.lifecycle.actions import DRIVERS_LIMITED
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
 from backfill_core.lifecycle.inputs.context import Context
@@ -44,7 +45,9 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
     if status.failures > policy.backoff_limit:
         # Without a single retry the reason of the failure says more than that there was none.
         reason = termination.reason if termination and policy.backoff_limit == 0 else "BackoffLimitExceeded"
-        return _finish(context, ConditionSet.failed(reason, f"{status.failures} attempts failed; the last: {why}"))
+        return _finish(
+            context, ConditionSet.failed(reason, f"{counted(status.failures, 'attempt')} failed; the last: {why}")
+        )
     blocked = blocked_by(context)
     if blocked is not None and context.orphan_pods:
         return blocked
@@ -62,7 +65,7 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
     if status.start_time is not None and policy.deadline_s is not None:
         deadline_left_ms = context.left_ms(status.start_time, policy.deadline_s * 1000)
         if deadline_left_ms <= 0:
-            message = f"the job took longer than {policy.deadline_s} s; {why}"
+            message = f"the job took longer than {show_seconds(policy.deadline_s)}; {why}"
             return _finish(context, ConditionSet.failed("DeadlineExceeded", message))
     backoff_left_ms = _backoff_left_ms(context)
     if backoff_left_ms > 0 or termination is not None:

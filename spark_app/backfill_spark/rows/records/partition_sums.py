@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from backfill_api.amounts import counted
 from backfill_core.errors import DuplicateKeyError
 from backfill_core.positions.offsets import OffsetRange, count
 from backfill_core.protocol.receipt import PartitionReceipt
@@ -148,7 +149,7 @@ def partition_receipts(
     """
     spread = sum(one.spread for one in source.values())
     if spread:
-        words = f"{spread:,} keys have records in several partitions, whose order nothing tells"
+        words = f"{counted(spread, 'key')} with records in several partitions, whose order nothing tells"
         raise DuplicateKeyError(f"{words}: which of them the target should hold is unknown.", hint=SPREAD_HINT)
     by_partition: dict[str, list[OffsetRange]] = {}
     for one in ranges:

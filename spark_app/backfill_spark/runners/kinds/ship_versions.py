@@ -28,7 +28,8 @@ def _run(work: ShipVersions, context: WorkContext) -> VersionsShipped:
         context = context.relaid(upto, columns)
     files, removed = stage_step(step, upto, context)
     crash_point("after_stage")
-    return VersionsShipped(work.work_id, upto, files, removed, step.rows_changed, columns)
+    changes = sum(version.rows_changed for version in versions)
+    return VersionsShipped(work.work_id, upto, files, removed, changes, columns)
 
 
 RUNNER = WorkRunner("ShipVersions", ShipVersions, _run)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from backfill_api.amounts import counted
 from backfill_core.errors import BackfillError, KeyInvalidError, SnapshotExpiredError, SourceReplacedError
 from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.positions.file_order import FileOrder
@@ -198,7 +199,7 @@ class DeltaSource:
                 nulls = (rows if where is None else rows.where(where)).where(F.col(quoted(column)).isNull()).count()
             if nulls:
                 raise KeyInvalidError(
-                    f"the key column {column!r} is null in {nulls} rows of version {self.version}.",
+                    f"the key column {column!r} is null in {counted(nulls, 'row')} of version {self.version}.",
                     hint="Choose another key, clean the source, or leave such rows out with spec.transform.where.",
                 )
 

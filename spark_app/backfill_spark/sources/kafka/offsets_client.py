@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from backfill_api.amounts import counted
 from backfill_core.errors import SessionUnfitError, SourceNotFoundError
 from backfill_core.positions.offsets import Offsets
 from backfill_spark.jvm.errors import JAVA_ERRORS
@@ -174,7 +175,7 @@ class OffsetsClient:
         offsets = {name: int(offset) for name, offset in self._found.findall(answer)}
         if len(offsets) < count:
             raise SourceNotFoundError(
-                f"the topic {self._topic} at {self._settings.address} has {count} partitions, and offsets of {len(offsets)}.",
+                f"the topic {self._topic} at {self._settings.address} has {counted(count, 'partition')}, and offsets of {len(offsets)}.",
                 hint="It was deleted: give the job another topic.",
             )
         return Seen("" if topic_id == NO_ID else topic_id, offsets, watermarks)

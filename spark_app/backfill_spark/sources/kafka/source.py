@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from backfill_api.amounts import counted
 from backfill_api.spec.sources.kafka import KafkaSource as Params
 from backfill_core.errors import MADE_AGAIN_HINT, BackfillError, InvalidSpecError, SourceReplacedError
 from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed, count
@@ -112,7 +113,7 @@ class KafkaSource:
         for name, offset in asked.items():
             if name not in newest:
                 raise InvalidSpecError(
-                    f'{field}["{name}"]: the topic {self._topic} has {len(newest)} partitions.',
+                    f'{field}["{name}"]: the topic {self._topic} has {counted(len(newest), "partition")}.',
                     hint="Take the partition out; partitions are counted from 0.",
                 )
             if offset > newest[name]:

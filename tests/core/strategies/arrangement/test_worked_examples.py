@@ -28,7 +28,7 @@ class TestA1FilterReplicateFinish:
     """One vnode from its first row to the end."""
 
     def test_table(self) -> None:
-        """R-ARR-6, 7, 12, 14, 22, 24, 25, 28, 29, 32: changes are judged by the position after the round's chunks."""
+        """R-ARR-6, 7, 12, 14, 24, 25, 28, 32: changes are judged by the position after the round's chunks."""
         one = ByHand([ids(1, 2, 3, 4, 5)], cuts=ids(2, 3, 5), in_flight_max=2, chunk_rows=1)
         first, second = one.start()
         one.finish(first)
@@ -89,7 +89,7 @@ class TestA3MinimumProgress:
     """However busy the upstream, a round reads one chunk."""
 
     def test_table(self) -> None:
-        """R-ARR-10, 14, 18, 24: the chunk moves the position before the changes are judged."""
+        """R-ARR-14, 18, 24: the chunk moves the position before the changes are judged."""
         one = ByHand([ids(10, 20, 30)], cuts=ids(10, 20, 30), chunk_rows=1, in_flight_max=1)
         (chunk,) = one.start()
         one.change(*ids(5, 10, 20, 30))
@@ -154,7 +154,7 @@ class TestA5RestartWithMixedVnodes:
         return self.opened([rows], stored=state, target=there)
 
     def test_table(self) -> None:
-        """R-ARR-23, 32, 38, 39, 40: completed vnodes are not read; the others go on where they were; the count goes on too."""
+        """R-ARR-23, 32, 38, 39: completed vnodes are not read; the others go on where they were; the count goes on too."""
         one = self.restarted()
         one.run()
 

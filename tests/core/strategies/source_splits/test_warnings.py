@@ -27,7 +27,7 @@ def turns(one: ByHand, count: int, *, written: int) -> StrategyView:
 
 
 class TestProducersThatAreFasterThanTheRead:
-    """R-SRC-21: what is new has no limit, so only the pace of the reads can be too slow."""
+    """R-SRC-41: what is new has no limit, so only the pace of the reads can be too slow."""
 
     def test_are_said_with_both_rates(self) -> None:
         """Ten records a second come, and a read takes four."""

@@ -7,6 +7,7 @@ from support.source_splits.by_hand import SOURCE, ByHand, Log
 
 from backfill_core.errors import SourceReplacedError
 from backfill_core.positions.offsets import OffsetRange
+from backfill_core.protocol.work import WorkKind
 from backfill_core.strategies.source_splits.split import BACKFILLING, CATCHING_UP, FINISHED, Split
 
 
@@ -250,7 +251,7 @@ class TestManyPartitions:
     """One read has offsets of many of them, and each has its own state."""
 
     def test_each_is_judged_alone(self) -> None:
-        """R-SRC-17, 19, 25: one is finished while others are not; rows that people see are offsets, what is stored are records."""
+        """R-SRC-19, 25: one is finished while others are not; rows that people see are offsets, what is stored are records."""
         one = ByHand(
             logs={"0": Log(4), "1": Log(20, holes={1, 2}), "2": Log()}, read_max=8, in_flight_max=1, follow=True
         )
@@ -264,6 +265,17 @@ class TestManyPartitions:
         assert (view.rows_done, view.rows_total, view.splits_done, view.splits_left) == (8, 24, 2, 1)
         assert (view.grid, view.lag_records) == ((100,) * 8 + (0,) * 16, 16)
 
+    def test_records_that_a_filter_leaves_out_were_read(self) -> None:
+        """R-SRC-17: the partition counts all of them, the job counts those that its target has."""
+        one = ByHand(logs={"0": Log(6, filtered={0, 2, 3}), "1": Log(2)})
+        for work in one.start():
+            one.finish(work)
+
+        request = one.commit()
+
+        assert {name: split.records for name, split in one.splits.items()} == {"0": 6, "1": 2}
+        assert (request.rows, one.target.total()) == (5, 5)
+
     def test_the_largest_rest_comes_first(self) -> None:
         """So a skewed topic does not end with its largest partition alone."""
         one = ByHand(100, 30, 30, read_max=40, in_flight_max=1, share_min=15)
@@ -271,8 +283,49 @@ class TestManyPartitions:
         assert one.history([work]) == [spans((0, 0, 15), (1, 0, 15), (2, 0, 10))]
 
 
+class TestBothSidesAreReady:
+    """History and new records are read side by side."""
+
+    def test_new_records_go_first(self) -> None:
+        """R-SRC-21: without a limit, and however many readers history has."""
+        one = ByHand(100, read_max=10, in_flight_max=2, follow=True)
+        one.produce("0", 5)
+        one.poll()
+
+        begun = one.start()
+
+        assert [work.kind for work in begun] == [WorkKind.CHANGES, WorkKind.HISTORY, WorkKind.HISTORY]
+
+    def test_new_records_need_no_free_reader_of_history(self) -> None:
+        """R-SRC-21: reads of history that run already hold nothing up."""
+        one = ByHand(100, read_max=10, in_flight_max=2, follow=True)
+        assert len(one.history(one.start())) == 2
+        one.produce("0", 5)
+        one.poll()
+
+        assert one.live(one.start()) == [spans((0, 100, 105))]
+
+
 class TestWhatIsLost:
     """A read that fails is repeated, and what was read behind it waits."""
+
+    def test_of_new_records_is_read_again_in_its_place(self) -> None:
+        """R-SRC-39: with what came meanwhile behind it, so no offset is passed over."""
+        one = ByHand(0, read_max=4, follow=True)
+        one.produce("0", 3)
+        one.poll()
+        (lost,) = one.start()
+        one.produce("0", 3)
+        one.poll()
+        one.lose(lost)
+
+        (again,) = one.start()
+        one.finish(again)
+        one.commit()
+        one.run()
+
+        assert again.ranges == spans((0, 0, 4))
+        assert one.target == {("0", offset): 1 for offset in range(6)}
 
     def test_comes_first(self) -> None:
         """R-SRC-39: of the current offsets, before anything else; a commit never has a gap."""

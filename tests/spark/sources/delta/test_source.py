@@ -153,7 +153,7 @@ class TestKeys:
         """A filter may remove such rows, and then the key is good."""
         spark.sql("SELECT if(id = 3, null, id) AS id FROM range(9)").write.format("delta").save(str(tmp_path / "s"))
 
-        with pytest.raises(KeyInvalidError, match="null in 1 rows"):
+        with pytest.raises(KeyInvalidError, match="null in 1 row of"):
             opened(spark, str(tmp_path / "s")).check_no_null_key()
         opened(spark, str(tmp_path / "s")).check_no_null_key("id IS NOT NULL")
 

@@ -1,0 +1,42 @@
+"""Text for a narrow terminal: whole words and whole facts, instead of half of the last one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+MORE = "…"
+PARTS = re.compile(r", | \(| until |; ")
+"""Where a value may end: what follows is about what precedes."""
+
+NAME_MIN = 8
+"""Characters of a name that still tell it from others."""
+
+
+def whole_words(text: str, columns: int) -> str:
+    """Return a text, or as many of its words as there is room for."""
+    if len(text) <= columns:
+        return text
+    end = text.rfind(" ", 0, columns - 1)
+    return f"{text[:end]} {MORE}" if end > 0 else text[: columns - 1] + MORE
+
+
+def whole_parts(value: str, columns: int) -> str:
+    """Return a value, or as many of its parts as there is room for: a part of a number is another number."""
+    ends = [part.start() for part in PARTS.finditer(value)]
+    fitting = [end for end in ends if end <= columns]
+    if len(value) <= columns or not fitting:
+        return whole_words(value, columns)
+    return value[: fitting[-1]]
+
+
+def title_parts(name: str, attempt: str, phase: str, elapsed: str, columns: int) -> Sequence[str]:
+    """Return the parts of a title that there is room for, two spaces apart; the name and the phase go last."""
+    for parts in ((name, attempt, phase, elapsed), (name, attempt, phase), (name, phase)):
+        given = [part for part in parts if part]
+        if len("  ".join(given)) <= columns:
+            return given
+    room = columns - len(phase) - 2
+    if room >= NAME_MIN:
+        return (name[: room - 1] + MORE, phase)
+    return (name if len(name) <= columns else name[: columns - 1] + MORE,)
