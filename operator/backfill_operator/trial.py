@@ -54,7 +54,7 @@ def verdict(backfill: Raw | None, rows: int) -> tuple[bool, str]:
 def state(backfill: Raw | None) -> str:
     """Return the phase of a Backfill, and the message of its condition `Ready`: why it waits."""
     status: dict[str, Any] = (backfill or {}).get("status") or {}
-    ready = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
+    ready: dict[str, Any] = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
     return ": ".join(text for text in (status.get("phase") or UNSEEN, ready.get("message")) if text)
 
 
