@@ -49,7 +49,7 @@ RUN cp /tmp/jars/*.jar /opt/backfill/lib/python3*/site-packages/pyspark/jars/ \
 
 FROM debian:bookworm-slim AS whole-base
 COPY build/image/tools/image_slim.sh /tmp/
-RUN apt-get update && apt-get install -y --no-install-recommends python3 tini ca-certificates \
+RUN apt-get update && apt-get install -y --no-install-recommends python3 tini ca-certificates libnss-wrapper \
     && groupadd --gid 185 backfill && useradd --uid 185 --gid 185 --home-dir /tmp --no-create-home backfill \
     && mkdir /usr/share/backfill \
     && dpkg-query --show --showformat '${Package} ${Version} ${Architecture}\n' >/usr/share/backfill/debian.txt \
@@ -92,6 +92,12 @@ COPY build/image/tools /tools
 RUN python3 /tools/sbom.py --name backfill-spark --lock /tools/image.txt --debian /usr/share/backfill/debian.txt \
         --site-packages /opt/spark/.. --jars /opt/spark/jars > /usr/share/backfill/sbom.cdx.json \
     && rm -r /tools
+# A cluster may choose any user, of group 0 and without a name: Java starts for it too, or the build ends.
+USER 61000:0
+RUN mkdir /tmp/any && cd /tmp/any \
+    && TMPDIR=/tmp/any SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost /opt/backfill/entrypoint.sh python -c \
+        "from backfill_spark.jvm.session import open_session; open_session(app_name='any', memory='512m').stop()" \
+    && rm -rf /tmp/any
 LABEL org.opencontainers.image.title=backfill-spark \
     org.opencontainers.image.description="Driver and executors: fill a Delta table from a source that keeps changing."
 USER 185:185

@@ -2,6 +2,13 @@
 # What the image runs: `driver ARG…` one attempt, `executor` one executor for Spark's Kubernetes back end, else a command.
 set -euo pipefail
 
+# A cluster may choose any user, as OpenShift does. Hadoop ends Java where the user has no name, whatever variables say.
+if ! id -un >/dev/null 2>&1; then
+    NSS_WRAPPER_PASSWD=$(mktemp)
+    { cat /etc/passwd && echo "backfill:x:$UID:$(id -g):backfill:/tmp:/usr/sbin/nologin"; } >"$NSS_WRAPPER_PASSWD"
+    export NSS_WRAPPER_PASSWD NSS_WRAPPER_GROUP=/etc/group LD_PRELOAD=libnss_wrapper.so HOME=/tmp
+fi
+
 case "${1:-}" in
 driver)
     shift

@@ -1,12 +1,14 @@
-"""`python -m backfill_operator.trial NAMESPACE NAME ROWS`: what `helm test` runs.
+"""`python -m backfill_operator.trial NAMESPACE NAME ROWS SECONDS`: what `helm test` runs.
 
 Waits until a Backfill that the chart made is over, and compares its receipt with the rows that its source is known to have.
+Gives up after so many seconds, before helm does: helm does not show why a Backfill waits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from typing import Any, Final
 
 from kubernetes.aio.client.configuration import Configuration
@@ -19,6 +21,12 @@ from backfill_operator.kube.resources import BACKFILLS, Raw
 from backfill_operator.settings import OperatorSettings
 
 LOOK_EVERY_S: Final = 1.0
+UNSEEN: Final = "not seen by the operator"
+HINTS: Final = {
+    "PersistentVolumeClaim": "without a default storage class name a claim in trial.claim",
+    UNSEEN: "see the operator's log, and whether watch.namespaces has this namespace",
+}
+"""What to do, by what stands in the state of a Backfill that waits."""
 
 
 def verdict(backfill: Raw | None, rows: int) -> tuple[bool, str]:
@@ -43,33 +51,43 @@ def verdict(backfill: Raw | None, rows: int) -> tuple[bool, str]:
     return True, ""
 
 
-async def follow(cluster: Cluster, namespace: str, name: str, rows: int) -> str:
-    """Wait until the Backfill is over; print each phase. Return why it failed; empty: it has not."""
-    shown = ""
+def state(backfill: Raw | None) -> str:
+    """Return the phase of a Backfill, and the message of its condition `Ready`: why it waits."""
+    status: dict[str, Any] = (backfill or {}).get("status") or {}
+    ready: dict[str, Any] = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
+    return ": ".join(text for text in (status.get("phase") or UNSEEN, ready.get("message")) if text)
+
+
+async def follow(cluster: Cluster, namespace: str, name: str, rows: int, *, limit_s: float) -> str:
+    """Wait until the Backfill is over, or the time is; print each state. Return why it failed, empty if it has not."""
+    shown, deadline_s = "", time.monotonic() + limit_s
     while True:
         backfill = await cluster.get(BACKFILLS, namespace, name)
-        phase = ((backfill or {}).get("status") or {}).get("phase") or "not seen by the operator"
-        if phase != shown:
-            shown = phase
-            sys.stdout.write(f"{phase}\n")
+        if (now := state(backfill)) != shown:
+            shown = now
+            sys.stdout.write(f"{shown}\n")
             sys.stdout.flush()
         over, why = verdict(backfill, rows)
         if over:
             return why
+        if time.monotonic() >= deadline_s:
+            hints = [hint for cause, hint in HINTS.items() if cause in shown]
+            look = f"kubectl -n {namespace} describe backfill {name}"
+            return "; ".join([f"not complete after {limit_s:g} s: {shown}", *hints, f"{look} shows more"])
         await wait(LOOK_EVERY_S)
 
 
-async def _run(namespace: str, name: str, rows: int) -> int:
+async def _run(namespace: str, name: str, rows: int, limit_s: float) -> int:
     configuration = Configuration()
     await load_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     async with Cluster(configuration, OperatorSettings()) as cluster:
-        why = await follow(cluster, namespace, name, rows)
+        why = await follow(cluster, namespace, name, rows, limit_s=limit_s)
     sys.stdout.write(f"failed: {why}\n" if why else f"passed: {rows} rows, equal on both sides\n")
     return 1 if why else 0
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4 or not sys.argv[3].isdigit():
-        sys.stderr.write("usage: python -m backfill_operator.trial NAMESPACE NAME ROWS\n")
+    if len(sys.argv) != 5 or not all(number.isdigit() for number in sys.argv[3:]):
+        sys.stderr.write("usage: python -m backfill_operator.trial NAMESPACE NAME ROWS SECONDS\n")
         sys.exit(EXIT_USAGE)
-    sys.exit(asyncio.run(_run(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
+    sys.exit(asyncio.run(_run(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))

@@ -119,7 +119,7 @@ class TargetSchemaMismatchError(BackfillError):
 
 
 class JavaMissingError(BackfillError):
-    """No Java, or one that Spark does not run on."""
+    """No Java, one that Spark does not run on, or one that does not start."""
 
     reason = "JavaMissing"
     exit_code = 29

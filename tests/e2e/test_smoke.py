@@ -186,7 +186,10 @@ def test_an_installation_is_upgraded_and_leaves(node, lake, apply):
     assert node.try_out().splitlines()[-1] == f"passed: {TRIED} rows, equal on both sides"
     [target] = lake.glob(f"{TRIAL}-*")
     assert oracle.rows_in(str(target)) == TRIED
-    kinds = "backfills,pods,configmaps,secrets,services,persistentvolumeclaims"
+    trial = "backfills,configmaps,persistentvolumeclaims"
+    assert node.list("backfills", "app.kubernetes.io/component=trial", node.restricted), "its evidence stays"
+    node.kubectl("delete", trial, "--selector=app.kubernetes.io/component=trial", namespace=node.restricted)
+    kinds = f"{trial},pods,secrets,services"
     left = lambda: [one["metadata"]["name"] for one in node.list(kinds, namespace=node.restricted)]  # noqa: E731
     node.until("nothing left of the trial", lambda: not any(TRIAL in one for one in left()), 60 * SLOW)
 

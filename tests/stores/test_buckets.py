@@ -113,9 +113,10 @@ class TestTheLog:
         assert rows(place("there")) == rows(orders)
 
 
-def test_what_no_retry_can_mend_is_named(orders, run):
-    """A bucket that is not there."""
-    outcome = run(orders, "s3a://nowhere/t")
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_what_no_retry_can_mend_is_named(orders, place, run, side):
+    """A bucket that is not there, on either side; it was a damaged file, or an outage (fault K9)."""
+    outcome = run("s3a://nowhere/t", place("there")) if side == "source" else run(orders, "s3a://nowhere/t")
 
-    assert outcome.outcome == "Failed"
-    assert "nowhere" in outcome.message + outcome.hint
+    assert (outcome.outcome, outcome.reason) == ("Failed", "InvalidSpec")
+    assert f"spec.{side}.delta.path: bucket nowhere does not exist" in outcome.message

@@ -40,6 +40,25 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $found | toJson -}}
 {{- end }}
 
+{{/* Is a value true that is so by default? Empty: no. Values of an earlier release (`helm upgrade --reuse-values`) lack those that are new. */}}
+{{- define "backfill.on" -}}
+{{- ne (toString .) "false" | ternary "on" "" -}}
+{{- end }}
+
+{{/* Values that always are something, also where an earlier release lacks them. */}}
+{{- define "backfill.replicas" -}}
+{{ (.Values.operator).replicas | default 2 }}
+{{- end }}
+{{- define "backfill.operatorImage" -}}
+{{ (.Values.images).operator | default "localhost/backfill-operator:dev" }}
+{{- end }}
+{{- define "backfill.sparkImage" -}}
+{{ (.Values.images).spark | default "localhost/backfill-spark:dev" }}
+{{- end }}
+{{- define "backfill.account" -}}
+{{ (.Values.tenant).serviceAccount | default "backfill-spark" }}
+{{- end }}
+
 {{/* A value as a variable holds it: lists separated by commas, whole numbers without an exponent. */}}
 {{- define "backfill.text" -}}
 {{- if kindIs "slice" . -}}
@@ -53,13 +72,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 
 {{/* Values that no schema can judge: each of them ends the installation with a sentence. */}}
 {{- define "backfill.check" -}}
-{{- if not (or .Values.watch.clusterWide .Values.watch.namespaces) -}}
+{{- if not (or (.Values.watch).clusterWide (.Values.watch).namespaces) -}}
 {{- fail "watch.namespaces is empty: name the namespaces that have Backfills, or set watch.clusterWide=true" -}}
 {{- end -}}
-{{- if has .Release.Namespace .Values.watch.namespaces -}}
+{{- if has .Release.Namespace (.Values.watch.namespaces | default list) -}}
 {{- fail (printf "watch.namespaces holds %s, the operator's own: who may create pods there can act as the operator; install it in another one" .Release.Namespace) -}}
 {{- end -}}
-{{- $times := .Values.operator.settings -}}
+{{- $times := (.Values.operator).settings | default dict -}}
 {{- include "backfill.below" (list $times "leaseRetrySeconds" 2 "leaseRenewDeadlineSeconds" 10 false) -}}
 {{- include "backfill.below" (list $times "leaseRenewDeadlineSeconds" 10 "leaseSeconds" 15 false) -}}
 {{- include "backfill.below" (list $times "relistMinSeconds" 60 "relistMaxSeconds" 300 true) -}}
@@ -70,7 +89,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end -}}
 {{- /* Without a server, as in `helm template`, no namespace is found: so ask for one that every cluster has. */ -}}
-{{- if and .Values.watch.checkNamespaces (not .Values.tenant.createNamespaces) .Values.watch.namespaces -}}
+{{- $checks := include "backfill.on" .Values.watch.checkNamespaces -}}
+{{- if and $checks (not (.Values.tenant).createNamespaces) .Values.watch.namespaces -}}
 {{- if lookup "v1" "Namespace" "" "kube-system" -}}
 {{- range .Values.watch.namespaces -}}
 {{- if not (lookup "v1" "Namespace" "" .) -}}
@@ -79,8 +99,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- if .Values.watch.checkNamespaces -}}
-{{- if not .Values.crd.install -}}
+{{- if $checks -}}
+{{- if not (include "backfill.on" (.Values.crd).install) -}}
 {{- $kind := (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "backfills.backfill.dev").metadata | default dict -}}
 {{- $says := $kind.annotations | default dict -}}
 {{- $ours := eq (printf "%s/%s" .Release.Namespace .Release.Name) (printf "%s/%s" (index $says "meta.helm.sh/release-namespace") (index $says "meta.helm.sh/release-name")) -}}
@@ -92,7 +112,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- range include "backfill.others" (list $ (lookup $rbac "ClusterRoleBinding" "" "").items) | fromJsonArray -}}
 {{- fail (printf "%s watches every namespace: uninstall it first or, if it is gone, delete ClusterRoleBinding %s" .whose .name) -}}
 {{- end -}}
-{{- range .Values.watch.clusterWide | ternary (list "") .Values.watch.namespaces -}}
+{{- range .Values.watch.clusterWide | default false | ternary (list "") .Values.watch.namespaces -}}
 {{- range include "backfill.others" (list $ (lookup $rbac "RoleBinding" . "").items) | fromJsonArray -}}
 {{- fail (printf "%s is watched by %s: take it out of that one's watch.namespaces first or, if it is gone, delete RoleBinding %s there" .namespace .whose .name) -}}
 {{- end -}}
@@ -113,12 +133,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- define "backfill.environment" -}}
 - name: BACKFILL_OPERATOR_IDENTITY
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
-{{- $fixed := dict "defaultImage" .Values.images.spark "serviceAccount" .Values.tenant.serviceAccount "leaseName" .Release.Name "leaseNamespace" .Release.Namespace }}
+{{- $fixed := dict "defaultImage" (include "backfill.sparkImage" .) "serviceAccount" (include "backfill.account" .) "leaseName" .Release.Name "leaseNamespace" .Release.Namespace }}
 {{- $_ := set $fixed "podUser" (.Values.podUser | default "none") }}
 {{- if not .Values.watch.clusterWide }}
 {{- $_ := set $fixed "namespaces" .Values.watch.namespaces }}
 {{- end }}
-{{- range $name, $value := merge $fixed .Values.limits .Values.operator.settings }}
+{{- range $name, $value := merge $fixed (.Values.limits | default dict) ((.Values.operator).settings | default dict) }}
 - name: BACKFILL_OPERATOR_{{ $name | snakecase | upper }}
 {{- with include "backfill.text" $value }}
   value: {{ quote . }}
@@ -156,11 +176,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 optional.ofNonZeroValue({{ index . 0 }}.?{{ index . 1 }}.orValue(null)).orValue({{ index . 2 }})
 {{- end }}
 
-{{/* The annotations of what `helm test` makes. Takes a list: its place in the order, and when helm deletes it. */}}
+{{/* The annotations of what `helm test` makes. Takes its place in the order. With `hook-succeeded` a failed test would take the Backfill away, and the cause with it. */}}
 {{- define "backfill.test" -}}
 helm.sh/hook: test
-helm.sh/hook-weight: {{ index . 0 | quote }}
-helm.sh/hook-delete-policy: {{ index . 1 }}
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation
 {{- end }}
 
 {{/* Rules for calls of drivers and executors: DNS, and what the administrator names. Takes the values of networkPolicy.egress. */}}

@@ -115,7 +115,7 @@ REASONS: Final = {
     "SessionUnfit": "The given Spark session cannot run a job; the message shows the settings that it lacks.",
     "NotFinished": "The command needs a finished job.",
     "JarsMissing": "Delta's jars are missing and cannot be fetched; the message names them.",
-    "JavaMissing": "Java is missing, or is a version that Spark does not support.",
+    "JavaMissing": "Java is missing, does not start, or is a version that Spark does not support.",
     "StateMismatch": "The target holds the state of another spec.",
     "SnapshotExpired": "A file of the pinned source version is gone.",
     "ChangeFeedExpired": "A version that was not consumed yet is gone.",

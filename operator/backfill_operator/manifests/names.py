@@ -40,6 +40,9 @@ SPEC_KEY: Final = "backfill.yaml"
 CONF_KEY: Final = "spark-defaults.conf"
 EXECUTOR_KEY: Final = "executor.yaml"
 
+NO_BACKUP: Final = {"velero.io/exclude-from-backup": "true"}
+"""An attempt is restored from its target, and a driver that a backup brought back would write beside the next one."""
+
 Role = Literal["driver", "executor"]
 
 
@@ -76,6 +79,7 @@ def labels(launch: Launch, role: Role | None = None) -> dict[str, str]:
         "app.kubernetes.io/name": "backfill",
         "app.kubernetes.io/instance": base_name(launch.name),
         "app.kubernetes.io/managed-by": FIELD_MANAGER,
+        **NO_BACKUP,
         **identity(launch),
     }
     if role is not None:

@@ -2,8 +2,9 @@
 
 A pod that the API server refuses leaves no objects behind. From then on, each launch in that namespace starts with a dry
 run of the pod, so a full quota costs one request a try. An existing object is ours when the Backfill owns it, by UID.
-A Secret is ours only when the hash of its token is in the status too. What an earlier Backfill of the same name left
-behind is replaced. Any other object of that name is a collision and is not touched.
+A Secret is ours only when the hash of its token is in the status too. Objects of an earlier Backfill of the same name
+are replaced: those that it owned, and those that a restore from a backup made without an owner. Any other object of that
+name is a collision and is not touched.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from backfill_api.names import EXECUTORS_LABEL, GROUP, KIND, UID_LABEL
+from backfill_api.names import BACKFILL_LABEL, EXECUTORS_LABEL, GROUP, KIND, UID_LABEL
 from backfill_core.lifecycle.actions import LaunchDriver
 from backfill_core.lifecycle.inputs.token_hash import hash_of
-from backfill_core.lifecycle.naming import driver_name
+from backfill_core.lifecycle.naming import base_name, driver_name
 from backfill_core.lifecycle.observation import Observation, SpecRefused
 from backfill_core.lifecycle.steps.launching import STILL_THERE, quota_is_full
 from backfill_operator.drivers.certificates import CredentialPool, Credentials
@@ -200,12 +201,18 @@ class Launcher:
         return None
 
     async def _left_behind(self, there: Raw, seen: Observation) -> bool:
-        """Did an earlier Backfill of this name own the object? The garbage collector deletes it too, but seconds later.
+        """Is the object of an earlier Backfill of this name, by its owner, or by our labels if it has none?
 
-        The Backfill is read after the object: an owner that is not this one and not that one is gone.
+        The garbage collector deletes what names an owner, but seconds later. The Backfill is read after the object: an owner
+        that is not this one and not that one is gone.
         """
-        owners = there["metadata"].get("ownerReferences") or ()
-        if not owners or not all(_names(owner, seen.name) and owner.get("uid") != seen.uid for owner in owners):
+        metadata = there["metadata"]
+        owners, labels = metadata.get("ownerReferences") or (), metadata.get("labels") or {}
+        if not owners and (
+            labels.get(BACKFILL_LABEL) != base_name(seen.name) or labels.get(UID_LABEL) in (None, seen.uid)
+        ):
+            return False
+        if not all(_names(owner, seen.name) and owner.get("uid") != seen.uid for owner in owners):
             return False
         now = await self._cluster.get(BACKFILLS, seen.namespace, seen.name)
         return now is not None and now["metadata"]["uid"] == seen.uid
@@ -256,7 +263,7 @@ class Launcher:
 
     async def _remove(self, resource: Resource, seen: Observation, name: str) -> None:
         there = await self._cluster.get(resource, seen.namespace, name)
-        if there is not None and owned(there, seen.uid):
+        if there is not None and (owned(there, seen.uid) or await self._left_behind(there, seen)):
             await self._cluster.delete(resource, seen.namespace, name, uid=there["metadata"]["uid"])
 
 

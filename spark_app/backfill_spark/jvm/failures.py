@@ -35,7 +35,7 @@ from backfill_spark.jvm.errors import (
     row_failure,
     whole_text,
 )
-from backfill_spark.jvm.log_stores import refusals
+from backfill_spark.jvm.log_stores import missing_places, refusals
 
 
 class Trouble(StrEnum):
@@ -45,6 +45,7 @@ class Trouble(StrEnum):
     TOO_LONG = "the name of a file or folder is longer than the storage takes"
     DENIED = "this user may not, or no user may"
     AWAY = "the storage does not answer"
+    NO_PLACE = "there is no such bucket or container"
     NO_TABLE = "there is no table"
     GONE = "a file is not there"
     CONFLICT = "another commit was quicker"
@@ -221,10 +222,13 @@ _VALUES = re.compile(r"(Could not parse JSON|Couldn't decode|field isn't nullabl
 
 def trouble_of(error: Exception) -> Trouble:
     """Return what kind of trouble an exception is."""
-    if is_no_table(error):
-        return Trouble.NO_TABLE
     said = causes(error)
     text = whole_text(error)
+    if missing_places.MISSING.search(text):
+        # Before all others: clients take it for a missing file, or for a denied access.
+        return Trouble.NO_PLACE
+    if is_no_table(error):
+        return Trouble.NO_TABLE
     if said[-1][0].endswith(NO_ANSWER) or refusals.is_giver_busy(text):
         # Hadoop speaks of a denied access where the service that gives the keys does not answer.
         return Trouble.AWAY
@@ -308,6 +312,8 @@ def unexplained(error: Exception, *, doing: str) -> BackfillError:
             return long_name()
         case Trouble.DENIED:
             return PermissionDeniedError(f"{words}.", hint=refusals.hint_of(error, "Grant this user access."))
+        case Trouble.NO_PLACE:
+            return InvalidSpecError(f"{words}.", hint=missing_places.HINT)
         case Trouble.REFUSED:
             return TargetSchemaMismatchError(
                 f"{words}.", hint="Compare the columns of source and target with spec.transform and the key."

@@ -1,4 +1,4 @@
-"""The Java process beside ours: which signals reach it, whether it answers, and whether it ended.
+"""The Java process beside ours: which signals reach it, why it does not start, whether it answers, and whether it ended.
 
 Every call into a Java that ended fails with an error about sockets. One into a Java that hangs waits for ever.
 """
@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from subprocess import TimeoutExpired
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError
+from pyspark.find_spark_home import _find_spark_home
 
-from backfill_core.errors import JavaDiedError
+from backfill_core.errors import BackfillError, JavaDiedError, JavaMissingError
 from backfill_core.pacing.java_pulse import ASK_EVERY_S, GIVEN_UP_S, TICK_S, JavaPulse
-from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.errors import JAVA_ERRORS, WORDS_CHARACTERS_MAX
 from backfill_spark.jvm.gateway import java, python_gateway
 
 if TYPE_CHECKING:
@@ -29,6 +32,14 @@ DYING_S = 3.0
 
 _ended_for_silence: set[int] = set()
 """Processes that `end_silent_java` ended."""
+
+START_AGAIN_S: Final = 60.0
+START_HINT: Final = "Correct what Java names: its memory (BACKFILL_MEMORY, on a cluster spec.driver.resources) or an option of spec.spark.conf."
+NO_NAME: Final = ("invalid null input: name", "Invalid UID")
+"""Hadoop's words for a user that has no entry in /etc/passwd."""
+
+NAME_HINT: Final = "Run it as a user that has a name. The images give any user one: keep their entry point."
+NOISE: Final = ("\tat ", "\t... ", "WARNING: ", "Picked up ", "NOTE: ")
 
 _starting = threading.Event()
 """Is a Java being started now? A fork hook cannot be taken away again, so it asks the process, not an object."""
@@ -55,6 +66,35 @@ def signals_stay_ours() -> Iterator[None]:
         yield
     finally:
         _starting.clear()
+
+
+def start_failure(settings: Iterable[tuple[str, str]]) -> BackfillError:
+    """Return why Java did not start: pyspark does not say it, so it is started again, and ends at the end of its input.
+
+    Args:
+        settings: Of the session.
+    """
+    given = [word for name, value in settings for word in ("--conf", f"{name}={value}")]
+    with tempfile.TemporaryDirectory() as folder, suppress(OSError, TimeoutExpired):
+        done = subprocess.run(
+            ["env", "SPARK_CONNECT_MODE=0", f"_PYSPARK_DRIVER_CONN_INFO_PATH={folder}/port",
+             f"{_find_spark_home()}/bin/spark-submit", *given, "pyspark-shell"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+            timeout=START_AGAIN_S, start_new_session=True,
+        )  # fmt: skip
+        if done.returncode != 0:
+            why = last_error(done.stdout)
+            hint = NAME_HINT if any(text in done.stdout for text in NO_NAME) else START_HINT
+            return JavaMissingError(f"Java does not start: {why}.", hint=hint)
+    return death(None, ChildProcessError("it did not start"))
+
+
+def last_error(output: str) -> str:
+    """Return the last cause that Java prints before it ends, or its first lines where it throws nothing."""
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith(NOISE)]
+    thrown = [line for line in lines if line.startswith(("Caused by: ", "Exception in thread "))]
+    text = thrown[-1].removeprefix("Caused by: ") if thrown else "; ".join(line.strip() for line in lines[:3])
+    return text.strip().rstrip(".")[:WORDS_CHARACTERS_MAX] or "it prints nothing"
 
 
 def java_died(spark: SparkSession | None, error: Exception) -> bool:

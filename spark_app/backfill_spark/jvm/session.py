@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from backfill_api.spec import session_conf as meaning
@@ -21,7 +22,7 @@ from backfill_core.errors import JavaMissingError
 from backfill_spark.jvm import class_archive
 from backfill_spark.jvm.gateway import java_context, know_packages
 from backfill_spark.jvm.jars import DELTA_PACKAGE, OF_THE_CLONE, SHIPPED
-from backfill_spark.jvm.java_process import signals_stay_ours
+from backfill_spark.jvm.java_process import signals_stay_ours, start_failure
 from backfill_spark.jvm.log_stores import s3
 from backfill_spark.settings import default_jars_dir
 from backfill_spark.stop_signal import StopSignal
@@ -212,7 +213,7 @@ def open_session(
         given_up: Called when a stop ended the start, and what had started is gone again.
 
     Raises:
-        JavaMissingError: see `find_java`.
+        JavaMissingError: see `find_java`; or Java does not start.
         JarsMissingError: Delta's jars are not there and cannot be fetched.
         StoppedEarly: the attempt was asked to end meanwhile.
     """
@@ -307,12 +308,22 @@ def _leave_no_empty_warehouse(settings: Mapping[str, str]) -> None:
 
 
 def _start_context(settings: Mapping[str, str]) -> None:
-    """Start Java and Spark's context, which the session then finds."""
+    """Start Java and Spark's context, which the session then finds.
+
+    Raises:
+        JavaMissingError: Java does not start.
+        JavaDiedError: it did not start, and does now.
+    """
     conf = SparkConf()
     for name, value in settings.items():
         conf.set(name, value)
     with signals_stay_ours():
-        SparkContext.getOrCreate(conf)
+        try:
+            SparkContext.getOrCreate(conf)
+        except PySparkRuntimeError as error:
+            if error.getCondition() != "JAVA_GATEWAY_EXITED":
+                raise
+            raise start_failure(conf.getAll()) from error
 
 
 def _take_back(then: Callable[[], None]) -> None:

@@ -194,19 +194,34 @@ class TestLimits:
 
     def test_are_kept_by_the_api_server_where_the_operator_watches(self):
         """Two installations of a cluster do not judge each other's namespaces; one of the whole cluster judges all."""
-        binding = only(rendered(), "ValidatingAdmissionPolicyBinding")["spec"]
+        [binding, _] = [one["spec"] for one in of_kind(rendered(), "ValidatingAdmissionPolicyBinding")]
         [where] = binding["matchResources"]["namespaceSelector"]["matchExpressions"]
         assert (where["key"], where["operator"], where["values"]) == (
             "kubernetes.io/metadata.name",
             "In",
             list(TENANTS),
         )
-        assert binding["policyName"] == only(rendered(), "ValidatingAdmissionPolicy")["metadata"]["name"]
+        assert binding["validationActions"] == ["Deny"]
+        assert binding["policyName"] == of_kind(rendered(), "ValidatingAdmissionPolicy")[0]["metadata"]["name"]
 
         wide = rendered(watch={"namespaces": [], "clusterWide": True})
         assert "matchResources" not in only(wide, "ValidatingAdmissionPolicyBinding")["spec"]
         without = rendered(admissionPolicy={"enabled": False})
         assert of_kind(without, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") == []
+
+    def test_warn_where_the_operator_does_not_watch(self):
+        """A Backfill there has no status, no event and no driver (fault K11); another installation may watch it, so it is taken."""
+        [_, binding] = [one["spec"] for one in of_kind(rendered(), "ValidatingAdmissionPolicyBinding")]
+        [_, policy] = of_kind(rendered(), "ValidatingAdmissionPolicy")
+        [where] = binding["matchResources"]["namespaceSelector"]["matchExpressions"]
+
+        assert (where["operator"], where["values"]) == ("NotIn", list(TENANTS))
+        assert binding["validationActions"] == ["Warn"]
+        assert binding["policyName"] == policy["metadata"]["name"]
+        assert policy["spec"]["failurePolicy"] == "Ignore"
+        for quiet in ({"warnUnwatched": False}, {"enabled": False}):
+            made = of_kind(rendered(admissionPolicy=quiet), "ValidatingAdmissionPolicyBinding")
+            assert not any(one["spec"]["validationActions"] == ["Warn"] for one in made)
 
 
 class TestTheTable:

@@ -152,7 +152,8 @@ def policy(cluster, **limits):
         judge = Judge(api, tenant)
         assert judge.said(name="old", dry_run=None, spark={"image": "thief"}) is None
         kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-        objects = charts.of_kind(charts.rendered((tenant,), limits=limits), *kinds)
+        values = {"limits": limits, "admissionPolicy": {"warnUnwatched": False}}
+        objects = charts.of_kind(charts.rendered((tenant,), **values), *kinds)
         for one in objects:
             one["metadata"]["name"] = tenant
             one["spec"] |= {"policyName": tenant} if "policyName" in one["spec"] else {}
@@ -202,6 +203,44 @@ class TestTheAdmissionPolicy:
             assert "allowedImages" in judge.said(**beside("registry.example/beside:2"))
             first = {"driver": {"template": {"spec": {"initContainers": [{"name": "driver", "image": "thief"}]}}}}
             assert "allowedImages" in judge.said(**first)
+
+
+class TestANamespaceThatIsNotWatched:
+    def test_is_warned_of_at_kubectl_apply(self, real_cluster, system):
+        """Without it the Backfill is taken, and nothing ever says that no operator sees it (fault K11)."""
+        kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+        with cluster_harness.prepared(real_cluster) as watched, cluster_harness.prepared(real_cluster) as other:
+            objects = [
+                one
+                for one in charts.of_kind(charts.rendered((watched,), system=system), *kinds)
+                if one["metadata"]["name"].endswith("-unwatched")
+            ]
+            apply(real_cluster, objects)
+            try:
+                until_warned(real_cluster, other, f"does not watch namespace {other};")
+                assert warnings(real_cluster, watched) == ""
+            finally:
+                with config.new_client_from_config(str(real_cluster.kubeconfig)) as api:
+                    admission = client.AdmissionregistrationV1Api(api)
+                    admission.delete_validating_admission_policy_binding(objects[1]["metadata"]["name"])
+                    admission.delete_validating_admission_policy(objects[0]["metadata"]["name"])
+
+
+def warnings(cluster, namespace):
+    """Return the warnings that kubectl prints for a Backfill that the server takes."""
+    body = {"apiVersion": BACKFILLS.api_version, "kind": "Backfill", "metadata": {"name": "new"}, "spec": SPEC}
+    command = [cluster_harness.tool("kubectl"), f"--kubeconfig={cluster.kubeconfig}", "-n", namespace]
+    words = ("apply", "--dry-run=server", "-f", "-")
+    done = subprocess.run([*command, *words], input=json.dumps(body), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def until_warned(cluster, namespace, words):
+    """Wait until the server has the policy, which takes it a second or two."""
+    deadline = time.monotonic() + 30
+    while words not in (said := warnings(cluster, namespace)):
+        assert time.monotonic() < deadline, said
 
 
 class OwnAccount(RealApi):

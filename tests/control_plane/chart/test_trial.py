@@ -45,19 +45,35 @@ class TestWhatHelmMakes:
         mounted(only(made, "ConfigMap"), source, tmp_path)
 
         assert DeltaTable(str(tmp_path)).count() == ROWS
-        assert only(made, "Pod")["spec"]["containers"][0]["args"][-1] == str(ROWS)
+        assert only(made, "Pod")["spec"]["containers"][0]["args"][-2] == str(ROWS)
 
-    def test_is_made_in_an_order_in_which_each_finds_the_one_before(self):
-        """The pod looks for the Backfill, and its driver for the volumes."""
-        assert [one["kind"] for one in trial()] == ["ConfigMap", "PersistentVolumeClaim", "Backfill", "Pod"]
+    def test_is_made_in_an_order_in_which_an_earlier_one_can_go(self):
+        """helm deletes each object before it makes it again: a driver that still has the claim would hold it up (fault K5)."""
+        assert [one["kind"] for one in trial()] == ["Backfill", "PersistentVolumeClaim", "ConfigMap", "Pod"]
         assert {place(one) for one in trial()[:-1]} == {(TENANTS[0], only(trial(), "Backfill")["metadata"]["name"])}
 
-    def test_goes_when_all_went_well_but_for_the_pod_whose_log_helm_shows(self):
-        """`helm test --logs` reads it after the end."""
+    def test_stays_until_the_next_one(self):
+        """helm takes `hook-succeeded` hooks away when a later one fails: the Backfill with its conditions was gone (fault K5)."""
         policies = {one["kind"]: one["metadata"]["annotations"]["helm.sh/hook-delete-policy"] for one in trial()}
 
-        assert policies.pop("Pod") == "before-hook-creation"
-        assert {*policies.values()} == {"before-hook-creation,hook-succeeded"}
+        assert {*policies.values()} == {"before-hook-creation"}
+        assert len(policies) == 4
+
+    def test_is_found_by_one_label(self):
+        """helm's uninstall leaves hooks behind; the page says how to delete them."""
+        assert {one["metadata"]["labels"]["app.kubernetes.io/component"] for one in trial()} == {"trial"}
+
+    @pytest.mark.parametrize(("given", "seconds"), [({}, 240), ({"timeoutSeconds": 900}, 900)])
+    def test_gives_up_before_helm_does(self, given, seconds):
+        """helm waits five minutes unless it is told otherwise, and then shows no cause."""
+        assert only(trial(trial=given), "Pod")["spec"]["containers"][0]["args"][-1] == str(seconds)
+
+    @pytest.mark.parametrize("seconds", [0, 9, 86401, "4m"])
+    def test_refuses_a_time_that_is_none(self, seconds):
+        """In seconds, as all times of the chart."""
+        assert "timeoutSeconds" in charts.refusal(
+            watch={"namespaces": list(TENANTS)}, trial={"timeoutSeconds": seconds}
+        )
 
     def test_uses_a_claim_that_is_there(self):
         """A cluster without a default storage class."""
@@ -119,7 +135,32 @@ class TestWhatIsSaid:
             rig.create()
             await rig.until_holds("Running")
             rig.kubelet.finish(rig.driver())
-            why = await follow(cluster, rig.namespace, "orders", ROWS)
+            why = await follow(cluster, rig.namespace, "orders", ROWS, limit_s=60)
 
         assert capsys.readouterr().out.splitlines()[-1] == "Succeeded"
         assert "should have 10 rows" in why
+
+    async def test_of_a_pod_that_no_node_takes_is_what_the_scheduler_says(self, capsys):
+        """A cluster without a default storage class: helm waited for ever, and the cause stood in the Backfill alone (fault K5)."""
+        message = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims"
+        unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        async with Rig() as rig, rig.api.cluster(rig.settings) as cluster:
+            rig.kubelet.held = True
+            rig.create()
+            await rig.until(lambda: rig.pods())
+            rig.kubelet.status(rig.driver(), {"phase": "Pending", "conditions": [unscheduled]})
+            await rig.until(lambda: message in str(rig.status().get("conditions")))
+            why = await follow(cluster, rig.namespace, "orders", ROWS, limit_s=0.1)
+
+        assert f"Launching: {message}" in capsys.readouterr().out.splitlines()
+        assert why.startswith(f"not complete after 0.1 s: Launching: {message}")
+        assert "trial.claim" in why
+
+    async def test_of_a_backfill_that_no_operator_sees(self):
+        """The operator is down, or watches other namespaces."""
+        async with Rig(start=False) as rig, rig.api.cluster(rig.settings) as cluster:
+            rig.create()
+            why = await follow(cluster, rig.namespace, "orders", ROWS, limit_s=0.1)
+
+        assert "not seen by the operator" in why
+        assert "watch.namespaces" in why

@@ -70,6 +70,12 @@ class TestEveryObject:
             assert all(len(value) <= 63 for value in meta["labels"].values())
         assert len({one["metadata"]["name"] for one in objects(launch(name, attempt))}) == 1
 
+    def test_is_left_out_of_backups(self) -> None:
+        """Velero reads this label; the target holds all that a job needs to resume (fault C5)."""
+        made = [one["metadata"]["labels"] for one in (*objects(launch()), executor_template(launch()))]
+
+        assert {labels.get("velero.io/exclude-from-backup") for labels in made} == {"true"}
+
     def test_is_the_same_for_the_same_launch(self) -> None:
         """A repeated try is one try."""
         assert objects(launch()) == objects(launch())

@@ -120,8 +120,8 @@ class TestADriverWithoutItsOwner:
         assert decision.status.attempt.stop is not None
 
     def test_of_another_backfill_is_not_touched(self) -> None:
-        """A label of a UID is as good as an owner, and no better."""
-        other = running(owner_uid=None, backfill_uid="uid-2")
+        """Only a pod without any owner can be left behind, or restored from a backup."""
+        other = running(owner_uid="uid-2", backfill_uid="uid-2")
         leaving = observed(status=RUNNING, pods=(other,), live=True, deletion_ms=T0, finalizers=("backfill.dev/drain",))
 
         assert RemoveFinalizer() in checked(leaving).actions

@@ -129,6 +129,8 @@ PODS: dict[str, tuple[DriverPod, ...]] = {
     "rejected": (ended(None, reason="OutOfpods"),),
     "evicted": (ended(None, reason="Evicted"),),
     "another owner's": (running(owner_uid="uid-2"),),
+    "restored": (running(uid="restored", owner_uid=None, backfill_uid="uid-0"),),
+    "restored, another number": (running(), running(3, owner_uid=None, backfill_uid="uid-0")),
     "newer": (ended(137), running(2)),
     "unnumbered too": (running(), replace(running(7), attempt=None)),
 }

@@ -93,7 +93,7 @@ def checked(observation: Observation, now_ms: int = T0) -> Decision:
     assert len(launches) <= 1
     if launches:
         drivers = [one for one in observation.pods if number_of(observation.name, one.name)]
-        alive = [one for one in drivers if not one.over and one.owner_uid == observation.uid]
+        alive = [one for one in drivers if not one.over and one.owner_uid in (observation.uid, None)]
         assert alive == []
         assert observation.deletion_ms is None
         assert decision.status.attempt is not None

@@ -39,7 +39,7 @@ class Context:
     """The pod of the current attempt; None: not seen."""
 
     orphan_pods: tuple[DriverPod, ...]
-    """Ours, not the current attempt's, and not over; by name."""
+    """Pods that must go, by name: ours that are neither of the current attempt nor over, and restored ones that are in the way."""
 
     foreign_pods: tuple[DriverPod, ...]
     """Pods with a driver's name that another owner has, and that are in the way."""
@@ -156,6 +156,8 @@ def classify(observation: Observation, now_ms: int) -> Context:
     pod = mine[0] if mine else None
     ended = current is None or current.state == "Ended"
     orphan_pods = [one for one in our_pods if not one.over and (ended or one is not pod)]
+    others = [one for one in drivers if not _is_ours(one, observation) and _in_the_way(one, observation, status)]
+    orphan_pods += [one for one in others if is_restored(one, observation)]
     report = observation.report
     if report is not None and (ended or current is None or report.attempt != current.number):
         report = None
@@ -167,9 +169,7 @@ def classify(observation: Observation, now_ms: int) -> Context:
         status=status,
         pod=pod,
         orphan_pods=tuple(sorted(orphan_pods, key=lambda one: (one.name, one.uid))),
-        foreign_pods=tuple(
-            one for one in drivers if not _is_ours(one, observation) and _in_the_way(one, observation, status)
-        ),
+        foreign_pods=tuple(one for one in others if not is_restored(one, observation)),
         our_pods=tuple(our_pods),
         report=report,
     )
@@ -178,6 +178,11 @@ def classify(observation: Observation, now_ms: int) -> Context:
 def _is_ours(pod: DriverPod, observation: Observation) -> bool:
     """Was it made for this very Backfill? Only pods with the name of a driver come here."""
     return pod.owner_uid == observation.uid or (pod.owner_uid is None and pod.backfill_uid == observation.uid)
+
+
+def is_restored(pod: DriverPod, observation: Observation) -> bool:
+    """Is it of an earlier Backfill of this name that left it without an owner, as a restore from a backup does?"""
+    return pod.owner_uid is None and pod.backfill_uid not in ("", observation.uid)
 
 
 def _with_newest_attempt(status: BackfillStatus, pods: list[DriverPod]) -> BackfillStatus:

@@ -9,8 +9,8 @@ from typing import Final, Generic, Literal, TypeVar
 from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.conditions import Phase
 from backfill_api.status.status import BackfillStatus
-from backfill_core.lifecycle.actions import Action, DeletePod, RefetchPods, RemoveFinalizer
-from backfill_core.lifecycle.inputs.context import Context
+from backfill_core.lifecycle.actions import Action, DeleteAttemptObjects, DeletePod, RefetchPods, RemoveFinalizer
+from backfill_core.lifecycle.inputs.context import Context, is_restored
 from backfill_core.lifecycle.inputs.termination import classify
 from backfill_core.lifecycle.observation import DriverPod
 from backfill_core.lifecycle.status import condition_details
@@ -119,8 +119,15 @@ def blocked_by(context: Context) -> StepResult | None:
 
 
 def delete_pods(context: Context, pods: Iterable[DriverPod], *, grace_s: int) -> tuple[Action, ...]:
-    """Delete pods that are not being deleted yet, and those that are stuck in it."""
-    return tuple(action for pod in pods if (action := deletion_of(context, pod, grace_s)) is not None)
+    """Delete pods that are not being deleted yet, and those that are stuck in it; of restored ones their attempt's objects too."""
+    actions: list[Action] = []
+    for pod in pods:
+        if (deletion := deletion_of(context, pod, grace_s)) is not None:
+            actions.append(deletion)
+        if pod.deletion_ms is None and pod.attempt is not None and is_restored(pod, context.observation):
+            # Its Backfill is gone, so no garbage collector takes them.
+            actions.append(DeleteAttemptObjects(pod.attempt))
+    return tuple(actions)
 
 
 def deletion_of(context: Context, pod: DriverPod, grace_s: int | None) -> DeletePod | None:

@@ -22,6 +22,7 @@ from backfill_spark.delta.spark_internals import log_damage
 from backfill_spark.jvm.errors import causes, first_line, is_a, whole_text, without_values
 from backfill_spark.jvm.failures import Trouble, in_words, is_about, long_name, trouble_of
 from backfill_spark.jvm.log_stores import refusals
+from backfill_spark.jvm.log_stores.missing_places import missing_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,6 +112,8 @@ def _known(error: Exception, *, path: str, words: str) -> BackfillError | None:
                 f"the target {path} cannot be read or written: {words}.",
                 hint=refusals.hint_of(error, "Grant read and write access to the table."),
             )
+        case Trouble.NO_PLACE:
+            return missing_place(path, field="spec.target.delta.path", words=in_words(error))
         case Trouble.NO_TABLE:
             return TargetGoneError(f"the target {path} was dropped while it was filled.", hint=BEGIN_ANEW)
         case Trouble.UNSUPPORTED:

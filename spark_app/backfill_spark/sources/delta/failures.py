@@ -26,6 +26,7 @@ from backfill_spark.delta.spark_internals import SparkDeltaLog
 from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, whole_text
 from backfill_spark.jvm.failures import Trouble, in_words, is_about, trouble_of
 from backfill_spark.jvm.log_stores import refusals
+from backfill_spark.jvm.log_stores.missing_places import missing_place
 from backfill_spark.rows.columns import every_type
 from backfill_spark.sources.delta.range_rows import explain_outside
 
@@ -50,6 +51,8 @@ def explain_look(error: Exception, spark: SparkSession | None = None, *, path: s
         return _without_type(path, spark)
     words = f"the source {path} cannot be read: {in_words(error)}"
     match trouble_of(error):
+        case Trouble.NO_PLACE:
+            return missing_place(path, field="spec.source.delta.path", words=in_words(error))
         case Trouble.NO_TABLE:
             return SourceNotFoundError(f"{path} is not a Delta table.", hint="Check spec.source.delta.path.")
         case Trouble.DENIED:
@@ -86,7 +89,8 @@ def explain_version(
     error: Exception, spark: SparkSession | None = None, *, path: str, version: int, newest: int
 ) -> BackfillError:
     """Return the error of opening one version of an existing source."""
-    if version < newest and VERSION_GONE.search(whole_text(error)) and trouble_of(error) != Trouble.DENIED:
+    other_causes = (Trouble.DENIED, Trouble.NO_PLACE)
+    if version < newest and VERSION_GONE.search(whole_text(error)) and trouble_of(error) not in other_causes:
         return SnapshotExpiredError(
             f"version {version} of {path} cannot be read any more: {in_words(error)}",
             hint="Its log was cleaned: start a new job from a newer version.",
@@ -130,6 +134,8 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
         case Trouble.DENIED:
             # Java's FileNotFoundException also says `(Permission denied)`: that file is there.
             return PermissionDeniedError(in_words(error), hint=refusals.hint_of(error, "Grant this user access."))
+        case Trouble.NO_PLACE if ours:
+            return missing_place(path, field="spec.source.delta.path", words=in_words(error))
         case Trouble.GONE if ours and "_change_data" in text:
             return ChangeFeedExpiredError(
                 f"files of the change feed of {path} are gone: {in_words(error)}",

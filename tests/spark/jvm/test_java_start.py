@@ -1,0 +1,60 @@
+"""A Java that does not start says why."""
+
+import subprocess
+import sys
+
+import pytest
+
+from backfill_spark.jvm.java_process import last_error
+
+NO_NAME = """WARNING: Using incubator modules: jdk.incubator.vector
+Exception in thread "main" org.apache.hadoop.security.KerberosAuthException: failure to login
+\tat org.apache.hadoop.security.UserGroupInformation.doSubjectLogin(UserGroupInformation.java:2072)
+Caused by: javax.security.auth.login.LoginException: java.lang.NullPointerException: invalid null input: name
+\tat jdk.security.auth/com.sun.security.auth.UnixPrincipal.<init>(UnixPrincipal.java:67)
+\t... 12 more
+"""
+NO_MEMORY = """Error occurred during initialization of VM
+Could not reserve enough space for 104857600KB object heap
+"""
+START = """
+from backfill_core.errors import BackfillError
+from backfill_spark.jvm.session import open_session
+try:
+    open_session(app_name="any", memory="1k")
+except BackfillError as error:
+    print(error.reason, error.exit_code, error.message, error.hint, sep="|")
+"""
+
+
+class TestWhatJavaSays:
+    """Stood in no status: pyspark says JAVA_GATEWAY_EXITED, and the driver said that it is a bug (fault C2)."""
+
+    @pytest.mark.parametrize(
+        ("output", "error"),
+        [
+            (
+                NO_NAME,
+                "javax.security.auth.login.LoginException: java.lang.NullPointerException: invalid null input: name",
+            ),
+            (
+                NO_MEMORY,
+                "Error occurred during initialization of VM; Could not reserve enough space for 104857600KB object heap",
+            ),
+            ("", "it prints nothing"),
+        ],
+        ids=["no name", "no memory", "nothing"],
+    )
+    def test_is_its_last_cause(self, output, error):
+        """Not the first lines of a stack trace."""
+        assert last_error(output) == error
+
+    @pytest.mark.spark
+    def test_is_in_the_error(self):
+        """A heap that no Java starts with; no other attempt would start it."""
+        done = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, check=True, timeout=300)
+
+        reason, code, message, hint = done.stdout.strip().splitlines()[-1].split("|")
+        assert (reason, code) == ("JavaMissing", "29")
+        assert "Too small maximum heap" in message
+        assert "BACKFILL_MEMORY" in hint
