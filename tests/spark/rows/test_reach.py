@@ -10,9 +10,10 @@ import shutil
 import threading
 from pathlib import Path
 
+import py4j.java_gateway
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, get_return_value
 from support.tables.expressions import ORDINARY
 
 from backfill_spark.jvm.class_archive import SPARK_JARS
@@ -33,6 +34,12 @@ def java(*options):
         jarpath=str(next(SPARK_JARS.glob("py4j-*.jar"))), die_on_exit=True, enable_auth=True,
     )  # fmt: skip
     return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
+
+
+@pytest.fixture(autouse=True)
+def errors_as_they_are(monkeypatch):
+    """pyspark takes each error of Java for one of the suite's session, and asks that Java about an object of this one."""
+    monkeypatch.setattr(py4j.java_gateway, "get_return_value", get_return_value)
 
 
 @pytest.fixture(scope="module")
