@@ -1,5 +1,6 @@
 """Shared by all suites: one embedded Spark a run, and a limit for every test."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -62,6 +63,7 @@ def pytest_unconfigure():
     door = sys.modules.get("backfill_spark.jvm.gateway")
     process = None if door is None else getattr(door.python_gateway(), "proc", None)
     if process is not None and process.poll() is None:
+        logging.disable()  # py4j reports each object that Python lets go of from here on
         process.stdin.close()
         process.wait(JAVA_ENDS_S)
 
