@@ -62,7 +62,9 @@ class DriverSlots:
         if key in self._reserved or self._cache.has_active_attempt(key) or self._free(key[0]) > 0:
             return ""
         if self._in_namespace and self._used(key[0]) >= self._in_namespace:
-            return f"the operator's limit of {counted(self._in_namespace, 'running driver')} in this namespace is reached"
+            return (
+                f"the operator's limit of {counted(self._in_namespace, 'running driver')} in this namespace is reached"
+            )
         return f"the operator's limit of {counted(self._in_all, 'running driver')} is reached"
 
     def note(self, key: Key, *, waits: bool) -> None:
