@@ -121,6 +121,9 @@ class Opened:
     line: KeyLine | None = None
     """The rows in the order of the strategy's key; of a source that was opened with `ReadNewest`."""
 
+    decodes: bool = False
+    """Is every file of the pinned version decoded? Then a split may end inside a file; a file that is copied stays whole."""
+
     @property
     def pinned(self) -> Pinned:
         """The version; of a strategy that asked for one."""
