@@ -121,6 +121,9 @@ class Opened:
     line: KeyLine | None = None
     """Rows in the order of the strategy's key, of a source opened with `ReadNewest`."""
 
+    decodes: bool = False
+    """Is every file of the pinned version decoded? Then a split may end inside a file; a file that is copied stays whole."""
+
     @property
     def pinned(self) -> Pinned:
         """Return the version, if the strategy requested one."""

@@ -237,9 +237,11 @@ class _Attempt:
             knows_bytes=knows_bytes(spec.source),
             suspects=_suspects(opened),
         )
-        strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven)
-        job = Job(state, strategy, pace, moment, spent)
         self._executor = SparkActionExecutor(opened, attempt=state.attempt)
+        with opened.explained("the look at the source"):
+            decodes = self._executor.decodes
+        strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven, decodes=decodes)
+        job = Job(state, strategy, pace, moment, spent)
         self._server: OperatorBinding | None = None
         self._orphans = OrphanRemoval(self._executor.remove_orphans)
         self._metrics = progress_registry(self._job_id, self._progress_now)
