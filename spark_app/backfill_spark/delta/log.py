@@ -187,8 +187,7 @@ def newest_version(spark: SparkSession, path: str) -> Head:
         metadata = snapshot.getMetadata()
         check_schema_text(str(metadata.getSchemaString()))
         properties = metadata.getConfiguration()
-        # As Java prints a set: a call for each name would take longer than the rest.
-        check_names_no_place(str(properties.keySet().toString())[1:-1].split(", "))
+        check_names_no_place(str(properties.keySet().toString())[1:-1].split(", "))  # one call, not one for each name
         kept_s = kept_seconds(properties.get)
         return Head(snapshot.getVersion(), snapshot.getTimestamp(engine), metadata.getId(), kept_s)
 

@@ -105,7 +105,9 @@ PLACES = {
         "delta.coordinatedCommits.commitCoordinator-preview": "dynamodb",
         "delta.coordinatedCommits.commitCoordinatorConf-preview": '{"dynamoDBEndpoint": "http://127.0.0.1:9"}',
     },
-    "redirect": {"delta.redirectReaderWriter-preview": '{"type": "PathBasedRedirect", "spec": {"tablePath": "/payroll"}}'},
+    "redirect": {
+        "delta.redirectReaderWriter-preview": '{"type": "PathBasedRedirect", "spec": {"tablePath": "/payroll"}}'
+    },
     "redirect of writers": {"Delta.RedirectWriterOnly-preview": "{}"},
 }
 """Properties by which Delta asks a server for commits, or reads another table."""
@@ -134,6 +136,19 @@ class TestAPropertyThatNamesAnotherPlace:
             source.head()
         with pytest.raises(UnsupportedSourceFeatureError, match=refusal):
             DeltaSource(spark, path, key=("id",)).pin(None)
+
+
+class TestAFormat:
+    def test_of_another_data_source_is_not_followed(self, spark, path):
+        """The log has a field for one, with options such as a path."""
+        metadata = json.loads(configured(path, {}))
+        metadata["metaData"]["format"] = {"provider": "text", "options": {"path": "/etc/hostname"}}
+        commit(path, '{"commitInfo": {"timestamp": 1, "operation": "x"}}', json.dumps(metadata))
+
+        source = DeltaSource(spark, path, key=("id",))
+        source.pin(None)
+
+        assert source.rows_at(1) == 4
 
 
 class TestACommitOfAHostileWriter:
