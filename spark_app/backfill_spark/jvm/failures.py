@@ -148,6 +148,7 @@ SIGNS = (
                 "InvalidProtocolVersionException",
             ),
             "DeltaUnsupportedTableFeatureException",
+            "PropertyNamesPlaceError",
             "UserDefinedTypeError",
         ),
         conditions=(
