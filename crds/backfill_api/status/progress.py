@@ -20,6 +20,7 @@ WarningCode = Literal[
     "CheckpointFailed",
     "OpenTransaction",
     "JavaSilent",
+    "CommitStalled",
 ]
 """What a warning is about: programs go by this, never by the message."""
 

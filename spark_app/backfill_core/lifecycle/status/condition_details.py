@@ -30,7 +30,9 @@ EXECUTORS_MISSING: Final = "ExecutorsMissing"
 """The code of a driver's warning."""
 
 JAVA_SILENT: Final = "JavaSilent"
-"""The code of a driver's warning, and a reason."""
+COMMIT_STALLED: Final = "CommitStalled"
+STALLED: Final = (JAVA_SILENT, COMMIT_STALLED)
+"""Codes of a driver's warnings, and reasons: the driver answers, and commits nothing."""
 
 _KEPT = ("CaughtUp", "Verified")
 """What an attempt found out stays true when it is over."""
@@ -133,8 +135,8 @@ def _driver(context: Context) -> Fact:
         return Fact("False", "NoDriver")
     if context.unreachable:
         return Fact("False", "DriverUnreachable", silent(context))
-    if silent_java(context):
-        return Fact("False", JAVA_SILENT, silent_java(context))
+    if (stalls := stalled(context)) is not None:
+        return stalls
     if pod.ready or context.answers:
         return Fact("True", "Running", pod.unready)
     attempt = context.attempt
@@ -144,9 +146,10 @@ def _driver(context: Context) -> Fact:
     return Fact("False", "Launching", f"{why}: {pod.waiting_message}" if pod.waiting and pod.waiting_message else why)
 
 
-def silent_java(context: Context) -> str:
-    """Return what a driver says of its Java that does not answer; empty if it answers."""
-    return _warnings(context.progress).get(JAVA_SILENT, "")
+def stalled(context: Context) -> Fact | None:
+    """Return why a driver that answers commits nothing, as it says: its Java or a commit hangs; `None` if neither does."""
+    warned = _warnings(context.progress)
+    return next((Fact("False", code, warned[code]) for code in STALLED if code in warned), None)
 
 
 def _warnings(progress: Progress | None) -> dict[str, str]:
