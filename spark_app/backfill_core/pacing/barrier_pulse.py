@@ -50,9 +50,9 @@ class BarrierPulse:
 
     def passed(self, seconds: float, mark: BarrierMark) -> BarrierPulse:
         """Take the time since the last look. Of a long gap little counts: the whole machine was stopped."""
-        stands_still = mark.turns == self.mark.turns
+        idles = mark.turns == self.mark.turns
         waits = mark.epoch is not None and mark.epoch == self.mark.epoch
-        silent_s = self.silent_s + min(seconds, 2 * TICK_S) if stands_still or waits else 0.0
+        silent_s = self.silent_s + min(seconds, 2 * TICK_S) if idles or waits else 0.0
         return replace(self, silent_s=silent_s, mark=mark)
 
     @property

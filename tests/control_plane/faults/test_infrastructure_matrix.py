@@ -1,4 +1,4 @@
-"""Failures that are nobody's fault, with each strategy: the job waits, says why, continues, and uses up no attempt."""
+"""Failures with a cause outside the job, with each strategy: the job waits, says why, continues, and uses up no attempt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def played(name: str, strategy: str) -> PatientCluster:
     return cluster
 
 
-class TestAFailureThatIsNobodysFault:
+class TestACauseOutsideTheJob:
     """It lasts ten minutes, and `backoffLimit` is 0."""
 
     @pytest.mark.parametrize("strategy", sorted(Strategy.VARIANTS))

@@ -1,4 +1,4 @@
-"""Failures that are nobody's fault, as a kubelet, a scheduler and an API server write them.
+"""Failures with a cause outside the job, as a kubelet, a scheduler and an API server write them.
 
 The statuses of pods have the fields, reasons and messages of Kubernetes' documentation (pod lifecycle, disruptions, node
 shutdown, node-pressure eviction) and of recorded objects. `pod_of` reads them, as in the operator.
@@ -244,4 +244,4 @@ OUTAGES: dict[str, Outage] = {
     "the JVM hangs, and its driver does nothing": Outage("nothing is read or committed", warns=("JavaSilent", "nothing is read or committed")),
     "commits hang, and their driver does nothing": Outage("nothing is committed", warns=("CommitStalled", "nothing is committed")),
 }  # fmt: skip
-"""By name: what is nobody's fault."""
+"""By name."""

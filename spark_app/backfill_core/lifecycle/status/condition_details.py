@@ -13,6 +13,7 @@ from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import edited_fields, launched_of
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status.conditions import Fact
+from backfill_core.protocol.after_end import unmet_after_end
 
 COMMAND_REFUSED: Final = "CommandRefused"
 
@@ -121,12 +122,21 @@ def without_effect(context: Context) -> str:
     spec = context.observation.spec
     if isinstance(spec, SpecRefused):
         return ""
-    if spec.after == "Follow":
-        return "spec.after: Follow has no effect: the job has ended; to follow the source make a new Backfill with another jobId and target"
     receipt = context.status.receipt
-    if spec.verify != "None" and (receipt is None or not (receipt.complete or receipt.cut_off_partitions)):
-        return f"spec.verify: {spec.verify} has no effect: the job has ended without a receipt of all rows; compare with `backfill verify`"
-    return ""
+    compared = receipt is not None and (receipt.complete or receipt.cut_off_partitions > 0)
+    by_bytes = 0 if receipt is None else receipt.files_by_bytes
+    match unmet_after_end(spec, compared=compared, files_by_bytes=by_bytes):
+        case "Follow":
+            return "spec.after: Follow has no effect: the job has ended; to follow the source make a new Backfill with another jobId and target"
+        case "Receipt":
+            return f"spec.verify: {spec.verify} has no effect: the job has ended without a receipt of all rows; compare with `backfill verify`"
+        case "ReceiptByRows":
+            return (
+                f"spec.verify: FinalByRows has no effect: the job has ended, and its receipt compared {counted(by_bytes, 'file')}"
+                " by their bytes; compare with `backfill verify --rows`"
+            )
+        case None:
+            return ""
 
 
 def _driver(context: Context) -> Fact:
