@@ -68,6 +68,7 @@ REASONS: Final = {
     "NoDriver": "No driver is wanted, or none is there yet.",
     "DriverMissing": "The driver's pod was not found; the operator asks again before it gives up.",
     "DriverUnreachable": "The driver's control server does not respond; its pod exists.",
+    "CommitStalled": "The driver answers, and a commit of it has no answer. It is ended after two minutes, and no failure is counted.",
     "JavaSilent": "The driver answers and its Java process does not, so nothing is read or committed. The driver ends it after a minute.",
     "ExecutorsWaiting": "The driver runs, and executors of it wait for an image, a Secret, a volume or a node.",
     "DriverStopping": "A driver that is not the current one must end before the next one starts.",
@@ -129,7 +130,7 @@ REASONS: Final = {
     "SourceAhead": "The target equals an earlier version of the source than the newest one (`backfill verify --head`).",
     "AccountingMismatch": "A split yielded the wrong number of rows.",
     "StorageFull": "The target's storage is full.",
-    "Transient": "Storage, network or a concurrent commit; tried again.",
+    "Transient": "Storage, network or a concurrent commit; tried again. A store or broker that does not answer counts no failure.",
     "AlreadyRunning": "Another driver of the same job runs.",
     "Unexpected": "An unexpected error; tried again.",
 }

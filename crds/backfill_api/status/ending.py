@@ -33,6 +33,9 @@ class Ending(Model):
     hint: Annotated[str, Field(max_length=4096)] = ""
     """Remedy for the user."""
 
+    outside: bool = False
+    """Is the cause of a failure outside the job, such as a store that does not answer? Such an end uses up no attempt."""
+
     progress: ProgressSummary | None = None
     """Progress at the end."""
 

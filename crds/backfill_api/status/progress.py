@@ -20,6 +20,7 @@ WarningCode = Literal[
     "CheckpointFailed",
     "OpenTransaction",
     "JavaSilent",
+    "CommitStalled",
 ]
 """Code of a warning; programs use it, never the message."""
 

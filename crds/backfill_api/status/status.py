@@ -191,8 +191,8 @@ class BackfillStatus(Model):
     """Attempts so far."""
 
     failures: Count = 0
-    """Failed attempts that count against `backoffLimit`. An attempt that committed, or ran for an hour, restarts the count; one that
-    the cluster took away does not count."""
+    """Failed attempts that count against `backoffLimit`. An attempt that committed, or ran for an hour, restarts the count; one with
+    a cause outside the job does not count."""
 
     attempt: Attempt | None = None
     """The current attempt."""

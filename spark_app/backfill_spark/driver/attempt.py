@@ -250,7 +250,7 @@ class _Attempt:
         self._view: JobView = job.view(moment)
         self._say = opened.words
         self._spark = opened.spark
-        self._java = JavaWatch(opened.spark, ours=caller.embedded)
+        self._java = JavaWatch(opened.spark, lambda: self._loop.mark, ours=caller.embedded)
         self._executors = ExecutorCount(executors_wanted(opened.spark.sparkContext.getConf().get))
         self._progress: Progress = progress_of(self._view, moment, self._say)
 
@@ -287,7 +287,7 @@ class _Attempt:
         return self._outcome(finish)
 
     def _progress_now(self) -> Progress:
-        return while_silent(self._progress, self._java.pulse)
+        return while_silent(self._progress, self._java.warnings)
 
     def _acknowledge(self, ack: Acknowledge) -> None:
         if self._server is not None:
