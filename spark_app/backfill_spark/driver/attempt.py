@@ -238,7 +238,7 @@ class _Attempt:
             suspects=_suspects(opened),
         )
         self._executor = SparkActionExecutor(opened, attempt=state.attempt)
-        with opened.explained("the look at the source"):
+        with opened.jobs_explained():
             decodes = self._executor.decodes
         strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven, decodes=decodes)
         job = Job(state, strategy, pace, moment, spent)
