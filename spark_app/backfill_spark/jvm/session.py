@@ -18,8 +18,10 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from backfill_api.spec import session_conf as meaning
-from backfill_core.errors import JavaMissingError
+from backfill_core.errors import AwayError, JavaMissingError
 from backfill_spark.jvm import class_archive
+from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.failures import Trouble, in_words, trouble_of
 from backfill_spark.jvm.gateway import java_context, know_packages
 from backfill_spark.jvm.jars import DELTA_PACKAGE, OF_THE_CLONE, SHIPPED
 from backfill_spark.jvm.java_process import signals_stay_ours, start_failure
@@ -313,6 +315,7 @@ def _start_context(settings: Mapping[str, str]) -> None:
     Raises:
         JavaMissingError: Java does not start.
         JavaDiedError: it did not start, and does now.
+        AwayError: the API server that Spark asks for executors does not answer.
     """
     conf = SparkConf()
     for name, value in settings.items():
@@ -324,6 +327,10 @@ def _start_context(settings: Mapping[str, str]) -> None:
             if error.getCondition() != "JAVA_GATEWAY_EXITED":
                 raise
             raise start_failure(conf.getAll()) from error
+        except JAVA_ERRORS as error:
+            if trouble_of(error) is not Trouble.AWAY:
+                raise
+            raise AwayError(f"Spark does not start: {in_words(error)}.", hint="Its master does not answer.") from error
 
 
 def _take_back(then: Callable[[], None]) -> None:
