@@ -60,7 +60,7 @@ class Shell:
         state = world.attempt_state(stored, anew=anew)
         self.attempt = state.attempt
         self._mono_s = self.attempt * 1000.0 - world.now_s
-        self._opened = world.model.open(world.spec, None if anew else stored, txn, world.wall_ms)
+        self._opened = world.model.open(world.spec_of(self.attempt), None if anew else stored, txn, world.wall_ms)
         self._job = Job(state, self._opened.strategy, world.settings, self._now())
         self._running: dict[int, Work] = {}
         self._cancelled: set[int] = set()
