@@ -7,6 +7,7 @@ from typing import Any
 
 from backfill_api.spec.bounds import MESSAGE_MAX, count
 from backfill_api.status import progress as api
+from backfill_api.status.losses import losses_of
 from backfill_api.status.progress import OTHER_PARTITIONS, WARNINGS_MAX, PartitionLag, Progress, StepProgress
 from backfill_core.job.controls import Controls
 from backfill_core.job.state import JobState
@@ -70,6 +71,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         stopping=view.stopping,
         finished=view.finished,
         caught_up=strategy.caught_up,
+        executors_lost=losses_of(view.executors_lost),
         non_convergent=strategy.non_convergent,
         quiet=view.quiet,
         **_control_words(view.controls),

@@ -155,9 +155,9 @@ def death(spark: SparkSession | None, error: Exception) -> JavaDiedError:
             "runs out of it collects garbage for minutes.",
         )
     code = getattr(process, "returncode", None)
-    why = "it ran out of memory" if code in OUT_OF_MEMORY else type(error).__name__
+    cause = "it ran out of memory" if code in OUT_OF_MEMORY else type(error).__name__
     return JavaDiedError(
-        f"the Java process of Spark ended ({why}).",
+        f"the Java process of Spark ended ({cause}).",
         hint="Most often it is killed for want of memory: give it more (BACKFILL_MEMORY; spark.driver.memory of a session of "
         "your own, in a new process), then run the job again.",
     )
