@@ -384,7 +384,8 @@ class Shell:
     def _verify(self, work: Verify) -> Verified:
         wanted, found = self._opened.wanted(work), self._world.target.commits[work.target_version].rows
         wrong = () if wanted.kept_by(found) else (VnodeMismatch(0, wanted.rows.total(), found.total()),)
-        receipt = Receipt(work.position, work.target_version, work.epoch, found.total(), 1, "", wrong, 0.1)
+        version = work.position if isinstance(work.position, int) else None
+        receipt = Receipt(version, work.target_version, work.epoch, found.total(), 1, "", wrong, 0.1)
         return Verified(work.work_id, receipt)
 
 
