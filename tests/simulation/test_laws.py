@@ -146,7 +146,7 @@ AHEAD = sorted({strategy for strategy, _ in READING_AHEAD})
 
 
 class TestPartsOfASplit:
-    """ADR 0018: sealed one by one, so that a crash finds some of them in the target and some not."""
+    """ADR 0026: sealed one by one, so that a crash finds some of them in the target and some not."""
 
     @pytest.mark.parametrize(("strategy", "mode"), [one for one in READING_AHEAD if one[1] != "Changelog"])
     @pytest.mark.parametrize("seed", range(SHARES))

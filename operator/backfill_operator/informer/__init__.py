@@ -8,5 +8,5 @@
     compact, resting, pruned_fields, targets, parse   what the cache keeps of an object, and how the rules read it
 
 Every change enqueues the key of its Backfill. Nothing here decides or writes: a reader that needs the current state asks
-the API server. kopf supplies the streams, not the handlers: docs/adr/0023-why-not-kopfs-handlers.md.
+the API server. kopf supplies the streams, not the handlers: docs/adr/0032-kopf-watches.md.
 """

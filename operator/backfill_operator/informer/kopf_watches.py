@@ -1,7 +1,7 @@
 """The two watches, run by kopf: each event updates the cache and enqueues its Backfill.
 
 kopf does login and watch streams only. Its finalizers, annotations, timers, daemons, indices, events and peering are off,
-so kopf writes nothing to the cluster. docs/adr/0023 says why.
+so kopf writes nothing to the cluster. docs/adr/0032 says why.
 """
 
 from __future__ import annotations

@@ -7,5 +7,5 @@
     server_clock                the API server's time, for comparing it with its timestamps
     shallow_json                a JSON parser that no nesting can stop
 
-It imports neither `informer` nor `reconcile`. Why it exists beside kopf: docs/adr/0023-why-not-kopfs-handlers.md.
+It imports neither `informer` nor `reconcile`. Why it exists beside kopf: docs/adr/0032-kopf-watches.md.
 """

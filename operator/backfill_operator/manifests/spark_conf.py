@@ -27,7 +27,7 @@ CORES_MAX = 512
 """Shuffles and Delta's small jobs have one partition a core; beyond this, more partitions only cost time."""
 
 FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-"""A driver whose executors read all rows plans and commits, so the optimizing compiler costs more than it saves (ADR 0019).
+"""A driver whose executors read all rows plans and commits, so the optimizing compiler costs more than it saves (ADR 0030).
 With the first compiler alone, Java's default code cache is too small for Spark and is swept all the time."""
 
 EXECUTOR_MIB = 768
@@ -83,7 +83,7 @@ def _defaults(launch: Launch) -> dict[str, str]:
         return made
     executor = executor_size(launch)
     if not knows_bytes(launch.spec.source):
-        # Files may be copied, which is the driver's work (ADR 0042): the first compiler has no fast AES, SHA and CRC.
+        # Files may be copied, which is the driver's work (ADR 0014): the first compiler has no fast AES, SHA and CRC.
         made["spark.driver.defaultJavaOptions"] = FIRST_COMPILER
     made |= {
         # By default Spark waits for most executors, but reading and checking metadata needs none.

@@ -8,7 +8,7 @@ A barrier, in this order (semantics.md, arrangement executor, for all strategies
 4. when it is durable (R-SNAP-35): acknowledgements leave, then the next work starts.
 
 A barrier waits for no work. While the strategy writes to the target itself (a MERGE) barriers go on and commits of rows wait for it:
-one writer at a time. Commands do not wait: the state alone is committed beside the MERGE (ADR 0037). The machines: `phase.py` (the attempt), `commit.py`, `commands.py`, `source_watch.py`.
+one writer at a time. Commands do not wait: the state alone is committed beside the MERGE (ADR 0004). The machines: `phase.py` (the attempt), `commit.py`, `commands.py`, `source_watch.py`.
 """
 
 from __future__ import annotations

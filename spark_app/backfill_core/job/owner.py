@@ -1,7 +1,7 @@
 """Who fills a target: each job says so in its first commit, and a second one is refused unless both add on purpose.
 
 The claims stand in a domain of the table that every job's first commit writes, so that Delta itself lets only one of
-two first commits pass that did not see each other (ADR 0021).
+two first commits pass that did not see each other (ADR 0005).
 """
 
 from __future__ import annotations

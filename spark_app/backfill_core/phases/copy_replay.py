@@ -2,7 +2,7 @@
 
 What strategies of this kind share. Each owns a `CopyReplay`, tells it every event, and adds its rule of when the job has caught up.
 The proof (`phases/key_proof.py`) waits for the commit of the last split and holds all changes: a MERGE would hide two rows with one
-key (ADR 0013).
+key (ADR 0011).
 """
 
 from __future__ import annotations

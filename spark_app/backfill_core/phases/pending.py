@@ -12,7 +12,7 @@ and when       at the first event after the start of the         once the batch 
                before
 end is said    with the commit of the last batch (R-SNAP-31)     with the commit after it (R-SNAP-30)
 
-The limit is for a source that offers back-pressure. A Delta table offers none and ignores it (ADR 0057); its trend is judged in the same unit.
+The limit is for a source that offers back-pressure. A Delta table offers none and ignores it (ADR 0028); its trend is judged in the same unit.
 """
 
 from __future__ import annotations

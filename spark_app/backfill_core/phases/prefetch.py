@@ -1,4 +1,4 @@
-"""Ahead of a rate limit: whole files are read before their turn, and sealed in segments at the pace of the bucket (ADR 0018).
+"""Ahead of a rate limit: whole files are read before their turn, and sealed in segments at the pace of the bucket (ADR 0026).
 
 A sub-file range costs a look at its whole file, so at a high limit sub-file ranges read more than they write. Here a file is read once; its
 rows are staged in segments, each a fraction of what a second admits, and a segment waits in the buffer until it is admitted.

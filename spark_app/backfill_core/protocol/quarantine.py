@@ -1,4 +1,4 @@
-"""Quarantine of bad records in a separate table, exactly once and in step with the target's commits (ADR 0030).
+"""Quarantine of bad records in a separate table, exactly once and in step with the target's commits (ADR 0023).
 
 event                               newest state of the target              quarantine table
 ---------------------------------   -------------------------------------   ------------------------------------

@@ -222,7 +222,7 @@ class StrategyStatus:
 
     cut_off: tuple[OffsetRange, ...] = ()
     holds_source: bool = False
-    """True if a source with back-pressure must not make a new version now. A Delta table has none (ADR 0057)."""
+    """True if a source with back-pressure must not make a new version now. A Delta table has none (ADR 0028)."""
 
 
 @dataclass(frozen=True, slots=True)

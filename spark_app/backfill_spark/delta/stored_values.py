@@ -1,4 +1,4 @@
-"""Values as a Delta table stores them: what an ordinary write of Delta would change or refuse, for files that are staged (ADR 0011).
+"""Values as a Delta table stores them: what an ordinary write of Delta would change or refuse, for files that are staged (ADR 0006).
 
 A partition is a folder with the value as its name. An empty text has no such name, so a write of Spark stores null. A replica keeps it,
 because it has the partition values of its source (`in_folders`). Two other texts have no name either: Spark's own name for null, and a

@@ -53,7 +53,7 @@ HOT_CODE_ONLY = (
     + CIPHERS_SOON
 )
 """Ten times Java's own numbers: what a job does per row is compiled to the utmost as ever, what it does per split is not
-(ADR 0019)."""
+(ADR 0030)."""
 
 ONE_ZONE = "-Duser.timezone=UTC"
 """Java's older classes of time read and write texts in the zone of the machine, whatever Spark's own zone is."""

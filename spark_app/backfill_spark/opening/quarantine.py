@@ -1,4 +1,4 @@
-"""What becomes of the records of a source that its transform cannot parse (ADR 0030)."""
+"""What becomes of the records of a source that its transform cannot parse (ADR 0023)."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def of_keys(net: DataFrame, key: tuple[str, ...], *, alias: str) -> Column:
     """Return what is true of each row of a table that has the key of a change: by it a MERGE reads few files and few rows.
 
     Only columns of whole numbers and plain texts tell: statistics answer them, and their values come through Python unchanged. With more
-    than `KEYS_MAX` changes it is always true (ADR 0034). Runs a small job.
+    than `KEYS_MAX` changes it is always true (ADR 0012). Runs a small job.
 
     Args:
         net: Net changes, computed already.

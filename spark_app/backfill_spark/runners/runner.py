@@ -1,4 +1,4 @@
-"""What does one kind of work. A strategy asks for work, a runner does it; it is found by discovery, never listed (ADR 0026).
+"""What does one kind of work. A strategy asks for work, a runner does it; it is found by discovery, never listed (ADR 0010).
 
 The driver calls a runner on a thread of its own, in the work's scheduler pool and job group. What a runner raises is explained,
 retried or ends the attempt as any failure.

@@ -1,6 +1,6 @@
 """Bytes of a file from one file system to another, and their digest: by the system where both are this machine's, else by Hadoop.
 
-A local file is copied without Hadoop, which starts a process for each file that it makes (ADR 0014), and the system may share
+A local file is copied without Hadoop, which starts a process for each file that it makes (ADR 0002), and the system may share
 blocks instead of copying them. What goes wrong there is tried again by Hadoop, whose errors are explained as everywhere.
 """
 
@@ -33,7 +33,7 @@ class CopiedBytes:
     """Of the copy, where there is one."""
 
     digest: str
-    """CRC-32C of what was read, hexadecimal (ADR 0040)."""
+    """CRC-32C of what was read, hexadecimal (ADR 0017)."""
 
 
 class ByteReader:

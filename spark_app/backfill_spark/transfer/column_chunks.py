@@ -196,7 +196,7 @@ class ChunkCopier:
 
     def _writer(self, path: str, schema: Any) -> Any:
         if self._local:
-            # Hadoop starts a process for each file that it makes (ADR 0014), and writes its checksums beside it.
+            # Hadoop starts a process for each file that it makes (ADR 0002), and writes its checksums beside it.
             local = path if path.startswith("/") else str(self._path(path).toUri().getPath())
             file = self._to_local(self._file(local).toPath())
         else:

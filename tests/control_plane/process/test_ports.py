@@ -1,4 +1,4 @@
-"""Every port that an operator or a driver opens holds the same limits against a client without a token (ADR 0058)."""
+"""Every port that an operator or a driver opens holds the same limits against a client without a token (ADR 0035)."""
 
 import re
 import select

@@ -56,7 +56,7 @@ class TestABarrierGoesBeforeRows:
 
 
 class TestACommandBesideAMerge:
-    """ADR 0037: it was answered after the MERGE, 44.7 s later with a first one on a cold JVM."""
+    """ADR 0004: it was answered after the MERGE, 44.7 s later with a first one on a cold JVM."""
 
     @staticmethod
     def merging() -> HandDriven:

@@ -231,7 +231,7 @@ class TestWhenThingsHappened:
 
 
 class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
-    """ADR 0013: a MERGE would hide two rows with one key, so none runs before."""
+    """ADR 0011: a MERGE would hide two rows with one key, so none runs before."""
 
     def copied(self, **settings):
         job = HandDriven(1_000_000, settings=JobSettings(**settings), proves_key=True)

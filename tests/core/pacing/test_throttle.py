@@ -76,7 +76,7 @@ class TestTheLimitHolds:
 
 
 class TestRowsThatStayTogether:
-    """ADR 0018: a staged part goes as a whole, rounded to the nearest; what was too much is debt."""
+    """ADR 0026: a staged part goes as a whole, rounded to the nearest; what was too much is debt."""
 
     def test_half_of_them_will_do(self) -> None:
         """Neither always too early nor always too late, so that the mean is the limit."""

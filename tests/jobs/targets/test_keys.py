@@ -51,7 +51,7 @@ def large(monkeypatch):
 
 
 class TestADoubledKey:
-    """ADR 0013."""
+    """ADR 0011."""
 
     def test_of_a_large_source_is_found_before_the_end(self, place, large):
         """A copy with doubled keys must never be called complete."""

@@ -20,7 +20,7 @@ def table_of(topic, *, removed):
 
 @pytest.mark.parametrize("seed", range(60))
 def test_the_simulator_asks_for_what_rows_say(seed):
-    """ADR 0033: whether a reader came before the compactions or after them; one of both where nothing was compacted."""
+    """ADR 0022: whether a reader came before the compactions or after them; one of both where nothing was compacted."""
     topic = Topic(seed, rows=40, sparse=seed % 2 == 0, filtered=seed % 3 == 0)
     for _ in range(seed % 20):
         topic.commit()

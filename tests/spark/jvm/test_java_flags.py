@@ -1,4 +1,4 @@
-"""The flags of our JVMs: Java takes them in silence, and ciphers are compiled to the utmost soon (ADR 0019)."""
+"""The flags of our JVMs: Java takes them in silence, and ciphers are compiled to the utmost soon (ADR 0030)."""
 
 import os
 import subprocess

@@ -1,6 +1,6 @@
 """The reference machine of a topic into a table with one row a key: one record after the other, each partition in its order.
 
-Told from ADR 0033 and R-SRC-2, 20, 42 alone. The table is what the records before one offset of each partition leave.
+Told from ADR 0022 and R-SRC-2, 20, 42 alone. The table is what the records before one offset of each partition leave.
 """
 
 from __future__ import annotations

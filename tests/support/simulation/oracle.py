@@ -205,7 +205,7 @@ class Oracle:
         demand(taken.size > 0, "work about nothing started")
         demand(not taken.common(held), "sealed positions are read again (R-SNAP-37)")
         for (other, number), under_way in self._live.items():
-            # What was read ahead of a limit is given up by a pause or a low limit (ADR 0018).
+            # What was read ahead of a limit is given up by a pause or a low limit (ADR 0026).
             given_up = (other, number) in self._ahead and self._held_back
             overlaps = other == attempt and under_way.common(taken)
             demand(not overlaps or given_up, "positions are read twice in one attempt")

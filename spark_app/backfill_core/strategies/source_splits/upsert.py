@@ -1,7 +1,7 @@
 """Source backfill into a target that holds one row a key: each partition in the order of its offsets, one MERGE after the other.
 
 The last record of a key decides, and a removed row leaves nothing to compare an older record with. So no record is merged before
-those in front of it: what is new in a partition waits for the history of that partition, and for no other (ADR 0033).
+those in front of it: what is new in a partition waits for the history of that partition, and for no other (ADR 0022).
 
 batch       event                                                   then
 ---------   -----------------------------------------------------   ---------------------------------------------------------------

@@ -3,7 +3,7 @@
 Spark writes those that Kernel cannot write, and those that it would write so that Spark reads them wrongly.
 
 Kernel puts all removals since the checkpoint before into its own, also that of a file which came back under its path and vector, as
-after a RESTORE by delta-rs. Spark takes such a file for removed (ADR 0055).
+after a RESTORE by delta-rs. Spark takes such a file for removed (ADR 0008).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.Path;
 
-/** Files of a table's log on S3: one that may not replace another is made by a PUT with If-None-Match (ADR 0039). */
+/** Files of a table's log on S3: one that may not replace another is made by a PUT with If-None-Match (ADR 0007). */
 public class BackfillS3LogStore extends HadoopFileSystemLogStore {
     private static final String CONDITION = "fs.option.create.conditional.overwrite";
 

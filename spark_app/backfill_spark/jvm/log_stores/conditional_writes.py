@@ -1,7 +1,7 @@
 """One writer of each version of the log, where a store has no rename that fails: on S3 the store itself must decide.
 
 S3 refuses a PUT with `If-None-Match` where something is there, and our log store asks for it (`s3.py`). A store that does
-not know the condition ignores it, and two drivers would write the same version (ADR 0039).
+not know the condition ignores it, and two drivers would write the same version (ADR 0007).
 """
 
 from __future__ import annotations

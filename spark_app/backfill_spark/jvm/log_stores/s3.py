@@ -1,7 +1,7 @@
 """How files of a table's log are made on S3: by a class of ours in the JVM, the only one, because no class there does it.
 
 Delta's own store for S3 looks and then writes, so two drivers may make one version. Hadoop can ask S3 to decide, by an option that
-must be given for each file. Spark has a compiler for Java on board, which makes the class when a table on S3 is opened (ADR 0039).
+must be given for each file. Spark has a compiler for Java on board, which makes the class when a table on S3 is opened (ADR 0007).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which rows of a file belong to which part of it: one rule, however many parts are read at once (ADR 0006, 0018).
+"""Which rows of a file belong to which part of it: one rule, however many parts are read at once (ADR 0025, 0026).
 
 A part that was staged together with others and never sealed is read again alone, and must have the very same rows.
 """

@@ -19,7 +19,7 @@ class TestTheKey:
     def test_of_each_range_is_checked_unless_its_version_was_proven(
         self, proves: bool, proven: bool, checked: bool
     ) -> None:
-        """ADR 0013: two rows with one key must be found before a MERGE hides them."""
+        """ADR 0011: two rows with one key must be found before a MERGE hides them."""
         (chunk, *_) = begun(proves_key=proves, key_proven=proven).start()
 
         assert isinstance(chunk, ReadKeyRange)

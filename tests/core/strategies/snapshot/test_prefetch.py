@@ -1,4 +1,4 @@
-"""Reading ahead of a limit (ADR 0018): no file is read twice, and every second has its rows."""
+"""Reading ahead of a limit (ADR 0026): no file is read twice, and every second has its rows."""
 
 import itertools
 from random import Random

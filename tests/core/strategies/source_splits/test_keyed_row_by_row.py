@@ -190,7 +190,7 @@ def live(seed: int) -> Merged:
 
 @pytest.mark.parametrize("seed", range(150))
 def test_merged_ranges_equal_rows(seed: int) -> None:
-    """R-SRC-2, 20, 40, 42, ADR 0033: for every interleaving of both sides, bad records, losses, crashes and lost answers."""
+    """R-SRC-2, 20, 40, 42, ADR 0022: for every interleaving of both sides, bad records, losses, crashes and lost answers."""
     live(seed)
 
 

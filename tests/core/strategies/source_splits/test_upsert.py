@@ -212,7 +212,7 @@ class TestAMerge:
 
 
 class TestBadRecords:
-    """ADR 0030, 0033: a MERGE has no place for them, so they go first."""
+    """ADR 0023, 0022: a MERGE has no place for them, so they go first."""
 
     def test_are_taken_by_the_commit_that_announces(self) -> None:
         """From then on they are in their own table, and the MERGE passes them over."""

@@ -1,4 +1,4 @@
-"""Columns that give their dictionary up are found out from staged files, and later files are spared the attempt (ADR 0020)."""
+"""Columns that give their dictionary up are found out from staged files, and later files are spared the attempt (ADR 0030)."""
 
 from pathlib import Path
 

@@ -51,7 +51,7 @@ def slow(committer, meanwhile):
 
 
 class TestTheFirstCommitOfAJob:
-    """ADR 0021."""
+    """ADR 0005."""
 
     def test_is_refused_where_another_job_has_made_its_own(self, table):
         """The second job learns the name of the first."""

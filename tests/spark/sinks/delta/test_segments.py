@@ -1,4 +1,4 @@
-"""Parts of a split: read together, staged apart, sealed one by one; each is what it would be alone (ADR 0018)."""
+"""Parts of a split: read together, staged apart, sealed one by one; each is what it would be alone (ADR 0026)."""
 
 import itertools
 import queue

@@ -1,4 +1,4 @@
-"""The state alone, committed while a MERGE of the job runs (ADR 0037), on real tables."""
+"""The state alone, committed while a MERGE of the job runs (ADR 0004), on real tables."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
