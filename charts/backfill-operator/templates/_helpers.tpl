@@ -100,10 +100,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end -}}
 {{- if $checks -}}
-{{- if not (include "backfill.on" (.Values.crd).install) -}}
 {{- $kind := (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "backfills.backfill.dev").metadata | default dict -}}
 {{- $says := $kind.annotations | default dict -}}
-{{- $ours := eq (printf "%s/%s" .Release.Namespace .Release.Name) (printf "%s/%s" (index $says "meta.helm.sh/release-namespace") (index $says "meta.helm.sh/release-name")) -}}
+{{- $whose := index $says "meta.helm.sh/release-name" | default "" -}}
+{{- $system := index $says "meta.helm.sh/release-namespace" | default "" -}}
+{{- $ours := and (eq $whose .Release.Name) (eq $system .Release.Namespace) -}}
+{{- if not (include "backfill.on" (.Values.crd).install) -}}
 {{- if and $ours (ne (index $says "helm.sh/resource-policy" | default "") "keep") -}}
 {{- fail "crd.install=false would delete the kind Backfill, and every Backfill with it: upgrade with crd.install=true and crd.keep=true first" -}}
 {{- end -}}
@@ -115,6 +117,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- range .Values.watch.clusterWide | default false | ternary (list "") .Values.watch.namespaces -}}
 {{- range include "backfill.others" (list $ (lookup $rbac "RoleBinding" . "").items) | fromJsonArray -}}
 {{- fail (printf "%s is watched by %s: take it out of that one's watch.namespaces first or, if it is gone, delete RoleBinding %s there" .namespace .whose .name) -}}
+{{- end -}}
+{{- end -}}
+{{- /* helm's own error names annotations. What a release left behind may be taken over. */ -}}
+{{- if and (include "backfill.on" (.Values.crd).install) $whose (not $ours) -}}
+{{- if lookup "apps/v1" "Deployment" $system $whose -}}
+{{- fail (printf "the kind Backfill belongs to release %s of namespace %s: set crd.install=false" $whose $system) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

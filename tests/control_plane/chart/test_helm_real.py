@@ -122,6 +122,24 @@ class TestARelease:
         assert refused.returncode != 0
         assert f"{made.tenant} is watched by release {name} of namespace {made.system}" in refused.stderr
 
+    def test_is_refused_by_name_where_the_kind_is_of_another_one(self, releases):
+        """helm's own error names annotations of the CRD, and no value (fault K15)."""
+        made, api = releases
+        name, other = f"r-{secrets.token_hex(3)}", f"s-{secrets.token_hex(4)}"
+        assert made.install(name).returncode == 0
+
+        second = copy(made)
+        second.system, second.tenant = other, f"t-{secrets.token_hex(4)}"
+        client.CoreV1Api(api).create_namespace({"metadata": {"name": second.tenant}})
+        refused = second.install(name, "--create-namespace")
+        client.CoreV1Api(api).delete_namespace(second.tenant)
+
+        assert refused.returncode != 0
+        assert (
+            f"the kind Backfill belongs to release {name} of namespace {made.system}: set crd.install=false"
+            in refused.stderr
+        )
+
     def test_is_refused_where_another_one_is(self, releases):
         """Two operators of one namespace would share neither Lease nor labels."""
         made, _ = releases

@@ -105,6 +105,9 @@ def _closed(context: Context, attempt: Attempt, termination: Termination) -> Bac
     of = status.plan_of if made is None or pod is None else plan_of_pod(pod, context.observation.spec)
     last = ending.progress if ending else None
     progress = not_less(last, status.progress) if last else status.progress
+    if termination.outcome == "Complete" and last is None:
+        # A driver that finds its job complete reads nothing, so it has no progress of its own.
+        progress = (progress or ProgressSummary()).model_copy(update={"percent": 100})
     return status.model_copy(
         update={
             "attempt": attempt.model_copy(update={"state": "Ended", "stop": None}),
