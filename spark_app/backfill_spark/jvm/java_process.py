@@ -36,10 +36,6 @@ DYING_S = 3.0
 OUT_OF_MEMORY: Final = (3, 52)
 """Exit codes: of Java with `-XX:+ExitOnOutOfMemoryError`, and of Spark when a task runs out of memory."""
 
-READING_HINT: Final = (
-    "A record may be much larger than the compressed batch that has it: if Java ends there again, one of these is."
-)
-
 _ended: dict[int, type[JavaDiedError]] = {}
 """Processes that `end_java` ended, each with its reason."""
 
@@ -160,13 +156,6 @@ def death(spark: SparkSession | None, error: Exception) -> JavaDiedError:
         f"the Java process of Spark ended ({cause}).",
         hint="Most often it is killed for want of memory: give it more (BACKFILL_MEMORY; spark.driver.memory of a session of "
         "your own, in a new process), then run the job again.",
-    )
-
-
-def while_reading(died: JavaDiedError, reading: str) -> JavaDiedError:
-    """Return the error with the part of the source that Spark read then; nothing else names it."""
-    return JavaDiedError(
-        f"{died.message.removesuffix('.')} while Spark read {reading}.", hint=f"{READING_HINT} {died.hint}"
     )
 
 

@@ -22,13 +22,12 @@ def send_large(address, topic):
     assert producer.flush(120) == 0
 
 
-def run_driver(topics, topic, folder, **more):
+def run_driver(topics, topic, folder):
     """Run a driver of its own process; return its last line and its exit code."""
     spec = {
         "source": {"type": "Kafka", "kafka": {"bootstrapServers": topics.address, "topic": topic}},
         "target": {"type": "Delta", "delta": {"path": str(folder / "t")}},
         "strategy": {"type": "SourceSplits"},
-        **more,
     }
     document = {"apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": "job"}, "spec": spec}
     (folder / "job.yaml").write_text(yaml.safe_dump(document))
@@ -43,8 +42,8 @@ def run_driver(topics, topic, folder, **more):
 class TestARecordLargerThanTheMemory:
     """A fetch is bounded by compressed bytes alone, so Java ends."""
 
-    def test_is_named_by_its_partition_and_its_offsets(self, topics, tmp_path):
-        """The end has the topic, the offsets and what helps; it was "Spark has stopped"."""
+    def test_ends_the_job_by_the_want_of_memory(self, topics, tmp_path):
+        """It was `Transient`: "Spark has stopped"."""
         topic = topics.create()
         send_all(topics.address, topic, [b"small"] * 3)
         send_large(topics.address, topic)
@@ -53,16 +52,4 @@ class TestARecordLargerThanTheMemory:
 
         assert_ending(last, "JavaDied", code)
         assert "out of memory" in last["message"]
-        assert "while Spark read the offsets 0 to 4 of partition 0 of kafka://" in last["message"]
-        assert f"/{topic}." in last["message"]
         assert "BACKFILL_MEMORY" in last["hint"]
-
-    def test_is_named_where_it_ends_the_look_at_the_first_rows(self, topics, tmp_path):
-        """A transform computes a few rows before the job begins."""
-        topic = topics.create()
-        send_large(topics.address, topic)
-
-        last, code = run_driver(topics, topic, tmp_path, transform={"select": ["`offset`", "length(value) AS size"]})
-
-        assert_ending(last, "JavaDied", code)
-        assert "while Spark read the offsets 0 to 1 of partition 0 of kafka://" in last["message"]
