@@ -34,13 +34,13 @@ demo-kafka: setup ## a topic of a real broker into a table, with a producer that
 	@$(BIN)/python build-tools/demo_kafka.py $(ARGS)
 
 test: setup ## in 10 to 15 minutes: every test without Spark, of each test file on Spark the first case, and one kill of each strategy
-	@$(TESTS) --part first plain control spark jobs -- $(ARGS)
+	@$(TESTS) --part first plain control faults spark jobs -- $(ARGS)
 
 test-rest: setup ## exactly the cases that `make test` leaves out
-	@$(TESTS) --part rest plain control spark jobs -- $(ARGS)
+	@$(TESTS) --part rest plain control faults spark jobs -- $(ARGS)
 
 test-all: setup ## both: all tests but the crash suite, the object stores and the run on a real node
-	@$(TESTS) plain control spark jobs -- $(ARGS)
+	@$(TESTS) plain control faults spark jobs -- $(ARGS)
 
 crash: setup ## kill real drivers of each strategy of tables, or of STRATEGY, KILLS times (1000) each while the source changes
 	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s -k '$(or $(STRATEGY),not SourceSplits)' $(ARGS)
@@ -79,7 +79,7 @@ simulate: setup ## live SEEDS (10000) simulated worlds of each strategy, or of S
 mutants: setup ## plant known bugs in a scratch copy, one by one: each must be caught by the test named beside it (docs/planted-bugs.md)
 	@$(BIN)/python build-tools/mutants.py $(ARGS)
 
-check: lint types contracts expressions generated ## everything that needs no test run
+check: lint types contracts expressions generated subjects ## everything that needs no test run
 
 lint: setup ## ruff: rules and format
 	@$(BIN)/ruff check .
@@ -96,6 +96,9 @@ expressions: setup ## refuse regular expressions that take more than linear time
 
 generated: setup ## are the generated files fresh?
 	@$(BIN)/python build-tools/generate.py --check
+
+subjects: setup ## do the subjects of commits follow the rule?
+	@$(BIN)/python build-tools/commit_subjects.py
 
 audit: setup ## scan the locked packages for known vulnerabilities; needs PyPI's JSON API; ARGS='--ignore-vuln ID' for one without a fix
 	@$(BIN)/python build-tools/audit.py $(ARGS)

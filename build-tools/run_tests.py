@@ -7,8 +7,8 @@
 
 A test that fails, fails the run: nothing runs it again. A test that is known to be flaky is listed with its cause in
 tests/flaky.toml; its failure is reported as flaky and never counted as passed. A run in which no test ran fails. Each
-folder of tests belongs to exactly one lane: `jobs` and `spark` have those that use a session of Spark, `control` those of
-the operator, which wait for timers more than they compute, and `plain` all others.
+folder of tests belongs to exactly one lane: `jobs` and `spark` have those that use a session of Spark, `control` and
+`faults` those of the operator, which wait for timers more than they compute, and `plain` all others.
 Two runs in one clone would overwrite each other's reports, so the second one ends at once.
 """
 
@@ -30,11 +30,14 @@ ROOT = Path(__file__).parent.parent
 REPORTS = ROOT / "build" / "reports"
 NO_SUITE = {"support", "benchmarks"}
 OWN_LANE = {"crash", "e2e", "stores"}
-ON_SPARK = {"jobs": {"tests/jobs"}, "spark": {"tests/spark", "tests/python_api", "tests/attack/tables"}}
+SPLIT = {"attack", "control_plane"}
+"""Folders whose subfolders are suites."""
+
+ON_SPARK = {"jobs": {"tests/jobs"}, "spark": {"tests/spark", "tests/python_api", "tests/kills", "tests/attack/tables"}}
 """Lanes whose tests share one session of Spark. One lane for all takes longer: it leaves the second core idle."""
 
-NAMED = ON_SPARK | {"control": {"tests/control_plane"}}
-"""Lanes with their folders; `plain` has the other folders."""
+NAMED = ON_SPARK | {"faults": {"tests/control_plane/faults"}, "control": {"tests/control_plane"}}
+"""Lanes with their folders, which contain suites; the first lane that fits has a suite, and `plain` has the others."""
 
 ALL = "all"
 NOTHING_COLLECTED = 5
@@ -53,22 +56,22 @@ def has_tests(folder: Path) -> bool:
 
 
 def suites() -> list[str]:
-    """Return the folders of tests, relative to the project; those of tests/attack one by one."""
+    """Return the folders of tests, relative to the project; of a folder in `SPLIT` its subfolders."""
     tops = [path for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name not in NO_SUITE]
-    folders = [inner for top in tops for inner in (top.iterdir() if top.name == "attack" else [top])]
+    folders = [inner for top in tops for inner in (top.iterdir() if top.name in SPLIT else [top])]
     return sorted(str(folder.relative_to(ROOT)) for folder in folders if folder.is_dir() and has_tests(folder))
 
 
+def lane_of(suite: str) -> str:
+    """Return the lane of a folder of tests."""
+    name = suite.split("/")[1]
+    named = (lane for lane, inside in NAMED.items() if any(Path(suite).is_relative_to(folder) for folder in inside))
+    return name if name in OWN_LANE else next(named, "plain")
+
+
 def folders(lane: str) -> list[str]:
-    """Return the test folders of a lane; empty if it has no tests."""
-    shared = [folder for folder in suites() if folder.split("/")[1] not in OWN_LANE]
-    match lane:
-        case "spark" | "jobs" | "control":
-            return [folder for folder in shared if folder in NAMED[lane]]
-        case "plain":
-            return [folder for folder in shared if not any(folder in inside for inside in NAMED.values())]
-        case _:
-            return [folder for folder in suites() if folder in {f"tests/{lane}", f"tests/attack/{lane}"}]
+    """Return the test folders of a lane, or the folder with that name; empty if it has no tests."""
+    return [suite for suite in suites() if lane_of(suite) == lane or suite in {f"tests/{lane}", f"tests/attack/{lane}"}]
 
 
 @dataclass(frozen=True)

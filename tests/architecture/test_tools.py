@@ -1,6 +1,7 @@
 """The tools of the house do what they say: setup names what is missing, the closing line counts, the wheel is whole."""
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import runpy
@@ -73,7 +74,7 @@ class TestTheClosingLine:
 
     def test_every_folder_of_tests_is_in_a_lane(self, run_tests):
         """A suite that no target runs is no suite."""
-        lanes = ("plain", "control", "spark", "jobs", "crash", "e2e", "stores")
+        lanes = ("plain", "control", "faults", "spark", "jobs", "crash", "e2e", "stores")
         reached = [ROOT / path for lane in lanes for path in run_tests.folders(lane)]
         there = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
         lost = [one for one in there if sum(one.is_relative_to(path) for path in reached) != 1]
@@ -272,8 +273,9 @@ class TestTheShares:
 class TestTheHarness:
     """A developer without a cluster learns why."""
 
-    def test_says_what_the_builder_of_a_cluster_said_last(self, tmp_path):
+    def test_says_what_the_builder_of_a_cluster_said_last(self, tmp_path, monkeypatch):
         """It ended with `returned non-zero exit status 1`."""
+        monkeypatch.setenv("CLUSTER_HOME", str(tmp_path / "home"))
         kit = tmp_path / "cluster"
         kit.write_text("#!/bin/sh\n[ $1 != base-image ] || { echo 'no space left'; exit 3; }\n")
         kit.chmod(0o755)
@@ -282,6 +284,29 @@ class TestTheHarness:
         borrowed = cluster_harness.borrowed_cluster(given, nodes=True)
         with pytest.raises(cluster_harness.NoClusterError, match=r"base-image ended with 3:\nno space left"):
             borrowed.__enter__()
+
+    def test_only_the_last_user_stops_a_cluster_that_a_test_started(self, tmp_path, monkeypatch):
+        """Two lanes use one cluster; the one that started it may end first."""
+        monkeypatch.setenv("CLUSTER_HOME", str(tmp_path / "home"))
+        running = tmp_path / "running"
+        kit = tmp_path / "cluster"
+        kit.write_text(
+            f"#!/bin/sh\ncase $1 in up) touch {running} ;; down) rm {running} ;; esac\n"
+            f"[ $1 != kubeconfig ] || {{ [ -e {running} ] && echo {running}; }}\n"
+        )
+        kit.chmod(0o755)
+        given = {"BACKFILL_TEST_CLUSTER": str(kit), "PATH": ""}
+
+        with contextlib.ExitStack() as second:
+            with cluster_harness.borrowed_cluster(given):
+                second.enter_context(cluster_harness.borrowed_cluster(given))
+            assert running.exists()
+        assert not running.exists()
+
+        running.touch()  # a developer started it
+        with cluster_harness.borrowed_cluster(given):
+            pass
+        assert running.exists()
 
 
 class TestTheBenchmarks:

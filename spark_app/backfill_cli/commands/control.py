@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from backfill import Ack, Comparison, NotRunningError, Progress, Settings
 from backfill.control import Client, drivers, find
 from backfill.errors import SourceAheadError, VerificationFailedError
-from backfill.words import head_json
+from backfill.words import head_json, source_head_words
 from backfill_api.wire import Command, PauseCommand, StopCommand, ThrottleCommand
 from backfill_cli.commands.options import FILE, JOB, WAIT, beside, job_of, leave, parsed, read, spark_settings, terminal
 from backfill_cli.terminal.acknowledgements import describe_effect
@@ -99,7 +99,11 @@ def resume(file: Path | None, job: str | None, wait_s: float) -> None:
 @JOB
 @WAIT
 @click.option(
-    "--for", "for_s", callback=parsed(parse_duration_s), metavar="DURATION", help="90s, 30m, 2h; then what was before."
+    "--for",
+    "for_s",
+    callback=parsed(parse_duration_s),
+    metavar="DURATION",
+    help="90s, 30m, 2h; then the earlier limit applies again.",
 )
 @click.pass_context
 def throttle(
@@ -128,7 +132,7 @@ def throttle(
 @WAIT
 @click.option("--force", is_flag=True, help="Cancel what runs instead of waiting for it.")
 def stop(file: Path | None, job: str | None, wait_s: float, force: bool) -> None:
-    """End the attempt at a barrier; running the job again goes on from there."""
+    """End the attempt at a barrier; the next run of the job resumes there."""
     _send(file, job, wait_s, Command(type="Stop", stop=StopCommand(force=force)))
 
 
@@ -190,4 +194,7 @@ def verify(
     if not found.receipt.equal:
         leave(VerificationFailedError.exit_code)
     if head and found.source_head is not None and found.source_head.behind:
-        leave(SourceAheadError.exit_code)
+        raise SourceAheadError(
+            f"{source_head_words(found.source_head)}.",
+            hint="Make a new Backfill with after: Follow if the target must keep up.",
+        )

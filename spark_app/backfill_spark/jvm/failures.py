@@ -150,6 +150,7 @@ SIGNS = (
                 "InvalidProtocolVersionException",
             ),
             "DeltaUnsupportedTableFeatureException",
+            "PropertyNamesPlaceError",
             "UserDefinedTypeError",
         ),
         conditions=(
@@ -268,6 +269,13 @@ def is_about(error: Exception, path: str) -> bool:
     plain = re.sub("^file:/+", "/", path).rstrip("/")
     either = "|".join(re.escape(one) for one in {plain, quote(plain, safe="/:@=")})
     return re.search(rf"(?<![\w.%-])({either})(?![\w.%-])", whole_text(error)) is not None
+
+
+def is_about_a_file(error: Exception, path: str) -> bool:
+    """Can a file of a table not be read, although the storage answers? Another try would read the same bytes."""
+    read = any(one.startswith("FAILED_READ_FILE") for one in _conditions(error))
+    passing = any(name.endswith(("IOException", "OutOfMemoryError")) for name, _ in causes(error))
+    return read and not passing and is_about(error, path)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -295,6 +295,25 @@ def executors_there(spark: SparkSession) -> int:
     """Return how many executors are registered now."""
     # The driver counts as one.
     return int(java_context(spark).sc().getExecutorMemoryStatus().size()) - 1
+
+
+def executors_removed(spark: SparkSession, known: Collection[str]) -> dict[str, str]:
+    """Return Spark's message for each removed executor that it still lists, by id; empty for one that is `known`.
+
+    A question to Java for each executor: so the known ones are not asked for their message.
+    """
+    store = java_context(spark).sc().statusStore()
+    listed = store.executorList(False)
+    if listed.size() == store.executorList(True).size():
+        return {}
+    found: dict[str, str] = {}
+    for place in range(listed.size()):
+        executor = listed.apply(place)
+        if not executor.isActive():
+            name = str(executor.id())
+            reason = executor.removeReason()
+            found[name] = str(reason.get()) if name not in known and reason.isDefined() else ""
+    return found
 
 
 def _leave_no_empty_warehouse(settings: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ Providers, in this order:
 """
 
 import contextlib
+import fcntl
 import os
 import secrets
 import shutil
@@ -148,26 +149,52 @@ def said(*command, cwd=None, environ=None, timeout=None):
 
 @contextlib.contextmanager
 def _kit(command, *, nodes):
-    """A command of the house; it is taken down only by the run that found it down."""
+    """Start the cluster of a command, or use it if it runs; the last process that uses a started cluster stops it."""
+    shared = kit_home() / "tests.users"
+    shared.parent.mkdir(parents=True, exist_ok=True)
+    with shared.open("a+") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)  # waits while another process stops the cluster
+        started = _started(command, nodes=nodes)
+        try:
+            found = said(command, "kubeconfig").strip().splitlines()[-1]
+        except CommandFailedError as error:
+            raise NoClusterError(str(error)) from error
+        if started:
+            _write(users, "started")
+        try:
+            yield Borrowed("BACKFILL_TEST_CLUSTER", Path(found), has_nodes=nodes, load_command=(command, "load"))
+        finally:
+            with contextlib.suppress(BlockingIOError):  # another process uses it
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                users.seek(0)
+                if users.read():
+                    subprocess.run([command, "down"], check=False, capture_output=True)
+                    _write(users, "")
+
+
+def _started(command, *, nodes):
+    """Start a cluster by a command; return whether there was none before."""
     try:
         before = subprocess.run([command, "kubeconfig"], capture_output=True, text=True, check=False)
     except OSError as error:
         raise NoClusterError(f"BACKFILL_TEST_CLUSTER={command} cannot be run: {error.strerror}") from error
-    was_up = before.returncode == 0 and Path(before.stdout.strip()).is_file()
     try:
         if nodes:
             # Each returns at once where there is nothing to do.
             for words in (["setup"], ["build", "--helm"], ["base-image"]):
                 said(command, *words, timeout=BUILD_S)
         said(command, "up", *([] if nodes else ["--api-only"]), timeout=UP_S)
-        found = said(command, "kubeconfig").strip().splitlines()[-1]
     except CommandFailedError as error:
         raise NoClusterError(str(error)) from error
-    try:
-        yield Borrowed("BACKFILL_TEST_CLUSTER", Path(found), has_nodes=nodes, load_command=(command, "load"))
-    finally:
-        if not was_up:
-            subprocess.run([command, "down"], check=False, capture_output=True)
+    return before.returncode != 0 or not Path(before.stdout.strip()).is_file()
+
+
+def _write(file, text):
+    """Replace the content of an open file."""
+    file.seek(0)
+    file.truncate()
+    file.write(text)
+    file.flush()
 
 
 def _local(name, mounted):
