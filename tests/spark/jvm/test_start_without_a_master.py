@@ -5,12 +5,14 @@ import socket
 import subprocess
 import sys
 
+import pytest
 from support.tables.jobs import write_yaml
 
 from backfill_api.status.ending import Ending
 from backfill_core.errors import AwayError
 
 
+@pytest.mark.spark
 def test_start_beside_an_api_server_that_is_away_counts_no_failure(tmp_path):
     """It was `Unexpected`, four of which end a job."""
     with socket.socket() as free:
