@@ -177,8 +177,6 @@ class SupportsOffsets(Protocol):
     transaction ends there. An offset needs no row.
     """
 
-    path: str
-
     def subscribe(self, after: Position | None) -> Subscribed:
         """Look at the offsets; `after`: what is consumed, None: nothing is. A partition that it does not know begins at 0.
 

@@ -81,10 +81,11 @@ class TestATimeInNanoseconds:
         assert bad[1]["headers"] == [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
         assert all("is beyond the range of Spark's timestamps: is it in nanoseconds?" in row["_reason"] for row in bad)
 
-    def test_ends_the_job_by_its_offset_unless_it_may_be_set_aside(self, topic, run_topic):
+    def test_ends_the_job_by_its_offset_unless_it_may_be_set_aside(self, topic, run_topic, tmp_path):
         """A filter that asks for other columns leaves such records out."""
         failed = run_topic(topic)
-        ended = run_topic(topic, transform={"where": "`offset` NOT IN (2, 3, 7)"})
+        other = {"path": str(tmp_path / "u")}
+        ended = run_topic(topic, transform={"where": "`offset` NOT IN (2, 3, 7)"}, delta=other)
 
         assert_ending(failed, "BadRecord")
         assert "the record at offset 2 of partition 0 " in failed.message
