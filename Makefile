@@ -79,7 +79,7 @@ simulate: setup ## live SEEDS (10000) simulated worlds of each strategy, or of S
 mutants: setup ## plant known bugs in a scratch copy, one by one: each must be caught by the test named beside it (docs/planted-bugs.md)
 	@$(BIN)/python build-tools/mutants.py $(ARGS)
 
-check: lint types contracts expressions generated ## everything that needs no test run
+check: lint types contracts expressions generated subjects ## everything that needs no test run
 
 lint: setup ## ruff: rules and format
 	@$(BIN)/ruff check .
@@ -96,6 +96,9 @@ expressions: setup ## refuse regular expressions that take more than linear time
 
 generated: setup ## are the generated files fresh?
 	@$(BIN)/python build-tools/generate.py --check
+
+subjects: setup ## do the subjects of commits follow the rule?
+	@$(BIN)/python build-tools/commit_subjects.py
 
 audit: setup ## scan the locked packages for known vulnerabilities; needs PyPI's JSON API; ARGS='--ignore-vuln ID' for one without a fix
 	@$(BIN)/python build-tools/audit.py $(ARGS)

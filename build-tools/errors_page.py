@@ -74,6 +74,7 @@ HINTS = {
     "TargetChanged": "Stop other writers of the target until the job is finished, then run it again: it takes a new receipt.",
     "StagedFilesGone": "Run no VACUUM with a short retention on the target while a job fills it. The run resumes at its last commit.",
     "JavaDied": "Give the driver more memory (`BACKFILL_MEMORY`; on a cluster `spec.driver.resources`), or the machine. The run resumes at its last commit.",
+    "CommitStalled": "Run again; the run resumes at its last commit. If it happens again, look at the target's store and at the network between.",
     "SourceAhead": "The job has ended, and the source has changed since. Make a new Backfill with `after: Follow` if the target must keep up.",
     "VerificationFailed": "Something else wrote to the target, or it is a bug. Compare the vnodes that the message names; keep the target as evidence.",
     "AccountingMismatch": "A bug or a damaged source file; nothing of the split was committed. Report it with the message.",

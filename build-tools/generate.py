@@ -9,6 +9,7 @@ import errors_page
 import gitops_page
 import lifecycle_page
 import mutants_page
+import reach_page
 import rules_page
 import troubleshooting_page
 
@@ -27,6 +28,7 @@ GENERATED = (
     (gitops_page.STATUSES_FILE, gitops_page.render_statuses),
     (lifecycle_page.LIFECYCLE_FILE, lifecycle_page.render),
     (driver_page.DRIVER_FILE, driver_page.render),
+    (reach_page.PAGE_FILE, reach_page.render),
     (rules_page.RULES_FILE, rules_page.render),
     (mutants_page.PAGE_FILE, mutants_page.render),
     (troubleshooting_page.PAGE_FILE, troubleshooting_page.render),

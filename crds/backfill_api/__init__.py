@@ -1,1 +1,1 @@
-"""The words: what a Backfill says and what is said about it. Pydantic models and nothing else; imports nothing of ours."""
+"""Pydantic models of spec, status and messages of a Backfill; imports no other package of the project."""

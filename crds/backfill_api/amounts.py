@@ -1,4 +1,4 @@
-"""Counts and durations as people read them: one form for statuses, warnings, errors and the terminal."""
+"""Readable counts and durations: one format for statuses, warnings, errors and the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From YAML to a Backfill; every error names the field's path, its value and a hint."""
+"""Parser of Backfills in YAML; every error names the field's path, its value and a hint."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NUMBERS: Final = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 
 DEPTH_MAX: Final = 64
 KEYS_MAX: Final = 10_000
-"""Keys of one mapping: no field of ours has so many."""
+"""Maximum of keys in a mapping; no field of a Backfill needs more."""
 
 ERRORS_MAX: Final = 50
 """Errors that are explained. More are not read at once, and each is compared with all names of fields."""
@@ -63,7 +63,7 @@ def load_backfill(source: str | Mapping[str, Any]) -> Backfill:
     Fields are spelled in camelCase only. A field that is null counts as absent, as in a cluster.
 
     Args:
-        source: YAML or JSON text, or what it parses to.
+        source: YAML or JSON text, or the parsed document.
 
     Raises:
         SpecError: it is not YAML, not one document, or not a valid Backfill.
@@ -85,7 +85,7 @@ def load_backfill(source: str | Mapping[str, Any]) -> Backfill:
 
 
 def _only_item(document: Any) -> Any:
-    """Return the only Backfill of a `List`, as `kubectl get -o yaml` writes one; any other document as it is."""
+    """Return the only Backfill of a `List`, as `kubectl get -o yaml` writes one; any other document unchanged."""
     items = document.get("items") if isinstance(document, Mapping) and document.get("kind") in LISTS else None
     if not isinstance(items, list):
         return document
@@ -109,13 +109,13 @@ def _only(objects: Sequence[tuple[str, str, T]]) -> T:
     if ours:
         names = ", ".join(name for name, _ in ours[:NAMED_MAX])
         words = f"must hold one {KIND}, found {len(ours)}: {names}"
-        raise _refused(DOCUMENT, words, None, f"give each {KIND} a file of its own")
+        raise _refused(DOCUMENT, words, None, f"give each {KIND} a separate file")
     kinds = ", ".join(dict.fromkeys(kind for kind, _, _ in objects[:NAMED_MAX])) or "0"
     raise _refused(DOCUMENT, f"must hold one {KIND}, found {kinds}", None, f"give the file of the {KIND}")
 
 
 def _of_template(error: FieldError) -> FieldError:
-    """Return an error with the remedy for a value that a template has in place of its own."""
+    """Return an error with the remedy for a placeholder of a template."""
     return replace(error, hint=RENDER) if TEMPLATED.search(error.value) else error
 
 
@@ -172,7 +172,7 @@ def _no_constant(name: str) -> Any:
 
 
 def _fits(document: Any) -> bool:
-    """Return whether a document is within the bounds, and all of its texts are text: half of a pair of escapes is none."""
+    """Return whether a document is within the bounds and all of its strings are valid Unicode, without lone surrogates."""
     nodes, level = 0, [document]
     for _ in range(DEPTH_MAX + 1):
         if not level:
@@ -276,7 +276,7 @@ def _check_node(node: yaml.Node, path: str, depth: int, budget: _Budget) -> None
         raise _refused(path or DOCUMENT, "is too large or refers to itself", None, "write it out without anchors")
     if isinstance(node, yaml.ScalarNode) and node.tag in NUMBERS and len(node.value) > NUMBER_CHARACTERS_MAX:
         words = f"is a number of {len(node.value):,} characters"
-        raise _refused(path or DOCUMENT, words, node.value, "write a shorter one, or put a text in quotes")
+        raise _refused(path or DOCUMENT, words, node.value, "write a shorter one, or put a string in quotes")
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
             _check_node(item, child(path, number), depth + 1, budget)

@@ -28,9 +28,9 @@ class Model(BaseModel):
 
 
 def known(model: type[BaseModel], value: Any) -> Any:
-    """Return a document without the fields that a model does not know, at every depth.
+    """Return a document without the fields that a model does not define, at every depth.
 
-    Models are closed. Another version of the driver may say more, and what it says beside that must be read.
+    Models are closed. A driver of another version may report more fields; the known ones must be read.
     """
     if isinstance(value, list):
         return [known(model, one) for one in value]
@@ -71,10 +71,10 @@ def refused(path: str, message: str, *, hint: str, value: object = None) -> Pyda
     """Return the error of a rule that spans fields.
 
     Args:
-        path: Of the field, in camelCase, below the model that raises.
-        message: What is wrong, without the path.
-        hint: What the reader can do about it.
-        value: The field's value; None: it is not shown.
+        path: Path of the field in camelCase, relative to the model that raises.
+        message: The fault, without the path.
+        hint: Remedy for the user.
+        value: Value of the field; `None` hides it.
     """
     context: dict[str, Any] = {"path": path, "message": message, "hint": hint, "value": value}
     return PydanticCustomError(REFUSED, "{path}: {message}; {hint}", context)
@@ -83,7 +83,7 @@ def refused(path: str, message: str, *, hint: str, value: object = None) -> Pyda
 def cel(*rules: tuple[str, str]) -> ConfigDict:
     """Return the part of a model's config that puts CEL rules into the CRD, as (expression, message).
 
-    A rule stands beside the Python validator that says the same, so both are changed together.
+    A rule is defined next to the Python validator of the same rule, so that both are changed together.
     """
     validations: list[Any] = [{"rule": rule, "message": message} for rule, message in rules]
     return ConfigDict(json_schema_extra={"x-kubernetes-validations": validations})

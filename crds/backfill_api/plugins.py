@@ -1,4 +1,4 @@
-"""How strategies, sources and sinks are found: because they are there. No list names them."""
+"""Discovery of strategies, sources and sinks: each module or entry point is found; no list names them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_OFFERED = "NOT_OFFERED"
 
 
 class Plugin(Protocol):
-    """What a module offers."""
+    """Object that a plug-in's module declares."""
 
     @property
     def name(self) -> str:
@@ -27,7 +27,7 @@ P = TypeVar("P", bound=Plugin)
 def discover(package: str, folders: Iterable[str], *, group: str, attribute: str, kind: type[P]) -> dict[str, P]:
     """Return the plug-ins by name, in the order of their names.
 
-    A module or folder of the package is a plug-in, unless its `NOT_OFFERED` says what it still lacks. So is an entry point that any installed distribution declares.
+    A module or folder of the package is a plug-in, unless it has `NOT_OFFERED`. So is each entry point of an installed distribution.
 
     Args:
         package: Name of the package whose modules are looked at.
@@ -65,7 +65,7 @@ def _loaded(point: EntryPoint) -> Any:
     try:
         return point.load()
     except (ImportError, AttributeError) as error:
-        error.add_note(f"It is the entry point {point.name!r} of {point.group!r}: mend or remove that distribution.")
+        error.add_note(f"It is the entry point {point.name!r} of {point.group!r}: repair or remove that distribution.")
         raise
 
 

@@ -20,7 +20,7 @@ class PauseCommand(Model):
     """Pause the snapshot, or everything."""
 
     scope: Literal["History", "All"] = "History"
-    """What is paused."""
+    """Scope of the pause."""
 
     force: StrictBool = False
     """Cancel running work instead of waiting for it."""
@@ -50,16 +50,16 @@ class Command(Model):
     """One command; members of another type must be left out."""
 
     type: Literal["Pause", "Resume", "Throttle", "Verify", "Stop"]
-    """What is wanted."""
+    """Requested state."""
 
     pause: PauseCommand | None = None
-    """Of `Pause`; default: history, not forced."""
+    """Parameters of `Pause`; default: history, not forced."""
 
     throttle: ThrottleCommand | None = None
-    """Of `Throttle`; required."""
+    """Parameters of `Throttle`; required."""
 
     stop: StopCommand | None = None
-    """Of `Stop`; default: not forced."""
+    """Parameters of `Stop`; default: not forced."""
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -82,7 +82,7 @@ class CommandRequest(Model):
     """Number of the command; a command older than the newest is superseded, and one that is far ahead of it is refused."""
 
     command: Command
-    """What is wanted."""
+    """Requested state."""
 
 
 class Ack(Model):
@@ -101,4 +101,4 @@ class Ack(Model):
     """`Pending`: not committed yet, ask again."""
 
     message: Message = ""
-    """For people."""
+    """Message for users."""

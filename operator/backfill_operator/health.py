@@ -17,7 +17,7 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import generate_latest
 
-from backfill_operator.http_limits import CONNECTION_S, REQUEST_LIMITS, Connections
+from backfill_operator.http_limits import CONNECTION_S, REQUEST_LIMITS, UNREAD_BYTES_MAX, Connections
 from backfill_operator.informer.relist import Relist
 from backfill_operator.kube.election import Election
 from backfill_operator.kube.rate import wait
@@ -111,6 +111,8 @@ class Health:
             for runner, port in zip(runners, (self._settings.health_port, self._settings.metrics_port), strict=True):
                 await runner.setup()
                 listener = _listener(self._settings.bind, port)
+                # Connections take over the size of the buffer.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_BYTES_MAX)
                 ports.append(int(listener.getsockname()[1]))
                 connections = Connections(runner.server, self._connection_s)
                 servers.append(await asyncio.get_running_loop().create_server(connections.protocol, sock=listener))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import Any, Final, cast
 
 CONNECTIONS_MAX: Final = 64
@@ -12,18 +13,28 @@ CONNECTIONS_MAX: Final = 64
 CONNECTION_S: Final = 30.0
 """Longest time of one connection; its client opens another one."""
 
+UNREAD_BYTES_MAX: Final = 64 * 1024
+"""Of a connection in the kernel, which doubles it; by default 6 MiB, and they count for the memory of the pod."""
+
+READ_BYTES_MAX: Final = 16 * 1024
+"""Of a request: it arrives in one read. aiohttp repeats a line that is too long in its error and in its answer."""
+
 QUIET: Final = logging.getLogger("backfill_operator.http")
 """aiohttp logs each malformed request as an error with a traceback; any pod may send thousands."""
 QUIET.setLevel(logging.CRITICAL)
 
 REQUEST_LIMITS: Final[dict[str, Any]] = {
-    "max_line_size": 4096, "max_field_size": 4096, "max_headers": 64, "keepalive_timeout": 15.0, "lingering_time": 1.0, "logger": QUIET, "read_bufsize": 16 * 1024,
+    "max_line_size": 4096, "max_field_size": 4096, "max_headers": 64, "keepalive_timeout": 15.0, "lingering_time": 0.0, "logger": QUIET, "read_bufsize": 16 * 1024,
+    "auto_decompress": False,
 }  # fmt: skip
 """Of aiohttp's server, whose own keep a silent connection for an hour."""
 
 
 class Connections:
-    """Admits connections of one port; the oldest one is ended where there are too many."""
+    """Admits connections of one port; where there are too many, one of the address with the most of them is ended.
+
+    So a flood from one pod ends no probe of a kubelet, which would restart the operator.
+    """
 
     def __init__(self, server: Any, longest_s: float) -> None:
         """Take aiohttp's server, which makes a protocol for each connection."""
@@ -43,7 +54,8 @@ class Connections:
     def made(self, connection: _Limited) -> None:
         """Take a new connection."""
         while len(self._open) >= CONNECTIONS_MAX:
-            oldest = next(iter(self._open))
+            counted = Counter(one.address for one in self._open)
+            oldest = max(self._open, key=lambda one: counted[one.address])
             del self._open[oldest]
             oldest.end()
         self._open[connection] = None
@@ -58,17 +70,22 @@ class _Limited(asyncio.Protocol):
 
     def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
         self._connections, self._inner = connections, inner
+        self.address = ""
         self._transport: asyncio.Transport | None = None
         self._end: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self.address = str((transport.get_extra_info("peername") or ("",))[0])
         self._end = asyncio.get_running_loop().call_later(self._connections.longest_s, self.end)
         self._connections.made(self)
         self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        self._inner.data_received(data)
+        if len(data) > READ_BYTES_MAX:
+            self.end()
+        else:
+            self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
         return self._inner.eof_received()

@@ -23,7 +23,7 @@ LOOK_TIMEOUT_S = 5.0
 REVISIONS_TRIED_MAX = 10
 ACK_WAIT_S = 10.0
 GATHER_S = 30.0
-"""How long one request waits at the server; a longer wait is several requests."""
+"""Seconds that one request waits at the server; a longer wait takes several requests."""
 
 START_LOOK_S = 0.1
 RECEIPT_WAIT_S = 3600.0
@@ -65,11 +65,11 @@ class Client:
         """Connect to nothing yet; a driver that starts will publish its address in `state_dir`."""
         self.address = address
         self._state_dir = state_dir
-        # A proxy of the environment must never see a request for this machine, nor its token.
+        # A proxy of the environment must never see a request to this machine or its token.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def progress(self) -> Progress:
-        """Return how far it is; of a driver that starts only the step."""
+        """Return the progress; only the step while the driver starts."""
         if self.starting:
             return Progress(reason=self.address.step)
         words = self._call("/v1/progress")
@@ -84,14 +84,14 @@ class Client:
         return None if words is None else Receipt.model_validate(words)
 
     def acks(self, after: int = 0) -> list[Ack]:
-        """Return what was acknowledged above a revision, oldest first."""
+        """Return the acknowledgements above a revision, oldest first."""
         if self.starting:
             return []
         return [Ack.model_validate(ack) for ack in self._call(f"/v1/acks?after={after}")["acks"]]
 
     @property
     def starting(self) -> bool:
-        """Does the driver start?
+        """Return whether the driver is starting.
 
         Raises:
             NotRunningError: it ended while it started.
@@ -283,11 +283,11 @@ class Commands:
         for_seconds: int | None = None,
         wait_s: float = ACK_WAIT_S,
     ) -> Ack:
-        """Limit the snapshot; waits and raises as `pause` does. Of two limits the lower one holds; without any there is none.
+        """Limit the snapshot; waits and raises as `pause` does. The lower of two limits applies; without a value the limit ends.
 
         Args:
-            rows_per_second: The limit; 0: nothing is read, None: no limit of rows.
-            bytes_per_second: Of the source's files, as they are stored; not of a topic. None: no limit of bytes.
+            rows_per_second: Limit of rows; 0 reads nothing, `None` removes the limit.
+            bytes_per_second: Limit of stored bytes of the source's files; not for a topic. `None` removes the limit.
             for_seconds: Afterwards the limit is what it was before; None: until the next command.
             wait_s: Seconds to wait for the acknowledgement.
         """
@@ -297,7 +297,7 @@ class Commands:
         return self._apply(Command(type="Throttle", throttle=limit), wait_s)
 
     def stop(self, *, force: bool = False, wait_s: float = ACK_WAIT_S) -> Ack:
-        """End the attempt at a barrier; the next run goes on from there. Waits and raises as `pause` does."""
+        """End the attempt at a barrier; the next run resumes there. Waits and raises as `pause` does."""
         return self._apply(Command(type="Stop", stop=StopCommand(force=force)), wait_s)
 
     def _apply(self, command: Command, wait_s: float) -> Ack:

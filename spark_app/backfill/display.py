@@ -1,4 +1,4 @@
-"""Shows a run where there is no terminal: a block in a notebook that is drawn anew, or lines."""
+"""Display of a run without a terminal: a block in a notebook that is redrawn, or lines."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ COLOURS = {"paused": "#b58900", "caught up": "#2e7d32"}
 
 
 class Observer(Protocol):
-    """Takes each look at a run, and returns at once."""
+    """Receives each progress of a run, and returns at once."""
 
     def see(self, progress: Progress) -> None:
-        """Take a look at the run."""
+        """Receive the progress of the run."""
 
     def close(self) -> None:
         """Show the last one."""
 
 
 class Newest:
-    """Hands the newest look to a callback, on a thread of its own; looks that come while it runs are skipped."""
+    """Passes the newest progress to a callback on a separate thread; progress that arrives while it runs is skipped."""
 
     def __init__(self, call: Callable[[Progress], None], on_error: Callable[[Exception], None]) -> None:
         """Begin to wait for looks; `on_error` gets what `call` raises, which is not called again then."""
@@ -51,13 +51,13 @@ class Newest:
         self._thread.start()
 
     def see(self, progress: Progress) -> None:
-        """Take a look at the run."""
+        """Receive the progress of the run."""
         with self._news:
             self._progress = progress
             self._news.notify()
 
     def close(self) -> None:
-        """Hand over the last look, unless the callback is stuck."""
+        """Hand over the last progress, unless the callback is stuck."""
         with self._news:
             self._over = True
             self._news.notify()
@@ -88,7 +88,7 @@ def notebook() -> Any | None:
 
 
 def in_notebook(display: Any, job_id: str) -> Newest:
-    """Show a block in the cell's output that is drawn anew with each look; a notebook that has gone ends no job."""
+    """Show a block in the cell's output that each progress redraws; a closed notebook does not end the job."""
     shown = display(_Html(html(job_id, Progress(reason="starting Spark"))), display_id=True)
     return Newest(lambda progress: shown.update(_Html(html(job_id, progress))), lambda _: None)
 
@@ -114,7 +114,7 @@ class _Html:
 
 
 def html(job_id: str, progress: Progress) -> str:
-    """Return a look at a job as HTML: a bar, and what a person asks first. All text of the job is escaped."""
+    """Return the progress of a job as HTML: a bar and the most important values. All text of the job is escaped."""
     state = state_words(progress)
     colour = COLOURS.get("paused" if progress.paused else state, "#1565c0")
     phase = phase_words(progress)

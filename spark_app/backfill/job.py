@@ -40,7 +40,7 @@ Fields = Mapping[str, Any]
 
 OnProgress = Callable[[Progress], None]
 OnStep = Callable[[str], None]
-"""Called on another thread before each step of a call that takes seconds, with what the step is."""
+"""Called on another thread before each step of a call that takes seconds, with the name of the step."""
 
 
 def _unheard(_: str) -> None: ...
@@ -61,7 +61,7 @@ class Comparison:
 class Backfill(Commands):
     """One job: a target that is filled from a source.
 
-    Every method that needs Spark takes the caller's session, which stays as it was found. Without one it opens an embedded
+    Every method that needs Spark takes the caller's session, which stays unchanged. Without one it opens an embedded
     session, and stops it afterwards. All errors are `BackfillError`s.
     """
 
@@ -100,7 +100,7 @@ class Backfill(Commands):
             after: When caught up: end, or go on applying changes.
             verify: `Final`: take a receipt at the end; `FinalByRows`: compare all of it by rows.
             spark: Settings of Spark, as `{"conf": {…}}`.
-            settings: Of this process; None: those of the environment.
+            settings: Settings of this process; `None` for those of the environment.
 
         Raises:
             InvalidSpecError: a field is missing, unknown or wrong; the message names each.
@@ -132,12 +132,12 @@ class Backfill(Commands):
     def of(
         cls, document: str | Mapping[str, Any], *, folder: Path | None = None, settings: DriverSettings | None = None
     ) -> Self:
-        """Build a job from a whole document: YAML text, or what it parses to.
+        """Build a job from a whole document: YAML text, or the parsed document.
 
         Args:
             document: With `apiVersion`, `kind`, `metadata` and `spec`.
-            folder: What relative paths are relative to; None: the working directory.
-            settings: Of this process; None: those of the environment.
+            folder: Base of relative paths; `None` for the working directory.
+            settings: Settings of this process; `None` for those of the environment.
 
         Raises:
             InvalidSpecError: it is no valid Backfill.
@@ -163,12 +163,12 @@ class Backfill(Commands):
 
     @property
     def spec(self) -> api.BackfillSpec:
-        """What is wanted, with all defaults."""
+        """Spec with all defaults."""
         return self._backfill.spec
 
     @property
     def log_file(self) -> Path:
-        """Where the command line keeps the messages of an embedded Spark; its folder is made."""
+        """Log file of an embedded Spark for the command line; its folder is created."""
         make_state_folder(self._settings.state_dir)
         return control_file(self._settings.state_dir, self.job_id).with_suffix(".log")
 
@@ -191,10 +191,10 @@ class Backfill(Commands):
     def plan(
         self, spark: SparkSession | None = None, *, check_unique: bool = False, on_step: OnStep = _unheard
     ) -> Plan:
-        """Return what would happen and how long it would take here; writes nothing to source or target.
+        """Return the plan with the estimated time on this machine; writes nothing to source or target.
 
         Args:
-            spark: The caller's session; None: an embedded one.
+            spark: The caller's session; `None` for an embedded one.
             check_unique: Prove that the key is unique; reads the key columns once.
             on_step: Called before each step.
 
@@ -207,13 +207,13 @@ class Backfill(Commands):
         return self._with(spark, plan)
 
     def run(self, spark: SparkSession | None = None, *, on_progress: OnProgress | None = None) -> Outcome:
-        """Run one attempt to its end, and return how it ended.
+        """Run one attempt to its end, and return the outcome.
 
-        An interrupt (Ctrl-C, a notebook's stop button) stops it at a barrier; the next run goes on from there. A second
+        An interrupt (Ctrl-C, a notebook's stop button) stops it at a barrier; the next run resumes there. A second
         one cancels what runs.
 
         Args:
-            spark: The caller's session; None: an embedded one.
+            spark: The caller's session; `None` for an embedded one.
             on_progress: Called with the newest progress, about four times a second, on a thread of its own. When it
                 raises, the job stops at a barrier and this raises the same. None: a block in a notebook, lines on standard
                 error elsewhere.
@@ -228,8 +228,8 @@ class Backfill(Commands):
         """Start one attempt in the background, and return its handle; `wait()` on it raises what `run` raises.
 
         Args:
-            spark: The caller's session, which must live until the attempt has ended; None: an embedded one.
-            on_progress: As of `run`; None: a block in a notebook, nothing elsewhere.
+            spark: The caller's session, which must live until the attempt has ended; `None` for an embedded one.
+            on_progress: As in `run`; `None` shows a block in a notebook and nothing elsewhere.
         """
         return self._begun(spark, on_progress, display.unseen)
 
@@ -258,9 +258,9 @@ class Backfill(Commands):
         """Compare source and target without a driver.
 
         Args:
-            spark: The caller's session; None: an embedded one.
+            spark: The caller's session; `None` for an embedded one.
             explain: Show rows that differ.
-            by_rows: Compare rows, also of files that were copied, which else are compared by their bytes.
+            by_rows: Compare rows also of copied files, which are compared by their bytes by default.
             statistics: Compare the statistics of all files of the target with their values; `by_rows` does so, too.
             on_step: Called before each step.
 
@@ -284,10 +284,10 @@ class Backfill(Commands):
     def status(
         self, spark: SparkSession | None = None, *, offline: bool = False, on_step: OnStep = _unheard
     ) -> status.Status:
-        """Return how far the job is: from its driver, else from the target, which takes seconds.
+        """Return the progress of the job: from its driver, otherwise from the target, which takes seconds.
 
         Args:
-            spark: The caller's session, for the target; None: an embedded one.
+            spark: The caller's session, for the target; `None` for an embedded one.
             offline: Ask the target, even while a driver runs.
             on_step: Called before each step without a driver.
 
@@ -305,11 +305,11 @@ class Backfill(Commands):
     def release(
         self, spark: SparkSession | None = None, *, force: bool = False, on_step: OnStep = _unheard
     ) -> Released:
-        """Take the state of a finished job out of its target, so that any writer may use the table.
+        """Remove the state of a finished job from its target, so that any writer may use the table.
 
         Args:
-            spark: The caller's session; None: an embedded one.
-            force: Also of a job that is not finished: it can never go on.
+            spark: The caller's session; `None` for an embedded one.
+            force: Also of a job that is not finished; it can never resume.
             on_step: Called before each step.
 
         Raises:
@@ -327,12 +327,12 @@ class Backfill(Commands):
     def shown_by(
         self, view: Callable[[Run], display.Observer], spark: SparkSession | None = None, driver: Driver | None = None
     ) -> Run:
-        """Start one attempt as `start` does, with a view of one's own.
+        """Start one attempt as `start` does, with a separate view.
 
         Args:
-            view: Makes what sees each progress, on the attempt's thread; it must return at once.
-            spark: The caller's session; None: an embedded one.
-            driver: Runs the attempt; None: the real one.
+            view: Creates the receiver of each progress, on the attempt's thread; it must return at once.
+            spark: The caller's session; `None` for an embedded one.
+            driver: Runs the attempt; `None` for the real one.
         """
         return Run(self._backfill, self._settings, view=view, session=lambda: self._session(spark), driver=driver)
 
@@ -363,7 +363,7 @@ class Backfill(Commands):
 
     @contextmanager
     def _session(self, spark: SparkSession | None) -> Iterator[SparkSession | None]:
-        """Yield a session beside the caller's, or None for an embedded one; paths are relative to the job's folder."""
+        """Yield a new session of the caller's Spark, or `None` for an embedded one; paths are relative to the job's folder."""
         from backfill_spark.delta.location import relative_to
         from backfill_spark.jvm.callers_session import check_no_session, session_beside
         from backfill_spark.jvm.java_process import deaths_named

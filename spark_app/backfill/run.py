@@ -1,4 +1,4 @@
-"""One attempt at a job, on a thread of its own."""
+"""One attempt of a job, on a separate thread."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ T = TypeVar("T")
 
 LOOK_EVERY_S = 0.1
 INTERRUPTED_WAIT_S = 10.0
-"""How long an interrupt waits for an embedded Spark to end; the next call needs its place."""
+"""Seconds that an interrupt waits for an embedded Spark to end, because only one can run."""
 
 PRESSES_MAX = 3
 """Interrupts after which nothing is waited for: stop at a barrier, cancel what runs, leave."""
 
 
 class Driver(Protocol):
-    """What runs an attempt; the real one is `backfill_spark.driver.attempt`."""
+    """Runs an attempt; the real one is `backfill_spark.driver.attempt`."""
 
     def run_driver(
         self,
@@ -54,10 +54,10 @@ class Driver(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended that did not fail."""
+    """Outcome of an attempt that did not fail."""
 
     state: Literal["Complete", "Stopped"]
-    """`Stopped`: at a barrier; the next run goes on from there."""
+    """`Stopped` at a barrier; the next run resumes there."""
 
     reason: str
     message: str
@@ -88,10 +88,10 @@ class Run:
         Args:
             backfill: The job.
             settings: Of this process.
-            view: Makes what sees each progress, about four times a second, on the attempt's thread. Until the first commit
+            view: Creates the receiver of each progress, called about four times a second on the attempt's thread. Until the first commit
                 a progress has only a `reason`: the step of the start.
             session: Entered on the attempt's thread; yields the session to use, or None for an embedded one.
-            driver: Runs the attempt; None: the real one.
+            driver: Runs the attempt; `None` for the real one.
         """
         self._backfill = backfill
         self._settings = settings
@@ -132,7 +132,7 @@ class Run:
 
     @property
     def done(self) -> bool:
-        """Has it ended?"""
+        """Return whether it has ended."""
         return not self._thread.is_alive()
 
     def _repr_html_(self) -> str:
@@ -191,7 +191,7 @@ class Run:
         A second interrupt cancels what runs, a third one leaves it alone.
 
         Raises:
-            KeyboardInterrupt: it was interrupted, and has stopped; the next run goes on from there.
+            KeyboardInterrupt: it was interrupted and has stopped; the next run resumes there.
             BackfillError: it failed.
         """
         presses = 0
@@ -243,7 +243,7 @@ def join(thread: threading.Thread, timeout_s: float | None) -> None:
 
 
 def on_own_thread(do: Callable[[], T], spark: SparkSession | None, stop: StopSignal) -> T:
-    """Return what `do` returns, which runs on a thread of its own: job groups and the like stay with that thread.
+    """Run `do` on a separate thread and return its result: job groups and the like stay with that thread.
 
     An interrupt asks `stop`, cancels the Spark jobs of `do`, and waits a few seconds for an embedded Spark to end.
     """

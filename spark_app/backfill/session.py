@@ -17,7 +17,7 @@ def open_session(
     """Return a local session that has all that a job needs; the caller stops it.
 
     Args:
-        settings: Cores, memory, Java and jars; None: those of the environment.
+        settings: Cores, memory, Java and jars; `None` for those of the environment.
         app_name: Shown by Spark.
         conf: Further settings of Spark.
 

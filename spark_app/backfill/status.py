@@ -1,4 +1,4 @@
-"""How far a job is: what its running driver reports, or what its target stores; both with the same fields."""
+"""Progress of a job, reported by its driver or stored in its target; both have the same fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Status:
-    """How far a job is; without a driver as of its last commit."""
+    """Progress of a job; without a driver, that of its last commit."""
 
     job_id: str
     state: Literal["NotStarted", "Starting", "Running", "Stopped", "Finished"]
@@ -50,13 +50,13 @@ class Status:
     """All fields that the driver reports; without a driver, those of them that the target stores are set. `None` if not started."""
 
     consumed_position: str = ""
-    """What of the source the target holds, in the source's words."""
+    """Part of the source in the target, for display."""
 
     position: str = ""
-    """How far the order of a key is, as `rows up to id = 5`; empty where there is none, or before the first row, or after the last."""
+    """Position in the order of a key, such as `rows up to id = 5`; empty without such an order, before the first row, and after the last."""
 
     bad_records: int = 0
-    """Records that the transform cannot parse: they are in a table of their own."""
+    """Records that the transform cannot parse; they are in the quarantine table."""
 
     throttle_bytes_per_second: int | None = None
     source_head: SourceHead | None = None

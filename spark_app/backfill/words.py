@@ -1,4 +1,4 @@
-"""Amounts and progress as people read them."""
+"""Readable amounts and progress."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def phase_words(progress: Progress) -> str:
 
 
 def state_words(progress: Progress) -> str:
-    """Return what it is doing in a word or two."""
+    """Describe the activity in one or two words."""
     if progress.finished:
         return "complete"
     if progress.stopping:
@@ -128,7 +128,7 @@ def lag_words(progress: Progress) -> str:
 
 
 def source_head_words(head: SourceHead | None) -> str:
-    """Return what of the source the target does not hold; empty if it holds the newest position, or none is known."""
+    """Describe the part of the source that the target lacks; empty if it has the newest position, or if none is known."""
     if head is None or not head.behind:
         return ""
     newer = counted(head.behind, "offset" if head.version is None else "version")
@@ -143,7 +143,7 @@ def head_json(head: SourceHead | None) -> dict[str, object] | None:
 
 
 def proof_words(receipt: Receipt) -> str:
-    """Return what was compared how."""
+    """Describe how rows and files were compared."""
     vnodes = counted(receipt.vnodes, "vnode")
     if not receipt.files_by_bytes:
         return vnodes
@@ -152,7 +152,7 @@ def proof_words(receipt: Receipt) -> str:
 
 
 def compared_words(receipt: Receipt) -> str:
-    """Return what a receipt compared; drivers of earlier releases say only the version of the source."""
+    """Describe what a receipt compared; drivers of earlier releases report only the version of the source."""
     source = receipt.source_position or f"version {receipt.source_version}"
     return f"source {source}, target version {receipt.target_version}"
 
@@ -163,7 +163,7 @@ def limit_words(progress: Progress) -> str:
 
 
 def rate_words(rows_per_second: int | None, bytes_per_second: int | None) -> str:
-    """Return limits as people read them; empty if there is none."""
+    """Format limits for users; empty if there is none."""
     words = [] if rows_per_second is None else [f"{show_rows(rows_per_second)} rows/s"]
     return " and ".join(words + ([] if bytes_per_second is None else [f"{show_bytes(bytes_per_second)}/s"]))
 

@@ -1,1 +1,1 @@
-"""The `backfill` command: parses options, calls the package `backfill`, and prints what it returns."""
+"""The `backfill` command: parses options, calls the package `backfill`, and prints its results."""

@@ -9,7 +9,7 @@ EXIT_USAGE = 2
 
 
 def main() -> None:
-    """Run the command line, or print what to install for it."""
+    """Run the command line, or print the command that installs it."""
     try:
         from backfill_cli.__main__ import main as run
     except ModuleNotFoundError as error:

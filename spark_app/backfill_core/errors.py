@@ -46,6 +46,9 @@ class BackfillError(Exception):
     ends_attempt: ClassVar[bool] = False
     """Can only another attempt try again, not this one?"""
 
+    outside: ClassVar[bool] = False
+    """Is the cause outside the job? Then the end of an attempt does not count against `backoffLimit`."""
+
     exit_code: ClassVar[int] = EXIT_UNEXPECTED
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -327,6 +330,12 @@ class TransientError(BackfillError):
     exit_code = 61
 
 
+class AwayError(TransientError):
+    """A store, a broker or an API server does not answer."""
+
+    outside = True
+
+
 class StateMovedError(TransientError):
     """The target may hold more than the state that was read says: end the attempt, and read the state again."""
 
@@ -359,3 +368,17 @@ class JavaDiedError(BackfillError):
     retryable = True
     ends_attempt = True
     exit_code = 64
+
+
+class JavaSilentError(JavaDiedError):
+    """The Java process did not answer, and the driver ended it."""
+
+    outside = True
+
+
+class CommitStalledError(JavaDiedError):
+    """A commit had no answer, so the driver ended the Java process that waited for it."""
+
+    reason = "CommitStalled"
+    outside = True
+    exit_code = 65

@@ -1,9 +1,11 @@
-"""What strangers at the control server's port cost: `python tests/benchmarks/control_connections.py`, on loopback only.
+"""Cost of clients without a token at the ports of driver and operator: `python tests/benchmarks/control_connections.py`.
 
-10,000 connections without a token, half of them after a TLS handshake, while a client with the token looks. The bar: the
-server's process grows by 20 MiB at most. Takes a minute.
+10,000 connections, half of them after a TLS handshake, while a client with the token looks. The bar: the server's process
+grows by 20 MiB at most. Takes a minute. With `--flood 600` each port has ten minutes of endless headers, bodies and requests
+instead; the bar is 32 MiB. All on loopback.
 """
 
+import argparse
 import http.client
 import json
 import multiprocessing
@@ -21,9 +23,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.cluster.certificates import certificate
 from support.drivers.fake_driver import ScriptedJob
+from support.ports.clients import becomes_ready, look_with_token
+from support.ports.flood import Flood
+from support.ports.served import NAMES, Measured
 
 CONNECTIONS = 10_000
 BAR_MIB = 20
+FLOOD_BAR_MIB = 32
 
 
 def serve(pipe, files):
@@ -38,8 +44,40 @@ def serve(pipe, files):
             pipe.send((int(sizes["VmRSS"]) / 1024, int(sizes["VmHWM"]) / 1024, threading.active_count()))
 
 
+def flooded(name, seconds):
+    """Return the growth of a process in MiB, and print it."""
+    with tempfile.TemporaryDirectory() as folder, Measured(name, folder) as process:
+        assert becomes_ready(process.port)
+        before_mib = process.size_mib()
+        with Flood(process.port) as flood:
+            flood.lasts(seconds)
+            threads, began_s = process.threads(), time.monotonic()
+            with_token = becomes_ready(process.port, look_with_token) if process.port.token else None
+            took_s = time.monotonic() - began_s
+        assert becomes_ready(process.port)
+        growth_mib = process.size_mib("VmHWM") - before_mib
+    figures = {
+        "port": name, "seconds": seconds, "growth of the peak MiB": round(growth_mib, 1), "threads": threads,
+        "connections": sum(flood.attempts.values()), "sent MB": flood.sent_bytes // 10**6,
+        "a look with the token meanwhile": with_token and f"{took_s:.2f} s",
+    }  # fmt: skip
+    print(json.dumps(figures, indent=2), flush=True)
+    return growth_mib
+
+
 def main():
     """Measure; return 1 when the bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flood", type=float, metavar="SECONDS", help="of each port, instead of the connections")
+    parser.add_argument("--port", action="append", choices=NAMES, help="of a flood; all if none is given")
+    given = parser.parse_args()
+    if given.flood is not None:
+        return int(max(flooded(name, given.flood) for name in given.port or NAMES) > FLOOD_BAR_MIB)
+    return crowded()
+
+
+def crowded():
+    """Measure the connections; return 1 when the bar is missed."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (CONNECTIONS + 200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     ours, theirs = multiprocessing.Pipe()
     with tempfile.TemporaryDirectory() as folder:

@@ -16,7 +16,7 @@ from support.simulation.law import Broken
 from support.simulation.model import model_of, modelled
 from support.simulation.scenario import Scenario, scenario
 from support.simulation.seeds.sweep import AHEAD as READ_AHEAD
-from support.simulation.seeds.sweep import GROWING, HIGH, KILLED, OTHERS, STUBBORN
+from support.simulation.seeds.sweep import GROWING, HIGH, KILLED, KNOBS, OTHERS, STUBBORN
 from support.simulation.world import World
 
 from backfill_core import strategies
@@ -38,6 +38,12 @@ EACH_MODE = [(strategy, mode) for strategy in STRATEGIES for mode in modes_of(st
 READING_AHEAD = [
     (strategy, mode) for strategy, mode in EACH_MODE if mode != "unknown" and model_of(strategy).AHEAD_RATE is not None
 ]
+
+
+WITH_KNOB = {
+    knob: sorted({strategy for strategy, mode in EACH_MODE if mode != "unknown" and knob in model_of(strategy).KNOBS})
+    for knob in KNOBS
+}
 
 
 def small(strategy: str, mode: str, **changes: Any) -> Scenario:
@@ -214,3 +220,53 @@ class TestASourceThatGrowsAtItsEnd:
     def test_is_read_within_the_limit(self, strategy: str, seed: int) -> None:
         """R-ARR-9, R-SNAP-41: estimates of the start say nothing of them; pauses let many of them come."""
         drawn(strategy, seed, **GROWING).run()
+
+
+class TestAJobThatIsRescaled:
+    """Each attempt has another `maxInFlight`: the state of one fits all (fault M9)."""
+
+    @pytest.mark.parametrize("strategy", WITH_KNOB["rescaled"])
+    @pytest.mark.parametrize("seed", range(40))
+    def test_loses_and_doubles_nothing(self, strategy: str, seed: int) -> None:
+        """And reads with as many readers as its attempt has."""
+        drawn(strategy, seed, **KNOBS["rescaled"]).run()
+
+    @pytest.mark.rest
+    @pytest.mark.parametrize("strategy", WITH_KNOB["rescaled"])
+    def test_worlds_are_worth_it(self, strategy: str) -> None:
+        """Attempts follow each other, and keep more readers busy than the default has."""
+        worlds = [drawn(strategy, seed, **KNOBS["rescaled"]).run() for seed in range(40)]
+
+        assert sum(world.crashes for world in worlds) > 40
+        assert sum(world.oracle.full > 0 for world in worlds) > 8
+
+
+class TestAJobOnAJob:
+    """The source is the target of another job, commit by commit (fault M9)."""
+
+    @pytest.mark.parametrize("strategy", WITH_KNOB["stacked"])
+    @pytest.mark.parametrize("seed", range(40))
+    def test_holds_what_the_first_job_promises_of_its_source(self, strategy: str, seed: int) -> None:
+        """Also where the first job takes its rows out, and begins anew with the same keys."""
+        drawn(strategy, seed, **KNOBS["stacked"]).run()
+
+    @pytest.mark.rest
+    @pytest.mark.parametrize("strategy", WITH_KNOB["stacked"])
+    def test_worlds_are_worth_it(self, strategy: str) -> None:
+        """Both ends are compared, and each kind of commit is met."""
+        worlds = [drawn(strategy, seed, **KNOBS["stacked"]).run() for seed in range(40)]
+        kinds = Counter(one.kind for world in worlds if world.upstream for one in world.upstream.target.commits)
+
+        assert sum(world.chains for world in worlds) > 15
+        assert kinds["seal"] > 40
+        assert len(kinds) >= 3
+
+
+@pytest.mark.parametrize("strategy", WITH_KNOB["mixed"])
+class TestVnodesAtDifferentPositions:
+    """Some vnodes are complete, some are not begun, others are between (fault M9)."""
+
+    @pytest.mark.parametrize("seed", range(60))
+    def test_are_each_read_from_their_position(self, strategy: str, seed: int) -> None:
+        """R-ARR-13, 23, 25: and a change counts by the position of its own vnode."""
+        drawn(strategy, seed, **KNOBS["mixed"]).run()

@@ -21,7 +21,7 @@ from backfill_api.spec.union import TaggedUnion
 
 VALUE_CHARACTERS_MAX: Final = 80
 LOOKED_AT_CHARACTERS_MAX: Final = 4096
-"""Of a value; more than a path or a variable may have. A password in what is shown ends before it."""
+"""Characters of a value that are searched for passwords; paths and variables are shorter."""
 
 NAME_CHARACTERS_MAX: Final = 64
 """Longest misspelt word that is compared; a longer one would take minutes."""
@@ -45,16 +45,16 @@ class FieldError:
     """One error in one field."""
 
     path: str
-    """In camelCase, with `[i]` for items of a list."""
+    """Path in camelCase, with `[i]` for items of a list."""
 
     message: str
-    """What is wrong, without the path."""
+    """Message without the path."""
 
     value: str = ""
     """The value, as JSON, shortened; empty: there was none."""
 
     hint: str = ""
-    """What the user can do about it."""
+    """Remedy for the user."""
 
     def __str__(self) -> str:
         """Return it on one line."""
@@ -95,13 +95,13 @@ def path_of(location: Sequence[int | str]) -> str:
     """Write a location as a path: `spec.transform.select[2]`."""
     path = ""
     for part in location:
-        # pydantic marks errors in the key of a mapping by a part of its own.
+        # pydantic marks errors in the key of a mapping with an extra part.
         path = path if part == "[key]" else child(path, part)
     return path
 
 
 def child(path: str, part: int | str) -> str:
-    """Return the path of an item or a field of what is at `path`."""
+    """Return the path of an item or a field below `path`."""
     if isinstance(part, int):
         return f"{path}[{part}]"
     if not PLAIN_NAME.fullmatch(part):
@@ -132,17 +132,17 @@ def _beginning(value: object) -> Iterator[str]:
 
 
 def _cut(value: object) -> object:
-    """Return a text without what no reader sees."""
+    """Return a string without invisible characters."""
     return value[: LOOKED_AT_CHARACTERS_MAX + 1] if isinstance(value, str) else value
 
 
 def _plain(value: object) -> object:
-    """Return what JSON has for a value of YAML: a list for a set, a text for all else."""
+    """Return the JSON form of a YAML value: a list for a set, a string for all others."""
     return sorted(map(str, value)) if isinstance(value, set | frozenset) else str(value)
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
-    """Return the name that was probably meant; None: no name is similar, or the word is too long to compare."""
+    """Return the most similar name; `None` if no name is similar, or if the string is too long to compare."""
     if len(name) > NAME_CHARACTERS_MAX:
         return None
     small = {one.lower(): one for one in reversed(names)}
@@ -181,7 +181,7 @@ def _instead(name: str, names: Sequence[str]) -> str:
 
 
 def _instead_of_text(root: type[BaseModel], location: Sequence[int | str], value: object) -> str:
-    """Return what to write in place of a text that means a number or a type; empty if it means neither."""
+    """Return the value to write instead of a string that means a number or a type; empty if it means neither."""
     if not isinstance(value, str) or not location:
         return ""
     found, name = _annotation_at(root, location), str(location[-1])

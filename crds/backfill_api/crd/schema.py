@@ -1,8 +1,8 @@
 """The CRD, made from the models: `python -m backfill_api.crd.schema` prints it.
 
 pydantic's JSON schema is not one that a cluster accepts: no `$ref`, no `type` inside `anyOf`, no `const`, closed
-objects said by pruning and not by `additionalProperties: false`. What cannot be said in types is in CEL rules,
-which stand beside the validators of the models.
+objects by pruning instead of `additionalProperties: false`. Rules that types cannot express are CEL rules,
+defined next to the validators of the models.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _converted(schema: Schema, definitions: Schema) -> Schema:
     if made.get("type") == "integer":
         made["format"] = "int64"
     if schema.get("default") is not None:
-        # An empty object is enough: the defaults of its own fields follow.
+        # An empty object is enough: the defaults of its fields apply.
         made["default"] = {} if isinstance(schema["default"], dict) else schema["default"]
     if made.get("type") == "array":
         made["x-kubernetes-list-type"] = "atomic"
@@ -132,7 +132,7 @@ def _map(values: Any, definitions: Schema) -> Schema:
 
 
 def _resolved(schema: Schema, definitions: Schema) -> Schema:
-    """Follow a reference and leave out null; what stands beside the reference is nearer and wins."""
+    """Follow a reference and remove null; keywords next to the reference take precedence."""
     beside = {name: value for name, value in schema.items() if name not in ("$ref", "anyOf", "const")}
     if "$ref" in schema:
         return _resolved(definitions[schema["$ref"].rsplit("/", 1)[1]], definitions) | beside
@@ -147,7 +147,7 @@ def _resolved(schema: Schema, definitions: Schema) -> Schema:
 
 
 def _drop_defaults(schema: Schema) -> None:
-    """Remove every default below: a status says what was observed and nothing else."""
+    """Remove all nested defaults: a status reports only observed values."""
     schema.pop("default", None)
     for one in schema.get("properties", {}).values():
         _drop_defaults(one)

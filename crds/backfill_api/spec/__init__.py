@@ -1,1 +1,1 @@
-"""What a user may ask for."""
+"""Spec of a Backfill."""

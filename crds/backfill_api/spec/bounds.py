@@ -9,7 +9,7 @@ from pydantic import Field, StrictInt, StringConstraints
 DAY_S = 24 * 3600
 
 COUNT_MAX = 2**53 - 1
-"""Largest integer that every JSON reader holds exactly, and that a tool which compares CRDs reads as it is written."""
+"""Largest integer that every JSON reader and every tool that compares CRDs represents exactly."""
 
 Column = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=255, pattern=r"\S")]
 Columns = Annotated[tuple[Column, ...], Field(max_length=64)]
@@ -60,7 +60,7 @@ Moment = Annotated[str, Field(max_length=40)]
 """RFC 3339."""
 
 PlanName = Annotated[str, Field(max_length=16, pattern="^[0-9a-f]{16}$")]
-"""Name of a plan: a hash of what it is about."""
+"""Name of a plan: a hash of the planned fields."""
 
 MESSAGE_MAX = 4096
 Message = Annotated[str, Field(max_length=MESSAGE_MAX)]

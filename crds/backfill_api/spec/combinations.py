@@ -1,4 +1,4 @@
-"""Which strategy works with which source and which target: those that promise what it needs."""
+"""Combinations of strategy, source and target: a strategy works with those that have the required abilities."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ OF_OFFSETS = [one.name for one in Source.VARIANTS.values() if SourceAbility.OFFS
 
 
 def check_combination(source: Source, target: Target, strategy: Strategy, mode: str) -> None:
-    """Refuse a source or a target that does not promise what the strategy needs, or a write mode that the source has not.
+    """Refuse a source or a target without the abilities that the strategy requires, or a write mode without those of the source.
 
     Raises:
-        PydanticCustomError: with the path of `source.type` or `target.type`, and with what would work.
+        PydanticCustomError: with the path of `source.type` or `target.type`, and with values that work.
     """
     for (end, union, kind), given in zip(ENDS, (source, target), strict=True):
         missing = _missing(strategy.variant, given.variant, kind)
@@ -68,7 +68,7 @@ def check_combination(source: Source, target: Target, strategy: Strategy, mode: 
 
 
 def knows_bytes(source: Source) -> bool:
-    """Can a limit of bytes be kept: does the source have its rows in files?"""
+    """Return whether a limit of bytes is possible: the source stores its rows in files."""
     return SourceAbility.PIN in source.variant.abilities
 
 
@@ -83,7 +83,7 @@ def check_knows_bytes(source: Source) -> None:
 
 
 def ships(strategy: Variant) -> bool:
-    """Does the target get the files of the source, so that it is laid out and written as the source is?"""
+    """Return whether the target gets the files of the source, and with them its layout."""
     return TargetAbility.SHIPPING in strategy.needs
 
 

@@ -40,7 +40,7 @@ def _bounded(bytes_max: int) -> AfterValidator:
         size = len(json.dumps(value, separators=(",", ":"), default=str))
         if size > bytes_max:
             words = f"has {size:,} bytes, and may have {bytes_max:,}"
-            raise refused("", words, hint="put large texts into a ConfigMap or a Secret, and mount it")
+            raise refused("", words, hint="put large values into a ConfigMap or a Secret, and mount it")
         return value
 
     return AfterValidator(check)

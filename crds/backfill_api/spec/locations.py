@@ -1,4 +1,4 @@
-"""How the location of a table is written: each text has one meaning, or is refused. No file system is read."""
+"""Locations of tables: each string has one meaning, or is refused. No file system is read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FORMS = {"abfss": "abfss://container@account.dfs.core.windows.net/path"}
 
 
 class PlaceError(ValueError):
-    """A text that is not the location of a table."""
+    """The string is not the location of a table."""
 
     def __init__(self, message: str, hint: str) -> None:
         """Keep the message, which does not name the field, and the hint."""
@@ -45,7 +45,7 @@ class Place:
     """The location of a table, as its text says."""
 
     scheme: str
-    """In lower case; empty: none was given."""
+    """Scheme in lower case; empty if none was given."""
 
     authority: str
     """Bucket or host; may be empty."""
@@ -55,12 +55,12 @@ class Place:
 
     @property
     def is_local(self) -> bool:
-        """Is it on this machine, if the session's default file system is local?"""
+        """True if it is on this machine, provided that the session's default file system is local."""
         return self.scheme in ("", "file")
 
     @property
     def is_absolute(self) -> bool:
-        """Does it mean the same in every folder and for every user?"""
+        """True if it is independent of the working directory and of the user."""
         return self.path.startswith("/")
 
     @property
@@ -70,12 +70,12 @@ class Place:
 
 
 def place(text: str) -> Place:
-    """Return the location that a text describes.
+    """Parse a location.
 
-    `file:/a`, `file:///a` and `/a` are the same. Repeated slashes and slashes at the end have no meaning.
+    `file:/a`, `file:///a` and `/a` are equal. Repeated and trailing slashes are ignored.
 
     Raises:
-        PlaceError: it is not a location, or no table can be there.
+        PlaceError: it is not a location, or not one of a table.
     """
     if _CONTROL.search(text):
         raise PlaceError("has a control character", "remove it")
@@ -109,10 +109,10 @@ def place(text: str) -> Place:
 
 
 def place_of_spec(text: str) -> Place:
-    """Return the location that a spec names; a catalog may name one by a scheme that is refused here.
+    """Parse a location of a spec; some schemes that a catalog may contain are refused here.
 
     Raises:
-        PlaceError: it is not a location, no table can be there, or other tools name the store so.
+        PlaceError: it is not a location, not one of a table, or has another tool's scheme.
     """
     found = place(text)
     wanted = FOREIGN_SCHEMES.get(found.scheme)
@@ -133,11 +133,11 @@ def scheme_rules(field: str) -> tuple[tuple[str, str], ...]:
 
 
 def without_user(text: str, *, cut: bool = False) -> str:
-    """Return a text with the user and password of every URI removed.
+    """Return a string without the user and password of every URI.
 
     Args:
-        text: Any text.
-        cut: It was shortened, so its end may be the first half of a user and password.
+        text: Any string.
+        cut: True if it was shortened, so that its end may be a part of a user and password.
     """
 
     def hidden(word: re.Match[str]) -> str:
@@ -163,7 +163,7 @@ def _check_user(scheme: str, rest: str) -> None:
     half = bool(colon) and not port.isdigit() and (rest.startswith("//") or scheme in _NEEDS_BUCKET)
     if user or half:
         raise PlaceError(
-            "names a user or a password beside the bucket, and everyone who may read the spec can read a path",
+            "contains a user or a password, and everyone who may read the spec can read a path",
             "remove it, and give credentials by the environment, on a cluster from a Secret",
         )
 

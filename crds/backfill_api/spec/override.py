@@ -20,11 +20,11 @@ class ThrottleSpec(Model):
     """Rows a second; absent: unlimited, 0: the snapshot is not read."""
 
     bytes_per_second: ByteRate | None = None
-    """Bytes of the source's files a second, compressed as they are there; not of a topic. With `rowsPerSecond` the lower limit holds."""
+    """Bytes of the source's files per second, compressed; not for a topic. The lower of this limit and `rowsPerSecond` applies."""
 
 
 class PauseSpec(Model):
-    """What `desiredState: Paused` pauses."""
+    """Scope of `desiredState: Paused`."""
 
     scope: Literal["History", "All"] = "History"
     """`History`: the snapshot stands still, changes are applied. `All`: nothing is read or applied."""

@@ -1,4 +1,4 @@
-"""What a plug-in declares in a spec: its `type`, its parameters, and what it promises or needs."""
+"""Declaration of a plug-in in a spec: its `type`, its parameters, and the abilities that it has or requires."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backfill_api.spec.locations import PlaceError, place_of_spec, scheme_rules
 
 
 class SourceAbility(StrEnum):
-    """What a source may promise to strategies."""
+    """Abilities of sources."""
 
     PIN = "SupportsPin"
     """One version can be read again and again, by file, with the same rows."""
@@ -27,14 +27,14 @@ class SourceAbility(StrEnum):
     """Rows between two values of a key can be read, of any version that is still there."""
 
     LOG = "SupportsLog"
-    """Which files came and went, and which rows of them were deleted, can be read for every version."""
+    """Added and removed files, and deleted rows of them, can be read for every version."""
 
     OFFSETS = "SupportsOffsets"
     """Rows have a partition and an offset, and can be read from an offset on."""
 
 
 class TargetAbility(StrEnum):
-    """What a target may promise to strategies."""
+    """Abilities of targets."""
 
     MERGE = "SupportsMerge"
     """The newest row of each key can be merged in one commit; a target without it does not offer `Upsert`."""
@@ -43,10 +43,10 @@ class TargetAbility(StrEnum):
     """Rows can be staged so that parts of a split are committed one after another."""
 
     SHIPPING = "SupportsShipping"
-    """Files of the source can be taken in as they are, and out again, in the commit that says so."""
+    """Files of the source can be added unchanged and removed again in one commit."""
 
     START_OVER = "SupportsStartOver"
-    """All rows of an unfinished job can be taken out again; not of a target in which rows of others are kept."""
+    """All rows of an unfinished job can be removed again; not from a target that keeps other rows."""
 
 
 Ability = SourceAbility | TargetAbility
@@ -60,7 +60,7 @@ class Params(Model):
 
 
 class HistoryOrder(Model):
-    """Which rows are read first."""
+    """Order in which rows are read."""
 
     column: Column
     """Column of the source, not a nested one; files are read in the order of its smallest and largest values in the log."""
@@ -85,7 +85,7 @@ class StrategyParams(Params):
 
     @property
     def doubts(self) -> Mapping[str, str]:
-        """What a plan warns of with this strategy, whatever the tables are: the message by its reason."""
+        """Warnings that every plan with this strategy contains: messages by reason."""
         return {}
 
     @property
@@ -100,7 +100,7 @@ class StrategyParams(Params):
 
     @property
     def read_amplification_max(self) -> int | None:
-        """How often a file may be read, in the mean; None: however often."""
+        """Maximum of reads of a file, on average; `None` for no maximum."""
         return None
 
     def rows_per_split(self, rows_per_s: float) -> int:
@@ -114,13 +114,13 @@ class SplitParams(StrategyParams):
     MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"split_target_seconds", "max_in_flight", "change_batch_seconds"})
 
     split_target_seconds: Annotated[StrictInt, Field(ge=1, le=600)] = 4
-    """How long one split should take at full speed; a change counts from the next attempt."""
+    """Target duration of a split at full speed; a change takes effect with the next attempt."""
 
     max_in_flight: Annotated[StrictInt, Field(ge=1, le=64)] = 2
     """Splits that are read at the same time; a change counts from the next attempt."""
 
     change_batch_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 10
-    """How long one batch of changes should take; a change counts from the next attempt."""
+    """Target duration of a batch of changes; a change takes effect with the next attempt."""
 
     def rows_per_split(self, rows_per_s: float) -> int:
         """As `maxInFlight` splits share the rate."""
@@ -137,7 +137,7 @@ class TableParams(Params):
 
     @property
     def label(self) -> str:
-        """What people call it: its path, or its name in a catalog."""
+        """Name for users: its path, or its name in a catalog."""
         return next(iter(self.paths.values()), "")
 
 
@@ -149,12 +149,12 @@ class SourceParams(TableParams):
 
     @property
     def secret(self) -> str | None:
-        """Name of the Secret that driver and executors need to read the source; None: they need none."""
+        """Name of the Secret that driver and executors need to read the source; `None` if they need none."""
         return None
 
     @property
     def start_version(self) -> int | None:
-        """The version that the job starts from, where a user names one; None: the newest."""
+        """Version from which the job starts; `None` for the newest."""
         return None
 
 
@@ -176,15 +176,15 @@ class OffsetSourceParams(SourceParams):
     )
 
     on_bad_record: Literal["Fail", "Quarantine"] = "Fail"
-    """What to do with a record that the transform cannot parse (`from_json`, `from_avro`, `cast` …). `Fail`: end the job, and name
-    partition and offset. `Quarantine`: keep it in a table of its own. A change counts from the next attempt."""
+    """Handling of a record that the transform cannot parse (`from_json`, `from_avro`, `cast` …). `Fail` ends the job and names
+    partition and offset. `Quarantine` stores it in a separate table. A change takes effect with the next attempt."""
 
     quarantine_path: Path | None = None
     """Folder or URI of the Delta table of bad records, made when it is missing: the columns of the source, and `_reason`."""
 
     open_transaction_wait_seconds: Annotated[StrictInt, Field(ge=0, le=7 * DAY_S)] = 900
-    """How long a job with `after: Exit` waits for records behind open transactions. Then it ends without them: the message and the
-    receipt name their partitions and offsets. A change counts from the next attempt."""
+    """Time for which a job with `after: Exit` waits for records behind open transactions. It then ends without them: message and
+    receipt name their partitions and offsets. A change takes effect with the next attempt."""
 
     @model_validator(mode="after")
     def _has_quarantine(self) -> Self:
@@ -210,12 +210,12 @@ class TargetParams(TableParams):
     """Columns of the target that identify a row; default: the source's key."""
 
     existing_rows: Literal["Refuse", "Keep"] = "Refuse"
-    """What to do with a table that has rows and no state of this job; `Keep` not with `Upsert`, nor `verify: Final`."""
+    """Handling of a table with rows but without a state of this job; `Keep` excludes `Upsert` and `verify: Final`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What the module of a strategy, source or target offers to the spec, in its variable `VARIANT`."""
+    """Declaration of a strategy, source or target, in the variable `VARIANT` of its module."""
 
     name: str
     """The value of `type` that chooses it; its member has the same name with a small first letter."""
@@ -224,17 +224,17 @@ class Variant:
     """The fields of its member."""
 
     default: bool = False
-    """Is it chosen where no `type` is given?"""
+    """True if it is the default `type`."""
 
     abilities: frozenset[Ability] = frozenset()
-    """What a source or target promises."""
+    """Abilities of a source or target."""
 
     needs: frozenset[Ability] = frozenset()
-    """What a strategy needs from the source and the target that it works with."""
+    """Abilities that a strategy requires from source and target."""
 
     @property
     def has_defaults(self) -> bool:
-        """May its member be left out?"""
+        """True if its member can be omitted."""
         try:
             self.params()
         except ValidationError:

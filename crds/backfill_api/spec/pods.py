@@ -1,4 +1,4 @@
-"""How the pods of a Backfill look on a cluster; a local run reads none of it."""
+"""Pods of a Backfill on a cluster; a local run does not read these fields."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Pods = Annotated[StrictInt, Field(ge=0, le=10_000)]
 
 
 class Backoff(Model):
-    """How long to wait between attempts."""
+    """Wait between attempts."""
 
     # has(): a cluster checks the default of `backoff`, which is empty, before it fills in the fields' own.
     model_config = cel(
@@ -83,7 +83,7 @@ class SparkSpec(Model):
     """Container image; default: the one that the operator was installed with."""
 
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    """When to pull it."""
+    """Pull policy of the image."""
 
     conf: Conf = Field(default={})
     """Spark settings. The operator sets master, namespace, image, service accounts and pod templates. Settings that change what
@@ -106,7 +106,7 @@ class DriverSpec(Model):
     """The driver pod."""
 
     template: Template = Field(default={})
-    """Pod template, merged under what the operator sets."""
+    """Pod template; the operator's settings take precedence."""
 
     resources: Resources = Field(default={})
     """Container resources."""
@@ -145,7 +145,7 @@ class ExecutorSpec(Model):
     """A number that follows the load, in place of `instances`."""
 
     template: Template = Field(default={})
-    """Pod template, merged under what the operator sets."""
+    """Pod template; the operator's settings take precedence."""
 
     resources: Resources = Field(default={})
     """Container resources."""

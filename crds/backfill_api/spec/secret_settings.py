@@ -1,4 +1,4 @@
-"""Which settings hold a secret, judged by their names: everyone who may read Backfills can read a spec.
+"""Names of settings that hold a secret: everyone who may read Backfills can read a spec.
 
 Both expressions work in Python and in CEL, so a cluster refuses a secret before it stores it.
 """
@@ -20,5 +20,5 @@ HARMLESS: Final = (
 
 
 def holds_a_secret(name: str) -> bool:
-    """Is the value of a setting or variable of this name a secret?"""
+    """Return whether a setting or variable with this name holds a secret."""
     return re.search(NAMES_OF_SECRETS, name) is not None and re.search(HARMLESS, name) is None

@@ -1,6 +1,6 @@
-"""Spark settings that change what an expression means: time zone, ANSI rules, case of names.
+"""Spark settings that change the result of an expression: time zone, ANSI rules, case of names.
 
-A job runs many queries in several attempts, and each must compute the same. So every session has all of these settings,
+A job runs many queries in several attempts, and all must compute equal results. So every session has all of these settings,
 with the values here or those of the spec. A value in the spec is part of the job, like the transform.
 """
 
@@ -42,7 +42,7 @@ PINNED: Final[Mapping[str, str]] = {
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.variant.allowDuplicateKeys": "false",
 }
-"""The values where a spec has none: Spark's own, and UTC."""
+"""Defaults: those of Spark, and UTC."""
 
 PREFIXES: Final = ("spark.sql.ansi.", "spark.sql.legacy.", "spark.sql.parser.", "spark.sql.function.")
 """Families of such settings. Those that are not listed above keep Spark's own value."""

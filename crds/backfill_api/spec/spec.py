@@ -24,7 +24,7 @@ from backfill_api.status.status import BackfillStatus
 
 
 class Barrier(Model):
-    """How often barriers come, and which of them commit."""
+    """Interval of barriers, and which of them commit."""
 
     interval_ms: Annotated[StrictInt, Field(ge=100, le=60_000)] = 1000
     """Milliseconds between barriers."""
@@ -34,7 +34,7 @@ class Barrier(Model):
 
 
 class TransformSpec(Model):
-    """A row-wise, deterministic transform; default: all rows and columns as they are."""
+    """Row-wise, deterministic transform; default: all rows and columns unchanged."""
 
     model_config = cel(("self == oldSelf", "transform is immutable: make a new Backfill"))
 
@@ -56,19 +56,19 @@ def _upserts() -> str:
 
 
 def _target_with(field: str, value: str) -> str:
-    """Return the CEL expression that says that the target has a value in a field that all targets have."""
+    """Return the CEL expression that requires a value in a field that all targets have."""
     names = [f"self.target.{member_of(name)}" for name in Target.VARIANTS]
     return " || ".join(f"(has({name}) && {name}.{field} == '{value}')" for name in names)
 
 
 def _keyed(end: str, variants: Iterable[str]) -> str:
-    """Return the CEL expression that says that the source or the target names columns that identify a row."""
+    """Return the CEL expression that requires the source or the target to have key columns."""
     names = [f"self.{end}.{member_of(name)}" for name in variants]
     return " || ".join(f"(has({name}) && has({name}.key) && {name}.key.size() > 0)" for name in names)
 
 
 class BackfillSpec(Model):
-    """Which target is filled from which source, how, and how fast."""
+    """Source, target, transform, strategy and speed of a backfill."""
 
     model_config = cel(
         (unchanged("jobId"), "jobId is immutable: make a new Backfill"),
@@ -91,25 +91,25 @@ class BackfillSpec(Model):
     """Identity of the job's state in the target; default: `<namespace>/<name>`."""
 
     source: Source
-    """Where rows come from."""
+    """Source of the rows."""
 
     transform: TransformSpec = TransformSpec()
-    """How each row is transformed."""
+    """Transform of each row."""
 
     target: Target
-    """Where rows go."""
+    """Target of the rows."""
 
     strategy: Strategy = Strategy()
-    """How the backfill is done; the result is the same."""
+    """Strategy of the backfill; all give the same result."""
 
     barrier: Barrier = Barrier()
-    """How often barriers come, and which of them commit."""
+    """Interval of barriers, and which of them commit."""
 
     throttle: ThrottleSpec = ThrottleSpec()
     """Limit of the snapshot's speed; changes are never limited."""
 
     pause: PauseSpec = PauseSpec()
-    """What `desiredState: Paused` pauses."""
+    """Scope of `desiredState: Paused`."""
 
     desired_state: Literal["Running", "Paused"] = "Running"
     """`Paused`: the driver pauses at a barrier and keeps its pods."""
@@ -118,7 +118,7 @@ class BackfillSpec(Model):
     """Delete the pods; a later attempt continues from the state in the target."""
 
     after: Literal["Exit", "Follow"] = "Exit"
-    """When caught up: end (`Exit`), or keep applying changes (`Follow`)."""
+    """Behaviour after catching up: end (`Exit`), or keep applying changes (`Follow`)."""
 
     verify: Literal["None", "Final", "FinalByRows"] = "None"
     """`Final`: compare source and target at the end, copied files by their bytes; `FinalByRows`: all by rows. Fail when they differ."""
@@ -127,16 +127,16 @@ class BackfillSpec(Model):
     """`Manual`: stop after the plan until `approved` is true, or `approvedPlan` names the plan."""
 
     approved: StrictBool = False
-    """Continue after the plan that is there when it is set; after an edit of what was planned a new plan is made, which it does not approve."""
+    """Approval of the plan that exists when the field is set. An edit of a planned field leads to a new plan, which needs a new approval."""
 
     approved_plan: PlanName | None = None
     """Continue after the plan of this name (`status.planOf`) and after no other one, whatever `approved` says."""
 
     backoff_limit: Annotated[StrictInt, Field(ge=0, le=1000)] = 3
-    """How many attempts after the first may fail."""
+    """Number of attempts after the first that may fail."""
 
     backoff: Backoff = Backoff()
-    """How long to wait between attempts."""
+    """Wait between attempts."""
 
     active_deadline_seconds: Seconds | None = None
     """End the job after this long; default: never."""
@@ -148,13 +148,13 @@ class BackfillSpec(Model):
     """Delete the object this long after its end; default: never."""
 
     deletion_policy: Literal["Drain", "Immediate"] = "Drain"
-    """When the object is deleted: `Drain` lets the driver stop at a barrier first."""
+    """Behaviour on deletion: `Drain` lets the driver stop at a barrier first."""
 
     drain_timeout_seconds: Drain = 60
-    """How long a drain may take; a node that is drained waits this long for the driver."""
+    """Maximum duration of a drain; a node that is drained waits this long for the driver."""
 
     retain_driver: Literal["Always", "OnFailure", "Never"] = "OnFailure"
-    """When to keep the driver pod after it ended. One with another container that still runs is deleted after 10 minutes."""
+    """Retention of the driver pod after its end. A pod with another running container is deleted after 10 minutes."""
 
     spark: SparkSpec = SparkSpec()
     """Spark on a cluster."""
@@ -172,7 +172,7 @@ class BackfillSpec(Model):
 
     @property
     def write_mode(self) -> Literal["Upsert", "Append", "Changelog"]:
-        """How the target is written: as it says, else `Append` of offsets or of whole files, and `Upsert` of any other rows."""
+        """Write mode of the target; default: `Append` for offsets or whole files, `Upsert` otherwise."""
         appends = SourceAbility.OFFSETS in self.source.variant.abilities or combinations.ships(self.strategy.variant)
         return self.target.params.write_mode or ("Append" if appends else "Upsert")
 
@@ -255,7 +255,7 @@ class Backfill(Model):
 
     @property
     def spec_hash(self) -> str:
-        """Hash of what must not change while a state of this job exists."""
+        """Hash of the fields that must not change while a state of this job exists."""
         return spec_hash(self.spec, self.job_id)
 
     @property
@@ -270,10 +270,10 @@ class Backfill(Model):
 
 
 def spec_hash(spec: BackfillSpec, job_id: str) -> str:
-    """Hash what must not change while a state exists: job, source, transform, target, strategy, and what expressions mean.
+    """Hash the fields that must not change while a state exists: job, source, transform, target, strategy, session settings.
 
-    Left out are the fields that may change (`Params.MAY_CHANGE`), and those that hold their defaults: so a field that
-    a later version adds does not orphan the states of this one.
+    Fields that may change (`Params.MAY_CHANGE`) and fields with their defaults are excluded: a field that
+    a later version adds does not invalidate the states of this version.
 
     Returns:
         SHA-256, 64 hexadecimal digits.
@@ -309,7 +309,7 @@ def _place(name: str, spec: BackfillSpec) -> str:
 
 
 def _hash_fields(path: str, part: Any, found: dict[str, str]) -> None:
-    # What a user names freely is one field: a state must not grow with it.
+    # A field with names that the user chooses is one field, so that the state does not grow with it.
     if isinstance(part, dict) and not path.endswith(".properties"):
         for name, below in part.items():
             _hash_fields(f"{path}.{name}", below, found)

@@ -14,7 +14,7 @@ from backfill_api.model import Model, cel, member_of, refused
 from backfill_api.spec.params import Params, Variant
 
 Rule = tuple[str, str]
-"""A CEL expression, and what a cluster says when it does not hold."""
+"""CEL expression, and the error of the API server if it does not hold."""
 
 
 class TaggedUnion(Model):
@@ -35,7 +35,7 @@ class TaggedUnion(Model):
 
     @property
     def params(self) -> Params:
-        """Parameters of the chosen plug-in; of a member that is left out, its defaults."""
+        """Parameters of the chosen plug-in; the defaults if its member is omitted."""
         given: Params | None = getattr(self, self.member)
         return self.variant.params() if given is None else given
 
@@ -59,7 +59,7 @@ class TaggedUnion(Model):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Add the CEL rules, which say what `_only_the_member` says, and what may change."""
+        """Add the CEL rules: those of `_only_the_member`, and those for fields that may change."""
         schema = handler(core_schema)
         handler.resolve_ref_schema(schema).update(cel(*cls._rules())["json_schema_extra"])  # type: ignore[arg-type]
         return schema

@@ -1,1 +1,1 @@
-"""What the operator and the driver say about a Backfill."""
+"""Status of a Backfill, as the operator and the driver report it."""

@@ -1,4 +1,4 @@
-"""The words of `status.conditions` and `status.phase`. They are API: renaming one breaks users' alerts."""
+"""Names in `status.conditions` and `status.phase`. They are API: a renamed one breaks users' alerts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Phase = Literal[
     "Pending", "AwaitingApproval", "Launching", "Running", "Pausing", "Paused", "Suspending", "Suspended",
     "Retrying", "Succeeded", "Failed", "Terminating",
 ]  # fmt: skip
-"""Derived from the conditions, for people."""
+"""Derived from the conditions, for users."""
 
 CONDITION_TYPES: Final = {
     "Ready": "The desired state holds: running, or paused or suspended as asked, or complete.",
@@ -36,10 +36,10 @@ CONDITION_TYPES: Final = {
     "EditPending": "A field of the spec was edited that takes effect with the next attempt; the message names it. Present only when true.",
     "ExecutorsWaiting": "Executors of the driver do not start, or fewer come than were asked for; the message says why. Present only when true.",
 }
-"""Every condition type, and what it means when it is True."""
+"""All condition types with the meaning of `True`."""
 
 REASONS: Final = {
-    # of the lifecycle
+    # reasons of the lifecycle
     "Accepted": "The spec is valid, and no attempt was started yet.",
     "Launching": "A driver was requested.",
     "Running": "The driver runs.",
@@ -68,6 +68,7 @@ REASONS: Final = {
     "NoDriver": "No driver is wanted, or none is there yet.",
     "DriverMissing": "The driver's pod was not found; the operator asks again before it gives up.",
     "DriverUnreachable": "The driver's control server does not respond; its pod exists.",
+    "CommitStalled": "The driver answers, and a commit of it has no answer. It is ended after two minutes, and no failure is counted.",
     "JavaSilent": "The driver answers and its Java process does not, so nothing is read or committed. The driver ends it after a minute.",
     "ExecutorsWaiting": "The driver runs, and executors of it wait for an image, a Secret, a volume or a node.",
     "DriverStopping": "A driver that is not the current one must end before the next one starts.",
@@ -91,7 +92,7 @@ REASONS: Final = {
     "Converging": "The lag falls.",
     "PartialReceipt": "The newest receipt found no difference in the rows that are copied so far; it is not about all of them.",
     "Equal": "The newest receipt compared all of the source, and found no difference.",
-    # of the driver: the same words as its errors
+    # reasons of the driver, equal to those of its errors
     "InvalidSpec": "The document is invalid.",
     "InvalidTransform": "The transform is not row-wise or not deterministic, or names a missing column.",
     "SourceNotFound": "The source is missing, or is not a Delta table.",
@@ -129,11 +130,11 @@ REASONS: Final = {
     "SourceAhead": "The target equals an earlier version of the source than the newest one (`backfill verify --head`).",
     "AccountingMismatch": "A split yielded the wrong number of rows.",
     "StorageFull": "The target's storage is full.",
-    "Transient": "Storage, network or a concurrent commit; tried again.",
+    "Transient": "Storage, network or a concurrent commit; tried again. A store or broker that does not answer counts no failure.",
     "AlreadyRunning": "Another driver of the same job runs.",
     "Unexpected": "An unexpected error; tried again.",
 }
-"""Every reason, and what it means."""
+"""All reasons with their meanings."""
 
 
 class Condition(Model):
@@ -143,16 +144,16 @@ class Condition(Model):
     """One of the condition types."""
 
     status: Literal["True", "False", "Unknown"]
-    """Does it hold?"""
+    """`True`, `False` or `Unknown`."""
 
     reason: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9]*$")]
-    """Why, in one CamelCase word."""
+    """Reason in one CamelCase word."""
 
     message: Message = ""
-    """Why, for people."""
+    """Message for users."""
 
     last_transition_time: Moment
-    """When `status` last changed, RFC 3339."""
+    """Time of the last change of `status`, RFC 3339."""
 
     observed_generation: Generation | None = None
     """Generation of the spec that this is about."""

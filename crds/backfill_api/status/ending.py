@@ -19,19 +19,22 @@ SHORT_CHARACTERS: Final = 600
 
 
 class Ending(Model):
-    """How an attempt ended, as its driver reports it."""
+    """End of an attempt, as its driver reports it."""
 
     outcome: Literal["Complete", "Stopped", "Failed", "Planned"]
     """`Planned`: it only made a plan."""
 
     reason: Annotated[str, Field(max_length=64)] = ""
-    """Why, in one CamelCase word."""
+    """Reason in one CamelCase word."""
 
     message: Annotated[str, Field(max_length=4096)] = ""
-    """What happened, for people."""
+    """Message for users."""
 
     hint: Annotated[str, Field(max_length=4096)] = ""
-    """What can be done about it."""
+    """Remedy for the user."""
+
+    outside: bool = False
+    """Is the cause of a failure outside the job, such as a store that does not answer? Such an end uses up no attempt."""
 
     progress: ProgressSummary | None = None
     """Progress at the end."""
@@ -46,7 +49,7 @@ class Ending(Model):
     """The attempt's token, which is of no use any more: only its driver knew it. Empty: an earlier driver, or none of an operator."""
 
     def text(self) -> str:
-        """Return it as JSON of at most 4,096 bytes: long texts are cut, then details of a plan are left out."""
+        """Return JSON of at most 4,096 bytes: long strings are cut, then details of a plan are omitted."""
         one = self
         while len(text := one.model_dump_json(by_alias=True, exclude_defaults=True).encode()) > ENDING_BYTES_MAX:
             one = one._shorter()

@@ -1,4 +1,4 @@
-"""What a job would do."""
+"""Plan of a job."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class PlanWarning(Model):
     """A doubt to settle before the start."""
 
     reason: Annotated[str, Field(max_length=64)]
-    """Which warning, in one CamelCase word."""
+    """Code of the warning in one CamelCase word."""
 
     message: Message
-    """What is doubtful."""
+    """Message of the warning."""
 
     hint: Message = ""
-    """What would help."""
+    """Remedy."""
 
 
 class PlannedOrder(Model):
-    """How well the files of the source separate the values of the column of `order`."""
+    """Separation of the source's files by the values of the column of `order`."""
 
     column: Annotated[str, Field(max_length=255)]
     """The column."""
@@ -36,7 +36,7 @@ class PlannedOrder(Model):
     """Ascending or Descending."""
 
     overlap_percent: Percent
-    """Of all pairs of files, those whose values overlap; 0: each value is in one file."""
+    """Percent of all pairs of files whose values overlap; 0 if each value is in one file."""
 
     files_unknown: Count
     """Files of which the log has no values of the column; they are read last, in path order."""
@@ -50,40 +50,40 @@ class PlannedFiles(Model):
     to those that are copied. Decoded: their rows are read and written. Excluded: the filter leaves out all of their rows, and they are not read."""
 
     files: Count
-    """How many."""
+    """Number of files."""
 
     reason: Message = ""
-    """Why they are decoded."""
+    """Reason why they are decoded."""
 
 
 class PlannedPartition(Model):
     """One partition of a topic."""
 
     partition: Annotated[str, Field(max_length=64)]
-    """Which."""
+    """Number of the partition."""
 
     rows: Count
     """Offsets of its history; the topic may leave some of them out."""
 
 
 class PlannedPartitions(Model):
-    """What there is to read of each partition."""
+    """Offsets to read of each partition."""
 
     largest: Annotated[tuple[PlannedPartition, ...], Field(max_length=PARTITIONS_MAX)]
     """Those with most rows, the largest first."""
 
     others: Count
-    """How many more there are."""
+    """Number of columns that are not listed."""
 
     other_rows: Count
     """Offsets of all of these together."""
 
 
 class PlannedTarget(Model):
-    """Layout of the target, as it is or as the job will make it."""
+    """Layout of the target: the existing one, or that of the table that the job will create."""
 
     columns: Message
-    """Names and types of the columns; of many only the first."""
+    """Names and types of the columns; only the first ones if there are many."""
 
     partition_by: Columns = ()
     """Partition columns."""
@@ -102,11 +102,11 @@ class PlannedStep(Model):
     """Start, Copy, KeyProof, CatchUp or Receipt."""
 
     seconds: Duration
-    """How long it would take here."""
+    """Estimated duration on this machine."""
 
 
 class Plan(Model):
-    """What a job would read, how long it would take on this machine, and what is doubtful about it."""
+    """Plan of a job: the data to read, the estimated time on this machine, and warnings."""
 
     rows: Count
     """Rows of the version that would be read."""
@@ -121,13 +121,13 @@ class Plan(Model):
     """Splits, estimated."""
 
     ways: Annotated[tuple[PlannedFiles, ...], Field(max_length=WAYS_MAX)] = ()
-    """How the files get into the target, the most frequent way first; empty where the strategy does not read file by file."""
+    """Copy modes of the files, the most frequent first; empty if the strategy does not read file by file."""
 
     version: Count | None = None
     """Version that would be pinned; absent: none would be."""
 
     estimated_seconds: Count
-    """How long the whole job would take here; with `after: Follow`, until it has caught up."""
+    """Estimated duration of the whole job on this machine; with `after: Follow`, until it has caught up."""
 
     estimated_seconds_low: Count
     """Lower bound of nine jobs in ten."""
@@ -139,37 +139,37 @@ class Plan(Model):
     """Columns that identify a row."""
 
     key_unique: bool | None = None
-    """Is the key unique in the source? Absent: not checked."""
+    """True if the key is unique in the source; absent if not checked."""
 
     key_nulls: Count | None = None
     """Rows whose key is null. Absent: not checked."""
 
     deterministic: bool = True
-    """Does the transform give the same rows each time?"""
+    """True if the transform is deterministic."""
 
     change_feed: bool | None = None
-    """Does the source have a change feed? Absent: it has no versions, or the strategy reads no change feed."""
+    """True if the source has a change feed; absent if it has no versions, or if the strategy reads no change feed."""
 
     retention_seconds: Count | None = None
-    """How long the source keeps the files and changes that the job needs; absent: not known."""
+    """Retention of the files and changes that the job needs; absent if unknown."""
 
     target_exists: bool = False
-    """Does the target exist?"""
+    """True if the target exists."""
 
     target: PlannedTarget | None = None
     """Layout of the target; absent: the job has ended, or the target does not describe itself."""
 
     resumes_attempt: Count | None = None
-    """Number of the last attempt, whose state would be continued; absent: the job starts anew."""
+    """Number of the last attempt, whose state would be resumed; absent if the job starts from the beginning."""
 
     steps: Annotated[tuple[PlannedStep, ...], Field(max_length=8)] = ()
     """The steps of the job in their order, with the time of each."""
 
     partitions: PlannedPartitions | None = None
-    """What there is to read of each partition; absent: the source has none."""
+    """Offsets to read of each partition; absent if the source has none."""
 
     read_amplification_percent: Count | None = None
-    """How often a file of the source is read, in the mean: 100 is once; absent: rows are not read in the order of a key."""
+    """Average reads of a source file in percent: 100 is once; absent if rows are not read in the order of a key."""
 
     order: PlannedOrder | None = None
     """The order of the snapshot; absent: none was asked for."""

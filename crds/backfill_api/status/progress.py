@@ -1,4 +1,4 @@
-"""How far a job is, for people and for the operator."""
+"""Progress of a job, for users and for the operator."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ WarningCode = Literal[
     "CheckpointFailed",
     "OpenTransaction",
     "JavaSilent",
+    "CommitStalled",
 ]
-"""What a warning is about: programs go by this, never by the message."""
+"""Code of a warning; programs use it, never the message."""
 
 
 STEPS_MAX = 8
@@ -47,30 +48,30 @@ class StepProgress(Model):
 
 
 class Watermark(Model):
-    """How far the order of the rows is: all rows beyond a value of its column are in the target."""
+    """Value of a column up to which all rows are in the target."""
 
     column: Annotated[str, Field(max_length=255)]
     """The column of the order."""
 
     direction: Annotated[str, Field(max_length=64)] = ""
-    """Descending: all rows with a larger value are there. Ascending: all with a smaller one."""
+    """`Descending`: all rows with a larger value are copied. `Ascending`: all with a smaller value."""
 
     value: Message
-    """In the column's own form; a timestamp in UTC."""
+    """Value in the column's format; a timestamp in UTC."""
 
 
 class PartitionLag(Model):
-    """How far the target is behind in one partition."""
+    """Lag of the target in one partition."""
 
     partition: Annotated[str, Field(max_length=64)]
-    """Which; `other`: all that are not listed."""
+    """Number of the partition, or `other` for all that are not listed."""
 
     records: Count
     """Offsets that are known and not in the target."""
 
 
 class ProgressSummary(Model):
-    """How far a job is, short enough for a status; counts are those of the newest commit, never ahead of it."""
+    """Progress of a job, bounded in size; counts are those of the newest commit, never ahead of it."""
 
     phase: Annotated[str, Field(max_length=64)] = ""
     """Phase of the strategy, such as Snapshot, CatchUp or Live."""
@@ -79,7 +80,7 @@ class ProgressSummary(Model):
     """The step of `steps` that is running; empty: none."""
 
     percent: Percent = 0
-    """How much of the whole job is done, each step weighed by its time; rounded down, never falling."""
+    """Completed part of the whole job; each step is weighted by its time. Rounded down; it never decreases."""
 
     rows_total: Count = 0
     """Rows of the pinned version; estimated, where the newest version is read."""
@@ -88,16 +89,16 @@ class ProgressSummary(Model):
     """Rows of the source that are done: committed, or left out by the filter."""
 
     rows_filtered: Count = 0
-    """Of these, the rows that the filter left out."""
+    """Rows of `rowsDone` that the filter excluded."""
 
     bad_records: Count = 0
     """Records that the transform cannot parse: they are in the table of bad records."""
 
     watermark: Watermark | None = None
-    """How far the order of the rows is; absent: there is no order, it cannot be told, or all rows are there."""
+    """Value up to which the rows are copied in their order; absent without an order, before a bound is known, and after the copy."""
 
     position: Message = ""
-    """How far the order of a key is, for each range of vnodes that are equally far, as `rows up to id = 5`; empty: see `watermark`."""
+    """Position in the order of a key per range of vnodes, such as `rows up to id = 5`; empty if `watermark` applies."""
 
     splits_total: Count = 0
     """Splits in all, estimated."""
@@ -109,25 +110,25 @@ class ProgressSummary(Model):
     """Rows a second, the mean of the last commits."""
 
     lag_versions: Count = 0
-    """How far the target is behind, in versions; 0 of a source that has none."""
+    """Lag of the target in versions; 0 if the source has no versions."""
 
     lag_records: Count | None = None
-    """How far the target is behind the last record, in offsets, also behind open transactions; absent: the source has versions."""
+    """Lag of the target behind the last record in offsets, including open transactions; absent if the source has versions."""
 
     lag_seconds: Count = 0
-    """How far the target is behind, in time."""
+    """Lag of the target in seconds."""
 
     eta: Moment | None = None
-    """When the whole job will be done, RFC 3339; with `after: Follow`, when it will have caught up."""
+    """Estimated end of the job, RFC 3339; with `after: Follow`, the estimated time of catching up."""
 
     steps: Annotated[tuple[StepProgress, ...], Field(max_length=STEPS_MAX)] = ()
     """The steps of the job in their order, with the time of each."""
 
     reason: Message = ""
-    """What limits the speed of the job."""
+    """Reason that limits the speed of the job."""
 
     last_commit_time: Moment | None = None
-    """When the newest commit was durable, RFC 3339."""
+    """Time of the newest durable commit, RFC 3339."""
 
     epoch: Count = 0
     """Number of the newest barrier; it grows without progress too."""
@@ -140,10 +141,10 @@ class Progress(ProgressSummary):
     """Number of the attempt."""
 
     last_barrier_time: Moment | None = None
-    """When the newest barrier passed, RFC 3339: its commit was durable, or nothing had to be committed."""
+    """Time of the newest barrier, RFC 3339: its commit was durable, or it had none."""
 
     last_look_time: Moment | None = None
-    """When the source answered the newest look at its newest position, RFC 3339."""
+    """Time of the newest successful poll of the source, RFC 3339."""
 
     changes_done: Count = 0
     """Row changes applied after the snapshot."""
@@ -158,7 +159,7 @@ class Progress(ProgressSummary):
     """Newest source version; absent: not known yet, or the source has no versions."""
 
     consumed_position: Message = ""
-    """What of the source the target holds, in the source's words."""
+    """Part of the source in the target, for display."""
 
     head_position: Message = ""
     """Newest position of the source, in the source's words."""
@@ -176,28 +177,28 @@ class Progress(ProgressSummary):
     """The partitions with most of `lagRecords`, the largest first, and all others as one; empty: the source has none."""
 
     caught_up: bool = False
-    """Has the target reached the newest version once? Of a topic: and no record waits behind a transaction that stays open."""
+    """True after the target has reached the newest version once; for a topic, without records behind an open transaction."""
 
     warnings: Annotated[tuple[Message, ...], Field(max_length=WARNINGS_MAX)] = ()
-    """What will end the job unless the user acts."""
+    """Warnings of causes that will end the job unless the user acts."""
 
     warning_codes: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=WARNINGS_MAX)] = ()
     """A `WarningCode` for each of `warnings`, in their order; older drivers report none, newer ones may report others."""
 
     non_convergent: bool = False
-    """Does the lag not fall?"""
+    """True while the lag does not fall."""
 
     paused: Annotated[str, Field(max_length=64)] | None = None
     """History or All."""
 
     stopping: bool = False
-    """Was the attempt asked to end?"""
+    """True after the attempt received a request to end."""
 
     finished: bool = False
-    """Has the job ended for good? Only with `after: Exit`."""
+    """True after the end of the job; only with `after: Exit`."""
 
     quiet: bool = False
-    """Is nothing running?"""
+    """True while no work runs."""
 
     throttle_rows_per_second: Count | None = None
     """Limit in force, in rows; absent: none."""
@@ -206,7 +207,7 @@ class Progress(ProgressSummary):
     """Limit in force, in bytes of the source's files; absent: none."""
 
     throttle_until: Moment | None = None
-    """When it ends, RFC 3339."""
+    """End, RFC 3339."""
 
     revision: ReportedRevision = 0
     """Newest command in force."""

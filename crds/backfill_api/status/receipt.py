@@ -22,7 +22,7 @@ class FileMismatch(Model):
     """As the log of its table spells it."""
 
     what: Message
-    """How it differs from what it was copied from."""
+    """Difference from the file that it was copied from."""
 
 
 class ReceiptSummary(Model):
@@ -32,7 +32,7 @@ class ReceiptSummary(Model):
     """Version of the source that was compared; absent: the source has no versions."""
 
     source_position: Message = ""
-    """What of the source was compared, in the source's words."""
+    """Compared part of the source, for display."""
 
     target_version: Count
     """Version of the target that was compared."""
@@ -50,13 +50,13 @@ class ReceiptSummary(Model):
     """The first of them."""
 
     digest: Annotated[str, Field(max_length=128)] = ""
-    """Hash over all vnodes' sums of the source side, and over what was proven by bytes; hexadecimal."""
+    """Hash of the source's sums over all vnodes, and of the files compared by bytes; hexadecimal."""
 
     verified_at: Moment | None = None
-    """When, RFC 3339."""
+    """Time, RFC 3339."""
 
     complete: bool = True
-    """Is all of the source compared? While the snapshot is being copied, only committed rows are."""
+    """True if all of the source was compared. During the copy of the snapshot, only committed rows are."""
 
     rows_filtered: Count | None = None
     """Rows of the source, of those compared, that the filter left out; absent: there is no filter, or they were not counted."""
@@ -81,7 +81,7 @@ class ReceiptSummary(Model):
 
     @property
     def equal(self) -> bool:
-        """Are both sides equal?"""
+        """True if both sides are equal."""
         return not (self.mismatches or self.file_mismatches)
 
 
@@ -89,7 +89,7 @@ class Mismatch(Model):
     """A vnode in which the sides differ."""
 
     vnode: Count
-    """Which one."""
+    """Number of the vnode."""
 
     source_rows: Count
     """Rows of the source's view in it."""
@@ -99,10 +99,10 @@ class Mismatch(Model):
 
 
 class PartitionReceipt(Model):
-    """One partition of a topic, read again, and what the target has of it."""
+    """Partition of a topic, read again and compared with the target."""
 
     partition: Annotated[str, Field(max_length=64)]
-    """Which one."""
+    """Number of the vnode."""
 
     start: Count
     """The first offset that is compared."""
@@ -145,7 +145,7 @@ class CutOff(Model):
     """Offsets of a partition that are behind an open transaction, so that no reader of committed records may read them."""
 
     partition: Annotated[str, Field(max_length=64)]
-    """Which partition."""
+    """Number of the partition."""
 
     start: Count
     """The first of these offsets: the last stable offset."""
@@ -161,7 +161,7 @@ class Receipt(Model):
     """Version of the source that was compared; absent: the source has no versions."""
 
     source_position: Message = ""
-    """What of the source was compared, in the source's words."""
+    """Compared part of the source, for display."""
 
     target_version: Count
     """Version of the target that was compared."""
@@ -176,19 +176,19 @@ class Receipt(Model):
     """Vnodes that were compared."""
 
     digest: Annotated[str, Field(max_length=128)]
-    """Hash over all vnodes' sums of the source side, and over what was proven by bytes; hexadecimal."""
+    """Hash of the source's sums over all vnodes, and of the files compared by bytes; hexadecimal."""
 
     mismatches: Annotated[tuple[Mismatch, ...], Field(max_length=VNODES_MAX)] = ()
     """Vnodes in which the sides differ."""
 
     verified_at: Moment | None = None
-    """When, RFC 3339."""
+    """Time, RFC 3339."""
 
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    """How long it took."""
+    """Duration in seconds."""
 
     complete: bool = True
-    """Is all of the source compared? While the snapshot is being copied, only committed rows are."""
+    """True if all of the source was compared. During the copy of the snapshot, only committed rows are."""
 
     rows_filtered: Count | None = None
     """Rows of the source, of those compared, that the filter left out; absent: there is no filter, or they were not counted."""
@@ -206,14 +206,14 @@ class Receipt(Model):
     """Each partition of a topic; empty: the source is a table, or the receipt was stored."""
 
     cut_off: Annotated[tuple[CutOff, ...], Field(max_length=PARTITIONS_MAX)] = ()
-    """What the target lacks because of open transactions; then `complete` is false."""
+    """Offsets that the target lacks because of open transactions; then `complete` is false."""
 
     files: Annotated[tuple[FileMismatch, ...], Field(max_length=FILES_MAX)] = ()
     """Files that differ; both sides are equal where this is empty, and `mismatches` too."""
 
     @property
     def equal(self) -> bool:
-        """Are both sides equal?"""
+        """True if both sides are equal."""
         return not (self.mismatches or self.files)
 
     @property

@@ -1,4 +1,4 @@
-"""The newest position of a source, beside what a target holds."""
+"""Newest position of a source, to compare with the target."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SourceHead(Model):
     """Versions, or offsets of a topic, that the target does not hold; 0: it holds the newest ones."""
 
     committed_at: Moment
-    """When the newest version was committed, or when the topic was read; RFC 3339."""
+    """Commit time of the newest version, or read time of the topic; RFC 3339."""
 
     age_seconds: Count
     """Seconds since then, when it was read."""

@@ -45,13 +45,13 @@ class StopRequest(Model):
     """A request to end an attempt, recorded before it is sent."""
 
     reason: StopReason
-    """Why."""
+    """Reason."""
 
     time: Moment
-    """When, RFC 3339; the drain is timed from here."""
+    """Time, RFC 3339; start of the drain timeout."""
 
     revision: Revision | None = None
-    """Of the command that is sent to the driver; absent: it cannot be sent, so its pod is deleted."""
+    """Revision of the command that is sent to the driver; absent if it cannot be sent, so the pod is deleted."""
 
 
 class Attempt(Model):
@@ -73,7 +73,7 @@ class Attempt(Model):
     """UID of the pod; a pod of the same name with another UID is not ours."""
 
     start_time: Moment | None = None
-    """When the attempt was planned, RFC 3339."""
+    """Time at which the attempt was planned, RFC 3339."""
 
     token_hashes: Annotated[tuple[TokenHash, ...], Field(min_length=1, max_length=TOKEN_HASHES_MAX)] | None = None
     """Shortened SHA-256 of the tokens that its Secret may hold; a Secret with another token is not the operator's.
@@ -82,13 +82,13 @@ class Attempt(Model):
     """
 
     ready_time: Moment | None = None
-    """When its driver was first ready, RFC 3339; after that the startup timeout does not count."""
+    """Time at which its driver was first ready, RFC 3339; the startup timeout applies only before."""
 
     began_at: Annotated[str, Field(max_length=64)] | None = None
-    """Hash of what the target held when its driver first reported; absent until then."""
+    """Hash of the target's state at the first report of its driver; absent before."""
 
     committed: bool = False
-    """Has its driver committed more than that? Then its loss is the first of a new count."""
+    """True if its driver has committed since then, so that its loss starts a new count."""
 
     stop: StopRequest | None = None
     """Set once the attempt was asked to end."""
@@ -101,7 +101,7 @@ class PendingCommand(Model):
     """Its number."""
 
     command: Command
-    """What is wanted."""
+    """Requested state."""
 
 
 class Control(Model):
@@ -117,10 +117,10 @@ class Control(Model):
     """Barrier of that commit."""
 
     last_ack_time: Moment | None = None
-    """When, RFC 3339."""
+    """Time, RFC 3339."""
 
     paused: Literal["History", "All"] | None = None
-    """What the driver was last asked to pause, at its start or by a command; absent: nothing."""
+    """Pause that the driver last received, at its start or by a command; absent if none."""
 
     rows_per_second: Count | None = None
     """The limit of rows that it was last asked for; absent: none."""
@@ -135,7 +135,7 @@ class Control(Model):
     """Sent again until they are acknowledged, in this order; at most one of each kind."""
 
     pending_since: Moment | None = None
-    """When the newest of them was decided, RFC 3339."""
+    """Time of the newest decision, RFC 3339."""
 
     verify_token: Token = ""
     """Last value of the annotation `backfill.dev/verify-requested` that became a command."""
@@ -157,13 +157,13 @@ class PastAttempt(Model):
     """`Plan`: it only made a plan."""
 
     start: Moment | None = None
-    """When it was planned, RFC 3339."""
+    """Time of planning, RFC 3339."""
 
     end: Moment | None = None
-    """When it ended, RFC 3339."""
+    """End, RFC 3339."""
 
     reason: Annotated[str, Field(max_length=64)] = ""
-    """Why, in one CamelCase word."""
+    """Reason in one CamelCase word."""
 
     exit_code: ExitCode | None = None
     """Exit code of the driver process; absent: not known."""
@@ -179,20 +179,20 @@ class BackfillStatus(Model):
     """The conditions in one word."""
 
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32)] = ()
-    """What holds, and why."""
+    """Conditions with their reasons."""
 
     start_time: Moment | None = None
-    """When the first attempt was planned, or the first after a suspension, RFC 3339; the deadline counts from here."""
+    """Time at which the first attempt was planned, or the first after a suspension, RFC 3339; start of the deadline."""
 
     completion_time: Moment | None = None
-    """When the job ended, RFC 3339."""
+    """End of the job, RFC 3339."""
 
     attempts: Count = 0
     """Attempts so far."""
 
     failures: Count = 0
-    """Failed attempts that count against `backoffLimit`. An attempt that committed, or ran for an hour, restarts the count; one that
-    the cluster took away does not count."""
+    """Failed attempts that count against `backoffLimit`. An attempt that committed, or ran for an hour, restarts the count; one with
+    a cause outside the job does not count."""
 
     attempt: Attempt | None = None
     """The current attempt."""
@@ -201,16 +201,16 @@ class BackfillStatus(Model):
     """The commands to the driver, and those that it confirmed."""
 
     override: Override | None = None
-    """The override in force: an annotation that cannot be read leaves it as it was."""
+    """Override in force; an invalid annotation leaves it unchanged."""
 
     plan: Plan | None = None
     """The newest plan."""
 
     plan_of: PlanName | None = None
-    """Name of the plan: a hash of what it is about. A spec of another name is planned again."""
+    """Name of the plan: a hash of the planned fields. A spec with another hash is planned again."""
 
     approved_of: PlanName | None = None
-    """Name of the plan that was there when `spec.approved` was set; absent: there was none, or it is not set."""
+    """Name of the plan that existed when `spec.approved` was set; absent if there was none, or if it is not set."""
 
     progress: ProgressSummary | None = None
     """Progress of the job."""

@@ -53,7 +53,6 @@ _PHASES: Final[Mapping[str, PodPhase]] = {
     "Pending": "Pending", "Running": "Running", "Succeeded": "Succeeded", "Failed": "Failed",
 }  # fmt: skip
 
-
 _UNREADABLE: Final = frozenset(
     {(), ("attempts",), ("attempt",), ("attempt", "number"), ("attempt", "state"), ("attempt", "podUid")}
 )
@@ -222,6 +221,7 @@ def pod_of(raw: Raw) -> DriverPod:
         ready=container.get("ready") is True,
         started=_started(container, state),
         unready=_unready(status),
+        held="" if _started(container, state) else _held(raw, status),
         lingering=_running(status) if ended else "",
         init_failed=_init_failed(status),
         launched_of=_text(labels.get(LAUNCHED_LABEL)),
@@ -235,7 +235,7 @@ def pod_of(raw: Raw) -> DriverPod:
         waiting=_text(waiting.get("reason")),
         waiting_message=_text(waiting.get("message")),
         scheduled=_says(conditions, "PodScheduled"),
-        scheduled_ms=_scheduled_ms(conditions.get("PodScheduled", {})),
+        scheduled_ms=_scheduled_ms(conditions),
         unscheduled=unscheduled_of(raw),
         oom_killed=ended.get("reason") == "OOMKilled",
         disrupted=_says(conditions, "DisruptionTarget"),
@@ -307,6 +307,17 @@ def _unready(status: Mapping[str, Any]) -> str:
     return ""
 
 
+def _held(raw: Raw, status: Mapping[str, Any]) -> str:
+    """Return the first sidecar that has not started: a kubelet starts the pod's containers after it."""
+    specs = _mappings(_mapping(raw.get("spec")).get("initContainers"))
+    sidecars = {container.get("name") for container in specs if container.get("restartPolicy") == "Always"}
+    for container in _mappings(status.get("initContainerStatuses")):
+        if container.get("name") in sidecars and container.get("started") is not True:
+            why = _joined(_mapping(_mapping(container.get("state")).get("waiting"))) or "it runs"
+            return f"sidecar {_text(container.get('name'))} has not started: {why}"[:MESSAGE_CHARACTERS_MAX]
+    return ""
+
+
 def _running(status: Mapping[str, Any]) -> str:
     """Return the names of the containers that run."""
     running = [one for one in _mappings(status.get("containerStatuses")) if _mapping(one.get("state")).get("running")]
@@ -335,8 +346,9 @@ def _joined(part: Mapping[str, Any]) -> str:
     return ": ".join(text for text in texts if text and text != "Error")[:MESSAGE_CHARACTERS_MAX]
 
 
-def _scheduled_ms(condition: Mapping[str, Any]) -> int:
-    return (condition.get("status") == "True" and ms_of(_text(condition.get("lastTransitionTime")))) or 0
+def _scheduled_ms(conditions: Mapping[str, Mapping[str, Any]]) -> int:
+    began = (conditions[name] for name in ("PodScheduled", "Initialized") if _says(conditions, name))
+    return max((ms_of(_text(condition.get("lastTransitionTime")) or None) or 0 for condition in began), default=0)
 
 
 def _started(container: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
@@ -355,10 +367,8 @@ def _waiting(status: Mapping[str, Any], driver: Mapping[str, Any]) -> Mapping[st
 
 
 def _owner(metadata: Mapping[str, Any]) -> str | None:
-    for owner in _mappings(metadata.get("ownerReferences")):
-        if owner.get("controller") is True:
-            return str(owner.get("uid", ""))
-    return None
+    owners = (owner for owner in _mappings(metadata.get("ownerReferences")) if owner.get("controller") is True)
+    return next((str(owner.get("uid", "")) for owner in owners), None)
 
 
 def _attempt(label: Any) -> int | None:

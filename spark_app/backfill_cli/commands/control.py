@@ -99,7 +99,11 @@ def resume(file: Path | None, job: str | None, wait_s: float) -> None:
 @JOB
 @WAIT
 @click.option(
-    "--for", "for_s", callback=parsed(parse_duration_s), metavar="DURATION", help="90s, 30m, 2h; then what was before."
+    "--for",
+    "for_s",
+    callback=parsed(parse_duration_s),
+    metavar="DURATION",
+    help="90s, 30m, 2h; then the earlier limit applies again.",
 )
 @click.pass_context
 def throttle(
@@ -128,7 +132,7 @@ def throttle(
 @WAIT
 @click.option("--force", is_flag=True, help="Cancel what runs instead of waiting for it.")
 def stop(file: Path | None, job: str | None, wait_s: float, force: bool) -> None:
-    """End the attempt at a barrier; running the job again goes on from there."""
+    """End the attempt at a barrier; the next run of the job resumes there."""
     _send(file, job, wait_s, Command(type="Stop", stop=StopCommand(force=force)))
 
 

@@ -42,7 +42,7 @@ def is_over(progress: Progress, *, step: str) -> bool:
 
 
 class DemoError(Exception):
-    """A step did not do what it must; the message says which, and where the logs are."""
+    """A step failed; the message names the step and the logs."""
 
 
 class Child:

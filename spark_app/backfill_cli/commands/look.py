@@ -33,7 +33,7 @@ RESTING = {
     "Stopped": "stopped; `backfill run` resumes it",
     "Finished": "complete",
 }
-"""States without a driver, as people read them."""
+"""Readable names of states without a driver."""
 
 
 def tables_of(job: Backfill) -> list[tuple[str, str]]:

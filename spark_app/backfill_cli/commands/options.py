@@ -1,4 +1,4 @@
-"""What the commands share: options, the job that is meant, and how errors are printed."""
+"""Shared parts of the commands: options, the choice of the job, and the output of errors."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def spark_settings(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--conf", "given", multiple=True, metavar="NAME=VALUE", help="A setting of Spark, laid over spec.spark.conf."
     )
-    @click.option("--packages", metavar="GROUP:NAME:VERSION,…", help="Jars that Spark fetches, with what they need.")
+    @click.option("--packages", metavar="GROUP:NAME:VERSION,…", help="Jars that Spark fetches with their dependencies.")
     @functools.wraps(command)
     def with_conf(*args: Any, given: tuple[str, ...], packages: str | None, **kwargs: Any) -> Any:
         conf = {"spark.jars.packages": packages} if packages else {}
@@ -144,12 +144,12 @@ def _name_log(ctx: click.Context) -> None:
 
 
 def pip_line(extra: str) -> str:
-    """Return what to type to install a missing extra, beside the command line itself."""
+    """Return the command that installs a missing extra and the command line."""
     return f"pip install 'backfill-operator[{','.join(dict.fromkeys(('cli', extra)))}]'"
 
 
 def say_usage(error: click.ClickException) -> None:
-    """Print what is wrong with the options of a command, in the shape of all other errors."""
+    """Print an error of a command's options in the format of all errors."""
     context = getattr(error, "ctx", None)
     message = error.format_message()
     extra = re.fullmatch(r"Got unexpected extra arguments? \((\S+\.ya?ml)\)", message)
@@ -159,7 +159,7 @@ def say_usage(error: click.ClickException) -> None:
 
 
 def say_error(reason: str, message: str, hint: str = "", *, console: Console | None = None) -> None:
-    """Print what is wrong and what helps; on standard error where no console is given."""
+    """Print an error and its remedy, by default to standard error."""
     console = console or terminal(sys.stderr)
     console.print(f"error: {reason}: {message}", style="red", markup=False, soft_wrap=True)
     if hint:
@@ -214,7 +214,7 @@ def read(
 
 def _value(change: str, text: str) -> Any:
     if text.lstrip()[:1] in ("{", "["):
-        with suppress(ValueError):  # JSON is not a part of YAML, and what is no JSON may be YAML
+        with suppress(ValueError):  # JSON is not a subset of YAML, so both parsers are tried
             return json.loads(text)
     try:
         return yaml.safe_load(text)
@@ -241,7 +241,7 @@ def _put(document: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def job_of(file: Path | None, job: str | None) -> str | None:
-    """Return the job that is meant; None: the only one that runs."""
+    """Return the job of the options; `None` for the only one that runs."""
     return read(file).job_id if file else job
 
 

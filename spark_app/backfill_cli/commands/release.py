@@ -15,11 +15,11 @@ DELETION_VECTORS = "deletionVectors"
 
 @click.command()
 @FILE
-@click.option("--force", is_flag=True, help="Also of a job that is not finished: it can never go on.")
+@click.option("--force", is_flag=True, help="Also of a job that is not finished; it can never resume.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @spark_settings
 def release(file: Path | None, force: bool, output: str, conf: dict[str, str]) -> None:
-    """Take the state of a finished job out of its target, so that any writer may use the table."""
+    """Remove the state of a finished job from its target, so that any writer may use the table."""
     job = read(file, conf=conf)
     with beside(file), steps_shown(job) as on_step:
         done = job.release(force=force, on_step=on_step)

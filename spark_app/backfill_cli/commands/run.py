@@ -35,12 +35,12 @@ READER_GONE = "standard output was closed: stopping at a barrier"
 
 @dataclass(frozen=True)
 class Shown:
-    """Where and how to show a run."""
+    """Display options of a run."""
 
     json_lines: bool = False
     colour: bool = True
     log_file: Path | None = None
-    """Where the JVM writes; None: a file in the state folder, or standard error with `verbose`."""
+    """Log file of the JVM; `None` for a file in the state folder, or standard error with `verbose`."""
 
     grid: bool = False
     """Add the parts of the snapshot to each JSON line."""
@@ -56,7 +56,7 @@ class Run:
     """One attempt, its view, and the two presses of Ctrl-C."""
 
     def __init__(self, job: Backfill, shown: Shown, driver: attempt.Driver | None = None) -> None:
-        """Take the parts; nothing starts before `to_end`. `driver`: runs the attempt; None: the real one."""
+        """Take the parts; nothing starts before `to_end`. `driver` runs the attempt; `None` for the real one."""
         self._job = job
         self._shown = shown
         self._driver = driver
@@ -94,7 +94,7 @@ class Run:
         try:
             run = self._attempt = self._job.shown_by(lambda _: view, driver=self._driver)
         except BaseException:
-            view.close()  # what is drawn must not hide the cursor, nor the error
+            view.close()  # the view must not hide the cursor or the error
             raise
         if self._stop_asked:
             run.stop()
@@ -112,7 +112,7 @@ class Run:
     def _console(self, out: Out) -> Console:
         return terminal(out, colour=self._shown.colour)
 
-    # ------------------------------------------------------------------ what is shown meanwhile
+    # ------------------------------------------------------------------ display during the run
     def _view(self, out: Out, console: Console) -> Observer:
         job, first = self._job.job_id, Progress(reason="starting Spark")
         if self._shown.quiet:
@@ -160,7 +160,7 @@ class Run:
         """Stop at a barrier on a signal; a second Ctrl-C or SIGTERM ends at once. SIGHUP never does: it may come twice."""
         before: dict[signal.Signals, Any] = {}
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # What was ignored from the start (nohup) stays so, but for Ctrl-C: a shell starts background jobs without it.
+            # Signals that were ignored at the start (nohup) stay ignored, except Ctrl-C: a shell starts background jobs with it ignored.
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue
             before[number] = signal.signal(number, lambda number, frame: self._stop(number, frame, err))
@@ -185,7 +185,7 @@ class Run:
         self._ask_to_stop()
 
     def _ask_to_stop(self) -> None:
-        # The request may come before the attempt is there.
+        # The request may arrive before the attempt exists.
         self._stop_asked = True
         if self._attempt is not None:
             self._attempt.stop()
@@ -209,7 +209,7 @@ class _Drawn:
         self._redrawn.see(progress)
 
     def close(self) -> None:
-        """Draw it as it is at the end, and leave it there."""
+        """Draw the final view, and leave it on the screen."""
         self._redrawn.close()
         self._screen.close()
 
@@ -248,7 +248,7 @@ def outcome_words(ended: Outcome | BackfillError, receipt: Receipt | None, elaps
 
 
 def conclude(console: Console, ended: Outcome | BackfillError, receipt: Receipt | None, elapsed_s: float) -> None:
-    """Print the receipt; of an attempt that did not fail also how it ended, and how long it took."""
+    """Print the receipt; for an attempt that did not fail, also its outcome and duration."""
     head = None if isinstance(ended, BackfillError) else ended.source_head
     if isinstance(ended, Outcome) and ended.state == "Complete" and ended.progress and ended.progress.steps:
         console.print(Text(show_steps(ended.progress.steps), style="dim"), soft_wrap=True)

@@ -1,1 +1,1 @@
-"""What a run looks like: lines, a view, a recorded picture."""
+"""Displays of a run: lines, a view, a recorded picture."""

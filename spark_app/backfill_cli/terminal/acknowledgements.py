@@ -20,7 +20,7 @@ def describe_effect(command: Command, progress: Progress | None) -> str:
 
 
 def _effect(command: Command, progress: Progress | None) -> tuple[str, str]:
-    """Return what a command changes, and what to type next."""
+    """Return the effect of a command, and the next command to type."""
     match command.type:
         case "Pause":
             return _paused(command.pause or PauseCommand()), "undo: backfill resume"

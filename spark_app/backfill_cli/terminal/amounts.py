@@ -1,4 +1,4 @@
-"""Rates, durations and sizes as people type them."""
+"""Parser of rates, durations and sizes that users type."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def parse_byte_rate(text: str) -> int | None:
 
 
 def _number(text: str) -> float:
-    """Return a number that `_NUMBER` fits; people put `_` or `,` between its thousands."""
+    """Parse a number that matches `_NUMBER`; `_` or `,` may separate thousands."""
     return float(re.sub("[_,]", "", text))
 
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 MORE = "…"
 PARTS = re.compile(r", | \(| until |; ")
-"""Where a value may end: what follows is about what precedes."""
+"""Separators after which a value may end."""
 
 NAME_MIN = 8
-"""Characters of a name that still tell it from others."""
+"""Minimum of characters that identify a name."""
 
 
 def whole_words(text: str, columns: int) -> str:
-    """Return a text, or as many of its words as there is room for."""
+    """Return a string, or as many of its words as fit."""
     if len(text) <= columns:
         return text
     end = text.rfind(" ", 0, columns - 1)

@@ -1,4 +1,4 @@
-"""Draws what a terminal showed, from recorded lines of `backfill run -o json`: for the docs, and nothing is invented.
+"""Draws a terminal from recorded lines of `backfill run -o json`, for the docs.
 
 `python -m backfill_cli.terminal.picture docs/images/run.json docs/images/run.svg`; the recording is
 `{"job": …, "progress": {…}, "receipt": {…}}`, taken from `driver.jsonl` of a demo.
@@ -31,7 +31,7 @@ def draw(recording: Path, picture: Path) -> None:
     if words.get("receipt"):
         console.print("…", style="dim")
         console.print(show_receipt(Receipt.model_validate(words["receipt"])))
-    # The id is a hash of what is shown unless it is given; given, the file changes only where the terminal did.
+    # Without a given id, it is a hash of the content; with one, the file changes only where the terminal does.
     picture.write_text(console.export_svg(title="backfill run", unique_id="run"), encoding="utf-8")
 
 

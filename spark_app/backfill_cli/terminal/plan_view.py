@@ -54,7 +54,7 @@ def _target(target: PlannedTarget | None) -> list[tuple[str, str]]:
 
 
 def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> RenderableType:
-    """Return a plan as a table, with what is doubtful below it."""
+    """Return a plan as a table, with the warnings below it."""
     table = named_lines()
     low, high = plan.estimated_seconds_low, plan.estimated_seconds_high
     feed = {None: None, True: "yes", False: "no: appends only"}[plan.change_feed]

@@ -1,4 +1,4 @@
-"""A view that is drawn again and again on a thread of its own, and how often each view is renewed.
+"""View that a separate thread redraws, and the interval of each view.
 
 The driver's thread hands in each progress and never waits: a slow reader (a pager, a terminal on hold) must not delay a commit.
 """
@@ -23,7 +23,7 @@ class Redrawn(Generic[T]):
     """Draws the newest progress again and again, and once more at the end."""
 
     def __init__(self, draw: Callable[[T], None], progress: T) -> None:
-        """Start to draw; `draw` is called on a thread of its own."""
+        """Start to draw; `draw` is called on a separate thread."""
         self._draw = draw
         self._progress = progress
         self._over = threading.Event()

@@ -45,7 +45,7 @@ class Screen:
         columns, most = self.room
         options = self._console.options.update(width=columns)
         drawn = self._console.render_lines(block, options, pad=False)[:most]
-        # What a resized terminal makes of the old lines is unknown: all of it is drawn anew.
+        # A resized terminal may wrap the old lines: everything is drawn again.
         before = HIDE_CURSOR + (CLEAR if self._drawn_at not in {(0, 0), size} else self._back())
         self._drawn_at = size
         lines = [self._styled(line) + ERASE_TO_END for line in drawn]

@@ -76,7 +76,7 @@ def steps_shown(job: Backfill) -> Iterator[Callable[[str], None]]:
 
 
 def _log_file(job: Backfill) -> Path | None:
-    """Return the log file; `None` (standard error) if its folder cannot be made: a look needs no folder."""
+    """Return the log file; `None` (standard error) if its folder cannot be made: a status needs no folder."""
     try:
         return job.log_file
     except InvalidSettingError:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 class Out(io.TextIOBase):
-    """Text to a file descriptor; once its reader has gone (a closed pipe or terminal) what is written is lost in silence."""
+    """Text stream to a file descriptor; after its reader has gone (a closed pipe or terminal), output is dropped silently."""
 
     encoding = "utf-8"
 
@@ -29,7 +29,7 @@ class Out(io.TextIOBase):
         return self._descriptor
 
     def isatty(self) -> bool:
-        """Is it a terminal?"""
+        """Return whether it is a terminal."""
         return os.isatty(self._descriptor)
 
     def writable(self) -> bool:
@@ -54,7 +54,7 @@ def own_streams(log_file: Path | None, on_gone: Callable[[], None]) -> Iterator[
     """Yield our standard output and error, while the JVM (which inherits 1 and 2) writes to the log instead.
 
     Args:
-        log_file: Where the JVM writes; None: standard error.
+        log_file: Log file of the JVM; `None` for standard error.
         on_gone: Called once when the reader of standard output is gone.
     """
     sys.stdout.flush()

@@ -67,7 +67,7 @@ class ProgressBlock:
     """Since the step of the start began."""
 
     lines: int | None = None
-    """Lines that there are; None: as many as it takes."""
+    """Lines of the terminal; `None` for no limit."""
 
     resting: str = ""
     """State of a job without a driver; empty while a driver runs or starts."""
@@ -222,7 +222,7 @@ def _packed(words: list[tuple[int, str]], columns: int) -> list[tuple[int, str]]
 
 
 def show_steps(steps: Sequence[StepProgress]) -> str:
-    """Return each step with its time: what it took, or about how long it still takes."""
+    """Return each step with its duration, or with the estimated time left."""
     return " · ".join(f"{STEP_WORDS.get(one.name, one.name)} {_step_time(one)}".rstrip() for one in steps)
 
 
@@ -235,7 +235,7 @@ def _step_time(step: StepProgress) -> str:
 
 
 def _left(block: ProgressBlock) -> list[tuple[int, str, str]]:
-    """Return rank, name and value of what a person asks first."""
+    """Return rank, name and value of the most important facts."""
     progress = block.progress
     rate = f"{show_rows(progress.rows_per_second)} rows/s" if progress.rows_per_second else "-"
     until = f" until {show_clock(progress.throttle_until)}" if progress.throttle_until else ""
@@ -274,7 +274,7 @@ def _colour(progress: Progress) -> str:
 
 
 def verdict_words(receipt: Receipt) -> str:
-    """Return what a receipt proves."""
+    """Describe the result of a receipt."""
     if not receipt.equal:
         words = [f"{len(receipt.mismatches)} of {counted(receipt.vnodes, 'vnode')}"] if receipt.mismatches else []
         words += [counted(len(receipt.files), "file")] if receipt.files else []
@@ -290,7 +290,7 @@ def verdict_words(receipt: Receipt) -> str:
 
 
 def partition_rows(partitions: Sequence[PartitionReceipt]) -> list[tuple[str, str]]:
-    """Return a line for each partition of a topic, those first of which the target has not all; of many only the first."""
+    """Return a line for each partition of a topic, incomplete ones first; only the first lines if there are many."""
     found = []
     for one in sorted(partitions, key=lambda each: not each.missing)[:PARTITIONS_SHOWN_MAX]:
         span = (
@@ -321,7 +321,7 @@ def named_lines() -> Table:
 
 
 def show_receipt(receipt: Receipt, head: SourceHead | None = None) -> RenderableType:
-    """Return a receipt as something to keep; `head` is what the source holds by now."""
+    """Return a receipt for the records; `head` is the newest position of the source."""
     table = named_lines()
     equal = receipt.equal
     newer = source_head_words(head)

@@ -6,6 +6,7 @@ from backfill_api.amounts import counted
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError, InvalidSpecError
 from backfill_core.job.state import JobState
+from backfill_core.protocol.after_end import unmet_after_end
 from backfill_core.protocol.receipt import Receipt
 
 
@@ -16,23 +17,26 @@ def refuse_after_end(spec: BackfillSpec, receipt: Receipt | None) -> BackfillErr
         spec: Of the new attempt.
         receipt: The last one of the job; `None` if it took none.
     """
-    if spec.after == "Follow":
-        return InvalidSpecError(
-            "spec.after is Follow, and the job has ended: a job that has ended does not follow its source.",
-            hint="Set after: Exit, or give a new job another jobId and another target.",
-        )
-    # A receipt that open transactions cut off is of all rows that the job could read.
-    if spec.verify != "None" and (receipt is None or not (receipt.complete or receipt.cut_off)):
-        return InvalidSpecError(
-            f"spec.verify is {spec.verify}, and the job ended without a receipt of all rows.",
-            hint="Compare both tables with `backfill verify`, and set verify: None.",
-        )
-    if spec.verify == "FinalByRows" and receipt is not None and receipt.files_by_bytes:
-        return InvalidSpecError(
-            f"spec.verify is FinalByRows, and the receipt compared {counted(receipt.files_by_bytes, 'file')} by their bytes.",
-            hint="Compare both tables with `backfill verify --rows`, and set verify: Final.",
-        )
-    return None
+    compared = receipt is not None and (receipt.complete or bool(receipt.cut_off))
+    by_bytes = 0 if receipt is None else receipt.files_by_bytes
+    match unmet_after_end(spec, compared=compared, files_by_bytes=by_bytes):
+        case "Follow":
+            return InvalidSpecError(
+                "spec.after is Follow, and the job has ended: a job that has ended does not follow its source.",
+                hint="Set after: Exit, or give a new job another jobId and another target.",
+            )
+        case "Receipt":
+            return InvalidSpecError(
+                f"spec.verify is {spec.verify}, and the job ended without a receipt of all rows.",
+                hint="Compare both tables with `backfill verify`, and set verify: None.",
+            )
+        case "ReceiptByRows":
+            return InvalidSpecError(
+                f"spec.verify is FinalByRows, and the receipt compared {counted(by_bytes, 'file')} by their bytes.",
+                hint="Compare both tables with `backfill verify --rows`, and set verify: Final.",
+            )
+        case None:
+            return None
 
 
 def describe_early_stop(state: JobState | None) -> str:

@@ -26,7 +26,12 @@ from backfill_api.status.status import Attempt
 from backfill_core.lifecycle.actions import Action, Decision, DeletePod, EventNote
 from backfill_core.lifecycle.inputs.context import Context, classify
 from backfill_core.lifecycle.observation import DriverPod, Observation
-from backfill_core.lifecycle.status.condition_details import EDIT_PENDING, EXECUTORS_WAITING, JAVA_SILENT
+from backfill_core.lifecycle.status.condition_details import (
+    COMMIT_STALLED,
+    EDIT_PENDING,
+    EXECUTORS_WAITING,
+    JAVA_SILENT,
+)
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact, conditions_of
 from backfill_core.lifecycle.steps.finalizing import finalize, reconcile_finished
 from backfill_core.lifecycle.steps.idle import reconcile_idle
@@ -55,7 +60,7 @@ OVERRIDE_IGNORED: Final = "OverrideIgnored"
 SIDECAR_ENDED: Final = "SidecarEnded"
 TOLD_ONCE: Final[Mapping[str, Literal["Normal", "Warning"]]] = {
     "SpecChanged": "Normal", PLAN_OUTDATED: "Normal", EXECUTORS_WAITING: "Warning", JAVA_SILENT: "Warning",
-    "QuotaExceeded": "Warning",
+    COMMIT_STALLED: "Warning", "QuotaExceeded": "Warning",
 }  # fmt: skip
 """Reasons that come and go within a phase, so that no event of a phase tells of them."""
 

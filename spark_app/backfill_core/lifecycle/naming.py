@@ -11,13 +11,19 @@ BASE_CHARACTERS_MAX: Final = 46
 
 DIGITS_MAX: Final = 9
 
-_HASH_CHARACTERS = 8
+_HASH_CHARACTERS = 20
+"""80 bits. With 32 a second name of the same hash is found in an hour, and its objects would block those of the first one."""
+
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_HASHED = re.compile(rf"-[0-9a-f]{{{_HASH_CHARACTERS}}}\Z")
 
 
 def base_name(backfill: str) -> str:
-    """Return a Backfill's name, or a short legal form with a hash: a Service allows neither dots nor a leading digit."""
-    if len(backfill) <= BASE_CHARACTERS_MAX and _DNS_1035.fullmatch(backfill):
+    """Return a Backfill's name, or a short legal form with a hash: a Service allows neither dots nor a leading digit.
+
+    A name that ends like such a form gets a hash too. Otherwise anybody could take the form of another Backfill as a name.
+    """
+    if len(backfill) <= BASE_CHARACTERS_MAX and _DNS_1035.fullmatch(backfill) and not _HASHED.search(backfill):
         return backfill
     digest = hashlib.sha256(backfill.encode(errors="replace")).hexdigest()[:_HASH_CHARACTERS]
     plain = re.sub(r"[^a-z0-9]+", "-", backfill.lower())

@@ -68,6 +68,9 @@ class DriverPod:
     unready: str = ""
     """Which other container is not ready, and why; empty if all are."""
 
+    held: str = ""
+    """Which sidecar the driver's container waits for, and why; empty if it waits for none."""
+
     lingering: str = ""
     """Names of the containers that still run after its driver's has ended; empty if none does."""
 
@@ -106,7 +109,7 @@ class DriverPod:
     """Has a node taken it?"""
 
     scheduled_ms: int = 0
-    """When a node took it; 0 if that is not known."""
+    """When a node took it, or when its init containers and sidecars were ready, if that was later; 0 if that is not known."""
 
     oom_killed: bool = False
     disrupted: bool = False

@@ -50,6 +50,10 @@ class SplitSizer:
         bounded = round(min(max(wanted, self.rows_min), self.rows_max))
         return replace(self, rows=bounded, rate_rows_per_s=rate)
 
+    def doubles_after(self, seconds: float) -> bool:
+        """Return whether a split that took so long is short enough that the next one has twice its rows, whatever was measured before."""
+        return seconds < MEMORY * self.target_s / GROWTH_MAX
+
     @property
     def rows_per_split(self) -> int:
         """Rows the next split should have."""
@@ -116,6 +120,12 @@ def tapered(usual: int, left: int, *, slots: int) -> int:
         slots: Splits in flight.
     """
     return min(usual, max(-(-left // (2 * slots)), usual // LAST_PART))
+
+
+def leaves_more(prefix: Sequence[int], gap: tuple[int, int], rows: int) -> bool:
+    """Return whether a split of so many rows from the start of a gap leaves at least as many rows of its first file."""
+    start, end = gap
+    return min(end, prefix[min(bisect_right(prefix, start), len(prefix) - 1)]) - start >= 2 * rows
 
 
 def split_span(prefix: Sequence[int], gap: tuple[int, int], rows_wanted: int, *, exact: bool) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from backfill_core.pacing.eta import RateMeter
 from backfill_core.pacing.row_costs import RowCosts, mean_row_bytes
-from backfill_core.pacing.sizing import SplitSizer, split_span, tapered
+from backfill_core.pacing.sizing import SplitSizer, leaves_more, split_span, tapered
 from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.phases.prefetch import RATE_MIN, ChargePolicy, is_short
 from backfill_core.phases.split_tracker import Splits
@@ -28,7 +28,7 @@ from backfill_core.protocol.strategy import Permits
 from backfill_core.protocol.work import ReadSplit, SplitStaged, StagedFile
 
 FIRST_SPLIT_ROWS = 300_000
-"""Few: a JVM that has just started takes seven times as long for them as later, and the user waits for the first commit."""
+"""Few: a JVM that has just started takes seven times as long for them as later. Where files are decoded it is `SPLIT_ROWS_MIN`."""
 
 UNSURE = 4.0
 """Standard errors by which a count in the mean may be off."""
@@ -51,6 +51,9 @@ class CopySettings:
 
     whole_files: bool = False
     """Is no file cut, not even by a limit? Then it admits a file when it owes none, and the file's rows are owed after."""
+
+    decodes: bool = False
+    """Is every file decoded? Then the first splits may be smaller than a file, also without a limit."""
 
 
 class Copy:
@@ -90,7 +93,7 @@ class Copy:
 
         self._splits = Splits(filtered=settings.filtered)
         self._bucket = TokenBucket.unlimited()
-        self._barrier_passed = self._limited = False
+        self._barrier_passed = self._limited = self._began = False
         self.rate_limit: float | None = None
         self._costs = self._seen = RowCosts(self._reading.offsets, live=live)
         """What rows cost under the limit, and how many of them readers see."""
@@ -104,10 +107,12 @@ class Copy:
         self.meter = RateMeter()
         self._sizer = SplitSizer(
             target_s=settings.split_target_s,
-            rows=FIRST_SPLIT_ROWS,
+            rows=SPLIT_ROWS_MIN if settings.decodes else FIRST_SPLIT_ROWS,
             rows_min=SPLIT_ROWS_MIN,
             rows_max=SPLIT_ROWS_MAX,
         )
+        self._cuts = settings.decodes and not settings.whole_files
+        """May the next split without a limit end inside a file? Each cut reads its whole file, so only the first splits do."""
 
     def resume(self, done: IntervalSet, rows: int, splits: int, filtered: int = 0) -> None:
         """Go on from what an earlier attempt committed, its counts included (R-SNAP-44)."""
@@ -174,6 +179,11 @@ class Copy:
         """Is all that is missing staged, so that a commit completes the copy?"""
         return bool(self._splits.staged) and not self._splits.running and self._first_gap() is None
 
+    @property
+    def begins(self) -> bool:
+        """Are the first rows of this attempt staged, without a limit? Their commit waits for no barrier."""
+        return bool(self._splits.staged) and not self._limited and not self._began
+
     # -------------------------------------------------------------- events
     def set_limit(self, limit: LimitSet, now: Now) -> None:
         """Limit the rows or bytes per second; the first limit begins with one second's rows."""
@@ -195,7 +205,9 @@ class Copy:
             return
         self._bucket, one = self._splits.finish(result.work_id, result.files, now.mono_s, self._bucket)
         if one.charged is ChargePolicy.NEVER and not self._limited:
-            self._sizer = self._sizer.observe(one.rows, now.mono_s - one.since_s)
+            took_s = now.mono_s - one.since_s
+            self._sizer = self._sizer.observe(one.rows, took_s)
+            self._cuts = self._cuts and self._sizer.doubles_after(took_s)
 
     def lose(self, work_id: int) -> None:
         """Forget a split: its rows are read again."""
@@ -213,6 +225,7 @@ class Copy:
     def _chosen(self, at_barrier: bool, permits: Permits, ids: Iterator[int], now: Now) -> tuple[ReadSplit, ...]:
         self.rate_limit = self._bucket.rate_per_s
         self._limited = self.rate_limit is not None
+        self._cuts = self._cuts and not self._limited
         self.meter = self.meter.hold(now.mono_s, held=not permits.history)
         if self._limited and permits.history:
             if at_barrier:
@@ -236,7 +249,10 @@ class Copy:
             gap = self._first_gap()
             if self._limited and gap is not None and rows >= 1:
                 rows = self._costs.rows(gap[0], rows)
-            span = None if gap is None or rows < 1 else split_span(self._reading.offsets, gap, rows, exact=exact)
+            if gap is None or rows < 1:
+                break
+            cuts = exact or (self._cuts and leaves_more(self._reading.offsets, gap, rows))
+            span = split_span(self._reading.offsets, gap, rows, exact=cuts)
             if span is None:
                 break
             self._bucket = self._bucket.take(self._costs.of(*span), now.mono_s)
@@ -316,6 +332,7 @@ class Copy:
         self.rows += sum(file.rows for file in files)
         self.splits += sum(one.last for one in ready)
         self.revision += bool(ready)
+        self._began = self._began or bool(ready)
         self.complete = self.complete or self.prepared.size == self.total
         return files
 

@@ -8,7 +8,7 @@ key (ADR 0013).
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from backfill_api.spec.params import SplitParams
@@ -108,7 +108,8 @@ class CopyReplay:
             key_proven: Did an earlier attempt prove the key?
         """
         self._settings, self._pinned = settings, pinned
-        self.copy = Copy(pinned.rows, settings.copy, pinned.order, pinned.bytes, pinned.live)
+        how = replace(settings.copy, decodes=opened.decodes)
+        self.copy = Copy(pinned.rows, how, pinned.order, pinned.bytes, pinned.live)
         self.replay = Replay(
             pinned.version,
             way=settings.way,
@@ -154,7 +155,7 @@ class CopyReplay:
             step=COPY if not copied else KEY_PROOF if due else CATCH_UP,
             steps=self._steps,
             # A finished MERGE is committed at once: the target is ahead of its state.
-            wants_commit=replay.applied or (ends if copied else copy.all_staged),
+            wants_commit=replay.applied or (ends if copied else copy.all_staged or copy.begins),
             wants_announcement=copied and not due and replay.wants_announcement(dirty=dirty),
             blocks_commit=replay.merging,
             failure=self._failure(),

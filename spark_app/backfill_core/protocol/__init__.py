@@ -1,1 +1,1 @@
-"""What passes between the event loop and the job: work, events, actions and the contract of a strategy; frozen values."""
+"""Frozen values that the event loop and the job exchange: work, events, actions, and the contract of a strategy."""

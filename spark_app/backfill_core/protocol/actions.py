@@ -11,21 +11,21 @@ from backfill_core.protocol.work import NewColumns, Position, RemovedFile, Stage
 
 @dataclass(frozen=True, slots=True)
 class StartWork:
-    """Begin in the background; answer with WorkFinished, WorkFailed or WorkCancelled, once."""
+    """Start work in the background; answer once with WorkFinished, WorkFailed or WorkCancelled."""
 
     work: Work
 
 
 @dataclass(frozen=True, slots=True)
 class CancelWork:
-    """End it soon; an answer still follows."""
+    """End the work soon; an answer still follows."""
 
     work_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """What the target holds by the newest commit that an attempt knows to be durable."""
+    """The newest durable commit that an attempt has seen."""
 
     state: str
     txn_version: int
@@ -35,7 +35,7 @@ class Durable:
 class Seal:
     """One commit: files in, files out, state and transaction id. Answer with Sealed or SealFailed.
 
-    Where bad records are announced, a second commit to their own table follows, before the answer; it may be there already.
+    If bad records are announced, a second commit to their own table precedes the answer. It may exist already.
     """
 
     epoch: int
@@ -43,23 +43,23 @@ class Seal:
     files: tuple[StagedFile, ...]
     state: str
     fences: bool = False
-    """The first seal of an attempt: refused with StateMovedError when the state it continues is not the newest."""
+    """First seal of an attempt: refused with StateMovedError unless the state that it continues is the newest."""
 
     compared: int | None = None
-    """Of the last seal of a job: the target version of its receipt; refused with TargetChangedError when others came after it."""
+    """Target version of the receipt, in the last seal of a job: refused with TargetChangedError if a later commit exists."""
 
     quarantine: AnnouncedRecords | None = None
-    """Bad records that must be in their own table once it is answered."""
+    """Bad records that must be in their own table before the answer."""
 
     removed: tuple[RemovedFile, ...] = ()
-    """Refused with TargetChangedError when others changed what they replace."""
+    """Refused with TargetChangedError if another writer changed the files that they replace."""
 
     columns: NewColumns | None = None
-    """Those of the target are changed in the same commit, where it says so; afterwards no work of this attempt is done any more."""
+    """Change of the target's columns in the same commit; the attempt starts no work afterwards."""
 
     beside: Durable | None = None
-    """A state alone, while a MERGE of the job runs: it has no transaction id, and replaces just this state. Refused with
-    TargetChangedError once the MERGE has landed, and with FencedError once the state is another one."""
+    """The state that a state-only commit replaces while a MERGE of the job runs; the commit has no transaction id. Refused with
+    TargetChangedError if the MERGE has landed, and with FencedError if the state is another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +75,20 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class PollSource:
-    """Look at the upstream; answer with SourcePolled."""
+    """Poll the source; answer with SourcePolled or PollFailed."""
 
     kept_after: Position | None = None
-    """Also look whether what comes after this position is still there; gone is PollFailed with the source's own reason."""
+    """Also check that the data after this position still exists; otherwise PollFailed carries the source's reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The attempt is over: `outcome` is Complete, Stopped or Failed."""
+    """End the attempt: `outcome` is Complete, Stopped or Failed."""
 
     outcome: str
     error: BackfillError | None = None
     message: str = ""
-    """What a complete job lacks; empty: nothing."""
+    """Message about a complete job that lacks something; empty if it lacks nothing."""
 
 
 Action = StartWork | CancelWork | Seal | Acknowledge | PollSource | Finish

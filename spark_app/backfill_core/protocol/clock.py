@@ -1,4 +1,4 @@
-"""The only clock that the core knows: the moment of an event, as an argument."""
+"""Clock of the core: the time of an event is an argument."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The moment an event is handled: the only clock the core knows."""
+    """Time at which an event is handled."""
 
     mono_s: float
     """Monotonic seconds; for durations."""
 
     wall_ms: int
-    """Milliseconds since 1970 UTC; for what people read and for expiries."""
+    """Milliseconds since 1970 UTC; for display and for expiries."""

@@ -1,4 +1,4 @@
-"""What the operator of a job may ask for while it runs."""
+"""Commands to a running job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Start no history; with `everything`, no change batches either; `force` cancels what runs."""
+    """Start no history; with `everything`, no change batches either. `force` cancels running work."""
 
     everything: bool = False
     force: bool = False
@@ -20,12 +20,12 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """Limit history to `rows_per_s` (None: unlimited, 0: paused), for `for_s` seconds or for ever; of two limits the lower holds."""
+    """Limit history to `rows_per_s` (`None`: unlimited, 0: paused) for `for_s` seconds or permanently. The lower limit applies."""
 
     rows_per_s: int | None
     for_s: float | None = None
     bytes_per_s: int | None = None
-    """Of the source's files, compressed."""
+    """Bytes of the source's files, compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class VerifyNow:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End at the next barrier, resumable; `force` cancels what runs instead of waiting for it."""
+    """End at the next barrier; the job can resume. `force` cancels running work instead of waiting for it."""
 
     force: bool = False
 

@@ -1,4 +1,4 @@
-"""Numbers of epochs, and the transaction versions that Delta knows them by."""
+"""Epoch numbers and their Delta transaction versions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 
 def txn_version(attempt: int, epoch: int) -> int:
-    """Return the Delta transaction version of an epoch: later attempts are above all earlier ones.
+    """Return the Delta transaction version of an epoch; that of a later attempt is always higher.
 
-    Epochs go on counting over attempts, so 32 bits of them last 136 years of seconds.
+    Epoch numbers continue over attempts: 32 bits last 136 years at one epoch a second.
     """
     return attempt << 32 | epoch
 
@@ -22,9 +22,9 @@ class Epoch:
 
     @property
     def txn_version(self) -> int:
-        """Its transaction version."""
+        """Transaction version of the epoch."""
         return txn_version(self.attempt, self.number)
 
     def after(self, epochs: int = 1) -> Epoch:
-        """Return the epoch so many later."""
+        """Return the epoch that is `epochs` later."""
         return Epoch(self.attempt, self.number + epochs)

@@ -13,19 +13,19 @@ from backfill_core.protocol.work import Position, Result
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The newest position of the source, as last seen."""
+    """Newest position of the source at the last poll."""
 
     position: Position
-    """A version, or an offset per partition."""
+    """Version, or offset per partition."""
 
     timestamp_ms: int
-    """When it was made; where the source does not say, when it was seen."""
+    """Time of the commit; time of the poll if the source does not record it."""
 
     source_id: str = ""
-    """Identity of the source; another one at the same place has other rows at the same positions."""
+    """Identity of the source: a different table at the same path has different rows at the same positions."""
 
     kept_s: int | None = None
-    """How long the source keeps what is not the newest, seconds; None: not known."""
+    """Retention of the source in seconds; `None` if unknown."""
 
     watermarks: Offsets | None = None
     """Offset after the last record of each partition, including records behind open transactions; `None`: the same as `position`."""
@@ -39,7 +39,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time passed; nothing else."""
+    """Time passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ class SourcePolled:
 
     head: Head
     fresh: bool = True
-    """Was it asked for after the last commit that asked for a fresh one? The job sets it."""
+    """True if it was requested after the last commit that requires a new poll. The job sets it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollFailed:
-    """The upstream could not be looked at."""
+    """The poll of the source failed."""
 
     error: BackfillError
 
@@ -69,21 +69,21 @@ class CommandReceived:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """The process itself is asked to end (a signal): like `Stop`, but no command, so it needs no revision."""
+    """The process received a signal to end. Like `Stop`, but without a revision, because it is no command."""
 
     force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WorkFinished:
-    """A piece of work ended well."""
+    """Work succeeded."""
 
     result: Result
 
 
 @dataclass(frozen=True, slots=True)
 class WorkFailed:
-    """A piece of work ended badly."""
+    """Work failed."""
 
     work_id: int
     error: BackfillError
@@ -91,14 +91,14 @@ class WorkFailed:
 
 @dataclass(frozen=True, slots=True)
 class WorkCancelled:
-    """A piece of work ended because `CancelWork` asked for it; it has no effect."""
+    """Work ended after `CancelWork`; it has no effect."""
 
     work_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """The commit that `Seal` asked for is durable."""
+    """The commit of a `Seal` is durable."""
 
     epoch: int
     table_version: int
@@ -107,7 +107,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class SealFailed:
-    """The commit did not happen."""
+    """The commit of a `Seal` failed."""
 
     epoch: int
     error: BackfillError
@@ -122,7 +122,7 @@ class OthersCommitted:
 
 @dataclass(frozen=True, slots=True)
 class HooksRan:
-    """The hooks of past commits (checkpoints, checksums) were run; reported at a failure, and when it has passed."""
+    """Post-commit hooks (checkpoints, checksums) ran. Reported after a failure, and after the first success that follows."""
 
     failure: BackfillError | None
     """`None` if all succeeded."""
@@ -144,25 +144,25 @@ Event = (
 )
 
 
-# ------------------------------------------------------------------ what the job tells a strategy
+# ------------------------------------------------------------------ events from the job to its strategy
 @dataclass(frozen=True, slots=True)
 class LimitSet:
-    """From now on history is limited (None: not so, 0: held); of two limits the lower holds."""
+    """Limit of history from now on: `None` is unlimited, 0 holds it. The lower of two limits applies."""
 
     rows_per_s: float | None
     burst_s: float
-    """For so many seconds unused rate is kept."""
+    """Seconds for which unused rate is kept."""
 
     bytes_per_s: int | None = None
-    """Of the source's files, as they are stored."""
+    """Bytes of the source's files as stored, compressed."""
 
     def in_rows(self, row_bytes: float | None) -> LimitSet:
-        """Return the limit in rows, where one has so many bytes in the mean; None: it is not known, or there is no row."""
+        """Return the limit in rows, from the average bytes of a row; `None` if unknown or without rows."""
         rates = [one for one in (self.rows_per_s, self._rows_of_bytes(row_bytes)) if one is not None]
         return LimitSet(min(rates, default=None), self.burst_s)
 
     def counts_bytes(self, row_bytes: float | None) -> bool:
-        """Is the limit of bytes the one that holds?"""
+        """Return whether the limit of bytes is the lower one."""
         by_bytes = self._rows_of_bytes(row_bytes)
         return by_bytes is not None and (self.rows_per_s is None or by_bytes < self.rows_per_s)
 
@@ -178,12 +178,12 @@ class BarrierPassed:
 
     epoch: Epoch
     scheduled: bool
-    """Was its time come? Only such a barrier admits the quota of a limit; others come early, for a commit that is wanted."""
+    """True if the interval has passed. Only such a barrier admits the quota of a limit; a barrier that is early does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkLost:
-    """Work failed or was cancelled: what it would have brought is missing again."""
+    """Work failed or was cancelled; its positions must be read again."""
 
     work_id: int
 

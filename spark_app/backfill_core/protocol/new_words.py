@@ -1,4 +1,4 @@
-"""What a commit makes of the words that a target says of itself, but for those of its columns."""
+"""Change of a target's metadata in one commit; columns excluded."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a table says that it is."""
+    """Description of a table."""
 
     text: str | None
-    """None: nothing."""
+    """`None` if the table has no description."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewWords:
-    """See the module."""
+    """Metadata change of one commit."""
 
     properties: tuple[tuple[str, str | None], ...] = ()
-    """Those that it gets; None: it loses that one."""
+    """Properties to set; a value of `None` removes the property."""
 
     description: Description | None = None
-    """None: it keeps its own."""
+    """`None` if unchanged."""
 
 
 SAME_WORDS = NewWords()
-"""It keeps all of its own."""
+"""No change."""

@@ -1,14 +1,14 @@
-"""Bad records on their way into a table of their own, exactly once and in step with the target's commits (ADR 0030).
+"""Quarantine of bad records in a separate table, exactly once and in step with the target's commits (ADR 0030).
 
-moment                              the target's newest state               the second table
+event                               newest state of the target              quarantine table
 ---------------------------------   -------------------------------------   ------------------------------------
-work found bad records              says nothing of them                    their files are staged
-the target's commit is durable      announces them, under its transaction   has not got them, or has
-the second commit is durable        the same                                has them, under that transaction
-the next commit of the target       counts them; may announce others        the same
+work found bad records              does not mention them                   their files are staged
+the target's commit is durable      announces them with its transaction     may or may not have them
+the second commit is durable        unchanged                               has them, with that transaction
+the next commit of the target       counts them; may announce more          unchanged
 
-The second commit is part of what `Seal` asks for. The first commit of an attempt repeats what the newest state announces: a
-transaction that the second table knows is not made again.
+The second commit is part of `Seal`. The first commit of an attempt repeats the announcement of the newest state. A transaction
+that the quarantine table contains is not committed again.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from backfill_core.protocol.work import StagedFile
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedRecords:
-    """The bad records of one commit of the target, found again by the work that staged them."""
+    """Bad records of one commit of the target, identified by the work that staged them."""
 
     txn: int
-    """Transaction version of that commit, and of the second one."""
+    """Transaction version of both commits."""
 
     works: tuple[int, ...]
-    """Numbers of the work, ascending; of the attempt that the transaction names."""
+    """Numbers of the work in the attempt of the transaction, ascending."""
 
     rows: int
-    """In all files of that work in the second table; other numbers there are an error."""
+    """Rows in all files of that work in the quarantine table; a different number there is an error."""
 
     @property
     def attempt(self) -> int:
-        """The attempt that staged them."""
+        """Return the attempt that staged them."""
         return self.txn >> 32
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """What a state says of bad records."""
+    """Bad records in a stored state."""
 
     rows: int = 0
-    """In the second table, those that are announced included."""
+    """Rows in the quarantine table, including announced rows."""
 
     announced: AnnouncedRecords | None = None
-    """Of the commit that wrote the state; None: it has none."""
+    """Bad records of the commit that wrote the state; `None` if it has none."""
 
     def after(self, files: Iterable[StagedFile], txn: int) -> Quarantine:
-        """Return what the next commit says, which takes files of bad records; what was announced before is durable."""
+        """Return the quarantine state for the next commit; records that were announced before are durable."""
         taken = [file for file in files if file.quarantined_by is not None]
         if not taken:
             return Quarantine(self.rows)
@@ -60,14 +60,14 @@ class Quarantine:
         return Quarantine(self.rows + rows, AnnouncedRecords(txn, tuple(works), rows))
 
     def encode(self) -> dict[str, Any]:
-        """Return the JSON value; it grows with the work of one commit, not with the records."""
+        """Return the JSON value; its size depends on the work of one commit, not on the records."""
         one = self.announced
         announced = None if one is None else {"txn": one.txn, "works": list(one.works), "rows": one.rows}
         return {"rows": self.rows, "announced": announced}
 
     @classmethod
     def decode(cls, value: Any) -> Quarantine:
-        """Read what `encode` returned; None, of a state without bad records, is an empty one.
+        """Parse the result of `encode`; `None` (no bad records) gives an empty value.
 
         Raises:
             StateMismatchError: names the first field that does not fit.

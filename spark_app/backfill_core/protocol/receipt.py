@@ -9,7 +9,7 @@ from backfill_core.positions.offsets import OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class VnodeMismatch:
-    """One vnode in which source and target differ."""
+    """Vnode in which source and target differ."""
 
     vnode: int
     source_rows: int
@@ -18,102 +18,102 @@ class VnodeMismatch:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReceipt:
-    """One partition of a source with offsets, as it is read again, and what the target has of it."""
+    """Partition of a source with offsets, read again and compared with the target."""
 
     partition: str
     start: int
     stop: int
-    """The offset after the last one that is compared."""
+    """Offset after the last compared one."""
 
     offsets: int
-    """How many are compared; fewer than from start to stop while history is read."""
+    """Number of compared offsets; fewer than `stop - start` while history is read."""
 
     records: int
-    """Of the source, those at these offsets that a reader sees."""
+    """Records of the source at these offsets that a reader sees."""
 
     first: int | None
     last: int | None
     bad_records: int
-    """Of the records, those that the transform cannot parse."""
+    """Records that the transform cannot parse."""
 
     rows: int
-    """Of the records, those that are rows of the target."""
+    """Records that are rows of the target."""
 
     target_rows: int | None
-    """None: the target does not keep partition and offset."""
+    """`None` if the target does not store partition and offset."""
 
     target_first: int | None
     target_last: int | None
 
     @property
     def gaps(self) -> int:
-        """Offsets without a record, which are the broker's own: markers, aborted transactions, compaction."""
+        """Return the number of offsets without a record: transaction markers, aborted transactions, compaction."""
         return self.offsets - self.records
 
     @property
     def missing(self) -> int | None:
-        """Rows that the target should have and has not: a gap of ours; below zero: it has too many."""
+        """Return the number of rows that the target lacks; negative if it has too many."""
         return None if self.target_rows is None else self.rows - self.target_rows
 
 
 @dataclass(frozen=True, slots=True)
 class FileMismatch:
-    """A file that is not what it was copied from."""
+    """File that differs from the file that it was copied from."""
 
     path: str
-    """As the log spells it."""
+    """Path as written in the log."""
 
     what: str
-    """How it differs, for people."""
+    """Difference, for display."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The proof: files by their bytes, all other rows by counts and hash sums per vnode, and where both sides differ."""
+    """Result of a comparison: files by bytes, other rows by counts and hash sums per vnode, and all differences."""
 
     source_version: int | None
-    """None: the source has no versions."""
+    """`None` if the source has no versions."""
 
     target_version: int
     epoch: int
     rows: int
     vnodes: int
     digest: str
-    """Hash over all vnodes' sums of the source side, hexadecimal."""
+    """Hash of the source's sums over all vnodes, hexadecimal."""
 
     mismatches: tuple[VnodeMismatch, ...]
     seconds: float
     verified_ms: int | None = None
-    """When it was taken; set by the driver, which has the clock."""
+    """Time of the receipt; set by the driver, which has the clock."""
 
     complete: bool = True
-    """Is all of the source compared? While history is being copied, only what is sealed is."""
+    """True if all of the source was compared. During the copy of history, only the sealed part is."""
 
     rows_filtered: int | None = None
-    """Rows of the source, of those compared, that the transform's filter left out; None: not known."""
+    """Compared rows of the source that the filter excludes; `None` if unknown."""
 
     rows_total: int | None = None
-    """Rows of the source in all, with those that are filtered out; None: not known."""
+    """All rows of the source, including filtered rows; `None` if unknown."""
 
     source_position: str = ""
-    """What of the source was compared, in the source's words."""
+    """Compared part of the source, for display."""
 
     partitions: tuple[PartitionReceipt, ...] = ()
-    """Of a source with offsets; a state keeps none of them."""
+    """Partitions of a source with offsets; not stored in the state."""
 
     files_by_bytes: int = 0
-    """Files of the target whose bytes were read back, and are those that were read from the source."""
+    """Target files whose bytes were read back and equal those of the source."""
 
     rows_by_rows: int | None = None
-    """Rows of the source that were compared as rows; None: all."""
+    """Source rows that were compared as rows; `None` for all."""
 
     cut_off: tuple[OffsetRange, ...] = ()
-    """Offsets of the source that were not compared, because a transaction in front of them is open; the target lacks them."""
+    """Source offsets that were not compared because an open transaction precedes them; the target lacks them."""
 
     files: tuple[FileMismatch, ...] = ()
-    """Files that differ: those whose bytes do, and, where rows differ, those that may be the reason."""
+    """Files whose bytes differ, and, if rows differ, files that may be the reason."""
 
     @property
     def equal(self) -> bool:
-        """Are both sides the same multiset of rows, and all that was copied undamaged?"""
+        """True if both sides have the same multiset of rows and no copied file is damaged."""
         return not (self.mismatches or self.files)

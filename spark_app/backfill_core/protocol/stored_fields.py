@@ -1,4 +1,4 @@
-"""Reading the fields of a stored state: one that does not fit is refused by its name."""
+"""Reader of the fields of a stored state; an invalid field is named in the error."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StoredFields:
-    """The JSON value of one strategy's state, or a part of it.
+    """JSON value of a strategy's state, or a part of it.
 
     Each method raises StateMismatchError, which names the first field that does not fit.
     """
 
     where: str
-    """Name of the state, as a message shows it."""
+    """Name of the state in messages."""
 
     value: Mapping[str, Any]
 
     def typed(self, name: str, kind: type[T]) -> T:
-        """Return a field of exactly this type; a boolean is no number."""
+        """Return a field of exactly this type; a boolean is not a number."""
         found = self.value.get(name)
         if type(found) is not kind:
             raise self.unfit(name)
         return found
 
     def one_of(self, name: str, words: Collection[str]) -> str:
-        """Return a text that is one of some words."""
+        """Return a string that must be one of `words`."""
         found = self.typed(name, str)
         if found not in words:
             raise self.unfit(name)
         return found
 
     def parsed(self, name: str, parse: Callable[[Any], T]) -> T:
-        """Return what a parser makes of a field; its ValueError says that the field does not fit."""
+        """Return the parsed field; a ValueError of the parser means that the field does not fit."""
         try:
             return parse(self.value.get(name))
         except ValueError:
             raise self.unfit(name) from None
 
     def part(self, name: str) -> StoredFields | None:
-        """Return an object inside; None: it is null, or not there."""
+        """Return a nested object; `None` if it is null or missing."""
         found = self.value.get(name)
         if found is None:
             return None

@@ -1,7 +1,7 @@
 """The contract between a job and its strategy. A strategy is a folder; see strategies/.
 
-The job knows when: barriers, commits, commands, retries. The strategy knows what: which work, of which positions, in which order.
-Positions and what is covered of history pass through the job unread.
+The job decides when: barriers, commits, commands, retries. The strategy decides which work, of which positions, in which order.
+The job passes positions and the covered part of history on without reading them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class PinVersion:
     """Pin a version of the source for as long as the job reads it."""
 
     version: Position | None = None
-    """None: the one that the spec names, else the newest."""
+    """`None` for the version in the spec, or the newest if the spec has none."""
 
     or_else: Position | None = None
-    """A version that will do when `version` is gone; None: none will."""
+    """Fallback if `version` no longer exists; `None` if there is no fallback."""
 
     table_id: str = ""
-    """Identity of the table that was pinned before; empty: none was."""
+    """Identity of the table that an earlier attempt pinned; empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +45,29 @@ class Subscribe:
     """Read the source from offsets; nothing is pinned."""
 
     after: Position | None = None
-    """What was consumed; None: nothing was."""
+    """Consumed offsets; `None` if nothing was consumed."""
 
     first: Position | None = None
-    """Where history began, of a job that goes on; None: the source says."""
+    """First offsets of the history when a job resumes; `None`: use the source's."""
 
     source_id: str = ""
-    """Identity of the source that was read before; empty: none was."""
+    """Identity of the source that an earlier attempt read; empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartOver:
-    """The stored state cannot be continued: begin anew, as without it."""
+    """The stored state cannot be resumed: start again without it."""
 
     drop_rows: bool
-    """Must the rows that the unfinished job wrote leave the target first?"""
+    """True if the rows that the unfinished job wrote must be removed from the target first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadNewest:
-    """Read versions of the source that move on: nothing is pinned, and none is kept for the job."""
+    """Read the newest versions of the source; no version is pinned or retained for the job."""
 
     table_id: str = ""
-    """Identity of the table that was read before; empty: none was."""
+    """Identity of the table that an earlier attempt read; empty if none."""
 
 
 OpenRequest = PinVersion | Subscribe | ReadNewest | StartOver
@@ -75,193 +75,196 @@ OpenRequest = PinVersion | Subscribe | ReadNewest | StartOver
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """The pinned version of a source as a strategy needs it."""
+    """Pinned version of a source."""
 
     version: int
     timestamp_ms: int
     table_id: str
     fingerprint: str
-    """Hash over the files and their row counts; another one is another row index."""
+    """Hash of the files and their row counts; it identifies the row index."""
 
     rows: tuple[int, ...]
-    """Rows of each file in path order, deleted ones included."""
+    """Rows of each file in path order, including deleted rows."""
 
     rows_live: int
-    """Rows without the deleted ones."""
+    """Rows without deleted rows."""
 
     order: FileOrder | None = None
-    """None: the files are read in path order."""
+    """`None` if the files are read in path order."""
 
     bytes: tuple[int, ...] = ()
-    """Of each file, as it is stored; empty: not known."""
+    """Stored size of each file; empty if unknown."""
 
     live: tuple[int, ...] = ()
-    """Rows of each file without the deleted ones; empty: no row is deleted."""
+    """Rows of each file without deleted rows; empty if no row is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What was found when the job was opened."""
+    """State of source and target when the attempt opened them."""
 
     found: Pinned | Subscribed
-    """By what the strategy asked for."""
+    """Answer to the request of the strategy."""
 
     last_txn: int | None = None
-    """Newest transaction version of the job in the target: an announced MERGE with this number happened."""
+    """Newest transaction version of the job in the target. An announced MERGE with this number is durable."""
 
     proves_key: bool = False
-    """Must the target hold one row a key? Then the key is proven before a change could hide a doubled one."""
+    """True if the target must have one row per key. The key is then proven before a change could hide a duplicate."""
 
     key_proven: bool = False
-    """Was it proven in the source, before the first write? That is about `found` alone."""
+    """True if the key was proven in the source before the first write; it applies to `found` only."""
 
     splits_keys: bool = False
-    """Can two rows of one key lie in two ranges of `line`? Then no range proves the key."""
+    """True if two rows of a key can be in two ranges of `line`. Then no range proves the key."""
 
     line: KeyLine | None = None
-    """The rows in the order of the strategy's key; of a source that was opened with `ReadNewest`."""
+    """Rows in the order of the strategy's key, of a source opened with `ReadNewest`."""
+
+    decodes: bool = False
+    """Is every file of the pinned version decoded? Then a split may end inside a file; a file that is copied stays whole."""
 
     @property
     def pinned(self) -> Pinned:
-        """The version; of a strategy that asked for one."""
+        """Return the version, if the strategy requested one."""
         assert isinstance(self.found, Pinned)
         return self.found
 
     @property
     def subscribed(self) -> Subscribed:
-        """The offsets; of a strategy that asked for them."""
+        """Return the offsets, if the strategy requested them."""
         assert isinstance(self.found, Subscribed)
         return self.found
 
 
 @dataclass(frozen=True, slots=True)
 class Permits:
-    """What may start now, by kind of work."""
+    """Kinds of work that may start now."""
 
     history: bool
     changes: bool
     checks: bool
-    """No commit is under way, and what a check finds is wanted."""
+    """True if no commit is in progress and the result of a check is needed."""
 
     epoch: Epoch
-    """The open one."""
+    """The open epoch."""
 
     first_id: int
-    """Work is numbered from here on, without gaps."""
+    """Number of the next work; numbers have no gaps."""
 
     history_held: bool = False
-    """Is history paused or the attempt about to end? Then nothing staged is kept back."""
+    """True if history is paused or the attempt is ending. Then all staged files are handed over."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """What a commit takes along from the strategy."""
+    """Contribution of the strategy to a commit."""
 
     files: tuple[StagedFile, ...]
     rows: int
     changes: int
     changed: bool
-    """Does the newest commit not say everything?"""
+    """True if the state differs from that of the newest commit."""
 
     announces: bool
-    """Does it announce a commit of the strategy's own (a MERGE), which takes the next epoch as its transaction version?"""
+    """True if it announces a MERGE of the strategy, whose transaction version is that of the next epoch."""
 
     polls: bool
-    """Must the source be polled once it is durable, because what was seen before does not count any more?"""
+    """True if the source must be polled after the commit, because earlier polls are no longer valid."""
 
     removed: tuple[RemovedFile, ...] = ()
     columns: NewColumns | None = None
 
     @property
     def bytes(self) -> int:
-        """Of the files that are new in the target."""
+        """Return the bytes of the files that are new in the target."""
         kept = {file.path for file in self.removed}
         return sum(file.size_bytes for file in self.files if file.path not in kept)
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyStatus:
-    """Where a strategy is, as far as a job needs to know; `cut_off`: offsets that no reader gets, as a transaction in front stays open."""
+    """State of a strategy that the job uses. `cut_off` lists offsets behind an open transaction, which no reader sees."""
 
     covered: Covered
-    """What of history the committed target holds."""
+    """Part of history in the committed target."""
 
     consumed: Position | None
-    """The position that the committed target is complete up to; None: it is not complete up to any."""
+    """Position up to which the committed target is complete; `None` if there is none."""
 
     position: Position
-    """What a receipt of the committed target compares with, and after which the source must keep everything."""
+    """Position with which a receipt compares the committed target. The source must retain everything after it."""
 
     history_complete: bool
     caught_up: bool
-    """Has the target reached the newest position once?"""
+    """True after the target has reached the newest position once."""
 
     complete: bool
-    """Is everything durable that `after: Exit` waits for?"""
+    """True if everything is durable that `after: Exit` requires."""
 
     step: str
-    """The step of the job that it is in (`job.steps`)."""
+    """Current step of the job (`job.steps`)."""
 
     steps: tuple[str, ...]
-    """The steps that were before it at its beginning, in their order."""
+    """Earlier steps, in order."""
 
     wants_commit: bool
-    """Now, without waiting for the next barrier."""
+    """True if a commit is needed now, before the next barrier."""
 
     wants_announcement: bool
-    """The same, if changes may start."""
+    """True if a commit is needed now, provided that changes may start."""
 
     blocks_commit: bool
-    """Is it writing to the target itself (a MERGE)?"""
+    """True while a MERGE of the strategy writes to the target."""
 
     failure: BackfillError | None
-    """What makes going on pointless, found by the strategy itself."""
+    """Error that the strategy found and that ends the job; `None` if there is none."""
 
     cut_off: tuple[OffsetRange, ...] = ()
     holds_source: bool = False
-    """Must a source that offers back-pressure make no new version for now? A Delta table offers none (ADR 0057)."""
+    """True if a source with back-pressure must not make a new version now. A Delta table has none (ADR 0057)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a job's size and speed at one moment: what its steps are weighed by."""
+    """Size and speed of a job at one time; they weight its steps."""
 
     rows: int
     rows_left: int
     copy: Eta | None = None
-    """Time left of the copy by its measured rate; None: not measured, or held."""
+    """Time left of the copy by its measured rate; `None` if not measured or held."""
 
     rows_per_s: float = 0.0
-    """Measured; 0: not yet."""
+    """Measured rate; 0 if not measured."""
 
     limit_rows_per_s: float | None = None
     fresh: bool = False
-    """Was no rate measured yet, under any limit?"""
+    """True until a rate is measured, with or without a limit."""
 
     versions_done: int = 0
-    """Of a source without versions: what is new of its rows."""
+    """Versions applied; for a source without versions, its new rows."""
 
     versions_left: int = 0
     version_s: float | None = None
-    """Seconds that a version took so far; None: none was applied."""
+    """Average seconds per version so far; `None` if none was applied."""
 
     batches: int = 0
-    """In how many batches that was measured."""
+    """Number of batches behind `version_s`."""
 
     versions_per_s: float = 0.0
-    """How fast the source makes new ones."""
+    """New versions of the source per second."""
 
     held: bool = False
-    """Is the step that it is in paused?"""
+    """True if the current step is paused."""
 
     def later(self, seconds: float) -> Facts:
-        """Return what will be known after so long: the source goes on meanwhile."""
+        """Return the forecast after `seconds`, during which the source makes new versions."""
         return replace(self, versions_left=self.versions_left + int(self.versions_per_s * seconds))
 
 
 @dataclass(frozen=True, slots=True)
 class JobWarning:
-    """Something that needs a user: the code for programs, the message for people."""
+    """Warning that requires a user: a code for programs, a message for readers."""
 
     code: WarningCode
     message: str
@@ -269,7 +272,7 @@ class JobWarning:
 
 @dataclass(frozen=True, slots=True)
 class StrategyView:
-    """How far a strategy is, for people and for the operator."""
+    """Progress of a strategy, for users and for the operator."""
 
     phase: str
     rows_total: int
@@ -277,11 +280,11 @@ class StrategyView:
     splits_done: int
     splits_left: int
     consumed: Position | None
-    """None while history is incomplete."""
+    """`None` while history is incomplete."""
 
     head: Head | None
     lag_versions: int
-    """0 of a source that has none."""
+    """0 if the source has no versions."""
 
     lag_ms: int
     rows_per_s: float
@@ -291,61 +294,61 @@ class StrategyView:
     """At most 64 cells of the row index, each 0 to 100 percent committed."""
 
     reason: str
-    """Why the job is not faster, in words; empty when nothing holds it."""
+    """Message that explains why the job is not faster; empty if nothing limits it."""
 
     facts: Facts
     rows_filtered: int = 0
-    """Of the rows that are done, those that the filter left out; a sub-file range counts in the mean."""
+    """Rows of `rows_done` that the filter excluded; an average for parts of a file."""
 
     watermark: Watermark | None = None
-    """None: no order was asked for, nothing can be told yet, or all of it is there."""
+    """`None` if no order was requested, no bound is known yet, or the copy is complete."""
 
     position: str = ""
-    """How far a key is read, in words; empty: rows are not read in the order of one, none is read, or all are there."""
+    """Position in the order of a key, for display; empty without such an order, before the first row, and after the last."""
 
     lag_records: int | None = None
-    """Offsets that are known and not in the target; None: the source has versions."""
+    """Known offsets that are not in the target; `None` if the source has versions."""
 
     lag_by_partition: Largest | None = None
-    """The partitions with most of `lag_records`; None: the source has none."""
+    """Partitions with most of `lag_records`; `None` if the source has no partitions."""
 
     warnings: tuple[JobWarning, ...] = ()
-    """What will end the job unless the user acts."""
+    """Warnings of causes that will end the job unless the user acts."""
 
 
 class StoredProgress(Protocol):
-    """What a strategy needs to continue; a typed value with its own codec."""
+    """State from which a strategy resumes: a typed value with its own codec."""
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON value; `StrategyPlugin.decode` reads it."""
 
 
 class Strategy(Protocol):
-    """Decides which work to do next; hears of results, never does work itself.
+    """Decides the next work and receives results; it never does work itself.
 
     Laws (tests/core and tests/simulation hold every strategy to them): a restart from `stored` after any crash loses and doubles
-    nothing; every row is in one commit; work in flight is bounded; progress never goes backwards; nothing starts without a permit.
+    nothing; every row is in one commit; work in flight is bounded; progress never decreases; no work starts without a permit.
     """
 
     def on(self, event: StrategyEvent, now: Now) -> None:
-        """Take an event. Finished work waits for the next commit; `Sealed` makes durable what was prepared last."""
+        """Handle an event. Finished work waits for the next commit; after `Sealed` the last prepared commit is durable."""
 
     def propose(self, permits: Permits, now: Now) -> tuple[Work, ...]:
-        """Choose what to start now; each piece is answered once, with `WorkFinished` or `WorkLost`."""
+        """Return the work to start now; each is answered once, with `WorkFinished` or `WorkLost`."""
 
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
-        """Hand over what the barrier that closes the epoch commits; it counts as committed once `Sealed` comes."""
+        """Return the contribution to the commit that closes the epoch; it counts as committed after `Sealed`."""
 
     @property
     def stored(self) -> StoredProgress:
-        """What the next commit stores: all that was prepared, and the effect that it announces."""
+        """State for the next commit: everything prepared, and the announced MERGE."""
 
     @property
     def status(self) -> StrategyStatus:
-        """Where it is; cheap, asked several times an event."""
+        """Current state; cheap, read several times per event."""
 
     def view(self, now: Now) -> StrategyView:
-        """How far it is; asked some times a second."""
+        """Return the progress; called several times a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +357,7 @@ class StoredSummary:
 
     phase: str
     rows_total: int | None
-    """`None` if only the source knows it."""
+    """`None` if unknown without the source."""
 
     rows_done: int
     rows_filtered: int
@@ -366,22 +369,22 @@ class StoredSummary:
 
 @dataclass(frozen=True, slots=True)
 class StrategyPlugin(Generic[S]):
-    """What the folder of a strategy offers."""
+    """Entry point of a strategy's folder."""
 
     name: str
-    """Its `spec.strategy.type`."""
+    """Value of `spec.strategy.type`."""
 
     params: type[StrategyParams]
-    """What a user may set."""
+    """Parameters that a user can set."""
 
     decode: Callable[[Mapping[str, Any]], S]
-    """Read a stored state; raises StateMismatchError, which names the field that does not fit."""
+    """Parse a stored state; raises StateMismatchError, which names the field that does not fit."""
 
     open_request: Callable[[S | None], OpenRequest]
-    """Say what the source must be opened at; None: the job begins."""
+    """Return the request to open the source; the argument is `None` when the job starts."""
 
     resume: Callable[[BackfillSpec, S | None, Opened], Strategy]
-    """Make the machine of an attempt; raises StateMismatchError when the source is not the one of the state."""
+    """Create the strategy of an attempt; raises StateMismatchError if the source is not that of the state."""
 
     summarize: Callable[[S], StoredSummary]
-    """Say what a stored state holds."""
+    """Summarise a stored state."""

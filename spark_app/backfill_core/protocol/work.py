@@ -1,4 +1,4 @@
-"""Work that the core asks for, and what comes of it.
+"""Work that the core requests, and its results.
 
 Work ids are unique within an attempt and never reused.
 """
@@ -19,14 +19,14 @@ from backfill_core.protocol.new_words import SAME_WORDS, NewWords
 from backfill_core.protocol.receipt import Receipt
 
 Position = Any
-"""A place in a source: a version, or an offset per partition. The strategy, its source and the comparison know it; the job does not."""
+"""Position in a source: a version, or an offset per partition. Only the strategy, its source and the comparison read it."""
 
 Covered = Any
-"""What of history the target holds, in the strategy's form; None: all of it."""
+"""Part of history in the target, in the strategy's form; `None` for all of it."""
 
 
 class WorkKind(Enum):
-    """What a pause or a limit holds: `History` the first kind, `All` the first two; a check ends with the attempt."""
+    """Kind of work by which it is paused: scope `History` pauses the first kind, `All` the first two. Checks are not paused."""
 
     HISTORY = auto()
     CHANGES = auto()
@@ -34,31 +34,31 @@ class WorkKind(Enum):
 
 
 class Work(Protocol):
-    """A piece of work of any kind: those below, and those that a strategy brings. A frozen value."""
+    """Work of any kind: those below, and those that a strategy defines. A frozen value."""
 
     @property
     def work_id(self) -> int:
-        """Its number."""
+        """Number of the work."""
 
     @property
     def kind(self) -> WorkKind:
-        """What holds it."""
+        """Kind by which it is paused."""
 
 
 class Result(Protocol):
-    """What comes of a piece of work, of any kind. A frozen value."""
+    """Result of work of any kind. A frozen value."""
 
     @property
     def work_id(self) -> int:
-        """The number of the work."""
+        """Number of the work."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Rows `[start, stop)` of one source file of `of` rows; the whole file when they are 0 and `of`.
+    """Rows `[start, stop)` of a source file with `of` rows; the whole file if they are 0 and `of`.
 
-    A range below a whole file is taken by hash residue (`pmod(xxhash64(all columns), of)` in
-    `[start, stop)`), so its number of rows is `stop - start` only in the mean; whole files are exact.
+    A part of a file is selected by hash residue (`pmod(xxhash64(all columns), of)` in `[start, stop)`),
+    so it has `stop - start` rows on average. Whole files are exact.
     """
 
     file: int
@@ -70,73 +70,73 @@ class FileRange:
 
     @property
     def whole(self) -> bool:
-        """Does it cover its file?"""
+        """True if it covers its file."""
         return self.start == 0 and self.stop == self.of
 
 
 class FileWay(Enum):
-    """How a staged file was made."""
+    """Copy mode of a staged file."""
 
     WHOLE = "Whole"
-    """The bytes of a file of the source."""
+    """Bytes of a source file, unchanged."""
 
     PROJECTED = "Projected"
-    """Some columns of a file of the source, or under other names."""
+    """Column chunks of a source file: a part of them, or renamed."""
 
     GRAFTED = "Grafted"
-    """Columns of a file of the source, joined with columns that were computed for its rows."""
+    """Column chunks of a source file, joined with computed columns."""
 
     DECODED = "Decoded"
-    """Rows that were read and written."""
+    """Rows that Spark read and wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A Parquet file that readers of the target see once a seal names it."""
+    """Parquet file that readers of the target see after a seal names it."""
 
     path: str
     size_bytes: int
     rows: int
     handle: object = field(default=None, compare=False, repr=False)
-    """What the committer wants back (statistics); opaque to the core."""
+    """Statistics for the committer; opaque to the core."""
 
     segment: int = 0
-    """Of its split, the index in `ReadSplit.segments`."""
+    """Index in `ReadSplit.segments`."""
 
     way: FileWay = FileWay.DECODED
     quarantined_by: int | None = None
-    """Number of the work that found these bad records, which no reader of the target ever sees; None: rows of the target."""
+    """Number of the work that found these bad records, which no reader of the target sees; `None` for rows of the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedFile:
-    """A file of the target that a commit takes out. One that is among the commit's files too stays, with what is said of it there."""
+    """Target file that a commit removes. A file that is also among the added files stays, with its new metadata."""
 
     path: str
     handle: object = field(default=None, compare=False, repr=False)
-    """What the committer wants back; opaque to the core."""
+    """Data for the committer; opaque to the core."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewColumns:
-    """What a commit makes of the target's columns and words, beside the files that have them; or what the source has otherwise since."""
+    """Change of the target's columns and metadata in the commit of the files that have them."""
 
     schema: str | None
-    """Of the target, as JSON; None: it keeps its own."""
+    """Schema of the target as JSON; `None` if unchanged."""
 
     last_id: int = 0
-    """The largest id that the target gave to a column; 0: it gives none now."""
+    """Largest column id of the target; 0 if no column gets an id."""
 
     words: NewWords = SAME_WORDS
     reopens: bool = True
-    """Are columns that the job reads other ones? Then the commit is the last one of its attempt."""
+    """True if columns that the job reads changed. Then the commit is the last one of its attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSplit:
     """Read file ranges of the pinned version, transform, and stage them as files.
 
-    Starts and stops count rows in the order in which the attempt reads the files: the row index, where no other is asked for.
+    Starts and stops count rows in the order in which the attempt reads the files; by default, the row index.
     """
 
     kind: ClassVar[WorkKind] = WorkKind.HISTORY
@@ -146,19 +146,19 @@ class ReadSplit:
     start: int
     stop: int
     epoch: int
-    """The epoch that was open when the work started (the `_epoch` of `Changelog` rows)."""
+    """Open epoch when the work started (the `_epoch` of `Changelog` rows)."""
 
     boundaries: tuple[int, ...] = ()
-    """Positions between `start` and `stop`, ascending: no staged file may have rows of both sides of one."""
+    """Positions between `start` and `stop`, ascending; no staged file has rows of both sides of one."""
 
     @property
     def segments(self) -> tuple[tuple[int, int], ...]:
-        """Intervals that are staged in files of their own; one without boundaries."""
+        """Intervals that are staged in separate files; one if there are no boundaries."""
         return tuple(pairwise((self.start, *self.boundaries, self.stop)))
 
     @property
     def segment_ranges(self) -> tuple[tuple[FileRange, ...], ...]:
-        """The file ranges of each segment."""
+        """File ranges of each segment."""
         left = list(reversed(self.ranges))
         found: list[tuple[FileRange, ...]] = []
         for start, stop in self.segments:
@@ -184,50 +184,50 @@ class ReadKeyRange:
     version: int
     space: KeySpace
     low: KeyPosition | None
-    """Exclusive; None: from the first row."""
+    """Exclusive; `None` for the first row."""
 
     high: KeyPosition | None
-    """Inclusive; None: to the last row."""
+    """Inclusive; `None` for the last row."""
 
     vnodes: tuple[Span, ...]
-    """Rows of other vnodes are left out."""
+    """Vnodes to read."""
 
     epoch: int
-    """The epoch that was open when the work started (the `_epoch` of `Changelog` rows)."""
+    """Open epoch when the work started (the `_epoch` of `Changelog` rows)."""
 
     rows_max: int | None = None
-    """Read no more rows of the source than these, the first ones in the order; None: all between the positions."""
+    """Maximum of rows to read, the first ones in the order; `None` for all between the positions."""
 
     proves_key: bool = False
-    """Are two rows with one key an error? Rows with one key are in one range."""
+    """True if two rows with one key are an error. All rows of a key are in one range."""
 
     readers: int = 1
-    """Ranges that are read side by side, at most; each takes its share of the cores."""
+    """Maximum of ranges that are read concurrently; each gets its share of the cores."""
 
-    takes_cuts: bool = False  # return new cuts if `rows_max` ends the read: the table has grown
+    takes_cuts: bool = False  # return new cuts if `rows_max` ends the read, because the table has grown
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOffsetRanges:
     """Read offsets of some partitions, transform, and stage them as files.
 
-    It is answered once the reader is at each `stop`: the last offsets may have no record.
+    The answer follows when the reader is at each `stop`. The last offsets may have no record.
     """
 
     work_id: int
     kind: WorkKind
-    """`HISTORY`, or `CHANGES`: what came after the job began."""
+    """`HISTORY`, or `CHANGES` for records after the start of the job."""
 
     ranges: tuple[OffsetRange, ...]
-    """At most one of each partition; none is empty."""
+    """At most one per partition; none is empty."""
 
     epoch: int
-    """The epoch that was open when the work started (the `_epoch` of `Changelog` rows)."""
+    """Open epoch when the work started (the `_epoch` of `Changelog` rows)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyChanges:
-    """Bring the versions `(after, upto]` into the target: MERGE, or stage for append/changelog."""
+    """Apply the versions `(after, upto]` to the target by MERGE, or stage them for append and changelog."""
 
     kind: ClassVar[WorkKind] = WorkKind.CHANGES
 
@@ -237,14 +237,14 @@ class ApplyChanges:
     epoch: int
     txn_version: int
     bound: KeyBound | None = None
-    """Images of rows beyond it are left out, each half of an update by itself (R-ARR-17); None: none are."""
+    """Bound beyond which row images are excluded, each half of an update separately (R-ARR-17); `None` for no bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShipVersions:
-    """Bring what the source's log says of its files after version `after` to the target's files; stage it.
+    """Stage the file actions of the source's log after version `after` for the target.
 
-    It may end at an earlier version than `upto`, and ends at `after + 1` at least: versions are whole.
+    It may end before `upto`, but not before `after + 1`, because a version is never split.
     """
 
     kind: ClassVar[WorkKind] = WorkKind.CHANGES
@@ -254,12 +254,12 @@ class ShipVersions:
     upto: int
     epoch: int
     bytes_max: int
-    """End before a version whose new files bring the batch over so many bytes, unless it is the first."""
+    """Maximum of bytes of new files; the batch ends before the version that exceeds it, unless that is the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetBadRecordsAside:
-    """Read offsets of some partitions, and stage the records that the transform cannot parse for their own table."""
+    """Read offsets of some partitions, and stage records that the transform cannot parse for the quarantine table."""
 
     kind: WorkKind
     work_id: int
@@ -268,9 +268,9 @@ class SetBadRecordsAside:
 
 @dataclass(frozen=True, slots=True)
 class MergeOffsetRanges:
-    """Read offsets of some partitions, and bring the last record of each key into the target, in one commit of its own.
+    """Read offsets of some partitions, and merge the last record of each key into the target in a separate commit.
 
-    A partition is in it once; all that came before in the partition is in the target.
+    Each partition occurs once. The target has all earlier records of the partition.
     """
 
     kind: WorkKind
@@ -278,12 +278,12 @@ class MergeOffsetRanges:
     ranges: tuple[OffsetRange, ...]
     txn_version: int
     skips_bad: bool
-    """Are its bad records in their own table already? Else one of them ends the job."""
+    """True if its bad records are in the quarantine table. Otherwise a bad record ends the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """Compare the view of the source at `position` with `target_version` of the target, by vnode, as far as `covered`."""
+    """Compare the transformed source at `position` with `target_version` of the target by vnode, up to `covered`."""
 
     kind: ClassVar[WorkKind] = WorkKind.CHECK
 
@@ -297,7 +297,7 @@ class Verify:
 
 @dataclass(frozen=True, slots=True)
 class ProveKey:
-    """Look for two rows with one key in the target at `target_version`."""
+    """Search the target at `target_version` for two rows with one key."""
 
     kind: ClassVar[WorkKind] = WorkKind.CHECK
 
@@ -307,7 +307,7 @@ class ProveKey:
 
 @dataclass(frozen=True, slots=True)
 class SplitStaged:
-    """`ReadSplit` is finished: each file tells its segment."""
+    """`ReadSplit` is finished; each file has its segment."""
 
     work_id: int
     files: tuple[StagedFile, ...]
@@ -320,10 +320,10 @@ class KeyRangeStaged:
     work_id: int
     files: tuple[StagedFile, ...]
     rows_read: int
-    """Of the source, with those that the filter left out."""
+    """Rows of the source, including rows that the filter excludes."""
 
     last: KeyPosition | None = None
-    """Position of the last row, where `rows_max` may have ended the read before `high`; None: all up to `high` is read."""
+    """Position of the last row if `rows_max` ended the read before `high`; `None` if all rows up to `high` were read."""
 
     line: KeyLine | None = None
     """New cuts, of the version of the work; `None` if none were requested, or the source has none."""
@@ -331,17 +331,17 @@ class KeyRangeStaged:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRangesStaged:
-    """`ReadOffsetRanges` is finished: a commit takes all of its files, or none."""
+    """`ReadOffsetRanges` is finished; a commit contains all of its files, or none."""
 
     work_id: int
     files: tuple[StagedFile, ...]
     records: Mapping[str, int]
-    """Records of the source by partition, with those that the filter left out; one without records may be missing."""
+    """Records of the source by partition, including filtered records. A partition without records may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecordsAside:
-    """`SetBadRecordsAside` is finished: a commit takes all of its files."""
+    """`SetBadRecordsAside` is finished; a commit contains all of its files."""
 
     work_id: int
     files: tuple[StagedFile, ...]
@@ -349,19 +349,19 @@ class BadRecordsAside:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRangesMerged:
-    """`MergeOffsetRanges` is finished: what it changed is durable."""
+    """`MergeOffsetRanges` is finished; its changes are durable."""
 
     work_id: int
     changes: int
-    """Rows that were added, replaced or removed."""
+    """Rows that were inserted, updated or deleted."""
 
     records: Mapping[str, int]
-    """Records of the source by partition; empty where the answer was lost and the commit was found."""
+    """Records of the source by partition; empty if the answer was lost and the commit was found in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangesApplied:
-    """`ApplyChanges` is finished: rows merged are durable, `files` wait for the seal."""
+    """`ApplyChanges` is finished; merged rows are durable, `files` wait for the seal."""
 
     work_id: int
     changes: int
@@ -370,19 +370,19 @@ class ChangesApplied:
 
 @dataclass(frozen=True, slots=True)
 class VersionsShipped:
-    """`ShipVersions` is finished: a commit takes all of its files in, and those that are removed out, or nothing of it."""
+    """`ShipVersions` is finished; a commit adds all of its files and removes all `removed`, or does neither."""
 
     work_id: int
     upto: int
-    """The last version that is in it."""
+    """Last version in the batch."""
 
     files: tuple[StagedFile, ...]
     removed: tuple[RemovedFile, ...]
     changes: int
-    """Rows that came or went; files that were only rearranged have none."""
+    """Rows inserted or deleted; rewritten files without changes count none."""
 
     columns: NewColumns | None = None
-    """What its last version changed of the columns; a batch of its own. None: nothing that the job reads."""
+    """Column change of its last version, in a separate batch; `None` if no column that the job reads changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,6 +395,6 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class KeyProven:
-    """`ProveKey` is finished: every key stands in one row; two rows with one key are a `WorkFailed`."""
+    """`ProveKey` is finished; each key is in one row. Two rows with one key are a `WorkFailed`."""
 
     work_id: int

@@ -1,7 +1,8 @@
 """Connections of the control server: few at a time, each with a deadline; one without a token makes room for a new one.
 
 A pod's port is open to every pod that no network policy keeps away. So a connection costs a thread only while there are
-few, a silent one is ended, and one whose token was heard is never ended for the sake of a new one.
+few, a silent one is ended, and one whose token was heard is never ended for the sake of a new one. Of those without a
+token the oldest one of the address with the most connections is ended: a flood from one pod ends no probe of a kubelet.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +30,9 @@ REQUEST_S: Final = 70.0
 HEADER_BYTES_MAX: Final = 16 * 1024
 """Of a request line and its headers; the library alone takes 6.5 MB from each connection."""
 
+UNREAD_BYTES_MAX: Final = 64 * 1024
+"""Of a connection in the kernel, which doubles it; by default 6 MiB, and they count for the memory of the pod."""
+
 ROOM_S: Final = 1.0
 """How long a new connection waits for an ended one to be gone."""
 
@@ -35,6 +40,7 @@ ROOM_S: Final = 1.0
 @dataclass(slots=True)
 class _Connection:
     deadline_s: float
+    address: str
     known: bool = False
     """Was the token heard on it?"""
 
@@ -53,18 +59,24 @@ class Connections:
         """Return how many are open."""
         return len(self._open)
 
-    def admit(self, one: socket.socket) -> bool:
-        """Take a new connection, in place of the oldest stranger where there are too many; False: it cannot be."""
+    def admit(self, one: socket.socket, address: str = "") -> bool:
+        """Take a new connection, in place of one without a token where there are too many; False: none can be ended."""
         with self._changed:
             if len(self._open) >= CONNECTIONS_MAX:
-                stranger = next((old for old, seen in self._open.items() if not seen.known), None)
+                stranger = self._stranger()
                 if stranger is None:
                     return False
                 _end(stranger)
                 if not self._changed.wait_for(lambda: len(self._open) < CONNECTIONS_MAX, timeout=ROOM_S):
                     return False
-            self._open[one] = _Connection(self._monotonic() + self._header_s)
+            self._open[one] = _Connection(self._monotonic() + self._header_s, address)
             return True
+
+    def _stranger(self) -> socket.socket | None:
+        """Return the oldest connection without a token, of the address that has the most of them."""
+        strangers = {one: seen.address for one, seen in self._open.items() if not seen.known}
+        counted = Counter(strangers.values())
+        return max(strangers, key=lambda one: counted[strangers[one]], default=None)
 
     def header_read(self, one: socket.socket, *, known: bool) -> None:
         """A header is complete: the request has one deadline for all that follows."""
@@ -103,9 +115,14 @@ class BoundedServer(ThreadingHTTPServer):
         self._connections = connections
         super().__init__((host, port), handler)
 
+    def server_bind(self) -> None:
+        """Bind the port; connections take over the size of the buffer."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_BYTES_MAX)
+        super().server_bind()
+
     def process_request(self, request: Any, client_address: Any) -> None:
         """Begin a thread for a connection, or end it."""
-        if not self._connections.admit(request):
+        if not self._connections.admit(request, client_address[0]):
             self.shutdown_request(request)
             return
         try:

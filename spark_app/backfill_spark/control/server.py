@@ -235,7 +235,7 @@ class _Connection(BaseHTTPRequestHandler):
 
     def parse_request(self) -> bool:
         """Read a header; a stranger is answered once, and then makes room."""
-        whole = self._has_whole_line() and super().parse_request()
+        whole = self._has_whole_line() and super().parse_request() and self._has_path()
         known = whole and self._control.allowed(self.headers.get("Authorization"))
         self.close_connection = self.close_connection or not known
         self._control.connections.header_read(self.connection, known=known)
@@ -250,9 +250,18 @@ class _Connection(BaseHTTPRequestHandler):
         self.send_error(414)
         return False
 
+    def _has_path(self) -> bool:
+        """Refuse a path that is no URL, such as `http://[`."""
+        try:
+            self._parts = urlsplit(self.path)
+        except ValueError:
+            self.send_error(400)
+            return False
+        return True
+
     def do_GET(self) -> None:
         """Answer a look."""
-        parts = urlsplit(self.path)
+        parts = self._parts
         if parts.path == "/healthz":
             alive = self._control.alive()
             return self._send(200 if alive else 503, b"ok\n" if alive else b"Java does not answer\n", "text/plain")
@@ -302,10 +311,9 @@ class _Connection(BaseHTTPRequestHandler):
             return self._error(413, "body", f"must say its length, at most {BODY_MAX_BYTES} bytes")
         body = self.rfile.read(int(length))
         self.close_connection = False
-        parts = urlsplit(self.path)
-        if parts.path != "/v1/command":
+        if self._parts.path != "/v1/command":
             return self._error(404, "path", "there is nothing here")
-        wait_s = _number(parts, "wait")
+        wait_s = _number(self._parts, "wait")
         if wait_s is None:
             return self._error(400, "wait", "must be seconds")
         try:

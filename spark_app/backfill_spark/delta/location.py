@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backfill_api.spec.locations import Place, PlaceError, place
-from backfill_core.errors import InvalidSpecError, SourceNotFoundError, TargetNotFoundError, TransientError
+from backfill_core.errors import AwayError, InvalidSpecError, SourceNotFoundError, TargetNotFoundError
 from backfill_core.log_shipping.file_locations import ONE_STORE
 from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java, java_session
@@ -136,7 +136,7 @@ def _qualified(spark: SparkSession, uri: str, found: Place, field: str) -> str:
             raise InvalidSpecError(f"{missing} {causes(error)[-1][1]}.", hint=hint) from error
         words = f"{field}: {uri!r} cannot be opened: {first_line(error)}."
         if is_a(error, "UnknownHostException") or is_a(error, "ConnectException"):
-            raise TransientError(words, hint="Check the name of the host, and that it answers.") from error
+            raise AwayError(words, hint="Check the name of the host, and that it answers.") from error
         raise InvalidSpecError(words, hint="Correct it.") from error
 
 

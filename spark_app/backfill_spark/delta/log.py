@@ -17,7 +17,7 @@ from backfill_core.log_shipping.actions import DeletionVector
 from backfill_core.log_shipping.table_words import TableWords, of_users
 from backfill_core.protocol.events import Head
 from backfill_core.transfer.logged_statistics import LoggedStatistics
-from backfill_spark.delta.properties import kept_seconds
+from backfill_spark.delta.properties import PropertyNamesPlaceError, check_names_no_place, kept_seconds
 from backfill_spark.delta.schemas import UserDefinedTypeError, check_schema_text
 from backfill_spark.delta.spark_internals import SparkDeltaLog, read_by_either
 from backfill_spark.jvm.bulk_calls import static_method, text_of
@@ -41,7 +41,7 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _COUNT_FIRST = re.compile(r'\{"numRecords":(\d+)[,}]')
 """How Delta and Kernel begin statistics: what follows, a kilobyte a file, need not be parsed for the count alone."""
 
-LOG_ERRORS = (*JAVA_ERRORS, EmptyCommitError, UserDefinedTypeError)
+LOG_ERRORS = (*JAVA_ERRORS, EmptyCommitError, PropertyNamesPlaceError, UserDefinedTypeError)
 """What looks at a log raise; only the caller knows whose it is."""
 
 NO_ACTION = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -186,7 +186,9 @@ def newest_version(spark: SparkSession, path: str) -> Head:
         snapshot = table.getLatestSnapshot(engine)
         metadata = snapshot.getMetadata()
         check_schema_text(str(metadata.getSchemaString()))
-        kept_s = kept_seconds(metadata.getConfiguration().get)
+        properties = metadata.getConfiguration()
+        check_names_no_place(str(properties.keySet().toString())[1:-1].split(", "))  # one call, not one for each name
+        kept_s = kept_seconds(properties.get)
         return Head(snapshot.getVersion(), snapshot.getTimestamp(engine), metadata.getId(), kept_s)
 
     return read_by_either(spark, path, by_kernel, SparkDeltaLog.head)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -25,9 +25,32 @@ COLUMN_ID, PHYSICAL_NAME = columns.COLUMN_ID, columns.PHYSICAL_NAME
 TYPE_CHANGES = columns.TYPE_CHANGES
 """Of a column, in its metadata; an id is never given twice."""
 
+ELSEWHERE = ("delta.coordinatedcommits.", "delta.redirect")
+"""How properties begin that name a server to ask for commits, or another table to read instead; in small letters."""
+
 UNIT_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _NUMBER = re.compile("[0-9]{1,15}")
 DEFAULT_LOG_SECONDS, DEFAULT_FILE_SECONDS = 30 * 86_400, 7 * 86_400
+
+
+class PropertyNamesPlaceError(Exception):
+    """A property of a table names a server or another table, which a reader would ask or read."""
+
+
+def names_place(names: Iterable[str]) -> str | None:
+    """Return the first property that names a server or another table; `None` without one."""
+    return next((name for name in names if name.lower().startswith(ELSEWHERE)), None)
+
+
+def check_names_no_place(names: Iterable[str]) -> None:
+    """Refuse properties that name a server or another table: the writers of a log decide what it names.
+
+    Raises:
+        PropertyNamesPlaceError: names the property.
+    """
+    found = names_place(names)
+    if found is not None:
+        raise PropertyNamesPlaceError(f"the table property {found} names a server or another table")
 
 
 def value(properties: Mapping[str, str], name: str) -> str:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from backfill_core.errors import SessionUnfitError
 from backfill_core.log_shipping.actions import UNIQUE_DIGITS
 from backfill_core.protocol.events import Head
-from backfill_spark.delta.properties import kept_seconds
+from backfill_spark.delta.properties import check_names_no_place, kept_seconds
 from backfill_spark.delta.schemas import check_schema_text
 from backfill_spark.jvm.bulk_calls import java_lines, static_method
 from backfill_spark.jvm.errors import JAVA_ERRORS, whole_text
@@ -67,7 +67,9 @@ class SparkDeltaLog:
         """Return the newest version and its commit time; a Spark job."""
         snapshot = self.updated()
         check_schema_text(str(snapshot.metadata().schemaString()))
-        kept_s = kept_seconds(self.properties(snapshot).get)
+        properties = self.properties(snapshot)
+        check_names_no_place(properties)
+        kept_s = kept_seconds(properties.get)
         return Head(int(snapshot.version()), int(snapshot.timestamp()), str(snapshot.metadata().id()), kept_s)
 
     def added(self, version: int) -> list[str]:

@@ -31,6 +31,7 @@ from backfill_spark.jvm.java_process import java_died
 from backfill_spark.jvm.thread_priority import CopyPriority
 from backfill_spark.jvm.workers import Workers
 from backfill_spark.opening.quarantine import no_quarantine
+from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.committer import SupportsColumns
 from backfill_spark.ports.sink import Sink
@@ -70,6 +71,11 @@ class SparkActionExecutor:
         self._hooks_failed = False
         self._has_other_columns = False
         """Did a commit change what this attempt knows of source and target?"""
+
+    @property
+    def decodes(self) -> bool:
+        """Is every file of the pinned version decoded? `False` for sources without files, or read by key."""
+        return self._job.line is None and isinstance(self._job.opened, PinnedSource) and self._job_copies.ways.decodes
 
     # ------------------------------------------------------------------ background work
     def start(self, work: Work, answer: Callable[[Event], None]) -> None:

@@ -237,9 +237,11 @@ class _Attempt:
             knows_bytes=knows_bytes(spec.source),
             suspects=_suspects(opened),
         )
-        strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven)
-        job = Job(state, strategy, pace, moment, spent)
         self._executor = SparkActionExecutor(opened, attempt=state.attempt)
+        with opened.explained("the look at the source"):
+            decodes = self._executor.decodes
+        strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven, decodes=decodes)
+        job = Job(state, strategy, pace, moment, spent)
         self._server: OperatorBinding | None = None
         self._orphans = OrphanRemoval(self._executor.remove_orphans)
         self._metrics = progress_registry(self._job_id, self._progress_now)
@@ -248,7 +250,7 @@ class _Attempt:
         self._view: JobView = job.view(moment)
         self._say = opened.words
         self._spark = opened.spark
-        self._java = JavaWatch(opened.spark, ours=caller.embedded)
+        self._java = JavaWatch(opened.spark, lambda: self._loop.mark, ours=caller.embedded)
         self._executors = ExecutorCount(executors_wanted(opened.spark.sparkContext.getConf().get))
         self._progress: Progress = progress_of(self._view, moment, self._say)
 
@@ -285,7 +287,7 @@ class _Attempt:
         return self._outcome(finish)
 
     def _progress_now(self) -> Progress:
-        return while_silent(self._progress, self._java.pulse)
+        return while_silent(self._progress, self._java.warnings)
 
     def _acknowledge(self, ack: Acknowledge) -> None:
         if self._server is not None:

@@ -13,8 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from backfill_core.errors import BackfillError
+from backfill_core.job.commit import under_way
 from backfill_core.job.job import Job
 from backfill_core.job.view import JobView
+from backfill_core.pacing.barrier_pulse import BarrierMark
 from backfill_core.protocol.actions import Acknowledge, Action, CancelWork, Finish, PollSource, Seal, StartWork
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.events import (
@@ -88,6 +90,16 @@ class Loop:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._sealer = ThreadPoolExecutor(1, thread_name_prefix="seal")
         self._side = ThreadPoolExecutor(2, thread_name_prefix="side")
+        self._turns, self._sealing = 0, False
+
+    @property
+    def mark(self) -> BarrierMark:
+        """How far the loop is; any thread may ask. A commit whose answer the loop has not taken yet is in flight no more."""
+        commit = under_way(self._job.commit)
+        if commit is None or not (self._sealing or self._job.commit is not commit):
+            return BarrierMark(self._turns)
+        action = commit.action
+        return BarrierMark(self._turns, action.epoch, len(action.files) + len(action.removed))
 
     def put(self, event: Event) -> None:
         """Hand in an event from any thread or signal handler."""
@@ -98,7 +110,7 @@ class Loop:
         finish = self._execute(self._job.start(now()))
         observed_s, rested = 0.0, False
         while finish is None:
-            event, moment = self._next_event(), now()
+            event, moment, self._turns = self._next_event(), now(), self._turns + 1
             self._watch(event, moment)
             finish = self._execute(self._job.on(event, moment))
             came_to_rest, rested = self._job.at_rest and not rested, self._job.at_rest
@@ -139,11 +151,14 @@ class Loop:
     def _seal(self, action: Seal) -> None:
         crash_point("before_seal")
         began_s = time.monotonic()
+        self._sealing = True
         try:
             version = self._executor.seal(action)
         except Exception as error:  # noqa: BLE001 - a thread's border: whatever it was becomes an event
             self.put(SealFailed(action.epoch, self._executor.explain(error)))
             return
+        finally:
+            self._sealing = False
         seconds = time.monotonic() - began_s
         crash_point("after_seal_commit")
         self.put(Sealed(action.epoch, version, seconds))

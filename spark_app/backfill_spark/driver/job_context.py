@@ -291,12 +291,11 @@ class OpenedJob(JobContext):
             raise StateMovedError("another attempt of this job committed just now.", hint="Start the job again.")
         return replace(self, stored=stored)
 
-    def strategy(self, *, proves_key: bool = False, key_proven: bool = False) -> Strategy:
+    def strategy(self, *, proves_key: bool = False, key_proven: bool = False, decodes: bool = False) -> Strategy:
         """Return the job's strategy, as far as the target says it is; see `Opened`."""
-        last_txn = self.stored.txn_version
-        splits_keys = proves_key and self.splits_keys
         opened = Opened(
-            self.opened.found, last_txn, proves_key=proves_key, key_proven=key_proven, splits_keys=splits_keys, line=self.line
+            self.opened.found, self.stored.txn_version, proves_key=proves_key, key_proven=key_proven,
+            splits_keys=proves_key and self.splits_keys, line=self.line, decodes=decodes,
         )  # fmt: skip
         return self.plugins.strategy.resume(self.backfill.spec, self.resumes, opened)
 

@@ -13,11 +13,10 @@ from backfill_core.job.state import JobState
 from backfill_core.job.steps import Step
 from backfill_core.job.view import JobView
 from backfill_core.pacing.eta import Eta
-from backfill_core.pacing.java_pulse import JavaPulse
 from backfill_core.positions.file_order import Watermark
 from backfill_core.positions.offsets import Largest
 from backfill_core.protocol.clock import Now
-from backfill_core.protocol.strategy import StoredSummary
+from backfill_core.protocol.strategy import JobWarning, StoredSummary
 from backfill_core.protocol.work import Position
 from backfill_spark.control.wire import moment_words
 from backfill_spark.sources import version_of
@@ -81,11 +80,11 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
     )
 
 
-def while_silent(progress: Progress, pulse: JavaPulse) -> Progress:
-    """Return the newest progress as it stands while Java does not answer: with the warning, and without a rate that no longer holds."""
-    if not pulse.late:
+def while_silent(progress: Progress, warnings: tuple[JobWarning, ...]) -> Progress:
+    """Return the newest progress as it stands while Java or a commit does not answer: with the warning, and without a rate."""
+    if not warnings:
         return progress
-    (warning,) = pulse.warnings
+    (warning,) = warnings
     return progress.model_copy(
         update={
             "reason": warning.message,

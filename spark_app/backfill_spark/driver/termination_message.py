@@ -21,6 +21,7 @@ def of_outcome(outcome: RunOutcome) -> Ending:
         reason=outcome.reason,
         message=outcome.message[:4096],
         hint=outcome.hint[:4096],
+        outside=outcome.error is not None and outcome.error.outside,
         progress=None if outcome.progress is None else _summary(outcome.progress),
         receipt=None if outcome.receipt is None else receipt_words(outcome.receipt).summary,
     )
@@ -33,7 +34,8 @@ def of_plan(plan: Plan) -> Ending:
 
 def of_error(error: BackfillError) -> Ending:
     """Return why something did not start."""
-    return Ending(outcome="Failed", reason=error.reason, message=error.message[:4096], hint=error.hint[:4096])
+    message, hint = error.message[:4096], error.hint[:4096]
+    return Ending(outcome="Failed", reason=error.reason, message=message, hint=hint, outside=error.outside)
 
 
 def leave(settings: DriverSettings, ending: Ending) -> None:

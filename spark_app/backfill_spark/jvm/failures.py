@@ -15,6 +15,7 @@ from enum import StrEnum
 from urllib.parse import quote
 
 from backfill_core.errors import (
+    AwayError,
     BackfillError,
     InvalidSpecError,
     PermissionDeniedError,
@@ -110,8 +111,9 @@ SIGNS = (
         classes=(
             *NO_ANSWER,
             *("SdkClientException", "AWSServiceIOException", "AWSBadRequestException", "BlockMissingException"),
+            *("AWSServiceThrottledException", "AWSStatus500Exception", "AWSNoResponseException"),
         ),
-        words=re.compile("Connection reset|Connection refused|timed out"),
+        words=re.compile(r"Connection reset|Connection refused|timed out|SlowDown|Status Code: 50\d|\", 50[0-4], "),
     ),
     Sign(
         Trouble.CONFLICT,
@@ -148,6 +150,7 @@ SIGNS = (
                 "InvalidProtocolVersionException",
             ),
             "DeltaUnsupportedTableFeatureException",
+            "PropertyNamesPlaceError",
             "UserDefinedTypeError",
         ),
         conditions=(
@@ -314,6 +317,8 @@ def unexplained(error: Exception, *, doing: str) -> BackfillError:
             return PermissionDeniedError(f"{words}.", hint=refusals.hint_of(error, "Grant this user access."))
         case Trouble.NO_PLACE:
             return InvalidSpecError(f"{words}.", hint=missing_places.HINT)
+        case Trouble.AWAY:
+            return AwayError(words)
         case Trouble.REFUSED:
             return TargetSchemaMismatchError(
                 f"{words}.", hint="Compare the columns of source and target with spec.transform and the key."

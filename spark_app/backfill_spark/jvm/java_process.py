@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Final
@@ -19,8 +19,11 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError
 from pyspark.find_spark_home import _find_spark_home
 
-from backfill_core.errors import BackfillError, JavaDiedError, JavaMissingError
+from backfill_core.errors import BackfillError, CommitStalledError, JavaDiedError, JavaMissingError, JavaSilentError
+from backfill_core.pacing import barrier_pulse
+from backfill_core.pacing.barrier_pulse import BarrierMark, BarrierPulse
 from backfill_core.pacing.java_pulse import ASK_EVERY_S, GIVEN_UP_S, TICK_S, JavaPulse
+from backfill_core.protocol.strategy import JobWarning
 from backfill_spark.jvm.errors import JAVA_ERRORS, WORDS_CHARACTERS_MAX
 from backfill_spark.jvm.gateway import java, python_gateway
 
@@ -30,8 +33,8 @@ if TYPE_CHECKING:
 DYING_S = 3.0
 """A process that is being killed drops its connections first."""
 
-_ended_for_silence: set[int] = set()
-"""Processes that `end_silent_java` ended."""
+_ended: dict[int, type[JavaDiedError]] = {}
+"""Processes that `end_java` ended, each with its reason."""
 
 START_AGAIN_S: Final = 60.0
 START_HINT: Final = "Correct what Java names: its memory (BACKFILL_MEMORY, on a cluster spec.driver.resources) or an option of spec.spark.conf."
@@ -114,19 +117,25 @@ def java_died(spark: SparkSession | None, error: Exception) -> bool:
     return False
 
 
-def end_silent_java(spark: SparkSession) -> None:
+def end_java(spark: SparkSession, why: type[JavaDiedError]) -> None:
     """Kill the Java of a session that the driver started: calls that wait for its answer fail then, and `death` says why."""
     process = getattr(python_gateway(spark), "proc", None)
     if process is not None:
-        _ended_for_silence.add(process.pid)
+        _ended[process.pid] = why
         process.kill()
 
 
 def death(spark: SparkSession | None, error: Exception) -> JavaDiedError:
     """Return the error for a Java that ended."""
     process = getattr(None if spark is None else python_gateway(spark), "proc", None)
-    if process is not None and process.pid in _ended_for_silence:
-        return JavaDiedError(
+    why = None if process is None else _ended.get(process.pid)
+    if why is CommitStalledError:
+        return CommitStalledError(
+            f"a commit had no answer for {barrier_pulse.GIVEN_UP_S:.0f} s, so the driver ended its Java.",
+            hint="Run the job again: it continues from the last commit. If it happens again, look at the target's store.",
+        )
+    if why is not None:
+        return why(
             f"the Java process of Spark did not answer for {GIVEN_UP_S:.0f} s, so the driver ended it.",
             hint="Run the job again: it goes on from the last commit. If it happens again, give Java more memory: one that "
             "runs out of it collects garbage for minutes.",
@@ -150,24 +159,35 @@ def deaths_named(spark: SparkSession | None) -> Iterator[None]:
 
 
 class JavaWatch:
-    """Asks the Java of a session every few seconds whether it answers, and ends it when it does not; see `JavaPulse`."""
+    """Asks the Java of a session every few seconds whether it answers, and the loop how far it is; ends a Java that hangs.
 
-    def __init__(self, spark: SparkSession, *, ours: bool) -> None:
+    See `JavaPulse` and `BarrierPulse`.
+    """
+
+    def __init__(self, spark: SparkSession, mark: Callable[[], BarrierMark], *, ours: bool) -> None:
         """Watch nothing before `running`.
 
         Args:
             spark: The session.
+            mark: Returns how far the loop is.
             ours: Did the driver start its Java?
         """
         self._spark = spark
+        self._mark = mark
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._pulse = JavaPulse(ours=ours)
+        self._barriers = BarrierPulse(ours=ours)
 
     @property
     def pulse(self) -> JavaPulse:
         """The silence so far."""
         return self._pulse
+
+    @property
+    def warnings(self) -> tuple[JobWarning, ...]:
+        """Say what does not answer: Java, else a commit."""
+        return self._pulse.warnings or self._barriers.warnings
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -196,7 +216,8 @@ class JavaWatch:
             now_s = time.monotonic()
             with self._lock:
                 self._pulse = self._pulse.passed(now_s - seen_s)
+            self._barriers = self._barriers.passed(now_s - seen_s, self._mark())
             seen_s = now_s
-            if self._pulse.given_up:
-                end_silent_java(self._spark)
+            if self._pulse.given_up or self._barriers.given_up:
+                end_java(self._spark, JavaSilentError if self._pulse.given_up else CommitStalledError)
                 return

@@ -24,28 +24,31 @@ _Added = tuple[int, str]
 def stage_appended(after: int, upto: int, context: WorkContext) -> tuple[StagedFile, ...] | None:
     """Copy the files of the versions `(after, upto]`, and decode those that cannot be copied.
 
-    None: nothing of them can be copied, or a version did more than add rows.
+    Without files, or if the filter excludes all of them, nothing is staged and no Spark job runs. None: nothing of them can be
+    copied, or a version did more than add rows.
 
     Raises:
         SourceDamagedError, AccountingError: a file is not what the source's log says.
     """
     source, ways = context.job.source, context.copies.ways
-    # Which files have values of a dropped column, only their footers tell.
-    if not isinstance(source, SupportsAppends) or isinstance(ways.best, Decoded) or ways.table.drops:
+    if not isinstance(source, SupportsAppends):
         return None
     added = source.appended(after, upto)
     if added is None:
         return None
-    planned = [(one, ways.planned(SourceFile.of(json.loads(one[1])["add"]))) for one in added]
+    planned = [(file, ways.planned(SourceFile.of(json.loads(file[1])["add"]))) for file in added]
+    if all(isinstance(way, Excluded) for _, way in planned):
+        return ()
     copies = [way for _, way in planned if isinstance(way, PlannedCopy)]
-    if not copies:
+    # Only footers tell which files have values of a dropped column.
+    if not copies or ways.table.drops:
         return None
     what = f"the files of versions {after + 1} to {upto}"
     # Decoded first: a write removes what lies in the folder of the work.
-    decoded = _decoded([one for one, way in planned if isinstance(way, Decoded)], what, source, context)
+    decoded = _decoded([file for file, way in planned if isinstance(way, Decoded)], what, source, context)
     done = context.copy_files(copies)
     if done.left:
-        return _decoded([one for one, way in planned if not isinstance(way, Excluded)], what, source, context)
+        return _decoded([file for file, way in planned if not isinstance(way, Excluded)], what, source, context)
     return (*decoded, *done.staged)
 
 

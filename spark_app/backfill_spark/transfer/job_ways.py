@@ -65,6 +65,11 @@ class JobWays:
         filtered = FilterColumns.of(condition, table, opened.schema)
         return cls(source, transform, table, target, of_table(transform, table, target), filtered)
 
+    @property
+    def decodes(self) -> bool:
+        """Is no file copied? Each one is decoded, or excluded by the filter."""
+        return isinstance(self.best, Decoded)
+
     def split(self, ranges: Sequence[FileRange]) -> tuple[list[PlannedRange], list[FileRange]]:
         """Return the whole files among some ranges that are copied, and the ranges that are decoded.
 
@@ -105,7 +110,7 @@ class JobWays:
     def _all_decoded(self) -> bool:
         """Is each file decoded, whatever is in it?"""
         condition = self.transform.condition
-        return isinstance(self.best, Decoded) and (condition is None or is_opaque(condition))
+        return self.decodes and (condition is None or is_opaque(condition))
 
     def counts(self, files: Sequence[int]) -> Counter[Way]:
         """Return how many of some files go each way, as far as it is known without their footers."""

@@ -45,7 +45,7 @@ def test_several_backfills_are_refused_by_their_names(orders):
     code, printed = validate(f"{orders}---\n{NAMESPACE}---\n{orders.replace('name: orders', 'name: items')}")
 
     assert code == 20
-    assert "(document): must hold one Backfill, found 2: orders, items; give each Backfill a file of its own" in printed
+    assert "(document): must hold one Backfill, found 2: orders, items; give each Backfill a separate file" in printed
 
 
 @pytest.mark.parametrize(

@@ -115,30 +115,10 @@ class TestTooMany:
         assert (answer.status, answer.read(), answer.headers["Connection"]) == (200, b"ok\n", "close")
 
 
-class TestTooLarge:
-    """Without a limit 64 connections without a token took 1.1 GiB in 40 s (fault S4)."""
+class TestAHeader:
+    """Limits that hold for each port are in tests/control_plane/process/test_ports.py."""
 
-    @pytest.mark.parametrize("number", [80, 1], ids=["many headers", "one header"])
-    def test_a_header_is_refused(self, job, crowd, number):
-        """The library alone takes a hundred headers of 64 KiB from each."""
-        one = known(job, crowd)
-        one.putrequest("GET", "/healthz")
-        for position in range(number):
-            one.putheader(f"X-{position}", "x" * (2 * HEADER_BYTES_MAX // number))
-        with suppress(*CUT_OFF):
-            one.endheaders()
-            assert one.getresponse().status == 431
-        assert look(job, known(job, crowd)) == (200, 1000)
-
-    def test_a_request_line_is_refused(self, job, crowd):
-        """It is read before any header."""
-        one = known(job, crowd)
-        with suppress(*CUT_OFF):
-            one.request("GET", f"/healthz?{'x' * 2 * HEADER_BYTES_MAX}")
-            assert one.getresponse().status == 414
-        assert look(job, known(job, crowd)) == (200, 1000)
-
-    def test_each_request_of_a_connection_has_its_own_limit(self, job, crowd):
+    def test_of_each_request_has_its_own_limit(self, job, crowd):
         """A client that polls keeps its connection for hours."""
         one = known(job, crowd)
         answers = set()

@@ -12,7 +12,6 @@ from support.cluster.fake_api import FakeApi
 from support.operators.rig import API_VERSION, KIND, NAMESPACE, SPEC, Rig
 
 from backfill_operator.health import LAG_MAX_S, RELISTS_MISSED_MAX, WATCHES_MISSED_MAX, Health
-from backfill_operator.http_limits import CONNECTIONS_MAX
 from backfill_operator.informer.cache import Cache
 from backfill_operator.informer.relist import Relist
 from backfill_operator.kube.election import Election
@@ -167,53 +166,6 @@ def free_port():
     """A port that is free."""
     with socket.create_server(("127.0.0.1", 0)) as one:
         return one.getsockname()[1]
-
-
-async def reply(port, says=b""):
-    """Return what a port answers until it ends the connection."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(says)
-    with contextlib.suppress(ConnectionError):
-        return await asyncio.wait_for(reader.read(), timeout=20)
-    return b""
-
-
-class TestAClientOfTheNetwork:
-    """Every pod that no network policy keeps away reaches these ports (fault S10)."""
-
-    async def test_that_is_silent_is_ended(self):
-        """aiohttp alone keeps it for an hour."""
-        async with parts(health_port=0, metrics_port=0) as made:
-            health = Health(made.settings, made.relist, None, made.metrics, connection_s=0.1)
-            async with health.served() as ports:
-                assert [await reply(port) for port in ports] == [b"", b""]
-
-    async def test_makes_room_for_the_next_one(self):
-        """A connection costs memory and a file of the process."""
-        async with parts(health_port=0, metrics_port=0) as made, made.health.served() as ports:
-            for port in ports:
-                silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX + 5)]
-                answer = await reply(port, b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-
-                assert answer.startswith(b"HTTP/1.1 ")
-                ended = [asyncio.wait_for(reader.read(), timeout=20) for reader, _ in silent[:6]]
-                assert await asyncio.gather(*ended, return_exceptions=True)
-                for _, writer in silent:
-                    writer.close()
-
-    @pytest.mark.parametrize(
-        "header",
-        [b"X: a\r\n" * 200, b"X: " + b"a" * 8_000 + b"\r\n"],
-        ids=["many headers", "one header"],
-    )
-    async def test_with_a_large_header_is_refused(self, header):
-        """A probe and a collector need little."""
-        async with parts(health_port=0, metrics_port=0) as made, made.health.served() as ports:
-            answer = await reply(
-                ports[0], b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + header + b"\r\n"
-            )
-
-            assert answer.startswith(b"HTTP/1.0 400 ")
 
 
 class TestWhereItListens:

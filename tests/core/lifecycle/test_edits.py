@@ -11,6 +11,7 @@ from support.operators.observations import T0, after, checked, ended, observed, 
 from support.operators.world import World
 
 from backfill_api.spec.spec import BackfillSpec
+from backfill_api.status.receipt import ReceiptSummary
 from backfill_core.lifecycle.actions import (
     Decision,
     DeleteAttemptObjects,
@@ -330,6 +331,15 @@ class TestACompleteBackfill:
         assert f"spec.{name}: {edit[name]} has no effect" in message
         assert [(event.kind, event.reason) for event in decision.events] == [("Warning", "EditIgnored")]
         assert (again.events, again.status) == ((), decision.status)
+
+    def test_says_that_a_receipt_by_bytes_is_none_by_rows(self) -> None:
+        """The driver refuses this edit, and the condition was silent about it."""
+        receipt = ReceiptSummary(target_version=3, rows=100, files_by_bytes=2)
+        status = STATUSES["complete"].model_copy(update={"receipt": receipt})
+        decision = checked(observed(status=status, spec=spec(verify="FinalByRows"), generation=2))
+
+        message = next(one.message for one in decision.status.conditions if one.type == "Complete")
+        assert "spec.verify: FinalByRows has no effect" in message
 
     def test_forgets_it_when_the_edit_is_taken_back(self) -> None:
         """The message is about the spec of now."""

@@ -66,6 +66,24 @@ class TestNames:
         assert base_name("orders") == "orders"
         assert base_name("a.b") != base_name("a-b")
 
+    @pytest.mark.parametrize("name", ["a" * 60, "orders.eu", "9lives", "Orders"])
+    def test_of_one_backfill_cannot_be_the_name_of_another(self, name: str) -> None:
+        """Anybody can compute the hash: a Backfill of that name blocked the objects of the other one (fault S10)."""
+        taken = base_name(name)
+
+        assert base_name(taken) != taken
+        assert base_name(base_name(taken)) != base_name(taken)
+
+    def test_of_a_day_stay_as_they_are(self) -> None:
+        """They end in digits of a hash, too, and are the names that users give."""
+        assert base_name("orders-20261126") == "orders-20261126"
+
+    def test_of_one_hash_are_not_found_by_trying(self) -> None:
+        """A graphics card tries 2^32 hashes in a second, and 2^80 in millions of years."""
+        digits = base_name("a" * 60).rsplit("-", 1)[1]
+
+        assert len(digits) * 4 >= 80
+
 
 class TestBackoff:
     """Doubled, bounded, always the same."""

@@ -1,14 +1,17 @@
 """Promises of files that an append-only source adds after the pinned version: copied where they can be; delta-rs says what is there."""
 
 import hashlib
+import json
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 from support.tables.jobs import job
+from support.tables.logs import actions_in, commit_of
 from support.tables.oracle import adds_of, strangers
 
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.gateway import java, java_session
 from backfill_spark.settings import DriverSettings
 
 APPENDED = 3
@@ -51,6 +54,31 @@ def copied(source, target):
     for name, path in same.items():
         assert Path(target, unquote(there[name])).read_bytes() == Path(source, unquote(path)).read_bytes()
     return set(same.values())
+
+
+def changes_read(spark):
+    """Return how many queries of Spark read changes of a source so far."""
+    found = java_session(spark).sharedState().statusStore().executionsList()
+    return sum(str(found.apply(at).description()).startswith("ApplyChanges") for at in range(found.size()))
+
+
+def append_with_a_vector(spark, path):
+    """Delete one row of the newest version, and make one version of both: it adds a file with a deletion vector."""
+    newest = APPENDED
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.range(100, 110, 1, 1).selectExpr("id", "0L AS part", "concat('n', id) AS name").write.format("delta").mode(
+        "append"
+    ).save(path)
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 105")
+    log = Path(path, "_delta_log")
+    (added,) = (one for one in actions_in(commit_of(path, newest + 3)) if "add" in one)
+    assert "deletionVector" in added["add"]
+    kept = [one for one in actions_in(commit_of(path, newest + 2)) if "add" not in one]
+    Path(log, f"{newest + 2:020}.json").write_text("\n".join(map(json.dumps, [*kept, added])) + "\n")
+    Path(log, f"{newest + 3:020}.json").unlink()
+    for sums in log.glob("*.crc"):  # hidden ones, too
+        sums.unlink()
+    java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
 class TestFilesThatALaterVersionAdds:
@@ -99,3 +127,37 @@ class TestFilesThatALaterVersionAdds:
         spark.sql(f"DELETE FROM delta.`{source}` WHERE id = 45")
 
         assert run().reason in ("ChangeFeedMissing", "NotAppendOnly")
+
+    @pytest.mark.parametrize("properties", [{}, {"delta.enableDeletionVectors": "true"}], ids=["decoded", "copied"])
+    def test_come_without_the_rows_that_their_deletion_vectors_hide(self, spark, tmp_path, run, source, properties):
+        """A writer may add a file and its vector in one version, as a clone does; no version removes a file then."""
+        append_with_a_vector(spark, source)
+
+        outcome = run(target={"properties": properties})
+
+        target = str(tmp_path / "t")
+        assert (outcome.reason, outcome.receipt.equal, outcome.receipt.rows) == ("Complete", True, 59)
+        assert outcome.progress.changes_done == 39
+        assert strangers(target, source) == strangers(source, target) == 0
+
+    def test_are_none_in_a_version_that_only_moves_rows(self, spark, run, source):
+        """An OPTIMIZE started a Spark job that wrote nothing."""
+        spark.sql(f"OPTIMIZE delta.`{source}`")
+        before = changes_read(spark)
+
+        outcome = run(source={"version": APPENDED})
+
+        assert (outcome.reason, outcome.receipt.rows) == ("Complete", 50)
+        assert changes_read(spark) == before
+
+    @pytest.mark.parametrize(
+        "select", [["*"], ["id", "part", "upper(name) AS name", "id + 1 AS next", "id + 2 AS more"]]
+    )
+    def test_are_not_read_if_the_filter_excludes_all_of_them(self, spark, run, source, select):
+        """Their bounds in the log tell, whether files are copied or decoded."""
+        before = changes_read(spark)
+
+        outcome = run(transform={"where": "id < 20", "select": select})
+
+        assert (outcome.reason, outcome.receipt.rows) == ("Complete", 20)
+        assert changes_read(spark) == before

@@ -1,5 +1,7 @@
 """The loop: what it tells those who look, and when."""
 
+import threading
+
 from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
@@ -79,3 +81,45 @@ def test_a_pause_is_told_at_once_when_it_is_quiet():
     after = story[cancelled[-1] + 1]
     assert not isinstance(after, Event), "the next thing after the end of the work is a look at the job"
     assert after.quiet
+
+
+class HangsInItsCommits(NeverDone):
+    """An executor whose commits after the fence have no answer until the test gives one."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.answer = threading.Event(), threading.Event()
+
+    def seal(self, action):
+        if not action.fences:
+            self.begun.set()
+            assert self.answer.wait(60)
+        return super().seal(action)
+
+
+def test_commit_without_an_answer_is_in_flight():
+    """From its beginning until its answer is taken; then the loop has none, however long its observer takes."""
+    pinned = Pinned(3, now().wall_ms, "table", "files", ROWS, sum(ROWS))
+    strategy = SnapshotStrategy(
+        Opened(pinned), SnapshotSettings(merges=True, filtered=False, follow=False, reads_ahead=True)
+    )
+    executor = HangsInItsCommits()
+    loop = Loop(
+        Job(JobState("a/b", "h", 1, 0, "Snapshot"), strategy, JobSettings(), now()),
+        executor,
+        acknowledge=lambda _: None,
+        observe=lambda _view: None,
+    )
+    running = threading.Thread(target=loop.run)
+    running.start()
+    loop.put(CommandReceived(1, 1, Pause(force=True)))
+    assert executor.begun.wait(60)
+    marks = [loop.mark, loop.mark]
+    executor.answer.set()
+    loop.put(CommandReceived(1, 2, Stop(force=True)))
+    running.join(60)
+
+    assert not running.is_alive()
+    assert marks[0].epoch == marks[1].epoch is not None
+    assert loop.mark.epoch is None
+    assert loop.mark.turns > marks[1].turns

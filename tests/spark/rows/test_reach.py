@@ -6,34 +6,23 @@ These tests have Spark's classes and no session: nothing of a text is analyzed o
 from __future__ import annotations
 
 import http.server
-import shutil
 import threading
-from pathlib import Path
 
 import py4j.java_gateway
 import pytest
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError, get_return_value
+from support.java.alone import java
+from support.repository import ROOT
 from support.tables.expressions import ORDINARY
 
-from backfill_spark.jvm.class_archive import SPARK_JARS
 from backfill_spark.jvm.session import OF_STORES, XML_ALONE
 from backfill_spark.rows.sql.reach import CALLS, EXTERNAL, OPTIONS, READERS, outside
 
-FUNCTIONS = Path(__file__).with_name("functions.txt")
+FUNCTIONS = ROOT / "build-tools" / "reach" / "functions.txt"
 """Each function of Spark 4.2 that was looked at; those of `READERS` and `CALLS` take options, files or classes."""
 
 OBJECTS = {"json": "json.JSONOptions", "csv": "csv.CSVOptions", "xml": "xml.XmlOptions"}
 DOCTYPE = '<!DOCTYPE a SYSTEM "{url}/dtd"><a>1</a>'
-
-
-def java(*options):
-    """Return a Java process with Spark's classes."""
-    port, token = launch_gateway(
-        classpath=f"{SPARK_JARS}/*", javaopts=["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *options], java_path=shutil.which("java"),
-        jarpath=str(next(SPARK_JARS.glob("py4j-*.jar"))), die_on_exit=True, enable_auth=True,
-    )  # fmt: skip
-    return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
 
 
 @pytest.fixture(autouse=True)

@@ -67,7 +67,7 @@ class FiledTable(VersionedTable):
     def _file(self, rows: Iterable[Row]) -> Files:
         held = tuple(rows)
         self._number += 1
-        dead = self._rng.randrange(20_000, 200_000) if self._sparse else self._rng.choice([0, 0, 1, 4])
+        dead = self._rng.randrange(20_000, 200_000) if self.sparse else self._rng.choice([0, 0, 1, 4])
         # Names have no order that has to do with time.
         name = f"{self._rng.randrange(1 << 16):04x}{self._number}"
         return {name: NamedFile(held, frozenset(), len(held) + dead)}

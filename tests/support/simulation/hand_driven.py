@@ -52,6 +52,7 @@ class HandDriven:
         file_bytes: tuple[int, ...] = (),
         way: FileWay = FileWay.DECODED,
         live: tuple[int, ...] = (),
+        decodes: bool = False,
     ) -> None:
         """Make a job over files of so many rows; it has fenced when this returns."""
         self.now_s = 0.0
@@ -83,7 +84,7 @@ class HandDriven:
         self._offsets, self._live = [0, *accumulate(rows)], live
         pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(live or rows), order, file_bytes, live)
         strategy = SnapshotStrategy(
-            Opened(pinned, proves_key=proves_key),
+            Opened(pinned, proves_key=proves_key, decodes=decodes),
             SnapshotSettings(merges=True, filtered=filtered, follow=follow, reads_ahead=reads_ahead),
             stored,
         )

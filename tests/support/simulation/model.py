@@ -132,6 +132,9 @@ class Model(Protocol):
     AHEAD_RATE: ClassVar[int | None]
     """Limit in rows per second from which on history is charged when it is sealed; None: never."""
 
+    KNOBS: ClassVar[frozenset[str]]
+    """Those of `rescaled`, `stacked` and `mixed` that mean something to the strategy."""
+
     def __init__(self, given: Scenario) -> None:
         """Make the source."""
 
@@ -165,6 +168,9 @@ class Model(Protocol):
         """
 
     # -------------------------------------------------------------- a stored state
+    def mixed(self) -> Progress:
+        """Return a state whose vnodes are at different positions, of a world that has just been made."""
+
     def starts_over(self, progress: Progress) -> bool:
         """Does an attempt that finds this state take its rows out, and begin anew?"""
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from support.simulation.knobs.rescaled import DEFAULT, max_in_flight
 from support.simulation.law import demand
 from support.simulation.model import Model, Progress, Promise
 from support.simulation.region import Region
@@ -101,6 +102,9 @@ class Oracle:
         self.quarantined = 0
         """Bad records in their own table."""
 
+        self.full = 0
+        """Starts of history by which all readers of a job with more than usual are busy."""
+
         self.halves = 0
         """Seals that left parts of a piece of work for a later one."""
 
@@ -185,7 +189,11 @@ class Oracle:
         if kind is WorkKind.HISTORY:
             demand(self._paused is None, "history started while paused (R-SNAP-43)")
             limited = " under a limit" if self._rate else ""
-            demand(in_flight <= self._model.IN_FLIGHT_MAX, f"{in_flight} pieces of history in flight{limited}")
+            readers = max_in_flight(self._given, attempt)
+            never_limited = self._given.rows_per_s is None and not self._given.commands
+            most = readers if never_limited else self._model.IN_FLIGHT_MAX * readers // DEFAULT
+            demand(in_flight <= most, f"{in_flight} pieces of history in flight{limited}, for {readers} readers")
+            self.full += in_flight >= readers > DEFAULT
             self.splits += 1
             self._check_rate(work, now_s)
         else:

@@ -41,6 +41,15 @@ class Scenario:
     grows_at_end: bool = False
     """Each commit of the source inserts many rows behind the last key."""
 
+    rescaled: bool = False
+    """Each attempt has another `maxInFlight`."""
+
+    stacked: bool = False
+    """The source is the target of another job."""
+
+    mixed: bool = False
+    """The job resumes from a state whose vnodes are at different positions."""
+
     filtered: bool = False
     """The transform leaves rows out."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from support.simulation.law import demand
@@ -30,6 +31,7 @@ from backfill_core.protocol.events import (
     WorkFinished,
 )
 from backfill_core.protocol.receipt import Receipt, VnodeMismatch
+from backfill_core.protocol.strategy import StrategyPlugin
 from backfill_core.protocol.work import (
     KeyProven,
     ProveKey,
@@ -49,6 +51,12 @@ if TYPE_CHECKING:
 TRANSIENT = TransientError("the simulated storage is away")
 
 
+@cache
+def installed() -> Mapping[str, StrategyPlugin[Any]]:
+    """Return the strategies of this process; a search at each commit takes a tenth of a simulation."""
+    return strategies.discover()
+
+
 class Shell:
     """One process: executes the core's actions, and answers after a while."""
 
@@ -60,7 +68,7 @@ class Shell:
         state = world.attempt_state(stored, anew=anew)
         self.attempt = state.attempt
         self._mono_s = self.attempt * 1000.0 - world.now_s
-        self._opened = world.model.open(world.spec, None if anew else stored, txn, world.wall_ms)
+        self._opened = world.model.open(world.spec_of(self.attempt), None if anew else stored, txn, world.wall_ms)
         self._job = Job(state, self._opened.strategy, world.settings, self._now())
         self._running: dict[int, Work] = {}
         self._cancelled: set[int] = set()
@@ -268,7 +276,7 @@ class Shell:
 
     def _check_summary(self, state: JobState) -> None:
         """Demand that `status` without a driver shows the rows that the driver showed when the state was durable."""
-        plugin, view = strategies.discover().get(state.strategy), self._job.view(self._now())
+        plugin, view = installed().get(state.strategy), self._job.view(self._now())
         if plugin is None:
             return  # it is not installed here
         found, shown = plugin.summarize(plugin.decode(state.progress)), view.strategy

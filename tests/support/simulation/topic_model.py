@@ -38,6 +38,7 @@ class TopicModel:
         "quarantined": 400,
     }
     IN_FLIGHT_MAX: ClassVar[int] = 2
+    KNOBS: ClassVar[frozenset[str]] = frozenset({"rescaled"})
     AHEAD_RATE: ClassVar[int | None] = None
 
     def __init__(self, given: Scenario) -> None:
@@ -113,6 +114,10 @@ class TopicModel:
     def check_key_proof(self, progress: Progress, merges: int) -> None:
         """What is only appended has no key."""
         demand(False, "the key of a topic was proven")
+
+    def mixed(self) -> Progress:
+        """There is one position."""
+        raise NotImplementedError
 
     # -------------------------------------------------------------- work
     def read(self, ranges: Iterable[OffsetRange]) -> list[Row]:

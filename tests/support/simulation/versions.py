@@ -66,7 +66,7 @@ class VersionedTable:
         """Make version 0 with so many rows; `sparse` gives each file 20,000 to 200,000 physical rows; `grows`: see `Scenario`."""
         self._rng = Random(seed)
         self._seed = seed
-        self._append_only, self._sparse, self._filtered, self._grows = append_only, sparse, filtered, grows
+        self._append_only, self.sparse, self._filtered, self._grows = append_only, sparse, filtered, grows
         self._stamp = itertools.count(1)
         self._keys = itertools.count(rows)
         self._versions: list[dict[int, int]] = [{key: next(self._stamp) for key in range(rows)}]
@@ -116,7 +116,7 @@ class VersionedTable:
         while rows:
             count = rng.choice([0, 1, 2, 3, 5, 8, 13])
             taken, rows = tuple(rows[:count]), rows[count:]
-            dead = rng.randrange(20_000, 200_000) if self._sparse else rng.choice([0, 0, 1, 4])
+            dead = rng.randrange(20_000, 200_000) if self.sparse else rng.choice([0, 0, 1, 4])
             files.append(SourceFile(taken, len(taken) + dead))
         return tuple(files)
 
@@ -181,6 +181,7 @@ class TableModel:
     """A model whose source is a table with versions; what a stored state promises is its subclass's to say."""
 
     MODES: ClassVar[tuple[str, ...]] = (UPSERT, UPSERT, APPEND, CHANGELOG)
+    KNOBS: ClassVar[frozenset[str]] = frozenset({"rescaled", "stacked"})
 
     def __init__(self, given: Scenario, *, sparse: bool) -> None:
         """Make the source; `sparse`: see `VersionedTable`."""
@@ -210,6 +211,10 @@ class TableModel:
     def quarantined(self, progress: Progress) -> Promise:
         """A table has no bad records."""
         return Promise(Counter())
+
+    def mixed(self) -> Progress:
+        """There is one position."""
+        raise NotImplementedError
 
     # -------------------------------------------------------------- work
     def txn_of(self, work: Work) -> int | None:

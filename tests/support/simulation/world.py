@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
+from support.simulation.knobs import rescaled, stacked
 from support.simulation.law import demand
 from support.simulation.model import Model, model_of
 from support.simulation.oracle import Oracle, StoredState
@@ -22,11 +23,13 @@ from support.simulation.seeds.story import describe
 from support.simulation.shell import Shell
 from support.simulation.tables import Row, Target
 
+from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.protocol.actions import Finish
 from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.events import CommandReceived, StopRequested
 from backfill_core.protocol.quarantine import AnnouncedRecords
 
@@ -48,6 +51,12 @@ class World:
         self.given = given
         self.rng = Random(given.seed)
         self.model = (model or model_of(given.strategy))(given)
+        self.upstream: World | None = None
+        """The world of the job whose target is the source."""
+
+        if given.stacked:
+            self.upstream = World(stacked.upstream(given)).run()
+            stacked.stack(self.model, given, self.upstream.target.commits)
         self.target = Target()
         self.quarantine = Target()
         """The table of the bad records; its commits have no state."""
@@ -58,7 +67,7 @@ class World:
         self.oracle = Oracle(self.model, self.target, given)
         self.spec = self.model.spec(given)
         self.now_s = 0.0
-        self.steps = self.crashes = self.stops = self.vacuums = self.others = 0
+        self.steps = self.crashes = self.stops = self.vacuums = self.others = self.chains = 0
         self.acts = 0
         """Acts that could have failed."""
 
@@ -173,6 +182,8 @@ class World:
         self._plan("commands", self.given.commands, self._command)
         self._plan("signals", self.given.signals, self._signal)
         self.after(self.given.trouble_s, self._calm_down)
+        if self.given.mixed:
+            self._begin_mixed()
         self._open()
         ticks, ticked_s = 0, -1.0
         while not self._complete:
@@ -213,6 +224,19 @@ class World:
         self.after(self.rng.uniform(0, 0.2) if self.given.stubborn else self.rng.uniform(0.5, 3.0), self._open)
 
     # ------------------------------------------------------------------ attempts
+    def _begin_mixed(self) -> None:
+        """Let the target hold what an attempt of another release left: vnodes at different positions."""
+        progress = self.model.mixed()
+        rows = [*self.model.expected(progress).rows.elements()]
+        state = replace(self.attempt_state(None, anew=False), epoch=1, progress=progress, rows_done=len(rows))
+        commit = self.target.seal(txn_version(1, 1), {"mixed/0": rows}, state.encode())
+        self.oracle.on_seal(commit, 1, ["mixed/0"], late=False)
+        self.note(commit)
+
+    def spec_of(self, attempt: int) -> BackfillSpec:
+        """Return the spec that an attempt is started with."""
+        return rescaled.spec_of(self.spec, self.given, attempt)
+
     def _open(self) -> None:
         """Open an attempt from what the target holds; the time until its fence is another process's chance."""
         stored = self.target.newest
@@ -267,6 +291,10 @@ class World:
     def _end(self) -> None:
         self.oracle.on_complete()
         self.oracle.on_sealed(self.target.newest.state or "", self.quarantine)
+        if self.upstream is not None:
+            newest = self.target.newest
+            progress = StoredState.read(newest.state).progress
+            self.chains += stacked.check_chain(self.upstream, self.model, progress, newest.rows)
         self._complete, self._shell = True, None
 
     # ------------------------------------------------------------------ commands

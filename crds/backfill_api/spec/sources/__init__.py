@@ -1,4 +1,4 @@
-"""Where rows come from. One module a plug-in, with its parameters and its `VARIANT`; found because it is there."""
+"""Sources. Each module is a plug-in with its parameters and its `VARIANT`, and is found by discovery."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backfill_api.spec.union import TaggedUnion, tagged_union
 
 
 class _Source(TaggedUnion):
-    """Where rows come from."""
+    """Source of the rows."""
 
     if TYPE_CHECKING:
 

@@ -30,9 +30,8 @@ class DeltaSource(SourceParams, LocatedTable):
     """Version that the snapshot is read from; default: the newest when the job first starts."""
 
     schema_change: Literal["Fail", "Ignore", "Follow"] = "Fail"
-    """What to do when columns change while the job runs: `Ignore` leaves out those that are added, and any other change ends the job;
-    `Follow`, with strategy Replica, gives the target those that are added, names that change, comments, and properties of users
-    (docs/cloning.md)."""
+    """Handling of column changes while the job runs. `Ignore` omits added columns; any other change ends the job. `Follow`, with
+    strategy Replica, applies added columns, new names, comments and user properties to the target (docs/cloning.md)."""
 
     allow_files_outside: Annotated[tuple[Path, ...], Field(max_length=16)] = ()
     """Other folders, as absolute paths or URIs, in which the table's log may name files; each counts with all folders below it. A

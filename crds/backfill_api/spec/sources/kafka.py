@@ -36,7 +36,7 @@ StartingOffsets = Annotated[dict[str, Offset], Field(max_length=10_000)]
 
 
 class KafkaSource(OffsetSourceParams):
-    """A Kafka topic: its history, and what comes."""
+    """Kafka topic: its history and new records."""
 
     model_config = cel(
         *BAD_RECORD_RULES,
@@ -65,7 +65,7 @@ class KafkaSource(OffsetSourceParams):
     """`ReadCommitted`: records of aborted transactions are not read, and those of open ones not before they end."""
 
     starting_offsets: Literal["Earliest", "Latest"] = "Earliest"
-    """Where a job that begins starts to read: `Earliest`, at the oldest record; `Latest`, behind the newest."""
+    """First offset of a new job: `Earliest` is the oldest record, `Latest` is after the newest."""
 
     partition_starting_offsets: StartingOffsets = Field(default={})
     """Offset of the first record to read, by partition, in place of `startingOffsets`."""
@@ -79,7 +79,7 @@ class KafkaSource(OffsetSourceParams):
 
     @property
     def paths(self) -> Mapping[str, str]:
-        """None: it is no folder."""
+        """`None` if it is not a folder."""
         return {}
 
     @property
@@ -113,7 +113,7 @@ class KafkaSource(OffsetSourceParams):
         path = f'options["{name}"]'
         if name in OPTIONS:
             if "${" in self.options[name]:
-                # Beside a Secret the client would put a file of its pod there, which may be a token, and send it to its broker.
+                # In addition to a Secret, the client would read a file of its pod, such as a token, and send it to its broker.
                 raise refused(path, "refers to a file with ${", hint="write the value itself")
             return
         if holds_a_secret(name) or name.startswith(("sasl.", "ssl.")):

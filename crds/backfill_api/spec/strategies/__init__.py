@@ -1,4 +1,4 @@
-"""How the backfill is done; the result is the same. One module a plug-in, with its parameters and its `VARIANT`; found because it is there."""
+"""Strategies; all give the same result. Each module is a plug-in with its parameters and its `VARIANT`, and is found by discovery."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backfill_api.spec.union import TaggedUnion, tagged_union
 
 
 class _Strategy(TaggedUnion):
-    """How the backfill is done; the result is the same."""
+    """Strategy of the backfill; all give the same result."""
 
     if TYPE_CHECKING:
 

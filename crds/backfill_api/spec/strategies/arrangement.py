@@ -25,7 +25,7 @@ class OrderBy(Model):
 
 
 class ArrangementParams(StrategyParams):
-    """The newest rows in the order of a key; changes of what is read are merged in between."""
+    """Reads the newest rows in the order of a key, and merges changes of rows that are already read."""
 
     MAY_CHANGE: ClassVar[frozenset[str]] = frozenset(
         {"chunk_rows", "max_read_amplification", "max_in_flight", "change_batch_seconds"}
@@ -38,13 +38,13 @@ class ArrangementParams(StrategyParams):
     """Rows that are read at once, at most; default: as many as take about four seconds. A change counts from the next attempt."""
 
     max_read_amplification: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 4
-    """How often a file of the source may be read, in the mean; a source that needs more is refused before the start."""
+    """Maximum of reads of a source file, on average; a source that needs more is refused before the start."""
 
     max_in_flight: Annotated[StrictInt, Field(ge=1, le=64)] = 2
     """Chunks that are read at the same time; a change counts from the next attempt."""
 
     change_batch_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 10
-    """How long one batch of changes should take; a change counts from the next attempt."""
+    """Target duration of a batch of changes; a change takes effect with the next attempt."""
 
     @property
     def read_order(self) -> tuple[tuple[str, bool], ...]:

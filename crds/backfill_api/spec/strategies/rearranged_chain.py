@@ -11,7 +11,7 @@ from backfill_api.spec.params import SourceAbility, SplitParams, TargetAbility, 
 
 
 class RearrangedChainParams(SplitParams):
-    """A baseline to compare with: as `Snapshot`, but an attempt that did not catch up begins anew, and its rows are removed."""
+    """Baseline for comparisons: like `Snapshot`, but an attempt that did not catch up starts from the beginning, and its rows are removed."""
 
     MAY_CHANGE: ClassVar[frozenset[str]] = SplitParams.MAY_CHANGE | {"queue_max"}
 

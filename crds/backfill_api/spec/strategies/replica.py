@@ -6,7 +6,7 @@ from backfill_api.spec.params import SourceAbility, SplitParams, TargetAbility, 
 
 
 class ReplicaParams(SplitParams):
-    """The files of one pinned version as they are, then those that come and go; the source needs no key and no change feed."""
+    """Copies the files of a pinned version unchanged, then adds and removes files as the source does. The source needs no key and no change feed."""
 
 
 VARIANT = Variant(

@@ -9,10 +9,10 @@ from backfill_api.spec.params import HistoryOrder, SourceAbility, SplitParams, T
 
 
 class CatchUp(Model):
-    """How the way from the snapshot to the newest version is judged."""
+    """Limit of the lag between the snapshot and the newest version."""
 
     limit: Literal["EpochTime", "Barriers"] = "EpochTime"
-    """Unit of what is pending: `EpochTime` is the time between commits of the source, `Barriers` the number of its versions."""
+    """Unit of the pending changes: `EpochTime` is the time between commits of the source, `Barriers` the number of its versions."""
 
 
 class SnapshotParams(SplitParams):
@@ -21,10 +21,10 @@ class SnapshotParams(SplitParams):
     MAY_CHANGE: ClassVar[frozenset[str]] = SplitParams.MAY_CHANGE | {"catch_up", "order"}
 
     catch_up: CatchUp = CatchUp()
-    """How the lag is judged while the job catches up; a Delta source is not held back. A change counts from the next attempt."""
+    """Limit of the lag while the job catches up; a Delta source is not held back. A change takes effect with the next attempt."""
 
     order: HistoryOrder | None = None
-    """Which rows are read first; default: no order. A change counts from the next attempt, and nothing is read twice."""
+    """Order in which rows are read; default: none. A change takes effect with the next attempt, and no row is read twice."""
 
     @property
     def history_order(self) -> HistoryOrder | None:

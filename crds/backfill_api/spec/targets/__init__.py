@@ -1,4 +1,4 @@
-"""Where rows go. One module a plug-in, with its parameters and its `VARIANT`; found because it is there."""
+"""Targets. Each module is a plug-in with its parameters and its `VARIANT`, and is found by discovery."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backfill_api.spec.union import TaggedUnion, tagged_union
 
 
 class _Target(TaggedUnion):
-    """Where rows go."""
+    """Target of the rows."""
 
     if TYPE_CHECKING:
 

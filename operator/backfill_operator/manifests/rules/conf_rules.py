@@ -40,7 +40,9 @@ EXCEPT: Final = (
     "spark.storage.decommission.*", "spark.storage.replication.*", "spark.scheduler.allocation.*", "spark.io.compression.codec", "spark.shuffle.mapStatus.compression.codec",
     "spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name", "spark.hadoop.fs.AbstractFileSystem.*", "spark.hadoop.fs.permissions.*", "spark.hadoop.fs.file.*",
     "spark.hadoop.fs.azure.account.oauth2.*", "spark.hadoop.fs.azure.identity.*", "spark.hadoop.fs.gs.auth.*", "spark.hadoop.fs.gs.token.*",
-    "spark.hadoop.fs.s3a.assumed.role.sts.*",
+    "spark.hadoop.fs.s3a.assumed.role.sts.*", "spark.hadoop.fs.gs.storage.root.url", "spark.hadoop.fs.adl.oauth2.*",
+    "spark.databricks.delta.coordinatedCommits.*", "spark.databricks.delta.enableTableRedirectFeature", "spark.databricks.delta.testOnly.*",
+    "spark.databricks.delta.properties.defaults.coordinatedCommits.*", "spark.databricks.delta.properties.defaults.redirect*",
 )  # fmt: skip
 """Settings that would load code, change the data, reach the machine, or send the token in a file to an address."""
 

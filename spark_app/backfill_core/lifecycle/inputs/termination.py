@@ -22,9 +22,10 @@ CANNOT_RUN: Final = frozenset({"ContainerCannotRun", "StartError"})
 """Why a container ended before its process began: the image has no such command."""
 
 NODE_TOOK_IT: Final = frozenset({
-    "Evicted", "NodeAffinity", "NodeLost", "NodeShutdown", "Preempted", "Preempting", "Shutdown",
-    "Terminated", "TerminationByKubelet", "UnexpectedAdmissionError",
+    "ContainerStatusUnknown", "Evicted", "NodeAffinity", "NodeLost", "NodeShutdown", "Preempted", "Preempting", "Shutdown",
+    "Terminated", "TerminationByKubelet", "UnexpectedAdmissionError", "Unknown",
 })  # fmt: skip
+"""Reasons of pods, and two of containers: their node restarted, and its kubelet does not know how they ended."""
 
 NO_ROOM: Final = frozenset({
     "Evicted", "NodeAffinity", "NodePorts", "NodeShutdown", "Preempting", "Shutdown", "TaintToleration", "Terminated",
@@ -42,12 +43,12 @@ MAY_PASS: Final = frozenset({"ErrImagePull", "ImageInspectError", "ImagePullBack
 """Why a container waits for an image; the registry may only be away."""
 
 NO_SUCH_IMAGE: Final = (
-    "not found", "no such", "manifest unknown", "name unknown", "does not exist", "unauthorized", "denied", "forbidden",
+    "not found", "no such image", "manifest unknown", "name unknown", "does not exist", "unauthorized", "denied", "forbidden",
     "no basic auth", "invalid reference", "no match for platform",
 )  # fmt: skip
 """Parts of a runtime's message about an image that is missing, or that needs other credentials: waiting does not help."""
 
-UNCOUNTED: Final = frozenset({"Infrastructure", "ImageUnavailable"})
+UNCOUNTED: Final = frozenset({"Infrastructure", "ImageUnavailable", "Transient", "JavaDied", "CommitStalled"})
 """Reasons of ends that may have a cause outside the job."""
 
 NOT_STARTED: Final = frozenset({"StartupTimeout", "SubmissionFailed", "ImageUnavailable"})
@@ -140,9 +141,9 @@ def _by_code(pod: DriverPod, code: int, message: str) -> Termination:
     # Only a newer driver knows this code: its range says whether to try again.
     retryable = 60 <= code < 80 if kind is None else kind.retryable
     reason = "Unexpected" if kind is None else kind.reason
-    return Termination(
-        "Retry" if retryable else "Final", reason, message or f"the driver ended with exit code {code}", code
-    )
+    counts = pod.ending is None or not pod.ending.outside
+    words = message or f"the driver ended with exit code {code}"
+    return Termination("Retry" if retryable else "Final", reason, words, code, counts or not retryable)
 
 
 def _message(pod: DriverPod) -> str:

@@ -13,6 +13,7 @@ from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import edited_fields, launched_of
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status.conditions import Fact
+from backfill_core.protocol.after_end import unmet_after_end
 
 COMMAND_REFUSED: Final = "CommandRefused"
 
@@ -30,7 +31,9 @@ EXECUTORS_MISSING: Final = "ExecutorsMissing"
 """The code of a driver's warning."""
 
 JAVA_SILENT: Final = "JavaSilent"
-"""The code of a driver's warning, and a reason."""
+COMMIT_STALLED: Final = "CommitStalled"
+STALLED: Final = (JAVA_SILENT, COMMIT_STALLED)
+"""Codes of a driver's warnings, and reasons: the driver answers, and commits nothing."""
 
 _KEPT = ("CaughtUp", "Verified")
 """What an attempt found out stays true when it is over."""
@@ -119,12 +122,21 @@ def without_effect(context: Context) -> str:
     spec = context.observation.spec
     if isinstance(spec, SpecRefused):
         return ""
-    if spec.after == "Follow":
-        return "spec.after: Follow has no effect: the job has ended; to follow the source make a new Backfill with another jobId and target"
     receipt = context.status.receipt
-    if spec.verify != "None" and (receipt is None or not (receipt.complete or receipt.cut_off_partitions)):
-        return f"spec.verify: {spec.verify} has no effect: the job has ended without a receipt of all rows; compare with `backfill verify`"
-    return ""
+    compared = receipt is not None and (receipt.complete or receipt.cut_off_partitions > 0)
+    by_bytes = 0 if receipt is None else receipt.files_by_bytes
+    match unmet_after_end(spec, compared=compared, files_by_bytes=by_bytes):
+        case "Follow":
+            return "spec.after: Follow has no effect: the job has ended; to follow the source make a new Backfill with another jobId and target"
+        case "Receipt":
+            return f"spec.verify: {spec.verify} has no effect: the job has ended without a receipt of all rows; compare with `backfill verify`"
+        case "ReceiptByRows":
+            return (
+                f"spec.verify: FinalByRows has no effect: the job has ended, and its receipt compared {counted(by_bytes, 'file')}"
+                " by their bytes; compare with `backfill verify --rows`"
+            )
+        case None:
+            return ""
 
 
 def _driver(context: Context) -> Fact:
@@ -133,8 +145,8 @@ def _driver(context: Context) -> Fact:
         return Fact("False", "NoDriver")
     if context.unreachable:
         return Fact("False", "DriverUnreachable", silent(context))
-    if silent_java(context):
-        return Fact("False", JAVA_SILENT, silent_java(context))
+    if (stalls := stalled(context)) is not None:
+        return stalls
     if pod.ready or context.answers:
         return Fact("True", "Running", pod.unready)
     attempt = context.attempt
@@ -144,9 +156,10 @@ def _driver(context: Context) -> Fact:
     return Fact("False", "Launching", f"{why}: {pod.waiting_message}" if pod.waiting and pod.waiting_message else why)
 
 
-def silent_java(context: Context) -> str:
-    """Return what a driver says of its Java that does not answer; empty if it answers."""
-    return _warnings(context.progress).get(JAVA_SILENT, "")
+def stalled(context: Context) -> Fact | None:
+    """Return why a driver that answers commits nothing, as it says: its Java or a commit hangs; `None` if neither does."""
+    warned = _warnings(context.progress)
+    return next((Fact("False", code, warned[code]) for code in STALLED if code in warned), None)
 
 
 def _warnings(progress: Progress | None) -> dict[str, str]:

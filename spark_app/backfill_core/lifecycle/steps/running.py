@@ -25,7 +25,7 @@ from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, NOT_STAR
 from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details
-from backfill_core.lifecycle.status.condition_details import COMMAND_REFUSED, EXECUTORS_WAITING, executors_wait
+from backfill_core.lifecycle.status.condition_details import COMMAND_REFUSED, EXECUTORS_WAITING, STALLED, executors_wait
 from backfill_core.lifecycle.status.conditions import ConditionSet
 from backfill_core.lifecycle.status.write_policy import not_less
 from backfill_core.lifecycle.steps.step import (
@@ -47,6 +47,12 @@ LOST_MS: Final = 600_000
 """A driver that is neither ready nor answers for this long is given up. On a live node its kubelet would have ended it after
 one minute, so the node is lost; a pod that tolerates that for ever is never removed by the cluster. Should the driver still
 run there, its next commit is refused: the target's fence is the second wall.
+"""
+
+STALLED_MS: Final = 90_000
+"""A driver that answers and says for this long that its Java or a commit hangs is replaced: it should have ended by itself.
+
+It says so after less than a minute, and the whole must take no more than three.
 """
 
 STOPPING_PHASE: Final[dict[str, Phase]] = {
@@ -192,7 +198,8 @@ def _actions(context: Context, attempt: Attempt, pod: DriverPod, commands: Comma
     policy, desired, observation = context.policy, context.desired, context.observation
     grace_s = _pod_grace_s(context, attempt)
     if grace_s is None and _lost_in_ms(context, attempt, pod) == 0:
-        grace_s = policy.drain_s
+        # A stalled driver reaches no barrier, so it gets no time for that.
+        grace_s = policy.drain_s if condition_details.stalled(context) is None else STOP_GRACE_S
     actions: list[Action] = []
     if pod.deletion_ms is None and grace_s is None:
         actions += [SendCommand(request) for request in commands.requests]
@@ -237,18 +244,22 @@ def _limits(context: Context, attempt: Attempt, pod: DriverPod, commands: Comman
 
 
 def _lost_in_ms(context: Context, attempt: Attempt, pod: DriverPod) -> int | None:
-    """Return when a silent driver will be given up, 0: now; None: it is not silent, or ends for another reason."""
+    """Return when a driver that is silent or stalled will be given up, 0: now; `None`: it is neither, or ends for another reason."""
     known = context.condition("DriverReady")
     if attempt.ready_time is None or attempt.stop is not None or pod.deletion_ms is not None:
         return None
-    if pod.ready or context.reachable or known is None or known.status == "True":
+    stalls = condition_details.stalled(context) is not None and known is not None and known.reason in STALLED
+    if ((pod.ready or context.reachable) and not stalls) or known is None or known.status == "True":
         return None
-    return max(0, min(context.left_ms(known.last_transition_time, LOST_MS), LOST_MS))
+    limit_ms = STALLED_MS if stalls else LOST_MS
+    return max(0, min(context.left_ms(known.last_transition_time, limit_ms), limit_ms))
 
 
 def _startup_left_ms(context: Context, attempt: Attempt, pod: DriverPod) -> int | None:
-    """Return how long the driver may take to start; `None` while no node has its pod, which waits as a Job's does."""
+    """Return how long the driver may take to start; `None` while its pod waits for a node or a sidecar, as a Job's does."""
     if not (pod.scheduled or pod.started or pod.ready or pod.waiting):
+        return None
+    if pod.held and pod.waiting not in IMAGE_OR_CONFIG:
         return None
     since_ms = pod.scheduled_ms or pod.created_ms or ms_of(attempt.start_time) or context.now_ms
     limit_ms = context.policy.startup_s * 1000
@@ -321,8 +332,8 @@ def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet
         return ConditionSet.reconciling(phase, "DriverStopping", "the driver's pod is being deleted")
     if context.unreachable or not (pod.ready or context.reachable):
         return ConditionSet.reconciling(phase, "DriverUnreachable", condition_details.silent(context))
-    if silent := condition_details.silent_java(context):
-        return ConditionSet.reconciling(phase, condition_details.JAVA_SILENT, silent)
+    if (stalls := condition_details.stalled(context)) is not None:
+        return ConditionSet.reconciling(phase, stalls.reason, stalls.message)
     if refused := refusals(context, control):
         return ConditionSet.reconciling(phase, COMMAND_REFUSED, f"the driver refuses {refused}")
     if not in_force:
@@ -344,7 +355,7 @@ def _unscheduled_for_long(context: Context, attempt: Attempt, pod: DriverPod) ->
 
 
 def _why_waiting(pod: DriverPod) -> str:
-    return ": ".join(text for text in (pod.waiting, pod.waiting_message, pod.unscheduled) if text)
+    return pod.held or ": ".join(text for text in (pod.waiting, pod.waiting_message, pod.unscheduled) if text)
 
 
 def _where_to_look(pod: DriverPod) -> str:

@@ -17,7 +17,7 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_core.log_shipping.columns import DEFAULT
-from backfill_spark.delta.properties import MAPPING_MODE, ROW_TRACKING, VECTORS_ON, is_on, value
+from backfill_spark.delta.properties import MAPPING_MODE, ROW_TRACKING, VECTORS_ON, is_on, names_place, value
 from backfill_spark.delta.table_facts import every_field, is_collated
 from backfill_spark.rows.columns import instead
 from backfill_spark.sinks.delta.table import TargetTable
@@ -168,6 +168,9 @@ def check_properties(what: str, properties: Mapping[str, str], *, upserts: bool)
         if name.lower().startswith(CONSTRAINTS):
             words = f"the check constraint {name[len(CONSTRAINTS) :]}"
             raise _unsupported(what, words, "Drop it, and filter with spec.transform.where.")
+    place = names_place(properties)
+    if place is not None:
+        raise _unsupported(what, f"a property that names a server or another table ({place})", ANOTHER)
     for name in ICEBERG:
         if is_on(properties, name):
             raise _unsupported(what, f"Iceberg compatibility ({name})", ANOTHER)

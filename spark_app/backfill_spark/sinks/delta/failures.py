@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backfill_core.errors import (
+    AwayError,
     BackfillError,
     FencedError,
     InvalidSpecError,
@@ -132,7 +133,9 @@ def _known(error: Exception, *, path: str, words: str) -> BackfillError | None:
                 f"a file of the target {path} cannot be read: {words}",
                 hint="Restore the file that the message names, or start again with a new target.",
             )
-        case Trouble.CONFLICT | Trouble.AWAY:
+        case Trouble.AWAY:
+            return AwayError(words)
+        case Trouble.CONFLICT:
             return TransientError(words)
     return None
 

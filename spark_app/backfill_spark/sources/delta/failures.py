@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import NullType
 
 from backfill_core.errors import (
+    AwayError,
     BackfillError,
     ChangeFeedExpiredError,
     PermissionDeniedError,
@@ -66,6 +67,8 @@ def explain_look(error: Exception, spark: SparkSession | None = None, *, path: s
             )
         case Trouble.DAMAGED | Trouble.REFUSED:
             return SourceDamagedError(words, hint=LOG_HINT)
+        case Trouble.AWAY:
+            return AwayError(words)
         case _:
             return TransientError(words)
 
@@ -159,6 +162,8 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
             )
         case Trouble.UNSUPPORTED if ours:
             return explain_look(error, path=path)
-        case Trouble.CONFLICT | Trouble.AWAY:
+        case Trouble.AWAY:
+            return AwayError(in_words(error))
+        case Trouble.CONFLICT:
             return TransientError(in_words(error))
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from backfill_core.errors import (
+    AwayError,
     BackfillError,
     InvalidSpecError,
     OffsetsExpiredError,
@@ -16,6 +17,7 @@ from backfill_core.errors import (
 from backfill_spark.jvm.errors import causes, is_a
 from backfill_spark.sources.kafka.client import FIELD
 
+NO_BROKER = ("TimeoutException", "DisconnectException", "NetworkException", "BootstrapResolutionException")
 KAFKA = ("org.apache.kafka.", "org.apache.spark.sql.kafka010.")
 PLACE = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 LOST = (
@@ -38,9 +40,9 @@ def expired(topic: str, partition: str, wanted: int, first: int | None) -> Offse
 
 def explain_look(error: Exception, *, topic: str, address: str) -> BackfillError:
     """Return the error of asking a broker; what is unknown may pass."""
-    return _known(error, topic, address) or TransientError(
-        f"the topic {topic} cannot be read from {address}: {_words(error)}"
-    )
+    words = f"the topic {topic} cannot be read from {address}: {_words(error)}"
+    away = any(is_a(error, name) for name in NO_BROKER) or "resolvable bootstrap" in words
+    return _known(error, topic, address) or (AwayError(words) if away else TransientError(words))
 
 
 def explain(error: Exception, *, topic: str, address: str) -> BackfillError | None:

@@ -171,6 +171,8 @@ class TestPropertiesThatASealCannotHonour:
             ("delta.enableIcebergCompatV2", "TRUE"),
             ("delta.enableIcebergCompatV3", "true"),
             ("delta.universalFormat.enabledFormats", "iceberg"),
+            ("delta.coordinatedCommits.commitCoordinator-preview", "dynamodb"),
+            ("DELTA.RedirectWriterOnly-preview", "{}"),
         ],
     )
     def test_are_refused_by_name(self, name, value):

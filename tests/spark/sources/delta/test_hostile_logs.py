@@ -100,6 +100,57 @@ class TestASchemaThatNamesAClass:
         assert module not in sys.modules
 
 
+PLACES = {
+    "coordinator": {
+        "delta.coordinatedCommits.commitCoordinator-preview": "dynamodb",
+        "delta.coordinatedCommits.commitCoordinatorConf-preview": '{"dynamoDBEndpoint": "http://127.0.0.1:9"}',
+    },
+    "redirect": {
+        "delta.redirectReaderWriter-preview": '{"type": "PathBasedRedirect", "spec": {"tablePath": "/payroll"}}'
+    },
+    "redirect of writers": {"Delta.RedirectWriterOnly-preview": "{}"},
+}
+"""Properties by which Delta asks a server for commits, or reads another table."""
+
+
+def configured(path, properties):
+    """Let the newest commit with metadata have these properties, as a line of a commit."""
+    first = Path(path, "_delta_log", f"{0:020d}.json")
+    (metadata,) = (action for action in map(json.loads, first.read_text().splitlines()) if "metaData" in action)
+    metadata["metaData"]["configuration"] = {"of.users": "a, b"} | properties
+    return json.dumps(metadata)
+
+
+class TestAPropertyThatNamesAnotherPlace:
+    """The writers of a log could have its readers ask a server, or read a table that these writers may not read."""
+
+    @pytest.mark.parametrize("kind", PLACES)
+    def test_is_refused_at_the_pin_and_by_each_poll(self, spark, path, kind):
+        """Before Spark opens the log; Delta's own refusal of a coordinator counted as an outage, and was tried again."""
+        source = DeltaSource(spark, path, key=("id",))
+        source.pin(None)
+        commit(path, '{"commitInfo": {"timestamp": 1, "operation": "x"}}', configured(path, PLACES[kind]))
+
+        refusal = "(?i)property delta.(coordinatedCommits|redirect).* names a server or another table"
+        with pytest.raises(UnsupportedSourceFeatureError, match=refusal):
+            source.head()
+        with pytest.raises(UnsupportedSourceFeatureError, match=refusal):
+            DeltaSource(spark, path, key=("id",)).pin(None)
+
+
+class TestAFormat:
+    def test_of_another_data_source_is_not_followed(self, spark, path):
+        """The log has a field for one, with options such as a path."""
+        metadata = json.loads(configured(path, {}))
+        metadata["metaData"]["format"] = {"provider": "text", "options": {"path": "/etc/hostname"}}
+        commit(path, '{"commitInfo": {"timestamp": 1, "operation": "x"}}', json.dumps(metadata))
+
+        source = DeltaSource(spark, path, key=("id",))
+        source.pin(None)
+
+        assert source.rows_at(1) == 4
+
+
 class TestACommitOfAHostileWriter:
     @pytest.mark.parametrize(
         "line",

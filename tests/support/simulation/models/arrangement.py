@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, ClassVar
 
 from support.arrangement.arranged import EVERYTHING, NOTHING, Arranged, Reach
+from support.simulation.knobs.mixed import VNODES, positions_of, reach_of
 from support.simulation.law import demand
 from support.simulation.model import Compared, Cost, Effect, Merging, Progress, Promise, Staging
 from support.simulation.region import Region, Span
@@ -18,6 +19,7 @@ from support.simulation.versions import DELETE, INSERT, UPDATE, Change, TableMod
 from support.tables.jobs import job
 from support.tables.key_bound import at_or_before
 
+from backfill_api.spec.params import SplitParams
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.state import JobState
 from backfill_core.positions.key_line import KeyCut, KeyLine
@@ -76,13 +78,15 @@ class ArrangementModel(TableModel):
         "cut_off": 200,
     }
     IN_FLIGHT_MAX: ClassVar[int] = 2
+    KNOBS: ClassVar[frozenset[str]] = TableModel.KNOBS | {"mixed"}
     AHEAD_RATE: ClassVar[int | None] = None
 
     def __init__(self, given: Scenario) -> None:
         """Make the source, and draw how it is read."""
         super().__init__(given, sparse=False)
         self._rng = Random(given.seed)
-        self.arranged = Arranged.drawn(self._rng)
+        drawn = Arranged.drawn(self._rng)
+        self.arranged = replace(drawn, vnodes=VNODES) if given.mixed else drawn
         self._chunk_rows = self._rng.choice([2, 3, 5, None])
         self.rounds = self.straddles = self.cut_off = self.whole_merges = self.recuts = 0
         self._cells: list[tuple[int, int]] = []
@@ -121,10 +125,16 @@ class ArrangementModel(TableModel):
 
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedArrangement:
         """Open the newest version; its rows say where to cut."""
-        progress = None if stored is None else decode(stored.progress)
+        progress, params = None if stored is None else decode(stored.progress), spec.strategy.params
+        assert isinstance(params, SplitParams)  # of the default strategy; only its parallelism is read
         assert isinstance(open_request(progress), ReadNewest)
         pinned = Pinned(self.table.version, wall_ms, "upstream", "", (), len(self.table.rows(self.table.version)))
-        settings = ArrangementSettings(merges=self.mode == UPSERT, filtered=self.filtered, chunk_rows=self._chunk_rows)
+        settings = ArrangementSettings(
+            merges=self.mode == UPSERT,
+            filtered=self.filtered,
+            in_flight_max=params.max_in_flight,
+            chunk_rows=self._chunk_rows,
+        )
         line = self.line(self.table.version)
         opened = Opened(pinned, txn, proves_key=self.proves_key, splits_keys=self.arranged.banded, line=line)
         return OpenedArrangement(self, ArrangementStrategy(opened, line, settings, progress))
@@ -144,6 +154,24 @@ class ArrangementModel(TableModel):
         return KeyLine(self.arranged.space, tuple(cuts), len(rows))
 
     # -------------------------------------------------------------- a stored state
+    def mixed(self) -> Progress:
+        """Return a state by hand: each vnode is somewhere else."""
+        rows, space = self.table.rows(0), self.arranged.space
+        reach = reach_of(self._rng, self.arranged, rows)
+        read = [row for row in rows if self.arranged.within(row, reach)]
+        return {
+            "tableId": "upstream",
+            "consumed": 0,
+            "phase": "Reading",
+            "order": space.order.to_json(),
+            "distribution": list(space.distribution),
+            "positions": positions_of(self.arranged, rows, reach),
+            "rows": sum(self.table.passes(value) for _, value in read),
+            "rowsRead": len(read),
+            "chunks": 1,
+            "merging": None,
+        }
+
     def stored(self, progress: Progress) -> Stored:
         """Read the stored form."""
         reach: list[int] = []

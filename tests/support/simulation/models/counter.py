@@ -26,6 +26,7 @@ Resume = Callable[[BackfillSpec, CounterStored | None, Opened], Strategy]
 class CounterModel(TopicModel):
     """The promises in one world; see the module."""
 
+    KNOBS: ClassVar[frozenset[str]] = frozenset()
     RESUME: ClassVar[Resume] = staticmethod(STRATEGY.resume)
     """Makes the machine of an attempt; a test of the oracle has one that breaks a law."""
 

@@ -20,6 +20,7 @@ from support.tables.jobs import job
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core import strategies
 from backfill_core.job.state import JobState
+from backfill_core.phases.copy import SPLIT_ROWS_MIN
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.protocol.events import Event
 from backfill_core.protocol.strategy import Opened, Pinned, PinVersion, Strategy, StrategyPlugin
@@ -73,6 +74,7 @@ class SnapshotModel(TableModel):
         "versions": 1000,
         "held": 10,
         "ordered": 200,
+        "cuts": 20,
     }
     IN_FLIGHT_MAX: ClassVar[int] = 4
     AHEAD_RATE: ClassVar[int | None] = 100_000
@@ -87,6 +89,8 @@ class SnapshotModel(TableModel):
         """Commits that a source which offers back-pressure has not made yet, and how often one had to wait."""
         self._orders, self._ordered, self.ordered = Random(given.seed), given.seed % 3 > 0, 0
         self._pinned_version = 0
+        self._decodes, self.cuts = given.seed % 5 < 3, 0
+        """Is every file decoded, so that the first splits may end inside a file; and how many did without a limit?"""
 
         self._pending_upto = 0
         """Newest version when the last row of the snapshot was sealed: catching up goes that far, at least."""
@@ -113,8 +117,8 @@ class SnapshotModel(TableModel):
     # -------------------------------------------------------------- the source
     @property
     def met(self) -> Mapping[str, int]:
-        """Return how many versions were made, how many had to wait, and how often the files had an order."""
-        return {"versions": self.table.version, "held": self._held, "ordered": self.ordered}
+        """Return how many versions were made, how many had to wait, how often the files had an order, and how many splits cut one."""
+        return {"versions": self.table.version, "held": self._held, "ordered": self.ordered, "cuts": self.cuts}
 
     @property
     def _holds(self) -> bool:
@@ -153,7 +157,7 @@ class SnapshotModel(TableModel):
             rows_live=sum(len(file.rows) for file in files),
             order=self._order(len(files)),
         )
-        opened = Opened(pinned, txn, proves_key=self.proves_key)
+        opened = Opened(pinned, txn, proves_key=self.proves_key, decodes=self._decodes)
         self._opened = plugin.resume(spec, progress, opened)
         return self.attempt(version, self._opened)
 
@@ -270,6 +274,9 @@ class OpenedSnapshot:
 
     def _read(self, work: ReadSplit) -> Staging:
         table = self._model.table
+        self._model.cuts += work.stop - work.start >= SPLIT_ROWS_MIN and any(
+            part.stop < part.of for part in work.ranges
+        )
         segments = tuple(self._model.images(self._version, ranges) for ranges in work.segment_ranges)
         read = sum(len(rows) for rows in segments)
         demand(read == len(table.read(self._version, work.ranges)), "the segments of a split are not the split")

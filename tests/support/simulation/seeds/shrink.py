@@ -109,6 +109,9 @@ def _simpler_knobs(given: Scenario) -> Iterator[Scenario]:
     plain = {
         "sparse": False,
         "grows_at_end": False,
+        "rescaled": False,
+        "stacked": False,
+        "mixed": False,
         "filtered": False,
         "rows_per_s": None,
         "verify_final": False,

@@ -25,6 +25,13 @@ STUBBORN = {"crashes": 0.04, "stubborn": True, "commits": 20}
 GROWING = {"grows_at_end": True, "rows_per_s": 7, "commits": 15, "rows": 12}
 """A table that grows behind its last key faster than a limit lets it be read."""
 
+KNOBS: dict[str, dict[str, Any]] = {
+    "rescaled": {"rescaled": True, "rows": 150, "crashes": 0.03},
+    "stacked": {"stacked": True, "commits": 30},
+    "mixed": {"mixed": True, "rows": 60},
+}
+"""Worlds that not every strategy can have: a parallelism that changes, a job on a job, vnodes at different positions."""
+
 OTHERS = {"verify_final": True, "others": 0.7, "vacuums": 0.4}
 """Another writer commits while the target is compared, and a VACUUM takes what is staged."""
 
@@ -32,7 +39,7 @@ OTHERS = {"verify_final": True, "others": 0.7, "vacuums": 0.4}
 def worse(model: type[Model]) -> list[dict[str, Any]]:
     """Return the ways to make a world worse that mean something to a strategy."""
     ahead = [] if model.AHEAD_RATE is None else [AHEAD]
-    return [KILLED, STUBBORN, OTHERS, GROWING, *ahead]
+    return [KILLED, STUBBORN, OTHERS, GROWING, *ahead, *(KNOBS[name] for name in sorted(model.KNOBS))]
 
 
 def scenarios(strategy: str, seed: int) -> tuple[Scenario, Scenario]:
@@ -76,6 +83,7 @@ def lived_in(world: World) -> Counter[str]:
         "faults": len(world.failed_at),
         "commits of others": world.others,
         "files lost": world.vacuums,
+        "ends of two jobs": world.chains,
     }
     return Counter(counts | {name: count for name, count in world.model.met.items() if name not in counts})
 

@@ -1,0 +1,24 @@
+"""What an edit of the spec asks of a job that has ended: the driver refuses it, and the operator reports it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from backfill_api.spec.spec import BackfillSpec
+
+Unmet = Literal["Follow", "Receipt", "ReceiptByRows"]
+
+
+def unmet_after_end(spec: BackfillSpec, *, compared: bool, files_by_bytes: int) -> Unmet | None:
+    """Return what the spec requests and a job that has ended does not do; `None` if nothing is missing.
+
+    Args:
+        spec: The spec as it is now.
+        compared: The last receipt is of all rows that the job could read. So is one that open transactions cut off.
+        files_by_bytes: Files that this receipt compared by their bytes.
+    """
+    if spec.after == "Follow":
+        return "Follow"
+    if spec.verify != "None" and not compared:
+        return "Receipt"
+    return "ReceiptByRows" if spec.verify == "FinalByRows" and files_by_bytes else None

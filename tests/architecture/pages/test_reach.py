@@ -1,0 +1,73 @@
+"""No field, variable or setting can name a place without a decision on the page about reach."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from support.repository import ROOT
+
+from backfill_api.model import Model
+
+
+def _page():
+    spec = importlib.util.spec_from_file_location("reach_page", ROOT / "build-tools" / "reach_page.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["reach_page"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+page = _page()
+SECTIONS = {"spec": page.spec_fields(), "environment": page.environment()} | {
+    name: page.listed(name) for name in ("settings", "log", "properties", "kafka")
+}
+
+
+class Inner(Model):
+    """Inside of another model."""
+
+    address: str | None = None
+    ways: tuple[dict[str, str], ...] = ()
+
+
+class Outer(Model):
+    """Fields of each kind."""
+
+    path: str = ""
+    folder: Path = Path()
+    number: int = 0
+    choice: Literal["a", "b"] = "a"
+    inner: tuple[Inner, ...] = ()
+
+
+class TestTheFieldsOfAModel:
+    def test_that_hold_text_are_found_at_any_depth(self):
+        """A choice and a number name nothing."""
+        assert [*page.text_fields(Outer)] == ["path", "folder", "inner.address", "inner.ways"]
+
+
+class TestAWay:
+    @pytest.mark.parametrize("section", ["spec", "environment", "log"])
+    def test_that_is_new_stops_the_page(self, section):
+        """Its author has to decide."""
+        with pytest.raises(page.NoDecisionError, match=rf"planted has no decision in \[{section}\]"):
+            page.ways(section, [*SECTIONS[section], "planted"])
+
+    @pytest.mark.parametrize("section", ["spec", "environment", "log", "settings", "properties"])
+    def test_that_is_gone_stops_the_page(self, section):
+        """Else a field that is renamed would keep its old row."""
+        first = page.decisions()[section]["ways"][0]["names"][0]
+
+        with pytest.raises(page.NoDecisionError, match="has a decision, and does not exist"):
+            page.ways(section, [name for name in SECTIONS[section] if name != first])
+
+    def test_is_proven_by_a_test_that_exists(self):
+        """Where one is named."""
+        proofs = [way["test"] for part in page.decisions().values() for way in part.get("ways", ()) if "test" in way]
+
+        assert len(proofs) > 20
+        for path, kind in (proof.split("::") for proof in proofs):
+            assert re.search(rf"^class {kind}\b", (ROOT / path).read_text(), re.MULTILINE), (path, kind)
