@@ -52,7 +52,7 @@ def faults_of_backfill(line: str) -> Iterator[str]:
             if option.startswith("-") and option not in ("-", "-h", "--help") and parameter is None:
                 yield f"backfill {name} {option}"
             elif parameter is not None and isinstance(parameter.type, click.Choice):
-                yield from (f"{option} {one}" for one in value.split("|") if one not in parameter.type.choices)
+                yield from (f"{option} {choice}" for choice in value.split("|") if choice not in parameter.type.choices)
 
 
 def faults_of_make(line: str) -> Iterator[str]:
