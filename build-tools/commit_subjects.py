@@ -1,4 +1,4 @@
-"""Check the subjects of commits: an area, an imperative, at most 72 characters.
+"""Check the subjects of commits: one area or several, an imperative, at most 72 characters.
 
     python build-tools/commit_subjects.py            the commits of this branch, from the first one that the rule covers
     python build-tools/commit_subjects.py FILE       the message in a file, as git's hook `commit-msg` passes it
@@ -31,7 +31,8 @@ AREAS = (
     "tests",
 )
 LONGEST = 72
-SUBJECT = re.compile(rf"(?:{'|'.join(AREAS)}): (?P<verb>[a-z]+)\b.*[^.]")
+AREA = f"(?:{'|'.join(AREAS)})"
+SUBJECT = re.compile(rf"{AREA}(?:, {AREA})*: (?P<verb>[a-z]+)\b.*[^.]")
 NO_IMPERATIVE = re.compile(r"\w+(?:ed|ing)|adds|fixes|makes|removes|renames|says|uses")
 VERBS = {"bring", "embed", "feed", "need", "seed", "shed", "speed", "spring", "string"}
 """Imperatives that end as other forms do."""

@@ -99,7 +99,10 @@ class Client:
         if self.address.starting:
             found = [address for address in running(self._state_dir) if address.job_id == self.address.job_id]
             if not found:
-                raise NotRunningError(f"the driver of {self.address.job_id!r} ended while it started.")
+                raise NotRunningError(
+                    f"the driver of {self.address.job_id!r} ended while it started.",
+                    hint="Look at how it ended with `backfill status --offline`.",
+                )
             self.address = found[0]
         return self.address.starting
 
@@ -194,7 +197,8 @@ class Client:
             words = error.read().decode(errors="replace")
             if error.code == 409:
                 return json.loads(words)
-            raise CommandRefusedError(f"the driver answered {error.code}: {words}") from error
+            hint = "Look with `backfill jobs`: the driver may be another one than the one that was asked."
+            raise CommandRefusedError(f"the driver answered {error.code}: {words}", hint=hint) from error
         except (OSError, HTTPException, ValueError) as error:  # no answer, or one that was cut off
             raise NotRunningError(
                 f"the driver of {self.address.job_id!r} does not answer: {error}", hint="It may just have ended."

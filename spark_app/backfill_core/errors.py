@@ -129,7 +129,7 @@ class JavaMissingError(BackfillError):
 
 
 class BadRecordError(BackfillError):
-    """A parser of the transform cannot read a record; the message names its partition, its offset and the reason."""
+    """A record has a payload that no parser of the transform reads, or no valid time; the message names partition, offset and reason."""
 
     reason = "BadRecord"
     exit_code = 33

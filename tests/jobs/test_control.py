@@ -2,15 +2,19 @@
 
 import os
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
 import pytest
 from support.drivers.background import Running
+from support.endings import assert_ending
 from support.tables.jobs import job, make_orders
 from support.tables.oracle import adds_of, rows_in, seals, violations
 from support.tables.other_engine import update
 
+from backfill.control import Client, CommandRefusedError, find
+from backfill_api.wire import Command
 from backfill_core.errors import EXIT_STOPPED
 
 ROWS = 4000
@@ -113,6 +117,22 @@ class TestAPause:
 
         assert (held.paused, held.rows_done, held.splits_done, staged) == ("History", 0, 0, [])
         assert (outcome.outcome, outcome.progress.rows_done, place.wrong()) == ("Complete", ROWS, [])
+
+
+class TestACommandThatTheDriverDoesNotTake:
+    """It is answered at once, and nothing of the job changes."""
+
+    def test_of_a_client_with_another_token_is_refused(self, place, tmp_path):
+        """As after a driver that was replaced: its successor has a token of its own."""
+        with place.run(desiredState="Paused") as running:
+            running.fenced()
+            address = find(tmp_path / "state", "default/job").address
+            with pytest.raises(CommandRefusedError) as refused:
+                Client(replace(address, token="of another driver"), tmp_path / "state").apply(Command(type="Resume"), 1)
+            held = running.until(lambda progress: True)
+
+        assert_ending(refused.value, "CommandRefused")
+        assert held.paused == "History"
 
 
 class TestAReceiptInTheMiddle:

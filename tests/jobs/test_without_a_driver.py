@@ -9,9 +9,11 @@ import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.drivers.fake_driver import ScriptedJob
+from support.endings import assert_ending
 from support.tables import other_engine
 from support.tables.jobs import job, make_orders, write_yaml
 
@@ -185,6 +187,7 @@ class TestASourceThatHasChangedSince:
 
         assert (first.source_head.version, first.source_head.behind) == (0, 0)
         assert [code for code, _ in found] == [0, 0, 57, 0], errors
+        assert_ending(SimpleNamespace(stderr=errors, exit_code=head[0]), "SourceAhead")
         assert [(one["version"], one["position"], one["behind"]) for one in heads] == [(1, "version 1", 1)] * 3
         assert "equal at source version 0" in verify[1]
         assert "the source is at version 1 now (1 version" in verify[1]

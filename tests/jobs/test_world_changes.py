@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.endings import assert_ending
 from support.tables.jobs import job, make_orders, vacuum
 from support.tables.oracle import rows_in, seals, strangers, violations
 from support.tables.other_engine import delete, update
@@ -38,8 +39,8 @@ class World:
         self.stop = StopSignal()
         settings = DriverSettings(state_dir=self.folder / "state", cores=2)
         backfill = job(self.source, self.target, barrier={"intervalMs": 200}, **spec)
-        outcome = run_driver(backfill, settings=settings, observe=observe, spark=self.spark, stop=self.stop)
-        return outcome.reason, outcome.exit_code, outcome.message
+        self.ended = run_driver(backfill, settings=settings, observe=observe, spark=self.spark, stop=self.stop)
+        return self.ended.reason, self.ended.exit_code, self.ended.message
 
     def clean_log(self):
         """Remove the commits before the newest, as Delta does after a month where there is a checkpoint."""
@@ -114,6 +115,7 @@ class TestTheChangeFeed:
         reason, code, message = plain.run(at_once, lambda: update(plain.source, "id < 9", twice="0"))
 
         assert (reason, code, plain.harm()) == ("ChangeFeedMissing", 43, (0, 0))
+        assert_ending(plain.ended, "ChangeFeedMissing")
         assert "version 1 " in message
 
     def test_was_vacuumed(self, spark, world):
@@ -151,6 +153,7 @@ class TestAnotherTable:
             world.sql("RESTORE TABLE {t} TO VERSION AS OF 0")
 
         assert world.run(at_once, meanwhile)[:2] == ("SourceReplaced", 44)
+        assert_ending(world.ended, "SourceReplaced")
         assert world.harm() == (0, 0)
 
 
@@ -197,6 +200,7 @@ class TestAnAppendTarget:
         reason, code, message = world.run(at_once, meanwhile, target={"writeMode": "Append"})
 
         assert (reason, code, world.harm()) == ("SourceNotAppendOnly", 46, (0, 0))
+        assert_ending(world.ended, "SourceNotAppendOnly")
         assert "version 1 " in message
 
 

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from conftest import JARS
+from support.endings import assert_ending
 
 pytestmark = pytest.mark.spark
 
@@ -60,7 +61,7 @@ from backfill.errors import SessionUnfitError
 try:
     job("copy").run(session(delta=False, jars=len(sys.argv) > 3))
 except SessionUnfitError as unfit:
-    say(message=unfit.message, hint=unfit.hint)
+    say(message=unfit.message, reason=unfit.reason, hint=unfit.hint, code=unfit.exit_code)
 """
 )
 
@@ -111,9 +112,9 @@ for _ in range(600):
 equal = follow.verify().mismatches == ()
 try:
     follow.run(spark, on_progress=quiet)
-    second = ""
+    second = {}
 except Exception as error:
-    second = error.reason
+    second = {"reason": error.reason, "hint": error.hint, "code": error.exit_code}
 run.stop()
 say(case="commands", acks=[ack.outcome for ack in acks], changes=run.progress.changes_done, equal=equal, second=second,
     state=run.wait(120).state, after=follow.status(spark).state, same=found() == before)
@@ -175,6 +176,7 @@ class TestASessionThatLacksDelta:
         """Delta's own error names neither its jars nor their version."""
         (refused,) = lines(LACKING, tmp_path, *words)
 
+        assert_ending(refused, "SessionUnfit", refused["code"])
         assert refused["message"] == f"the Spark session lacks {lacks} of Delta."
         hint = refused["hint"].splitlines()
         assert len(hint) == lines_of_hint
@@ -202,8 +204,10 @@ class TestACallersSession:
 
     def test_a_second_job_is_commanded_from_another_thread(self, said):
         """In the same session; a second run of the same job is refused while it runs."""
+        second = said["commands"].pop("second")
+        assert_ending(second, "AlreadyRunning", second["code"])
         assert said["commands"] == {
-            "acks": ["Applied", "Applied"], "changes": 3, "equal": True, "second": "AlreadyRunning", "state": "Stopped",
+            "acks": ["Applied", "Applied"], "changes": 3, "equal": True, "state": "Stopped",
             "after": "Stopped", "same": True,
         }  # fmt: skip
 

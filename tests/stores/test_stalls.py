@@ -1,5 +1,6 @@
 """A store that takes a request and says nothing: the client's time runs out, and it asks again."""
 
+import json
 import os
 
 import pytest
@@ -7,6 +8,10 @@ from support.stores.fault_proxy import Fault
 from support.stores.minio import credentials, for_delta_rs, for_spark
 from support.tables.jobs import write_yaml
 from support.tables.other_engine import append, delete
+
+from backfill_api.status.ending import Ending
+from backfill_core.errors import CommitStalledError
+from backfill_core.pacing.barrier_pulse import GIVEN_UP_S
 
 ORDERS = "SELECT value AS id, value % 7 AS kind, concat('\u2028 ', value) AS note FROM generate_series({first}, {last})"
 ROWS = 400
@@ -42,4 +47,26 @@ def test_a_store_that_stalls_is_asked_again(source, place, process, rows, proxy,
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert [(one.met, one.left) for one in faults] == [(1, 1)] * 3, "the client leaves before the proxy does"
+    assert rows(place("there")) == rows(source)
+
+
+@pytest.mark.rest
+def test_driver_whose_commit_hangs_is_ended_and_the_next_one_continues(source, place, process, rows, proxy, tmp_path):
+    """Java answers, and the store takes the commit and says nothing: its driver was at work for ever, without a barrier."""
+    there, log = place("there").removeprefix("s3a:/"), tmp_path / "termination"
+    fault = Fault("stall", "PUT", f"{there}/_delta_log/{2:020d}.json", 1, stalls_s=2 * round(GIVEN_UP_S))
+    proxy.faults.append(fault)
+    file = write_yaml(
+        tmp_path / "job.yaml", source, place("there"), source={"version": 1}, verify="Final", spark={"conf": for_spark(proxy.endpoint)},
+    )  # fmt: skip
+
+    hung = process(file, BACKFILL_TERMINATION_LOG=str(log), **credentials())
+    ending = Ending.read(log.read_text())
+    again = process(file, **credentials())
+
+    assert hung.returncode == CommitStalledError.exit_code, hung.stdout + hung.stderr
+    assert any("CommitStalled" in json.loads(line).get("warningCodes", ()) for line in hung.stdout.splitlines())
+    assert ending is not None
+    assert (ending.reason, ending.outside) == ("CommitStalled", True)
+    assert again.returncode == 0, again.stdout + again.stderr
     assert rows(place("there")) == rows(source)

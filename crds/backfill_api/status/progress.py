@@ -8,6 +8,7 @@ from pydantic import Field
 
 from backfill_api.model import Model
 from backfill_api.spec.bounds import Count, Duration, Message, Moment, Percent, ReportedRevision
+from backfill_api.status.losses import Losses
 
 GRID_CELLS_MAX = 64
 
@@ -184,6 +185,9 @@ class Progress(ProgressSummary):
 
     warning_codes: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=WARNINGS_MAX)] = ()
     """A `WarningCode` for each of `warnings`, in their order; older drivers report none, newer ones may report others."""
+
+    executors_lost: Losses = ()
+    """Executors that this driver lost, by reason."""
 
     non_convergent: bool = False
     """True while the lag does not fall."""

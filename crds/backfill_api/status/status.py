@@ -10,13 +10,14 @@ from backfill_api.model import Model
 from backfill_api.spec.bounds import Count, ExitCode, Generation, Moment, PlanName, Revision
 from backfill_api.spec.override import Override
 from backfill_api.status.conditions import Condition, Phase
+from backfill_api.status.losses import Losses, PodLoss
 from backfill_api.status.plan import Plan, PlanWarning
 from backfill_api.status.progress import Progress, ProgressSummary
 from backfill_api.status.receipt import Receipt, ReceiptSummary
 from backfill_api.wire import Command
 
 __all__ = [
-    "Attempt", "BackfillStatus", "Condition", "Control", "PastAttempt", "PendingCommand", "Phase", "Plan", "PlanWarning",
+    "Attempt", "BackfillStatus", "Condition", "Control", "PastAttempt", "PendingCommand", "Phase", "Plan", "PlanWarning", "PodLoss",
     "Progress", "ProgressSummary", "Receipt", "ReceiptSummary", "StopRequest",
 ]  # fmt: skip
 
@@ -89,6 +90,9 @@ class Attempt(Model):
 
     committed: bool = False
     """True if its driver has committed since then, so that its loss starts a new count."""
+
+    executors_lost: Losses = ()
+    """Executors that its driver reported as lost; they are in `lostExecutors` of the status."""
 
     stop: StopRequest | None = None
     """Set once the attempt was asked to end."""
@@ -193,6 +197,12 @@ class BackfillStatus(Model):
     failures: Count = 0
     """Failed attempts that count against `backoffLimit`. An attempt that committed, or ran for an hour, restarts the count; one with
     a cause outside the job does not count."""
+
+    lost_drivers: Losses = ()
+    """Drivers that ended without an end of their own, by reason: `OOMKilled`, `Evicted`, `Deleted`, a reason of `DisruptionTarget` and others."""
+
+    lost_executors: Losses = ()
+    """Executors that ended while a driver needed them, by reason; those of all attempts, as their drivers reported them."""
 
     attempt: Attempt | None = None
     """The current attempt."""

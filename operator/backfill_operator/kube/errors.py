@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 FORBIDDEN: Final = 403
+NO_SUCH_RESOURCE: Final = "404 page not found"
+"""The only answer of an API server that is no `Status`: it does not know the resource."""
 
 
 class ApiError(Exception):
@@ -68,5 +70,8 @@ def error_of(method: str, status: int, body: Any, retry_after: float | None) -> 
         return UnavailableError(status, reason, message, retry_after)
     if status == 409 and (reason == "AlreadyExists" or (method == "POST" and not reason)):
         return AlreadyExistsError(status, reason, message)
+    if fields.get("kind") != "Status" and not message.startswith(NO_SUCH_RESOURCE):
+        # A load balancer's 404 says nothing of the object, and its 403 nothing of the pod.
+        return UnavailableError(0, "NoAnswer", f"{status} from a proxy before the API server: {message}"[:4096])
     kinds: dict[int, type[ApiError]] = {404: NotFoundError, 409: ConflictError, 410: GoneError}
     return kinds.get(status, RefusedError)(status, reason, message)

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from backfill import Ack, Comparison, NotRunningError, Progress, Settings
 from backfill.control import Client, drivers, find
 from backfill.errors import SourceAheadError, VerificationFailedError
-from backfill.words import head_json
+from backfill.words import head_json, source_head_words
 from backfill_api.wire import Command, PauseCommand, StopCommand, ThrottleCommand
 from backfill_cli.commands.options import FILE, JOB, WAIT, beside, job_of, leave, parsed, read, spark_settings, terminal
 from backfill_cli.terminal.acknowledgements import describe_effect
@@ -194,4 +194,7 @@ def verify(
     if not found.receipt.equal:
         leave(VerificationFailedError.exit_code)
     if head and found.source_head is not None and found.source_head.behind:
-        leave(SourceAheadError.exit_code)
+        raise SourceAheadError(
+            f"{source_head_words(found.source_head)}.",
+            hint="Make a new Backfill with after: Follow if the target must keep up.",
+        )

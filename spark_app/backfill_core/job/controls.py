@@ -19,10 +19,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from backfill_api.spec.bounds import COUNT_MAX, REVISION_MAX
 from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.stored_fields import StoredFields
 
 HISTORY = "History"
 ALL = "All"
+ROWS_MAX, BYTES_MAX = 1_000_000_000, 1_000_000_000_000
+NUMBERS = {
+    "rowsPerSecond": ROWS_MAX, "afterRowsPerSecond": ROWS_MAX, "specRowsPerSecond": ROWS_MAX,
+    "bytesPerSecond": BYTES_MAX, "afterBytesPerSecond": BYTES_MAX, "specBytesPerSecond": BYTES_MAX,
+    "untilMs": COUNT_MAX, "revision": REVISION_MAX, "pausedBy": REVISION_MAX, "limitedBy": REVISION_MAX,
+    "afterLimitedBy": REVISION_MAX,
+}  # fmt: skip
+"""Largest values of stored numbers: those of a spec and of a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +172,18 @@ class Controls:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Controls:
-        """Read what `to_json` wrote."""
+        """Read what `to_json` wrote.
+
+        Raises:
+            StateMismatchError: names the first field that does not fit.
+        """
+        stored = StoredFields("state.controls", value)
+        for name, most in NUMBERS.items():
+            if (stored.optional_count(name) or 0) > most:
+                raise stored.unfit(name)
+        for name in ("paused", "specPaused"):
+            if value.get(name) is not None:
+                stored.one_of(name, (HISTORY, ALL))
         revision, until = value.get("revision", 0), value.get("untilMs")
         # A state of before these were kept: what differs from the spec was commanded, by the newest for all we know.
         held = revision if value.get("paused") != value.get("specPaused") else 0

@@ -11,15 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from backfill_api.spec.bounds import MESSAGE_MAX
 from backfill_core.errors import StateMismatchError
 from backfill_core.job.controls import Controls
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.quarantine import Quarantine
 from backfill_core.protocol.receipt import FileMismatch, Receipt, VnodeMismatch
+from backfill_core.protocol.stored_fields import HINT, StoredFields, check_numbers
 from backfill_core.protocol.work import Position
 
 FORMAT = 1
+DIGEST_CHARACTERS, PARTITION_CHARACTERS = 128, 64
 SIZE_MAX_BYTES = 64 * 1024
 MISMATCHES_STORED_MAX = 64
 FILES_STORED_MAX, FILE_WORDS_MAX = 8, 200
@@ -123,37 +126,58 @@ class JobState:
         """Read what `encode` wrote.
 
         Raises:
-            StateMismatchError: the text is of another format (a newer release wrote it).
+            StateMismatchError: the text is of another format (a newer release wrote it), or names a field that does not fit.
         """
-        document = json.loads(text)
+        document = _document(text)
         if document.get("format") != FORMAT:
             raise StateMismatchError(
-                f"the target's state has format {document.get('format')}, this release reads {FORMAT}.",
-                hint="Use the release that wrote it, or another target.",
+                f"the target's state has format {str(document.get('format'))[:80]}, this release reads {FORMAT}.",
+                hint=HINT,
             )
-        strategy = document["strategy"]
+        stored = StoredFields("state", document)
+        strategy = stored.typed("strategy", str)
+        member = strategy[:1].lower() + strategy[1:]
         # Earlier releases stored this beside what the strategy stores.
         early = {name: document[name] for name in ("keyProven",) if name in document}
         return cls(
-            job_id=document["jobId"],
-            spec_hash=document["specHash"],
-            attempt=document["attempt"],
-            epoch=document["epoch"],
+            job_id=stored.typed("jobId", str),
+            spec_hash=stored.typed("specHash", str),
+            attempt=stored.count("attempt"),
+            epoch=stored.count("epoch"),
             strategy=strategy,
-            progress={**early, **document[strategy[:1].lower() + strategy[1:]]},
-            consumed=document["consumed"],
-            rows_done=document["rowsDone"],
-            changes_done=document["changesDone"],
-            bytes_done=document["bytesDone"],
-            controls=Controls.from_json(document["controls"]),
-            receipt=None if document["receipt"] is None else receipt_from_json(document["receipt"]),
-            finished=document["finished"],
-            percent=document.get("percent", 0),
-            spec_fields=document.get("specFields", {}),
-            driver=document.get("driver", ""),
-            committed_ms=document.get("committedMs"),
+            progress={**early, **stored.typed(member, dict)},
+            consumed=stored.parsed("consumed", _position),
+            rows_done=stored.count("rowsDone"),
+            changes_done=stored.count("changesDone"),
+            bytes_done=stored.count("bytesDone"),
+            controls=stored.parsed("controls", Controls.from_json),
+            receipt=stored.parsed("receipt", lambda value: None if value is None else receipt_from_json(value)),
+            finished=stored.typed("finished", bool),
+            percent=min(stored.count("percent", 0), 100),
+            spec_fields=stored.parsed("specFields", lambda value: dict(value or {})),
+            driver=str(document.get("driver", "")),
+            committed_ms=stored.count("committedMs") if document.get("committedMs") is not None else None,
             quarantine=Quarantine.decode(document.get("quarantine")),
         )
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+        json.dumps(document, ensure_ascii=False).encode()  # half of a surrogate pair is in no text
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise StateMismatchError(f"the target's state is no JSON object: {text[:80]!r}.", hint=HINT)
+    return document
+
+
+def _position(value: Any) -> Position | None:
+    """Return a position, which only its source can read; its numbers are in the range of every reader."""
+    check_numbers(value)
+    if type(value) in {bool, float} or (type(value) is int and value < 0):
+        raise ValueError("no position")
+    return value
 
 
 def check_same_spec(
@@ -218,23 +242,50 @@ def _spans_to_json(ranges: tuple[OffsetRange, ...]) -> list[list[Any]]:
 
 
 def receipt_from_json(value: dict[str, Any]) -> Receipt:
-    """Read what `receipt_to_json` wrote."""
+    """Read what `receipt_to_json` wrote.
+
+    Raises:
+        StateMismatchError: names the first field that does not fit.
+        ValueError, TypeError: a list in it has something else.
+    """
+    check_numbers(value)
+    stored = StoredFields("state.receipt", value)
+    version = stored.optional_count("sourceVersion")
+    seconds = value["seconds"]
+    if type(seconds) not in {int, float} or seconds < 0:
+        raise stored.unfit("seconds")
     return Receipt(
-        source_version=value["sourceVersion"],
-        target_version=value["targetVersion"],
-        epoch=value["epoch"],
-        rows=value["rows"],
-        vnodes=value["vnodes"],
-        digest=value["digest"],
-        mismatches=tuple(VnodeMismatch(*one) for one in value["mismatches"]),
-        seconds=value["seconds"],
-        verified_ms=value.get("verifiedMs"),
-        complete=value.get("complete", True),
-        rows_filtered=value.get("rowsFiltered"),
-        rows_total=value.get("rowsTotal"),
-        source_position=value.get("source", f"version {value['sourceVersion']}"),
-        files_by_bytes=value.get("filesByBytes", 0),
-        rows_by_rows=value.get("rowsByRows"),
-        files=tuple(FileMismatch(*one) for one in value.get("files", ())),
-        cut_off=tuple(OffsetRange(*one) for one in value.get("cutOff", ())),
+        source_version=version,
+        target_version=stored.count("targetVersion"),
+        epoch=stored.count("epoch"),
+        rows=stored.count("rows"),
+        vnodes=stored.count("vnodes"),
+        digest=stored.typed("digest", str)[:DIGEST_CHARACTERS],
+        mismatches=tuple(_mismatch(*one) for one in value["mismatches"]),
+        seconds=seconds,
+        verified_ms=stored.optional_count("verifiedMs"),
+        complete=value.get("complete", True) is True,
+        rows_filtered=stored.optional_count("rowsFiltered"),
+        rows_total=stored.optional_count("rowsTotal"),
+        source_position=str(value.get("source", f"version {version}"))[:MESSAGE_MAX],
+        files_by_bytes=stored.count("filesByBytes", 0),
+        rows_by_rows=stored.optional_count("rowsByRows"),
+        files=tuple(FileMismatch(*map(str, one)) for one in value.get("files", ())),
+        cut_off=tuple(_cut_off(*one) for one in value.get("cutOff", ())),
     )
+
+
+def _mismatch(vnode: Any, source_rows: Any, target_rows: Any) -> VnodeMismatch:
+    if type(target_rows) is not int:
+        raise ValueError("no count of rows")
+    return VnodeMismatch(_whole(vnode), _whole(source_rows), target_rows)
+
+
+def _cut_off(partition: Any, start: Any, stop: Any) -> OffsetRange:
+    return OffsetRange(str(partition)[:PARTITION_CHARACTERS], _whole(start), _whole(stop))
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError("no count")
+    return value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from backfill_api.amounts import show_seconds
 from backfill_core.errors import BackfillError
@@ -75,6 +75,9 @@ class JobView:
 
     warnings: tuple[JobWarning, ...] = ()
     """What will end the job unless the user acts, and what others did to the target."""
+
+    executors_lost: Mapping[str, int] = field(default_factory=dict)
+    """Executors that this driver lost, by reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from backfill_core.lifecycle.status.condition_details import (
     JAVA_SILENT,
 )
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact, conditions_of
+from backfill_core.lifecycle.status.losses import lost_executors_event
 from backfill_core.lifecycle.steps.finalizing import finalize, reconcile_finished
 from backfill_core.lifecycle.steps.idle import reconcile_idle
 from backfill_core.lifecycle.steps.launching import launch, plan_attempt
@@ -94,7 +95,11 @@ def decide(observation: Observation, now_ms: int) -> Decision:
         status,
         result.actions,
         requeue_after_s,
-        (*_events(context, conditions, status.attempt), *_ended_sidecars(result.actions, lingering)),
+        (
+            *_events(context, conditions, status.attempt),
+            *lost_executors_event(observation.status, status),
+            *_ended_sidecars(result.actions, lingering),
+        ),
     )
 
 

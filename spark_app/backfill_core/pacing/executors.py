@@ -45,13 +45,18 @@ class ExecutorCount:
         return (JobWarning("ExecutorsMissing", words),)
 
 
+def on_kubernetes(setting: Callable[[str, str], str | None]) -> bool:
+    """Return whether a session has its executors from Kubernetes."""
+    return (setting("spark.master", "") or "").startswith("k8s:")
+
+
 def executors_wanted(setting: Callable[[str, str], str | None]) -> int:
     """Return how many executors a session on Kubernetes asks for at least; 0: its driver may work alone.
 
     Args:
         setting: Returns a setting of the session by name, or what is given beside the name.
     """
-    if not (setting("spark.master", "") or "").startswith("k8s:"):
+    if not on_kubernetes(setting):
         return 0
     follows_load = setting("spark.dynamicAllocation.enabled", "false") == "true"
     name = "spark.dynamicAllocation.minExecutors" if follows_load else "spark.executor.instances"

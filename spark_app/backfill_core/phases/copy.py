@@ -181,8 +181,9 @@ class Copy:
 
     @property
     def begins(self) -> bool:
-        """Are the first rows of this attempt staged, without a limit? Their commit waits for no barrier."""
-        return bool(self._splits.staged) and not self._limited and not self._began
+        """Are the first rows of this attempt decoded and staged, without a limit? Their commit waits for no barrier."""
+        decoded = self._settings.decodes and not self._limited
+        return decoded and bool(self._splits.staged) and not self._began
 
     # -------------------------------------------------------------- events
     def set_limit(self, limit: LimitSet, now: Now) -> None:

@@ -45,6 +45,14 @@ def between(start: Offsets, stop: Offsets) -> tuple[OffsetRange, ...]:
     return tuple(one for one in ranges if one.start < one.stop)
 
 
+def describe_ranges(ranges: tuple[OffsetRange, ...]) -> str:
+    """Return ranges in a message; at least one."""
+    first = ranges[0]
+    if len(ranges) == 1:
+        return f"the offsets {first.start} to {first.stop} of partition {first.partition}"
+    return f"{count(ranges)} offsets of {len(ranges)} partitions, from offset {first.start} of partition {first.partition} on"
+
+
 def count(ranges: tuple[OffsetRange, ...]) -> int:
     """Return how many offsets some ranges have; there may be fewer rows, where a source leaves offsets out."""
     return sum(one.stop - one.start for one in ranges)

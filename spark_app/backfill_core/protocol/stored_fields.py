@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from backfill_api.spec.bounds import COUNT_MAX
 from backfill_core.errors import StateMismatchError
 
 T = TypeVar("T")
+HINT: Final = "Use the release that wrote it, or another target."
+
+
+def check_numbers(value: Any) -> None:
+    """Refuse a JSON value with a number that not every reader holds exactly.
+
+    Raises:
+        ValueError: it has one.
+    """
+    below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in below:
+        check_numbers(part)
+    if isinstance(value, int | float) and not -COUNT_MAX <= value <= COUNT_MAX:
+        raise ValueError("a number that is too large")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +45,19 @@ class StoredFields:
             raise self.unfit(name)
         return found
 
+    def count(self, name: str, default: int | None = None) -> int:
+        """Return a number of the range of every count; without a field the default."""
+        if default is not None and name not in self.value:
+            return default
+        found = self.typed(name, int)
+        if not 0 <= found <= COUNT_MAX:
+            raise self.unfit(name)
+        return found
+
+    def optional_count(self, name: str) -> int | None:
+        """Return a number of the range of every count; `None` if it is null, or not there."""
+        return None if self.value.get(name) is None else self.count(name)
+
     def one_of(self, name: str, words: Collection[str]) -> str:
         """Return a string that must be one of `words`."""
         found = self.typed(name, str)
@@ -38,10 +66,10 @@ class StoredFields:
         return found
 
     def parsed(self, name: str, parse: Callable[[Any], T]) -> T:
-        """Return the parsed field; a ValueError of the parser means that the field does not fit."""
+        """Return the parsed field; an error of the parser means that the field does not fit."""
         try:
             return parse(self.value.get(name))
-        except ValueError:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise self.unfit(name) from None
 
     def part(self, name: str) -> StoredFields | None:
@@ -57,5 +85,5 @@ class StoredFields:
         """Return the error of a field."""
         return StateMismatchError(
             f"the target's state does not fit this release: {self.where}.{name} is {str(self.value.get(name))[:80]!r}.",
-            hint="Use the release that wrote it, or another target.",
+            hint=HINT,
         )

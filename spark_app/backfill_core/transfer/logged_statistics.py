@@ -6,7 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any, Final, Self
+
+ROWS_MAX: Final = 2**40
+"""Of one file; a larger count is none, so that the rows are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +43,4 @@ class LoggedStatistics:
 
 
 def _count(value: Any) -> int | None:
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= ROWS_MAX else None

@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from backfill_api.status.progress import Progress, StepProgress, Watermark
@@ -131,6 +131,12 @@ class _Gauges(Collector):
         for one in progress.lag_by_partition:
             family.add_metric([self._job_id, one.partition], float(one.records))
         yield family
+        lost = CounterMetricFamily(
+            "backfill_executors_lost", "Executors that this driver lost.", labels=["job", "reason"]
+        )
+        for loss in progress.executors_lost:
+            lost.add_metric([self._job_id, loss.reason], float(loss.count))
+        yield lost
         for name, words, of_step in _STEP_GAUGES:
             known = [(one.name, of_step(one)) for one in progress.steps]
             family = GaugeMetricFamily(name, words, labels=["job", "step"])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from backfill_api.spec.bounds import MESSAGE_MAX
+from backfill_api.spec.bounds import MESSAGE_MAX, count
 from backfill_api.status import receipt as words
 from backfill_api.status.source_head import SourceHead
 from backfill_api.wire import Ack, CommandRequest, PauseCommand, StopCommand
@@ -78,11 +78,11 @@ def receipt_words(receipt: Receipt) -> words.Receipt:
 def source_head_words(head: Head, position: Position, say: Callable[[Position], str], *, now_ms: int) -> SourceHead:
     """Return the newest position of a source beside the position that a target holds, in the words of the contract."""
     return SourceHead(
-        version=head.position if isinstance(head.position, int) else None,
+        version=count(head.position) if isinstance(head.position, int) else None,
         position=say(head.position)[:MESSAGE_MAX],
-        behind=head.newer_than(position),
+        behind=count(head.newer_than(position)),
         committed_at=moment_words(head.timestamp_ms),
-        age_seconds=max(0, now_ms - head.timestamp_ms) // 1000,
+        age_seconds=count((now_ms - head.timestamp_ms) // 1000),
     )
 
 
@@ -109,10 +109,10 @@ def _partition_words(one: PartitionReceipt) -> words.PartitionReceipt:
     )
 
 
-LAST_MS = 253_402_300_799_000
-"""9999-12-31T23:59:59Z."""
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_000
+"""0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z; the log of a source holds any number."""
 
 
 def moment_words(ms: int) -> str:
-    """Return milliseconds since 1970 as RFC 3339, at most the end of the year 9999."""
-    return datetime.fromtimestamp(min(ms, LAST_MS) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return milliseconds since 1970 as RFC 3339, of the years 1 to 9999."""
+    return datetime.fromtimestamp(max(FIRST_MS, min(ms, LAST_MS)) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

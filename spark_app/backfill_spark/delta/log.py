@@ -20,7 +20,7 @@ from backfill_core.transfer.logged_statistics import LoggedStatistics
 from backfill_spark.delta.properties import PropertyNamesPlaceError, check_names_no_place, kept_seconds
 from backfill_spark.delta.schemas import UserDefinedTypeError, check_schema_text
 from backfill_spark.delta.spark_internals import SparkDeltaLog, read_by_either
-from backfill_spark.jvm.bulk_calls import static_method, text_of
+from backfill_spark.jvm.bulk_calls import java_function, text_of
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_no_table
 from backfill_spark.jvm.gateway import hadoop_conf, items, java
 
@@ -335,7 +335,7 @@ def logged_files(spark: SparkSession, batches: Any, nulls_of: Sequence[str] = ()
 
 
 def _lines(spark: SparkSession, batches: Any) -> Iterator[str]:
-    as_json = static_method(spark, "io.delta.kernel.defaults.internal.json.JsonUtils", "rowToJson")
+    as_json = java_function(spark, "io.delta.kernel.defaults.internal.json.JsonUtils", "rowToJson")
     while batches.hasNext():
         lines = batches.next().getRows().map(as_json).toInMemoryList()
         yield from lines_of(text_of(spark, lines))

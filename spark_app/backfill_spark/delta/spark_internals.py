@@ -18,7 +18,7 @@ from backfill_core.log_shipping.actions import UNIQUE_DIGITS
 from backfill_core.protocol.events import Head
 from backfill_spark.delta.properties import check_names_no_place, kept_seconds
 from backfill_spark.delta.schemas import check_schema_text
-from backfill_spark.jvm.bulk_calls import java_lines, static_method
+from backfill_spark.jvm.bulk_calls import java_function, java_lines
 from backfill_spark.jvm.errors import JAVA_ERRORS, whole_text
 from backfill_spark.jvm.failures import Trouble, log_conditions, trouble_of
 from backfill_spark.jvm.gateway import PINNED_THREADS, belongs_to, java, java_session
@@ -243,7 +243,7 @@ def _places(files: DataFrame) -> DataFrame:
 
 def delta_actions(spark: SparkSession, lines: Sequence[str]) -> Any:
     """Return a `java.util.List` of Delta's actions, one for each line of JSON as a commit has it, in their order."""
-    parse = static_method(spark, "org.apache.spark.sql.delta.actions.Action", "fromJson")
+    parse = java_function(spark, "org.apache.spark.sql.delta.actions.Action", "fromJson")
     return java_lines(spark, lines).map(parse).toList()
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from backfill_core.errors import BackfillError, ColumnsFollowedError, InvalidSpecError
+from backfill_core.errors import BackfillError, ColumnsFollowedError, InvalidSpecError, JavaDiedError
 from backfill_core.protocol.actions import Seal
 from backfill_core.protocol.events import (
     Event,
@@ -27,7 +27,7 @@ from backfill_core.protocol.quarantine import AnnouncedRecords
 from backfill_core.protocol.work import Position, Result, Work, WorkKind
 from backfill_spark.crash_points import crash_point
 from backfill_spark.jvm.gateway import activate, java_context
-from backfill_spark.jvm.java_process import java_died
+from backfill_spark.jvm.java_process import java_died, while_reading
 from backfill_spark.jvm.thread_priority import CopyPriority
 from backfill_spark.jvm.workers import Workers
 from backfill_spark.opening.quarantine import no_quarantine
@@ -61,6 +61,9 @@ class SparkActionExecutor:
         self._under_way: dict[int, Callable[[Event], None]] = {}
         """Where the answer of each running work goes, by its id."""
 
+        self._works: dict[int, Work] = {}
+        """The work that runs, by its id."""
+
         self._ledger, self._job_copies = WorkLedger(), JobCopies(job)
         self._runners = discover()
         self._copies = CopyPriority(job.spark)
@@ -82,6 +85,7 @@ class SparkActionExecutor:
         """Begin work in the background and answer once."""
         with self._lock:
             self._under_way[work.work_id] = answer
+            self._works[work.work_id] = work
         self._workers.submit(lambda: self._run(work))
 
     def cancel(self, work_id: int) -> None:
@@ -99,6 +103,7 @@ class SparkActionExecutor:
         work_id = event.result.work_id if isinstance(event, WorkFinished) else event.work_id
         with self._lock:
             answer = self._under_way.pop(work_id, None)
+            self._works.pop(work_id, None)
         if answer is not None:
             answer(event)
 
@@ -268,4 +273,13 @@ class SparkActionExecutor:
 
     def explain(self, error: Exception) -> BackfillError:
         """Say in our words what went wrong; what is unknown is worth another try."""
-        return self._job.explain(error)
+        explained = self._job.explain(error)
+        if not isinstance(explained, JavaDiedError):
+            return explained
+        with self._lock:
+            works = list(self._works.values())
+        found = ((self._runners.get(type(work)), work) for work in works)
+        reads = [runner.reads(work) for runner, work in found if runner is not None and runner.reads is not None]
+        if not reads:
+            return explained
+        return while_reading(explained, f"{' and '.join(reads)} of {self._job.source.path}")

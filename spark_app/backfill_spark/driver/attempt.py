@@ -33,7 +33,8 @@ from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import KEY_PROOF, START
 from backfill_core.job.view import JobView
-from backfill_core.pacing.executors import ExecutorCount, executors_wanted
+from backfill_core.pacing.executor_losses import ExecutorLosses
+from backfill_core.pacing.executors import ExecutorCount, executors_wanted, on_kubernetes
 from backfill_core.protocol.actions import Acknowledge, Finish
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.receipt import Receipt
@@ -48,7 +49,7 @@ from backfill_spark.driver.offline_verify import newest_of_open_source, newest_o
 from backfill_spark.driver.orphan_cleanup import OrphanRemoval
 from backfill_spark.driver.progress import progress_of, while_silent
 from backfill_spark.jvm.java_process import JavaWatch
-from backfill_spark.jvm.session import executors_there
+from backfill_spark.jvm.session import executors_removed, executors_there
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StoppedEarly, StopSignal
@@ -238,7 +239,7 @@ class _Attempt:
             suspects=_suspects(opened),
         )
         self._executor = SparkActionExecutor(opened, attempt=state.attempt)
-        with opened.explained("the look at the source"):
+        with opened.jobs_explained():
             decodes = self._executor.decodes
         strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven, decodes=decodes)
         job = Job(state, strategy, pace, moment, spent)
@@ -251,7 +252,9 @@ class _Attempt:
         self._say = opened.words
         self._spark = opened.spark
         self._java = JavaWatch(opened.spark, lambda: self._loop.mark, ours=caller.embedded)
-        self._executors = ExecutorCount(executors_wanted(opened.spark.sparkContext.getConf().get))
+        setting = opened.spark.sparkContext.getConf().get
+        self._executors = ExecutorCount(executors_wanted(setting))
+        self._losses = ExecutorLosses(watched=on_kubernetes(setting))
         self._progress: Progress = progress_of(self._view, moment, self._say)
 
     def run(self) -> RunOutcome:
@@ -298,7 +301,12 @@ class _Attempt:
         if self._executors.due(moment.mono_s):
             with suppress(Py4JError):  # the work says what Java died of
                 self._executors = self._executors.seen(executors_there(self._spark), moment.mono_s)
-        self._view = replace(view, warnings=(*view.warnings, *self._executors.warnings))
+        if self._losses.due(moment.mono_s):
+            with suppress(Py4JError):
+                removed = executors_removed(self._spark, self._losses.listed)
+                self._losses = self._losses.seen(removed, moment.mono_s)
+        warnings = (*view.warnings, *self._executors.warnings)
+        self._view = replace(view, warnings=warnings, executors_lost=self._losses.counts)
         self._progress = progress_of(self._view, moment, self._say)
         self._orphans.look(view)
         self._caller.observe(self._progress_now())

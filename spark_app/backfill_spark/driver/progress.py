@@ -7,6 +7,7 @@ from typing import Any
 
 from backfill_api.spec.bounds import MESSAGE_MAX, count
 from backfill_api.status import progress as api
+from backfill_api.status.losses import losses_of
 from backfill_api.status.progress import OTHER_PARTITIONS, WARNINGS_MAX, PartitionLag, Progress, StepProgress
 from backfill_core.job.controls import Controls
 from backfill_core.job.state import JobState
@@ -41,14 +42,14 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         step=course.at,
         steps=tuple(_step_words(one) for one in course.steps),
         percent=course.shown,
-        rows_total=strategy.rows_total,
-        rows_done=strategy.rows_done,
+        rows_total=count(strategy.rows_total),
+        rows_done=count(strategy.rows_done),
         rows_filtered=strategy.rows_filtered,
         bad_records=view.bad_records,
         watermark=_watermark_words(strategy.watermark),
         position=strategy.position[:MESSAGE_MAX],
-        changes_done=view.changes_done,
-        bytes_done=view.bytes_done,
+        changes_done=count(view.changes_done),
+        bytes_done=count(view.bytes_done),
         splits_total=strategy.splits_done + strategy.splits_left,
         splits_done=strategy.splits_done,
         rows_per_second=count(strategy.rows_per_s),
@@ -70,6 +71,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         stopping=view.stopping,
         finished=view.finished,
         caught_up=strategy.caught_up,
+        executors_lost=losses_of(view.executors_lost),
         non_convergent=strategy.non_convergent,
         quiet=view.quiet,
         **_control_words(view.controls),

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def static_method(spark: SparkSession, owner: str, name: str) -> Any:
-    """Return a public static Java method of one argument as a `java.util.function.Function`; it has no overloads."""
+def java_function(spark: SparkSession, owner: str, name: str) -> Any:
+    """Return a public Java method as a `java.util.function.Function`: a static one of one argument, or a getter. It has no overloads."""
     jvm = java(spark)
     # It finds classes where py4j itself does, also those that Spark loaded later.
     found = jvm.py4j.reflection.ReflectionUtil

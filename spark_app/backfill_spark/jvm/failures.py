@@ -271,6 +271,13 @@ def is_about(error: Exception, path: str) -> bool:
     return re.search(rf"(?<![\w.%-])({either})(?![\w.%-])", whole_text(error)) is not None
 
 
+def is_about_a_file(error: Exception, path: str) -> bool:
+    """Can a file of a table not be read, although the storage answers? Another try would read the same bytes."""
+    read = any(one.startswith("FAILED_READ_FILE") for one in _conditions(error))
+    passing = any(name.endswith(("IOException", "OutOfMemoryError")) for name, _ in causes(error))
+    return read and not passing and is_about(error, path)
+
+
 @contextmanager
 def while_staging(folder: str) -> Iterator[None]:
     """Say of a file below a folder of staged files that is gone that it is staged again; a file of the target is none of these.

@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 DYING_S = 3.0
 """A process that is being killed drops its connections first."""
 
+OUT_OF_MEMORY: Final = (3, 52)
+"""Exit codes: of Java with `-XX:+ExitOnOutOfMemoryError`, and of Spark when a task runs out of memory."""
+
+READING_HINT: Final = (
+    "A record may be much larger than the compressed batch that has it: if Java ends there again, one of these is."
+)
+
 _ended: dict[int, type[JavaDiedError]] = {}
 """Processes that `end_java` ended, each with its reason."""
 
@@ -105,16 +112,23 @@ def java_died(spark: SparkSession | None, error: Exception) -> bool:
     gateway = None if spark is None else python_gateway(spark)
     if gateway is None or isinstance(error, JAVA_ERRORS) or not isinstance(error, Py4JError | ConnectionError):
         return False
-    process = getattr(gateway, "proc", None)
-    if process is not None:
-        with suppress(TimeoutExpired):
-            process.wait(DYING_S)
-        return process.poll() is not None
+    if getattr(gateway, "proc", None) is not None:
+        return java_ends(spark)
     try:
         gateway.jvm.java.lang.System.nanoTime()
     except (Py4JError, ConnectionError):
         return True
     return False
+
+
+def java_ends(spark: SparkSession | None, wait_s: float = DYING_S) -> bool:
+    """Does the Java process that the driver started for a session end within a time? Not known of a Java that it did not start."""
+    process = getattr(None if spark is None else python_gateway(spark), "proc", None)
+    if process is None:
+        return False
+    with suppress(TimeoutExpired):
+        process.wait(wait_s)
+    return process.poll() is not None
 
 
 def end_java(spark: SparkSession, why: type[JavaDiedError]) -> None:
@@ -140,10 +154,19 @@ def death(spark: SparkSession | None, error: Exception) -> JavaDiedError:
             hint="Run the job again: it goes on from the last commit. If it happens again, give Java more memory: one that "
             "runs out of it collects garbage for minutes.",
         )
+    code = getattr(process, "returncode", None)
+    cause = "it ran out of memory" if code in OUT_OF_MEMORY else type(error).__name__
     return JavaDiedError(
-        f"the Java process of Spark ended ({type(error).__name__}).",
+        f"the Java process of Spark ended ({cause}).",
         hint="Most often it is killed for want of memory: give it more (BACKFILL_MEMORY; spark.driver.memory of a session of "
         "your own, in a new process), then run the job again.",
+    )
+
+
+def while_reading(died: JavaDiedError, reading: str) -> JavaDiedError:
+    """Return the error with the part of the source that Spark read then; nothing else names it."""
+    return JavaDiedError(
+        f"{died.message.removesuffix('.')} while Spark read {reading}.", hint=f"{READING_HINT} {died.hint}"
     )
 
 

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,10 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from backfill_api.spec import session_conf as meaning
-from backfill_core.errors import JavaMissingError
+from backfill_core.errors import AwayError, JavaMissingError
 from backfill_spark.jvm import class_archive
+from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.failures import Trouble, in_words, trouble_of
 from backfill_spark.jvm.gateway import java_context, know_packages
 from backfill_spark.jvm.jars import DELTA_PACKAGE, OF_THE_CLONE, SHIPPED
 from backfill_spark.jvm.java_process import signals_stay_ours, start_failure
@@ -295,6 +297,25 @@ def executors_there(spark: SparkSession) -> int:
     return int(java_context(spark).sc().getExecutorMemoryStatus().size()) - 1
 
 
+def executors_removed(spark: SparkSession, known: Collection[str]) -> dict[str, str]:
+    """Return Spark's message for each removed executor that it still lists, by id; empty for one that is `known`.
+
+    A question to Java for each executor: so the known ones are not asked for their message.
+    """
+    store = java_context(spark).sc().statusStore()
+    listed = store.executorList(False)
+    if listed.size() == store.executorList(True).size():
+        return {}
+    found: dict[str, str] = {}
+    for place in range(listed.size()):
+        executor = listed.apply(place)
+        if not executor.isActive():
+            name = str(executor.id())
+            reason = executor.removeReason()
+            found[name] = str(reason.get()) if name not in known and reason.isDefined() else ""
+    return found
+
+
 def _leave_no_empty_warehouse(settings: Mapping[str, str]) -> None:
     """Take the folder away in the end that Spark makes where we are, unless there was one or something is in it."""
     folder = Path(WAREHOUSE).absolute()
@@ -313,6 +334,7 @@ def _start_context(settings: Mapping[str, str]) -> None:
     Raises:
         JavaMissingError: Java does not start.
         JavaDiedError: it did not start, and does now.
+        AwayError: the API server that Spark asks for executors does not answer.
     """
     conf = SparkConf()
     for name, value in settings.items():
@@ -324,6 +346,10 @@ def _start_context(settings: Mapping[str, str]) -> None:
             if error.getCondition() != "JAVA_GATEWAY_EXITED":
                 raise
             raise start_failure(conf.getAll()) from error
+        except JAVA_ERRORS as error:
+            if trouble_of(error) is not Trouble.AWAY:
+                raise
+            raise AwayError(f"Spark does not start: {in_words(error)}.", hint="Its master does not answer.") from error
 
 
 def _take_back(then: Callable[[], None]) -> None:

@@ -98,6 +98,11 @@ class PinnedSource:
         rows = self.table.rows
         return self.source.read(next(((FileRange(at, 0, one, one),) for at, one in enumerate(rows) if one), ()))
 
+    @property
+    def some_words(self) -> str:
+        """What `some` returns, in a message."""
+        return "the first rows"
+
     def all(self) -> DataFrame:
         """Return all rows of history; lazy."""
         return self.source.read(tuple(FileRange(at, 0, one, one) for at, one in enumerate(self.table.rows)))
@@ -182,18 +187,28 @@ class SubscribedSource:
         """Return the first rows of one partition; lazy."""
         return self.sample(SAMPLE_OFFSETS).rows
 
+    @property
+    def some_words(self) -> str:
+        """What `some` returns, in a message."""
+        found = self._first(SAMPLE_OFFSETS)
+        return offsets.describe_ranges(found) if found else "no row"
+
     def all(self) -> DataFrame:
         """Return all rows of history; lazy."""
         return self.source.read_offsets(self._history)
 
     def sample(self, rows_max: int) -> Sample:
         """Return the rows at so many offsets, of as many partitions as it takes."""
+        found = self._first(rows_max)
+        return Sample(self.source.read_offsets(found), offsets.count(found), len(found))
+
+    def _first(self, rows_max: int) -> tuple[offsets.OffsetRange, ...]:
         left, found = rows_max, list[offsets.OffsetRange]()
         for one in self._history:
             stop = min(one.stop, one.start + left)
             left -= stop - one.start
             found += [offsets.OffsetRange(one.partition, one.start, stop)] if one.start < stop else []
-        return Sample(self.source.read_offsets(found), rows_max - left, len(found))
+        return tuple(found)
 
     def check_no_null_key(self, where: str | None) -> None:
         """Accept all: what makes the key of a record is known behind the transform only."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.java_process import while_reading
+from backfill_spark.opening.failures import death_of
 from backfill_spark.opening.source import OpenSource, SubscribedSource
 from backfill_spark.rows.records.folding import folding
 from backfill_spark.rows.records.parsing import parsing
@@ -30,5 +33,17 @@ def transform_of(
     if has_records:
         transform = parsing(transform, empty)
     if begins:
-        transform.check_sample(opened.some())
+        _check_sample(transform, opened)
     return folding(transform, empty, key) if has_records and mode.merges else transform
+
+
+def _check_sample(transform: Transform, opened: OpenSource) -> None:
+    """Compute a few rows twice; if Java ends by that, name them."""
+    rows = opened.some()
+    try:
+        transform.check_sample(rows)
+    except JAVA_ERRORS as error:
+        died = death_of(error, rows.sparkSession)
+        if died is None:
+            return  # not about values; the work itself will report it
+        raise while_reading(died, f"{opened.some_words} of {opened.source.path}") from error

@@ -177,6 +177,8 @@ class SupportsOffsets(Protocol):
     transaction ends there. An offset needs no row.
     """
 
+    path: str
+
     def subscribe(self, after: Position | None) -> Subscribed:
         """Look at the offsets; `after`: what is consumed, None: nothing is. A partition that it does not know begins at 0.
 
@@ -187,7 +189,8 @@ class SupportsOffsets(Protocol):
     def read_offsets(self, ranges: Sequence[OffsetRange]) -> DataFrame:
         """Return the rows of ranges, each of them once; lazy. Without ranges: no row, and the columns.
 
-        What is gone is an error when the rows are read, never a hole.
+        What is gone is an error when the rows are read, never a hole. If a column of a row cannot be read, it is null, and the frame has
+        the column `rows.records.parsing.UNREAD`.
         """
 
 

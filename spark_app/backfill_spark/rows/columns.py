@@ -42,8 +42,12 @@ NULL_HASH = 42
 
 def no_rows(session: SparkSession, schema: StructType) -> DataFrame:
     """Return an empty relation of a schema; pyspark's own call would make this session the active one of the process."""
-    nothing = java(session).java.util.ArrayList()
-    made: Any = java_session(session).createDataFrame(nothing, java_session(session).parseDataType(schema.json()))
+    return local_rows(session, java(session).java.util.ArrayList(), schema)
+
+
+def local_rows(session: SparkSession, rows: Any, schema: StructType) -> DataFrame:
+    """Return a relation of a Java list of Java's rows."""
+    made: Any = java_session(session).createDataFrame(rows, java_session(session).parseDataType(schema.json()))
     return DataFrame(made, session)
 
 

@@ -153,10 +153,7 @@ class Transform:
             sample = _local(rows.limit(SAMPLE_ROWS))
             first, second = (self._values(sample) for _ in range(2))
         except JAVA_ERRORS as error:
-            known = self.explain_failure(error)
-            if known is None:
-                return  # not about values; the work itself will report it
-            raise known from error
+            raise self.explain_failure(error) or error from error
         for name, before, after in zip(first.columns, first.hashes, second.hashes, strict=True):
             if before != after:
                 raise InvalidTransformError(

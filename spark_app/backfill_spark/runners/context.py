@@ -126,7 +126,7 @@ class SparkWorkContext:
     def stage_records(self, records: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
         """See `WorkContext`."""
         transform = self.job.transform
-        if not isinstance(transform, ParsingTransform) or not transform.parses:
+        if not isinstance(transform, ParsingTransform) or not transform.judges(records):
             return self.stage(transform.apply(records), what=what)
         # Counted between parsers and rows: Spark moves no filter past what counts, which would parse once more.
         counted = CountedRows(self.job.spark, transform.judged(records), only=is_bad())

@@ -1,18 +1,10 @@
-"""Ranges of offsets that work reads: how a message names them, and whether they are still of the same source."""
+"""Ranges of offsets that work reads: are they still of the same source?"""
 
 from __future__ import annotations
 
 from backfill_core.errors import MADE_AGAIN_HINT, SourceReplacedError
-from backfill_core.positions.offsets import OffsetRange, Subscribed, count
+from backfill_core.positions.offsets import Subscribed
 from backfill_spark.ports.work import WorkContext
-
-
-def words(ranges: tuple[OffsetRange, ...]) -> str:
-    """Return ranges in words; at least one."""
-    first = ranges[0]
-    if len(ranges) == 1:
-        return f"the offsets {first.start} to {first.stop} of partition {first.partition}"
-    return f"{count(ranges)} offsets of {len(ranges)} partitions, from offset {first.start} of partition {first.partition} on"
 
 
 def check_same_source(context: WorkContext) -> None:

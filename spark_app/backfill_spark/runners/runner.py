@@ -34,6 +34,9 @@ class WorkRunner:
     Raises StateMovedError when that cannot be told: the next attempt can.
     """
 
+    reads: Callable[[Any], str] | None = None
+    """Name the part of the source that the work reads: where Java ends meanwhile, nothing else names it."""
+
 
 def discover() -> Mapping[type[Work], WorkRunner]:
     """Return what does each kind of work that there is."""

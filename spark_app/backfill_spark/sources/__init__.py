@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from backfill_api import plugins
 from backfill_api.spec import sources
+from backfill_api.spec.bounds import count
 from backfill_core.protocol.work import Position
 from backfill_spark.ports.source import Source
 
@@ -25,7 +26,7 @@ def version_words(position: Position) -> str:
 
 def version_of(position: Position | None) -> int | None:
     """Return a position as a version; None where it is none."""
-    return position if isinstance(position, int) else None
+    return count(position) if isinstance(position, int) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ class TestASubject:
         [
             "core: resume a split from its last segment",
             "docs: embed the picture of a run",
+            "driver, operator: hold one suite of limits",
             "Merge branch 'main' into release",
             'Revert "core: resume a split"',
             f"core: add {'x' * 62}",

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support.console.command_line import backfill, running
 from support.drivers.fake_driver import ScriptedJob
+from support.endings import assert_ending
 
 from backfill.status import of_running
 from backfill_api.status.progress import Progress
@@ -107,7 +108,7 @@ class TestADriverThatStarts:
         """By name: the user can wait."""
         done = backfill("pause", "--timeout", "0")
 
-        assert (done.exit_code, "error: DriverStarting" in done.stderr) == (5, True)
+        assert_ending(done, "DriverStarting")
         assert "looking at the tables" in done.stderr
 
     @pytest.mark.parametrize("command", ["pause", "verify"])

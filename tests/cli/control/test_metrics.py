@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 from support.repository import ROOT
 
+from backfill_api.status.losses import PodLoss
 from backfill_api.status.progress import PartitionLag, Progress, Watermark
 from backfill_core.errors import TransientError
 from backfill_core.protocol.actions import Acknowledge, Seal, StartWork
@@ -149,6 +150,15 @@ class TestWhatTheLoopSaw:
         assert shown['backfill_work_failures_total{why="failed",work="split"}'] == 1
         assert shown['backfill_work_failures_total{why="cancelled",work="split"}'] == 1
         assert shown["backfill_look_failures_total"] == 1
+
+    def test_lost_executors_are_counted_by_reason(self):
+        """Those of a driver that lost none have no line."""
+        lost = (PodLoss(reason="Evicted", count=1), PodLoss(reason="OOMKilled", count=2))
+        text = generate_latest(progress_registry("a", lambda: Progress(executors_lost=lost))).decode()
+
+        assert 'backfill_executors_lost_total{job="a",reason="OOMKilled"} 2.0' in text
+        assert 'backfill_executors_lost_total{job="a",reason="Evicted"} 1.0' in text
+        assert "backfill_executors_lost_total{" not in generate_latest(progress_registry("a", Progress)).decode()
 
     def test_what_it_does_not_know_does_no_harm(self, served):
         """A second answer, a tick: the loop must go on."""

@@ -1,15 +1,23 @@
 """The core's view in the words that people and programs read."""
 
+import json
 from dataclasses import replace
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 from support.simulation.hand_driven import HandDriven
 
+from backfill_core.errors import StateMismatchError
+from backfill_core.job.controls import ALL, Controls
+from backfill_core.job.state import JobState
+from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.commands import Pause
-from backfill_core.protocol.events import CommandReceived, StopRequested
-from backfill_core.protocol.receipt import Receipt, VnodeMismatch
-from backfill_core.protocol.strategy import JobWarning
-from backfill_spark.control.wire import receipt_words
-from backfill_spark.driver.progress import progress_of
+from backfill_core.protocol.events import CommandReceived, Head, StopRequested
+from backfill_core.protocol.receipt import FileMismatch, Receipt, VnodeMismatch
+from backfill_core.protocol.strategy import JobWarning, StoredSummary
+from backfill_spark.control.wire import receipt_words, source_head_words
+from backfill_spark.driver.progress import progress_of, progress_of_state
 
 LONG = [1_000_000] * 40
 
@@ -69,3 +77,84 @@ class TestWhatIsShown:
 
         assert (len(progress.reason), len(progress.warnings[0])) == (4096, 4096)
         assert progress.warning_codes == ("ForeignCommits",)
+
+
+def leaves(value, above=()):
+    """Yield the path of each value of a document."""
+    yield above
+    if isinstance(value, dict | list):
+        for name in value if isinstance(value, dict) else range(len(value)):
+            yield from leaves(value[name], (*above, name))
+
+
+def with_value(document, path, value):
+    """Return a document with another value in one place."""
+    if not path:
+        return value
+    copy = dict(document) if isinstance(document, dict) else list(document)
+    copy[path[0]] = with_value(copy[path[0]], path[1:], value)
+    return copy
+
+
+RECEIPT = Receipt(
+    3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 0, -2),), 1.5, verified_ms=7, rows_filtered=1, rows_total=2, rows_by_rows=3,
+    files=(FileMismatch("a.parquet", "bits"),), source_position="version 3", cut_off=(OffsetRange("0", 5, 9),),
+)  # fmt: skip
+STATE = JobState(
+    "a/b", "h", 3, 7, "Snapshot", {"done": [[0, 4]]}, 5, 10, 2, 3, Controls(ALL, 5, 9, 4, 4, paused_by=4, limited_by=4, bytes_per_s=3), RECEIPT,
+    spec_fields={"a": "b"}, percent=50, committed_ms=7,
+)  # fmt: skip
+STORED = json.loads(STATE.encode())
+HOSTILE = (
+    None,
+    True,
+    -1,
+    2**53,
+    10**400,
+    -(10**400),
+    1e300,
+    float("inf"),
+    "",
+    "x" * 9000,
+    "\ud800",
+    [],
+    [[]],
+    {},
+    {"a": []},
+)
+
+
+class TestAStateThatAnotherWriterChanged:
+    """Who may write the target may write its log: an error of ours names the field, and no line is of pydantic (fault S10)."""
+
+    @given(some.sampled_from(sorted(leaves(STORED), key=str)), some.sampled_from(HOSTILE))
+    def test_is_refused_by_name_or_shown(self, path, value):
+        """A driver, `status` and `verify` read it first."""
+        try:
+            state = JobState.decode(json.dumps(with_value(STORED, path, value)))
+        except StateMismatchError:
+            return
+        found = StoredSummary("Snapshot", 100, 10, 0, 1)
+        progress_of_state(state, found, str)
+        if state.receipt is not None:
+            receipt_words(state.receipt)
+
+    @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "7", "null", "\ud800"], ids=lambda text: text[:5])
+    def test_that_is_no_document_is_refused(self, text):
+        """It was a traceback of json."""
+        with pytest.raises(StateMismatchError, match="no JSON object"):
+            JobState.decode(text)
+
+    def test_is_read_where_nothing_was_changed(self):
+        """The property would hold for a reader that refuses all."""
+        assert JobState.decode(STATE.encode()) == STATE
+
+
+class TestTheHeadOfASource:
+    @pytest.mark.parametrize("timestamp_ms", [-(2**63), -1, 2**63])
+    @pytest.mark.parametrize("version", [0, 2**63])
+    def test_of_any_number_is_shown(self, version, timestamp_ms):
+        """Its commits may hold each one."""
+        shown = source_head_words(Head(version, timestamp_ms, "t"), 7, str, now_ms=10**12)
+
+        assert shown.behind >= 0

@@ -103,12 +103,15 @@ class TestFilesThatALaterVersionAdds:
         assert ids == [*range(5), *range(35, 50)]
         assert len(copied(source, target)) == 2
 
-    def test_are_decoded_where_a_column_is_computed_that_no_file_can_take(self, tmp_path, run, source):
+    def test_are_decoded_where_a_column_is_computed_that_no_file_can_take(self, spark, tmp_path, run, source):
         """Rows of a computed partition column lie in several folders."""
+        before = changes_read(spark)
+
         outcome = run(transform={"select": ["id", "name", "id % 3 AS third"]}, target={"partitionBy": ["third"]})
 
         assert (outcome.reason, outcome.receipt.equal, outcome.receipt.rows) == ("Complete", True, 50)
         assert copied(source, str(tmp_path / "t")) == set()
+        assert changes_read(spark) > before
 
     def test_bring_no_column_that_came_after_the_pinned_version(self, spark, tmp_path, run, source):
         """`schemaChange: Ignore` goes on without it; a file that has it is decoded."""

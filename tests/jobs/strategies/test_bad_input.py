@@ -1,6 +1,7 @@
 """What a user of a strategy gets wrong, or changes under it: refused by the field, with a hint, and never tried again for ever."""
 
 import pytest
+from support.endings import assert_ending
 from support.tables.jobs import job, make_kind
 from support.tables.oracle import seals, violations
 
@@ -49,7 +50,7 @@ class TestAnOrder:
             strategy={"type": "Arrangement", "arrangement": {"orderBy": [{"column": "part"}]}},
         )
 
-        assert (outcome.exit_code, outcome.reason) == (23, "KeyNotUnique")
+        assert_ending(outcome, "KeyNotUnique")
         assert "(name) is not unique" in outcome.message
         assert "choose another key" in outcome.hint
         assert not any(seal.state["finished"] for seal in seals(place.target))
@@ -105,9 +106,8 @@ class TestAColumnThatGoes:
 
         outcome = place.run(observe, strategy=strategy, throttle={"rowsPerSecond": 300})
 
-        assert (outcome.reason, outcome.exit_code) == ("SchemaChanged", 45)
+        assert_ending(outcome, "SchemaChanged")
         assert words in outcome.message
-        assert outcome.hint
         last = seals(place.target)[-1]
         assert not last.state["finished"]
         assert violations(place.source, place.target, last) == []

@@ -5,6 +5,7 @@ import re
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from support.drivers.opened_job import looked_at
+from support.endings import assert_ending
 from support.repository import ROOT
 from support.tables.jobs import job, make_orders
 from support.tables.other_engine import update
@@ -34,8 +35,9 @@ class TestARelease:
         halted = run_driver(held, settings=settings, observe=lambda _: stop.ask(force=False), spark=spark, stop=stop)
 
         assert halted.exit_code == 10
-        with pytest.raises(NotFinishedError, match="the target holds 0 rows, attempt 1"):
+        with pytest.raises(NotFinishedError, match="the target holds 0 rows, attempt 1") as refused:
             release(backfill, settings=settings, spark=spark)
+        assert_ending(refused.value, "NotFinished")
         assert run_driver(backfill, settings=settings, spark=spark).outcome == "Complete"
         with pytest.raises(Exception, match="DomainMetadata"):
             update(target, "id = 1", amount="7.0")

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.drivers.opened_job import looked_at
+from support.endings import assert_ending
 from support.tables.jobs import job, make_orders
 from support.tables.oracle import rows_in
 
@@ -12,6 +13,7 @@ from backfill_spark.driver.attempt import run_driver
 from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta.sink import DeltaSink
+from backfill_spark.stop_signal import StopSignal
 
 ROWS = 300
 
@@ -28,12 +30,14 @@ def place(spark, tmp_path):
             sink = DeltaSink(spark, self.target, write_mode=APPEND, key=(), job_id="x")
             sink.prepare(spark.read.format("delta").load(self.source).schema)
 
-        def job(self, name, **target):
-            return job(self.source, self.target, name=name, target={"writeMode": "Append", **target})
+        def job(self, name, rate=None, **target):
+            limit = {} if rate is None else {"throttle": {"rowsPerSecond": rate}}
+            return job(self.source, self.target, name=name, target={"writeMode": "Append", **target}, **limit)
 
-        def run(self, name, **target):
+        def run(self, name, observe=lambda _: None, stop=None, **target):
             settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
-            return run_driver(self.job(name, **target), settings=settings, spark=spark)
+            backfill = self.job(name, **target)
+            return run_driver(backfill, settings=settings, observe=observe, spark=spark, stop=stop or StopSignal())
 
     return Place()
 
@@ -51,6 +55,14 @@ class TestTwoJobsAndOneTarget:
         # Who comes when the other has sealed, or is finished, meets its rows.
         assert reasons[1] in ("TargetTaken", "TargetNotEmpty")
         assert rows_in(place.target) == ROWS
+
+    def test_one_that_is_not_finished_keeps_the_target(self, place):
+        """No row of it may be committed yet: its state alone says that the table is taken."""
+        stop = StopSignal()
+        halted = place.run("a", lambda _: stop.ask(force=False), stop, rate=0)
+
+        assert halted.outcome == "Stopped"
+        assert_ending(place.run("b"), "TargetTaken")
 
     def test_that_both_add_on_purpose_both_do(self, spark, place):
         """Several sources may feed one table."""

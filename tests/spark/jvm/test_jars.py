@@ -3,6 +3,7 @@
 import hashlib
 
 import pytest
+from support.endings import assert_ending
 
 from backfill_core.errors import JarsMissingError
 from backfill_spark.jvm import jars
@@ -46,6 +47,7 @@ class TestAFolderOfJars:
 
         with pytest.raises(JarsMissingError, match=r"two\.jar with the checksums of jars\.sha256") as refused:
             wanted.fill(folder, [cache])
+        assert_ending(refused.value, "JarsMissing")
         assert str(folder / "fetch.log") in refused.value.message
         assert (folder / "fetch.log").read_text().count("resolver") == 31
         assert capfd.readouterr().err == f"fetching two jars into {folder}, once\n"

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from support.endings import assert_ending
 
 from backfill_spark.jvm.java_process import last_error
 
@@ -55,6 +56,6 @@ class TestWhatJavaSays:
         done = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, check=True, timeout=300)
 
         reason, code, message, hint = done.stdout.strip().splitlines()[-1].split("|")
-        assert (reason, code) == ("JavaMissing", "29")
+        assert_ending({"reason": reason, "hint": hint}, "JavaMissing", int(code))
         assert "Too small maximum heap" in message
         assert "BACKFILL_MEMORY" in hint

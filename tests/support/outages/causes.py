@@ -88,6 +88,17 @@ JAVA_HUNG = failed("JavaDied", "the Java process of Spark did not answer for 60 
 COMMIT_HUNG = failed("CommitStalled", "no barrier passed for 120 s, so the driver ended its Java.")
 
 
+# ------------------------------------------------------------------ answers
+def said(reason: str, message: str) -> Raw:
+    """Return an answer of an API server."""
+    return {"kind": "Status", "status": "Failure", "reason": reason, "message": message}
+
+
+def page(title: str) -> Raw:
+    """Return the answer of what stands before it, as the client reads one that is no JSON."""
+    return {"message": f"<html><h1>{title}</h1></html>"}
+
+
 # ------------------------------------------------------------------ outages
 @dataclass(frozen=True)
 class Outage:
@@ -108,8 +119,8 @@ class Outage:
     ends_in_s: int = 0
     """So long a driver that starts meanwhile lives; 0: it is not ended."""
 
-    refused: tuple[int, str, str] | None = None
-    """Status, reason and message of the API server's answer to a launch meanwhile."""
+    refused: tuple[int, Raw] | None = None
+    """Status and body of the answer to a launch meanwhile; status 0: there is none."""
 
     before: bool = True
     """Does a driver run when it begins? Else the job is new."""
@@ -200,16 +211,16 @@ OUTAGES: dict[str, Outage] = {
     **{
         f"launch: {name}": Outage(says, over(143, "Error", reason="Terminated"), refused=answer)
         for name, (says, answer) in {
-            "a full quota": ("exceeded quota", (403, "Forbidden", 'pods "orders-2-driver" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=9')),
-            "no answer": ("Cannot connect", (0, "NoAnswer", "POST pods: ClientConnectorError: Cannot connect to host 10.96.0.1:443")),
-            "too slow": ("TimeoutError", (0, "NoAnswer", "POST pods: TimeoutError: ")),
-            "overloaded": ("too many requests", (429, "TooManyRequests", "too many requests, please try again later")),
-            "a webhook that does not answer": ("failed calling webhook", (500, "InternalError", 'Internal error occurred: failed calling webhook "v.example": context deadline exceeded')),
-            "etcd without a leader": ("etcdserver: no leader", (500, "InternalError", "etcdserver: no leader")),
-            "a page of a load balancer": ("503 Service Unavailable", (503, "", "<html><h1>503 Service Unavailable</h1></html>")),
-            "a gateway's 502": ("502 Bad Gateway", (502, "", "<html><h1>502 Bad Gateway</h1></html>")),
-            "a load balancer's 403": ("Access denied", (403, "", "<html><h1>Access denied</h1></html>")),
-            "a default backend": ("default backend - 404", (404, "", "default backend - 404")),
+            "a full quota": ("exceeded quota", (403, said("Forbidden", 'pods "orders-2-driver" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=9'))),
+            "no answer": ("Cannot connect", (0, said("NoAnswer", "POST pods: ClientConnectorError: Cannot connect to host 10.96.0.1:443"))),
+            "too slow": ("TimeoutError", (0, said("NoAnswer", "POST pods: TimeoutError: "))),
+            "overloaded": ("too many requests", (429, said("TooManyRequests", "too many requests, please try again later"))),
+            "a webhook that does not answer": ("failed calling webhook", (500, said("InternalError", 'Internal error occurred: failed calling webhook "v.example": context deadline exceeded'))),
+            "etcd without a leader": ("etcdserver: no leader", (500, said("InternalError", "etcdserver: no leader"))),
+            "a page of a load balancer": ("503 Service Unavailable", (503, page("503 Service Unavailable"))),
+            "a gateway's 502": ("502 Bad Gateway", (502, page("502 Bad Gateway"))),
+            "a load balancer's 403": ("403 from a proxy before the API server", (403, page("Access denied"))),
+            "a default backend": ("404 from a proxy before the API server", (404, {"message": "default backend - 404"})),
         }.items()
     },
     # -- another container of the pod

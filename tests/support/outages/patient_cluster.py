@@ -16,6 +16,7 @@ from backfill_core.lifecycle.inputs.timestamps import rfc3339
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import DriverReport, LaunchFailed, Observation
 from backfill_operator.informer.parse import pod_of
+from backfill_operator.kube.errors import error_of
 
 BEGINS_S, LOOK_S = 60, 5
 STARTS_S = 10
@@ -154,8 +155,8 @@ class PatientCluster:
     def _launch(self, action: LaunchDriver) -> None:
         self.launches += 1
         if self.outage.refused is not None and self.away:
-            code, reason, message = self.outage.refused
-            self.refusal = LaunchFailed(action.attempt, self.now_ms, code, reason, message)
+            error = error_of("POST", *self.outage.refused, None)
+            self.refusal = LaunchFailed(action.attempt, self.now_ms, error.status, error.reason, error.message)
             return
         self.refusal, self.hit, self.made_ms = None, False, self.now_ms
         if self.now_ms > self.began_ms and self.replaced_ms is None:

@@ -46,6 +46,7 @@ class Fault:
     method: str
     text: str
     times: int
+    stalls_s: int = STALLED_MAX_S
     met: int = field(default=0)
     """How often it happened."""
 
@@ -106,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
         what = fault and fault.what
         if what == "stall":
             # Nothing follows a request that waits for its answer: what there is to read is the end of the connection.
-            fault.left += bool(select.select([self.connection], [], [], STALLED_MAX_S)[0])
+            fault.left += bool(select.select([self.connection], [], [], fault.stalls_s)[0])
             self.close_connection = True
             return
         if what == "slow down":

@@ -24,7 +24,7 @@ from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
 from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, NOT_STARTED, Termination, classify, may_pass
 from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
-from backfill_core.lifecycle.status import condition_details
+from backfill_core.lifecycle.status import condition_details, losses
 from backfill_core.lifecycle.status.condition_details import COMMAND_REFUSED, EXECUTORS_WAITING, STALLED, executors_wait
 from backfill_core.lifecycle.status.conditions import ConditionSet
 from backfill_core.lifecycle.status.write_policy import not_less
@@ -130,6 +130,7 @@ def _on_active(context: Context, attempt: Attempt, pod: DriverPod) -> StepResult
         control = control.model_copy(update={"restart_token": context.restart_token or control.restart_token})
         request = StopRequest(reason=stop, time=context.timestamp, revision=commands.revision_of("Stop"))
         attempt = attempt.model_copy(update={"stop": request})
+    attempt, lost_executors = losses.with_executors(context.status, attempt, context.progress)
     attempt = with_commits(attempt, context.progress).model_copy(
         update={
             "state": "Created", "pod_name": pod.name[:253], "pod_uid": pod.uid[:64], "ready_time": ready_time,
@@ -137,7 +138,10 @@ def _on_active(context: Context, attempt: Attempt, pod: DriverPod) -> StepResult
         }
     )  # fmt: skip
     start_time = context.status.start_time or context.timestamp
-    update = {"attempt": attempt, "control": control, "start_time": start_time, **_reported(context)}
+    update = {
+        "attempt": attempt, "control": control, "start_time": start_time, "lost_executors": lost_executors,
+        **_reported(context),
+    }  # fmt: skip
     context = replace(context, status=context.status.model_copy(update=update))
     actions = _actions(context, attempt, pod, commands)
     if new_stop or commands.decided:

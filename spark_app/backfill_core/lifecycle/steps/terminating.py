@@ -13,6 +13,7 @@ from backfill_core.lifecycle.inputs.approval import plan_of_pod
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.termination import NOT_STARTED, UNCOUNTED, Termination
 from backfill_core.lifecycle.inputs.token_hash import hash_of
+from backfill_core.lifecycle.status import losses
 from backfill_core.lifecycle.status.write_policy import not_less
 from backfill_core.lifecycle.steps.step import Ended
 
@@ -84,6 +85,7 @@ def _as_requested(context: Context, attempt: Attempt, termination: Termination) 
 def _closed(context: Context, attempt: Attempt, termination: Termination) -> BackfillStatus:
     """Return the status with the attempt in the history, its failure counted, and what its driver left."""
     status = context.status
+    attempt, lost_executors = losses.with_executors(status, attempt, context.progress)
     start, history = attempt.start_time, [one for one in status.history if one.number != attempt.number]
     if termination.outcome == "Rejected" and history and history[-1].reason == termination.reason:
         # A node may reject pods for hours: one entry has all of them in a row, and the failures before stay known.
@@ -107,6 +109,8 @@ def _closed(context: Context, attempt: Attempt, termination: Termination) -> Bac
         update={
             "attempt": attempt.model_copy(update={"state": "Ended", "stop": None}),
             "failures": failures,
+            "lost_drivers": losses.with_driver(status.lost_drivers, context.pod, termination),
+            "lost_executors": lost_executors,
             "control": status.control and _without_driver(status.control),
             "history": (*history, past)[-HISTORY_MAX:],
             "plan": made or status.plan,

@@ -57,7 +57,9 @@ class FoldingTransform(ParsingTransform):
 
     def judged(self, records: DataFrame) -> DataFrame:
         """See `ParsingTransform`; of a record that is left out, too, its key is told: `REASON` is null. Lazy."""
-        parsed = self._parsed(records, F.lit(None).cast("string"))
+        # A record without a value needs no more than its key.
+        makes_row = F.col("value").isNotNull() & (self.passes if self.filters_first else F.lit(True))
+        parsed = self._parsed(records, F.when(makes_row, self.unread))
         return parsed.withColumnRenamed(REASON, _UNREADABLE).withColumn(REASON, self.reason)
 
     def bad(self, judged: DataFrame) -> DataFrame:
@@ -161,7 +163,8 @@ def folding(transform: Transform, empty: DataFrame, key: tuple[str, ...]) -> Fol
     keys = tuple(at[name.lower()] for name in key if name.lower() in at)
     return FoldingTransform(
         known.select, known.where, levels=known.levels, filter=known.filter, filters_first=known.filters_first,
-        columns=known.columns, names=known.names, row=row, fields=tuple(fields), keys=keys, key=key,
+        columns=known.columns, names=known.names, selects=known.selects, filters=known.filters,
+        row=row, fields=tuple(fields), keys=keys, key=key,
         reason=_reason(known, dict(zip(key, keys, strict=False))),
     )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """Which records a transform cannot parse: its parsers are found in its SQL, and each is asked once about each record.
 
-A bad record is one of which a parser makes null, or less than it holds, though what it was given is not null.
+A bad record is one of which a parser makes null, or less than it holds, though what it was given is not null. A record of which the
+source cannot read a column (`UNREAD`) is bad too, if the transform uses that column.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 from backfill_core.errors import BadRecordError
 from backfill_spark.rows.columns import quoted
 from backfill_spark.rows.records.parsers import SOURCE, Parser, Parsers
+from backfill_spark.rows.row_wise import asked, taken
 from backfill_spark.rows.transform import OURS, Transform
 
 if TYPE_CHECKING:
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 REASON = f"{OURS}reason"
 LEFT_OUT = ""
 """The reason of a record that the filter leaves out: it is no row, and not bad."""
+
+UNREAD = f"{OURS}unread"
+"""Column of a source's records: null, or which of their columns cannot be read and why. A frame without such records may lack it."""
+
+UNREAD_TYPE = "struct<columns: array<string>, reason: string>"
 
 BAD_RECORD_HINT = (
     "Set onBadRecord: Quarantine and quarantinePath in the source, leave such records out with spec.transform.where, or say in "
@@ -48,31 +55,49 @@ class ParsingTransform(Transform):
     names: tuple[str, ...] = field(kw_only=True)
     """What that is called, in the same order."""
 
+    selects: frozenset[str] = field(kw_only=True)
+    """Columns of the source that a row is made of."""
+
+    filters: frozenset[str] = field(kw_only=True)
+    """Columns of the source that the filter asks for."""
+
     @property
     def passes(self) -> Column:
-        """Does a record pass the filter?"""
-        return F.coalesce(self.filter, F.lit(False))
+        """Does a record pass the filter? One that the filter cannot be computed for does: it is bad."""
+        return F.coalesce(self.filter, F.lit(False)) | _lacks(self.filters)
 
     @property
     def parses(self) -> bool:
         """Has it any parser?"""
         return bool(self.levels)
 
+    def judges(self, records: DataFrame) -> bool:
+        """May some of these records be bad?"""
+        return self.parses or UNREAD in records.columns
+
     def apply(self, rows: DataFrame, *kept: str) -> DataFrame:
         """See `Transform`, of the good records."""
-        return self.rows(self.judged(rows), *kept) if self.parses else super().apply(rows, *kept)
+        return self.rows(self.judged(rows), *kept) if self.judges(rows) else super().apply(rows, *kept)
 
     def judged(self, records: DataFrame) -> DataFrame:
         """Return all records with what the parsers make of them, and with column `REASON`: null where they are rows. Lazy."""
         if self.filters_first:
-            return self._parsed(records, F.when(~self.passes, LEFT_OUT))
-        parsed = self._parsed(records, F.lit(None).cast("string"))
+            return self._parsed(records, F.when(~self.passes, LEFT_OUT).otherwise(self.unread))
+        parsed = self._parsed(records, self.unread)
         left_out = F.when(F.col(REASON).isNull() & ~self.passes, LEFT_OUT)
         return parsed.withColumn(REASON, F.coalesce(REASON, left_out))
 
+    @property
+    def unread(self) -> Column:
+        """Why a column that the transform uses cannot be read, of a record; null: all can."""
+        return F.when(_lacks(self.selects | self.filters), F.col(UNREAD).getField("reason"))
+
     def _parsed(self, records: DataFrame, reason: Column) -> DataFrame:
         """Ask the parsers about the records that have no reason yet."""
-        frame, none_yet = records.alias(SOURCE).withColumn(REASON, reason), F.col(REASON).isNull()
+        # Computed anew where it is there: a star in the transform must not stand for it.
+        unread = F.col(UNREAD) if UNREAD in records.columns else F.lit(None).cast(UNREAD_TYPE)
+        frame = records.alias(SOURCE).withColumn(UNREAD, unread).withColumn(REASON, reason)
+        none_yet = F.col(REASON).isNull()
         for level in self.levels:
             made = frame.withColumns({one.made: F.when(none_yet, one.read) for one in level})
             found = [F.when(none_yet & one.refused, one.reason) for one in level]
@@ -87,7 +112,7 @@ class ParsingTransform(Transform):
 
     def bad(self, judged: DataFrame) -> DataFrame:
         """Return the bad records, as they are, with column `REASON`; lazy."""
-        return judged.where(is_bad()).drop(*(one.name for level in self.levels for one in level))
+        return judged.where(is_bad()).drop(UNREAD, *(one.name for level in self.levels for one in level))
 
 
 def parsing(transform: Transform, empty: DataFrame) -> ParsingTransform:
@@ -111,6 +136,25 @@ def parsing(transform: Transform, empty: DataFrame) -> ParsingTransform:
         filters_first=not in_filter,
         columns=tuple(parsers.columns(texts)),
         names=tuple(transform.project(empty).columns),
+        selects=_selected(transform, empty),
+        filters=frozenset() if where is None else asked(empty.where(where)),
+    )
+
+
+def _selected(transform: Transform, empty: DataFrame) -> frozenset[str]:
+    """Return the columns of the source that a row is made of."""
+    if transform.select is None:
+        return frozenset(empty.columns)
+    projection = transform.project(empty)
+    return asked(projection) | {name for name in taken(projection).values() if name is not None}
+
+
+def _lacks(names: frozenset[str]) -> Column:
+    """Return the condition that one of these columns of a record cannot be read."""
+    if not names:
+        return F.lit(False)
+    return F.coalesce(
+        F.arrays_overlap(F.col(UNREAD).getField("columns"), F.array(*map(F.lit, sorted(names)))), F.lit(False)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backfill_core.positions.offsets import describe_ranges
 from backfill_core.protocol.work import MergeOffsetRanges, OffsetRangesMerged
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsOffsets
@@ -11,12 +12,12 @@ from backfill_spark.rows.counted_rows import CountedPartitions, CountedRows
 from backfill_spark.rows.records.folding import PARTITION, SPREAD_HINT, FoldingTransform
 from backfill_spark.rows.records.parsing import bad_record, is_bad
 from backfill_spark.runners.merging import is_merged, merge
-from backfill_spark.runners.offset_ranges import check_same_source, words
+from backfill_spark.runners.offset_ranges import check_same_source
 from backfill_spark.runners.runner import WorkRunner
 
 
 def _run(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged:
-    job, transform, what = context.job, context.job.transform, words(work.ranges)
+    job, transform, what = context.job, context.job.transform, describe_ranges(work.ranges)
     assert isinstance(transform, FoldingTransform), "a target with one row a key has a transform that knows the key"
     records = ability(job.source, SupportsOffsets).read_offsets(work.ranges)
     of_partitions = CountedPartitions(job.spark, records, len(work.ranges))
@@ -35,9 +36,11 @@ def _run(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged:
 
 def _took_effect(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged | None:
     """Is the MERGE in the target, whose answer was lost? How many records it read is lost with it."""
-    if not is_merged(context, work.txn_version, f"the last records of {words(work.ranges)}"):
+    if not is_merged(context, work.txn_version, f"the last records of {describe_ranges(work.ranges)}"):
         return None
     return OffsetRangesMerged(work.work_id, 0, {})
 
 
-RUNNER = WorkRunner("MergeOffsetRanges", MergeOffsetRanges, _run, _took_effect)
+RUNNER = WorkRunner(
+    "MergeOffsetRanges", MergeOffsetRanges, _run, _took_effect, reads=lambda work: describe_ranges(work.ranges)
+)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from backfill_core.positions.offsets import describe_ranges
 from backfill_core.protocol.work import OffsetRangesStaged, ReadOffsetRanges, WorkKind
 from backfill_spark.crash_points import crash_point
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsOffsets
 from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.counted_rows import CountedPartitions
-from backfill_spark.runners.offset_ranges import check_same_source, words
+from backfill_spark.runners.offset_ranges import check_same_source
 from backfill_spark.runners.runner import WorkRunner
 
 
@@ -19,10 +20,10 @@ def _run(work: ReadOffsetRanges, context: WorkContext) -> OffsetRangesStaged:
     # Records of history are counted by partition; how many new ones there were is told by the files.
     history = work.kind is WorkKind.HISTORY
     counted = CountedPartitions(job.spark, rows, len(work.ranges)) if history else None
-    files = context.stage_records(rows if counted is None else counted.frame, what=words(work.ranges))
+    files = context.stage_records(rows if counted is None else counted.frame, what=describe_ranges(work.ranges))
     check_same_source(context)
     crash_point("after_stage")
     return OffsetRangesStaged(work.work_id, files, {} if counted is None else counted.records())
 
 
-RUNNER = WorkRunner("ReadOffsetRanges", ReadOffsetRanges, _run)
+RUNNER = WorkRunner("ReadOffsetRanges", ReadOffsetRanges, _run, reads=lambda work: describe_ranges(work.ranges))

@@ -21,7 +21,7 @@ from backfill_core.errors import (
 from backfill_core.phases.accounting import GONE_HINT
 from backfill_spark.delta.spark_internals import log_damage
 from backfill_spark.jvm.errors import causes, first_line, is_a, whole_text, without_values
-from backfill_spark.jvm.failures import Trouble, in_words, is_about, long_name, trouble_of
+from backfill_spark.jvm.failures import Trouble, in_words, is_about, is_about_a_file, long_name, trouble_of
 from backfill_spark.jvm.log_stores import refusals
 from backfill_spark.jvm.log_stores.missing_places import missing_place
 
@@ -129,15 +129,21 @@ def _known(error: Exception, *, path: str, words: str) -> BackfillError | None:
                 hint="Use a target that is not encrypted, or give Spark the key (parquet.crypto.factory.class).",
             )
         case Trouble.DAMAGED | Trouble.GONE:
-            return TargetDamagedError(
-                f"a file of the target {path} cannot be read: {words}",
-                hint="Restore the file that the message names, or start again with a new target.",
-            )
+            return _damaged_file(path, words)
         case Trouble.AWAY:
             return AwayError(words)
         case Trouble.CONFLICT:
             return TransientError(words)
+        case Trouble.UNKNOWN if is_about_a_file(error, path):
+            return _damaged_file(path, words)
     return None
+
+
+def _damaged_file(path: str, words: str) -> TargetDamagedError:
+    return TargetDamagedError(
+        f"a file of the target {path} cannot be read: {words}",
+        hint="Restore the file that the message names, or start again with a new target.",
+    )
 
 
 def may_be_others(error: Exception) -> bool:

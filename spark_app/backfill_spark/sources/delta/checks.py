@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from backfill_api.spec.bounds import COUNT_MAX
 from backfill_core.errors import KeyInvalidError, SourceDamagedError, UnsupportedSourceFeatureError
 from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import PHYSICAL_NAME
@@ -26,10 +27,12 @@ def check_schema(path: str, pinned: PinnedTable, layout: LoggedTable, *, key: Se
         key: Columns of the key.
 
     Raises:
-        SourceDamagedError: Spark and Kernel read other columns; a checksum file may contradict the commits.
+        SourceDamagedError: Spark and Kernel read other columns; a checksum file may contradict the commits. Or sizes and
+            counts of the log are no sizes and counts.
         UnsupportedSourceFeatureError: a column has a name of the change feed, or one that Delta's filters do not find.
         KeyInvalidError: a key column is missing.
     """
+    _check_numbers(path, pinned)
     schema = pinned.schema
     strange = sorted({*schema.names} ^ {field["name"] for field in json.loads(layout.schema)["fields"]})
     if strange:
@@ -56,4 +59,18 @@ def check_schema(path: str, pinned: PinnedTable, layout: LoggedTable, *, key: Se
             raise KeyInvalidError(
                 f"spec.source.delta.key names {column!r}, which the source does not have.",
                 hint=instead(column, schema.names),
+            )
+
+
+def _check_numbers(path: str, pinned: PinnedTable) -> None:
+    """Refuse sizes and counts that no table has; a log is a text of any writer."""
+    for what, numbers in (
+        ("size", pinned.bytes),
+        ("row count", pinned.rows),
+        ("count of deleted rows", pinned.deleted),
+    ):
+        if min(numbers, default=0) < 0 or sum(numbers) > COUNT_MAX:
+            raise SourceDamagedError(
+                f"version {pinned.version} of {path} has files with a {what} between {min(numbers):,} and {max(numbers):,}.",
+                hint=LOG_HINT,
             )

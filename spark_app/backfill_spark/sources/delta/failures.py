@@ -25,7 +25,7 @@ from backfill_spark.delta.log import LOG_ERRORS
 from backfill_spark.delta.schemas import schema_of
 from backfill_spark.delta.spark_internals import SparkDeltaLog
 from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, whole_text
-from backfill_spark.jvm.failures import Trouble, in_words, is_about, trouble_of
+from backfill_spark.jvm.failures import Trouble, in_words, is_about, is_about_a_file, trouble_of
 from backfill_spark.jvm.log_stores import refusals
 from backfill_spark.jvm.log_stores.missing_places import missing_place
 from backfill_spark.rows.columns import every_type
@@ -152,9 +152,7 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
         case Trouble.NO_TABLE if ours:
             return SourceNotFoundError(f"{path} is not a Delta table any more.", hint="Restore it.")
         case Trouble.DAMAGED if ours:
-            return SourceDamagedError(
-                f"a file of {path} cannot be read: {in_words(error)}", hint="Restore the file that the message names."
-            )
+            return _damaged_file(error, path)
         case Trouble.ENCRYPTED if ours:
             return UnsupportedSourceFeatureError(
                 f"a file of {path} is encrypted, and Spark has no key for it: {in_words(error)}",
@@ -166,4 +164,12 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
             return AwayError(in_words(error))
         case Trouble.CONFLICT:
             return TransientError(in_words(error))
+        case Trouble.UNKNOWN if is_about_a_file(error, path):
+            return _damaged_file(error, path)
     return None
+
+
+def _damaged_file(error: Exception, path: str) -> SourceDamagedError:
+    return SourceDamagedError(
+        f"a file of {path} cannot be read: {in_words(error)}", hint="Restore the file that the message names."
+    )

@@ -25,6 +25,7 @@ LOST = (
     re.compile(r"Could not read records in offset \[(?P<offset>\d+), \d+\) for topic partition (?P<at>\S+)"),
 )
 MALFORMED = re.compile(r"Record at topic \S+ partition (\d+) offset (\d+) has timestamp value")
+TIMES_HINT = "Copy the topic to another one with times in milliseconds, and read that."
 EXPIRED_HINT = (
     "Start a new job on a new target, and let the topic keep its records for longer (retention.ms, retention.bytes)."
 )
@@ -88,7 +89,7 @@ def _known(error: Exception, topic: str, address: str) -> BackfillError | None:
     if malformed is not None:
         return SourceDamagedError(
             f"the record at offset {malformed[2]} of partition {malformed[1]} of the topic {topic} has a time that Spark does not have.",
-            hint="Copy the topic with times in milliseconds.",
+            hint=TIMES_HINT,
         )
     if is_a(error, "IllegalArgumentException") and "JAAS" in words:
         return InvalidSpecError(  # without Kafka's words, which repeat some of the text

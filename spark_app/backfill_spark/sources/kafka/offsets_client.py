@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -91,10 +92,37 @@ class OffsetsClient:
             try:
                 self._connect()
                 newest = self._offsets("endOffsets").offsets
-                return {**newest, **self._offsets_at(moment_ms)}
+                return {**newest, **self._offsets_at(moment_ms, self._partitions)}
             except JAVA_ERRORS as error:
                 self._disconnect()
                 raise explain_look(error, topic=self._topic, address=self._settings.address) from error
+
+    def first_since(self, moment_ms: int, names: Iterable[str]) -> Offsets:
+        """Return the first offset whose record is no older than a time, of those of some partitions that have one.
+
+        The broker has an index of times: it reads no records to answer.
+        """
+        with self._lock:
+            try:
+                self._connect()
+                partition = java(self._spark).org.apache.kafka.common.TopicPartition
+                return self._offsets_at(moment_ms, [partition(self._topic, int(name)) for name in names])
+            except JAVA_ERRORS as error:
+                self._disconnect()
+                raise explain_look(error, topic=self._topic, address=self._settings.address) from error
+
+    @contextmanager
+    def consumer(self) -> Iterator[Any]:
+        """Yield a Java consumer of the caller's own, as Spark's are configured; it is closed afterwards."""
+        try:
+            self._check_connector()
+            consumer = java(self._spark).org.apache.kafka.clients.consumer.KafkaConsumer(self._of_consumer())
+            try:
+                yield consumer
+            finally:
+                consumer.close(java(self._spark).java.time.Duration.ZERO)
+        except JAVA_ERRORS as error:
+            raise explain_look(error, topic=self._topic, address=self._settings.address) from error
 
     def settings_of_topic(self) -> Mapping[str, str]:
         """Return how the topic is configured; empty where this user may not know."""
@@ -124,16 +152,18 @@ class OffsetsClient:
             return
         self._check_connector()
         jvm = java(self._spark)
-        settings = jvm.java.util.HashMap()
-        for name, value in self._settings.values.items():
-            settings.put(name, value)
         # One reads it as a consumer's, the other as an administrator's: neither minds what is not its own.
+        settings = self._of_consumer()
         self._admin = jvm.org.apache.kafka.clients.admin.Admin.create(settings)
-        settings.put("key.deserializer", BYTES)
-        settings.put("value.deserializer", BYTES)
-        settings.put("enable.auto.commit", "false")
         self._consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
         self._partitions, self._latest = jvm.java.util.ArrayList(), jvm.java.util.HashMap()
+
+    def _of_consumer(self) -> Any:
+        given = {"key.deserializer": BYTES, "value.deserializer": BYTES, "enable.auto.commit": "false"}
+        settings = java(self._spark).java.util.HashMap()
+        for name, value in {**self._settings.values, **given}.items():
+            settings.put(name, value)
+        return settings
 
     def _disconnect(self) -> None:
         """Close what is open: a client that lost its broker, or was refused, is made anew."""
@@ -185,9 +215,9 @@ class OffsetsClient:
         answer = str(self._admin.listOffsets(self._latest).all().get().toString())
         return {name: int(offset) for name, offset in self._watermark.findall(answer)}
 
-    def _offsets_at(self, moment_ms: int) -> Offsets:
+    def _offsets_at(self, moment_ms: int, partitions: Iterable[Any]) -> Offsets:
         moments = java(self._spark).java.util.HashMap()
-        for partition in self._partitions:
+        for partition in partitions:
             # A number below 2 ** 31 would be another class in Java; no record is as old as that.
             moments.put(partition, max(moment_ms, 1 << 32))
         answer = str(self._consumer.offsetsForTimes(moments).toString())

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from backfill_spark.rows.columns import no_rows
 from backfill_spark.sources.kafka.client import FIELD, ClientSettings
 from backfill_spark.sources.kafka.failures import expired, explain
 from backfill_spark.sources.kafka.offsets_client import OffsetsClient
+from backfill_spark.sources.kafka.unread_records import FIRST_TOO_LATE_MS, UnreadRecord, find_unread, frame_of, without
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,7 +152,32 @@ class KafkaSource:
 
     # ------------------------------------------------------------------ records
     def read_offsets(self, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """See `SupportsOffsets`; the columns are `SCHEMA`'s, in no order."""
+        """See `SupportsOffsets`; the columns are `SCHEMA`'s, in no order.
+
+        Raises:
+            SourceDamagedError: Spark cannot represent the times of too many records.
+        """
+        unread = self._unread(ranges)
+        if not unread:
+            return self._read(ranges)
+        rows = frame_of(self._spark, self._topic, unread, SCHEMA)
+        return self._read(without(ranges, unread)).unionByName(rows, allowMissingColumns=True)
+
+    def _unread(self, ranges: Sequence[OffsetRange]) -> list[UnreadRecord]:
+        """Return the records of ranges whose times Spark cannot represent; one question to the broker where there are none."""
+        names = sorted({span.partition for span in ranges if span.start < span.stop})
+        first = self._client.first_since(FIRST_TOO_LATE_MS, names) if names else {}
+        spans = [
+            replace(span, start=max(span.start, first[span.partition])) for span in ranges if span.partition in first
+        ]
+        spans = [span for span in spans if span.start < span.stop]
+        if not spans:
+            return []
+        with self._client.consumer() as consumer:
+            return find_unread(self._spark, consumer, self._topic, spans)
+
+    def _read(self, ranges: Sequence[OffsetRange]) -> DataFrame:
+        """Return the records of ranges that Spark reads."""
         rounds: dict[int, list[OffsetRange]] = defaultdict(list)
         seen: dict[str, int] = defaultdict(int)
         for one in ranges:

@@ -18,6 +18,7 @@ from support.operators.observations import (
     spec,
 )
 
+from backfill_api.status.ending import Ending
 from backfill_core.lifecycle.actions import DeletePod
 from backfill_core.lifecycle.observation import DriverPod, Observation
 
@@ -89,7 +90,52 @@ class TestADriverThatIsTakenAway:
         assert checked(idle).status.phase == "Failed"
 
 
+class TestAnEndingWithACauseOutside:
+    """The driver says so in its termination message."""
+
+    AWAY = Ending(outcome="Failed", reason="Transient", message="Connection refused", outside=True)
+
+    def test_commit_before_it_restarts_the_count(self) -> None:
+        """Progress shows that the job can continue."""
+        up = observed(status=RUNNING.model_copy(update={"failures": 3}), pods=(running(),), report=report(rows_done=5))
+        began = after(up, checked(up), report=report(rows_done=5))
+        moved = after(began, checked(began), report=report(rows_done=9))
+
+        assert (
+            checked(after(moved, checked(moved), pods=(ended(61, ending=self.AWAY),), report=None)).status.failures == 0
+        )
+        assert (
+            checked(after(began, checked(began), pods=(ended(61, ending=self.AWAY),), report=None)).status.failures == 3
+        )
+
+    @pytest.mark.parametrize("ending", [None, AWAY.model_copy(update={"outside": False})])
+    def test_end_without_that_word_counts(self, ending: Ending | None) -> None:
+        """An unknown error may be the job's own; so may that of an earlier driver."""
+        assert checked(observed(status=RUNNING, pods=(ended(61, ending=ending),))).status.failures == 1
+
+    def test_final_error_is_final_whatever_it_says(self) -> None:
+        """Another attempt could not succeed."""
+        mismatch = self.AWAY.model_copy(update={"reason": "StateMismatch"})
+
+        assert checked(observed(status=RUNNING, pods=(ended(40, ending=mismatch),))).status.phase == "Failed"
+
+
 class TestAPodThatCannotStart:
+    def test_sidecar_without_an_image_is_not_waited_for(self) -> None:
+        """No waiting brings an image that does not exist."""
+        stuck = pod(held="sidecar proxy has not started", waiting="InvalidImageName", scheduled=True)
+        starting = observed(status=STATUSES["starting"], pods=(stuck,))
+
+        assert reason(checked(starting, T0 + 11 * MINUTE_MS).status) == "SubmissionFailed"
+
+    def test_start_is_timed_from_the_sidecars(self) -> None:
+        """They waited an hour for their control plane; `Initialized` says when the driver's container could start."""
+        held = pod(held="sidecar proxy has not started: it runs", scheduled=True, scheduled_ms=T0)
+        waiting = checked(observed(status=STATUSES["starting"], pods=(held,)), T0 + 60 * MINUTE_MS)
+
+        assert reason(waiting.status) == "Launching"
+        assert next(one for one in waiting.status.conditions if one.type == "Ready").message == held.held
+
     @pytest.mark.parametrize(
         "state",
         [{"unscheduled": "0/3 nodes"}, {"unscheduled": "Scheduling is blocked due to non-empty scheduling gates"}, {}],

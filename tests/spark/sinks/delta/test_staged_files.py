@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.endings import assert_ending
 
 from backfill_core.errors import StagedFilesGoneError, UnexpectedError
 from backfill_core.protocol.work import StagedFile
@@ -60,8 +61,9 @@ class TestFilesThatGoBeforeTheirFooterIsRead:
         sink = SinkOnAVacuumedFolder(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         sink.prepare(spark.range(1).schema)
 
-        with pytest.raises(StagedFilesGoneError, match="a staged file is gone"):
+        with pytest.raises(StagedFilesGoneError, match="a staged file is gone") as gone:
             sink.stage(spark.range(5), attempt=1, work_id=1)
+        assert_ending(gone.value, "StagedFilesGone")
 
 
 class TestAFileThatDeltaRefuses:

@@ -14,7 +14,6 @@ from backfill_spark.sources.delta.source import DeltaSource
 
 MODULE = "named_by_a_log"
 DEEP = "[" * 100_000 + "]" * 100_000
-ADD = '{"add": {"path": "a.parquet", "size": 1e400, "partitionValues": {}, "modificationTime": 1, "dataChange": true}}'
 
 
 def typed(kind):
@@ -166,3 +165,24 @@ class TestACommitOfAHostileWriter:
 
         with pytest.raises(SourceDamagedError, match=r"version 1 of .* is no commit"):
             source.check_versions(0, 1)
+
+
+class TestNumbersOfAHostileWriter:
+    """A plan and the progress hold counts; without a check each ended in an error of pydantic, "a bug" (fault S10)."""
+
+    @pytest.mark.parametrize(
+        ("numbers", "says"),
+        [({"size": -1}, "size"), ({"size": 2**62}, "size"), ({"deletionVector": -5}, "count of deleted rows")],
+        ids=["a size below zero", "a size that no disk has", "a vector with fewer rows than none"],
+    )
+    def test_are_the_damage_of_the_source(self, spark, path, numbers, says):
+        """They are read before the files."""
+        add = {"path": "a.parquet", "size": 7, "partitionValues": {}, "modificationTime": 1, "dataChange": True}
+        if "deletionVector" in numbers:
+            vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4, "sizeInBytes": 40}
+            numbers = {"deletionVector": {**vector, "cardinality": numbers["deletionVector"]}}
+        commit(path, json.dumps({"add": add | numbers | {"stats": '{"numRecords":3}'}}))
+        forget_sums(path)
+
+        with pytest.raises(SourceDamagedError, match=f"version 1 of .* {says}"):
+            DeltaSource(spark, path, key=("id",)).pin(None)

@@ -10,7 +10,6 @@ from backfill_core.errors import (
     InvalidSpecError,
     OffsetsExpiredError,
     PermissionDeniedError,
-    SourceDamagedError,
     SourceNotFoundError,
     SourceReplacedError,
     TransientError,
@@ -18,6 +17,7 @@ from backfill_core.errors import (
 from backfill_core.pacing.open_transactions import warn_of_open
 from backfill_core.positions.offsets import OffsetRange
 from backfill_spark.jvm.gateway import java_frame
+from backfill_spark.rows.records.parsing import UNREAD
 from backfill_spark.sources.kafka import words
 from backfill_spark.sources.kafka.client import client_settings
 from backfill_spark.sources.kafka.source import SCHEMA, KafkaSource
@@ -116,21 +116,22 @@ class TestRecords:
         assert (0, 0) not in found
 
     def test_of_any_time(self, topics, opened, broker):
-        """Before 1970, and none; a time that Spark has not is an error, which names the record."""
+        """Before 1970, and none; a time that Spark has not leaves its column null; before its range it is an error with the record."""
         topic = topics.create()
+        times_ms = (-1, -5, -946_080_000_001, -11_000_000_000_000, 2**62, -(2**62))
         with producing(broker.address) as send:
-            for timestamp_ms in (-1, -5, -946_080_000_001, -11_000_000_000_000, 2**62):
+            for timestamp_ms in times_ms:
                 send(topic, b"value", timestamp_ms=timestamp_ms)
         source, records = opened(topic), as_seen(topics.committed(topic))
-        malformed = records.pop((0, 4))
+        too_late, too_early = records.pop((0, 4)), records.pop((0, 5))
 
         assert rows(source.read_offsets([OffsetRange("0", 0, 4)])) == records
-        assert malformed[-1] == 2**62
-        with pytest.raises(Exception) as refused:
-            source.read_offsets([OffsetRange("0", 4, 5)]).collect()
-        explained = source.explain_failure(refused.value)
-        assert isinstance(explained, SourceDamagedError)
-        assert f"offset 4 of partition 0 of the topic {topic} has a time" in explained.message
+        assert (too_late[-1], too_early[-1]) == (2**62, -(2**62))
+        (unread,) = source.read_offsets([OffsetRange("0", 4, 5)]).collect()
+        assert (unread.offset, bytes(unread.value), unread.timestamp) == (4, b"value", None)
+        assert unread[UNREAD].columns == ["timestamp"]
+        assert "4611686018427387904 ms" in unread[UNREAD].reason
+        assert {row.offset for row in source.read_offsets([OffsetRange("0", 3, 6)]).collect()} == {3, 4, 5}
 
     def test_of_ten_megabytes(self, topics, opened, broker):
         """A record is read however large the broker takes it."""

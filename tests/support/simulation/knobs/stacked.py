@@ -1,7 +1,7 @@
 """A job on a job: the source is the target of another job, whose whole life was simulated before.
 
-Each commit of that target is a version of the source: commits of a state alone, MERGEs, and the one that takes all rows out
-before an attempt begins anew, after which the same keys come back.
+Each commit of that target is a version of the source: seals, commits of a state alone, MERGEs, and the one that removes all rows
+before an attempt starts over, after which the same keys come back.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def rows_of(commit: Commit) -> dict[int, int]:
     return rows
 
 
-def _told(commits: list[Commit], version: int) -> str:
+def _described(commits: list[Commit], version: int) -> str:
     kinds = ", ".join(commit.kind for commit in commits)
     return f"up to version {version}: {kinds} of the other job" if commits else "the other job has ended"
 
@@ -84,7 +84,7 @@ class StackedTable(VersionedTable):
         """See the class."""
         commits = self._unseen.next()
         self._add(commits)
-        return _told(commits, self.version)
+        return _described(commits, self.version)
 
     def _add(self, commits: list[Commit]) -> None:
         for commit in commits:
@@ -122,7 +122,7 @@ class StackedFiles(FiledTable):
         """See the class."""
         commits = self._unseen.next()
         self._add(commits)
-        return _told(commits, self.version)
+        return _described(commits, self.version)
 
     def _add(self, commits: list[Commit]) -> None:
         for commit in commits:
