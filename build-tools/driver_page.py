@@ -220,8 +220,8 @@ INTRODUCTION = """\
 # The machines of a driver
 
 The core of a driver takes one event at a time and answers with actions
-([`backfill_core.job`](../spark_app/backfill_core/job/job.py)). It is made of small machines. The pictures on this page were drawn
-by asking them; the tables are those of their modules.
+([`backfill_core.job`](../spark_app/backfill_core/job/job.py)). It consists of small machines. The pictures on this page are generated
+from them; the tables come from their modules.
 """
 TABLE = re.compile(r"^(\S.*)\n(-{3,}(?: +-{3,})+)\n((?:.+\n?)+)", flags=re.MULTILINE)
 
@@ -263,7 +263,7 @@ def render() -> str:
     batches = explore_batch()
     parts = [
         INTRODUCTION,
-        "## An attempt\n\nA stop that comes while the last receipt or the last commit is under way takes effect should the job not\nend by it.\n",
+        "## An attempt\n\nA stop during the last receipt or the last commit takes effect if the job does not\nend by it.\n",
         _picture(phases, "Fencing", ("Complete", "Stopped", "Failed")),
         tables(phase),
         "## The commit in flight\n",

@@ -14,30 +14,30 @@ INTRODUCTION = """\
 <!-- Generated from the classes of errors (backfill_core/errors.py and others) by `make docs`; do not edit. -->
 # Errors by reason
 
-A run that fails ends with one line that names a **reason**. The same word stands in the status condition, in the exit
-line and in metrics; renaming one is a change of the API. *Retryable* means that the same step may succeed later without
-anybody changing anything.
+A failed run ends with one line that names a **reason**. The status condition, the exit
+line and the metrics contain the same reason; renaming one is a change of the API. *Retryable* means that the same step may succeed later without
+a change.
 
 | exit code | meaning |
 |---|---|
 | 0 | complete |
 | 1 | an unexpected error; retryable, and worth a report |
-| 2 | the command line, or a setting of the process, was used wrongly |
+| 2 | wrong usage of the command line, or an invalid setting of the process |
 | 4 | a command found no driver to talk to |
 | 5 | a command was not acknowledged, or refused, by the driver |
-| 10 | stopped at a barrier as asked; the next run resumes |
+| 10 | stopped at a barrier on request; the next run resumes |
 | 20–39 | the spec or its input is wrong: final until a user changes it; found before the first commit, or nothing of the split or batch in question was committed |
 | 40–59 | the world changed under the job: final until a user decides |
 | 60–79 | transient: the same step may succeed when tried again |
 | 130 | a second Ctrl-C ended it at once; the next run resumes at the last commit |
-| 141 | the reader of standard output is gone, as in `backfill status --watch \\| head`; `run` stops at a barrier instead (10) |
+| 141 | the reader of standard output closed it, as in `backfill status --watch \\| head`; `run` stops at a barrier instead (10) |
 """
 
 SECTIONS = (
     ("Reasons of a run", "A job ends with one of these.", (errors,)),
     (
         "Reasons of the command line",
-        "A command ends with one of these; the job itself is as it was.",
+        "A command ends with one of these; the job itself is unchanged.",
         (client, settings),
     ),
 )
@@ -48,16 +48,16 @@ HINTS = {
     "InvalidTransform": "Use row-wise, deterministic expressions over columns of the source: no aggregates, no windows, no `rand()`, no `current_timestamp()`.",
     "SourceNotFound": "Check the path or the name in `spec.source.delta`.",
     "UnsupportedSourceFeature": "Drop the feature that the message names from the source, or rename the column; or read a copy without it.",
-    "BadRecord": "Set `onBadRecord: Quarantine` and `quarantinePath` in the source, leave such records out with `spec.transform.where`, or let `spec.transform.select` say what becomes of them (`try_cast`, `coalesce`). What is committed stays, and the next run goes on.",
+    "BadRecord": "Set `onBadRecord: Quarantine` and `quarantinePath` in the source, leave such records out with `spec.transform.where`, or convert them in `spec.transform.select` (`try_cast`, `coalesce`). Committed rows stay, and the next run resumes.",
     "KeyInvalid": "Name columns in `spec.source.delta.key` that are never null and unique together.",
-    "KeyNotUnique": "Name further columns in `spec.source.delta.key` until they are unique, or remove the doubled rows from the source. Found after history was copied (large sources), it needs a new target too.",
+    "KeyNotUnique": "Name further columns in `spec.source.delta.key` until they are unique, or remove the doubled rows from the source. If the error came after the copy (large sources), use a new target too.",
     "TargetNotFound": "Make the table or its database in the catalog, or give `spec.target.delta.path`.",
-    "TargetNotEmpty": "Choose a target that does not exist yet, or, with `writeMode: Append` or `Changelog`, say `spec.target.delta.existingRows: Keep` if its rows may stay beside ours.",
-    "UnsupportedTargetFeature": "Choose another target, or drop the feature that the message names from it; `docs/operating.md` lists what is refused.",
-    "TargetIsSource": "Choose a target that is another table than the source, in a folder of its own.",
+    "TargetNotEmpty": "Choose a target that does not exist yet, or, with `writeMode: Append` or `Changelog`, say `spec.target.delta.existingRows: Keep` if its rows may stay.",
+    "UnsupportedTargetFeature": "Choose another target, or drop the feature that the message names from it; `docs/operating.md` lists unsupported features.",
+    "TargetIsSource": "Choose a target that is another table than the source, in a separate folder.",
     "PermissionDenied": "Give the user of the driver read access to the source, and write access to the target and its log.",
     "TargetSchemaMismatch": "Let `spec.transform.select` yield the columns of the target in its types, or choose a new target.",
-    "SessionUnfit": "Add the lines that the message shows to the session's builder, and build it anew; or give no session. See `docs/python.md`.",
+    "SessionUnfit": "Add the lines that the message shows to the session's builder, and build it again; or give no session. See `docs/python.md`.",
     "NotFinished": "Let the job finish, or give it up with `backfill release --force`; its rows stay in the target.",
     "JarsMissing": "Check the network and the package mirrors, or set `BACKFILL_JARS_DIR` to a folder that has the jars.",
     "JavaMissing": "Install Java 17 or 21, or point `JAVA_HOME` at one.",
@@ -70,8 +70,8 @@ HINTS = {
     "SchemaChanged": "Undo the change of the column that the message names, or start again with a new target; `schemaChange: Ignore` permits added columns, `Follow` (strategy `Replica`) brings them and other names to the target.",
     "SourceNotAppendOnly": "Use `writeMode: Upsert` or `Changelog` with a new target.",
     "Fenced": "Nothing to do when a newer attempt runs. Otherwise look for a second driver of the same job.",
-    "TargetTaken": "Give each job a target of its own, or wait until the other job is finished. `Append` and `Changelog` jobs may share a target when each says `spec.target.delta.existingRows: Keep`.",
-    "TargetChanged": "Keep others from writing to the target until the job is finished, then run it again: it takes the receipt anew.",
+    "TargetTaken": "Give each job a separate target, or wait until the other job is finished. `Append` and `Changelog` jobs may share a target when each says `spec.target.delta.existingRows: Keep`.",
+    "TargetChanged": "Stop other writers of the target until the job is finished, then run it again: it takes a new receipt.",
     "StagedFilesGone": "Run no VACUUM with a short retention on the target while a job fills it. The run resumes at its last commit.",
     "JavaDied": "Give the driver more memory (`BACKFILL_MEMORY`; on a cluster `spec.driver.resources`), or the machine. The run resumes at its last commit.",
     "CommitStalled": "Run again; the run resumes at its last commit. If it happens again, look at the target's store and at the network between.",
@@ -80,21 +80,21 @@ HINTS = {
     "AccountingMismatch": "A bug or a damaged source file; nothing of the split was committed. Report it with the message.",
     "SourceDamaged": "Restore the file that the message names, or make the source whole with `RESTORE` or `FSCK`; then start again: the run resumes at its last commit.",
     "TargetDamaged": "Restore the file that the message names from a backup, or start again with a new target.",
-    "TargetGone": "Start again: the job begins anew, in a table of its own making. Drop a target only when no driver of its job runs.",
+    "TargetGone": "Run the job again: it starts from the beginning and creates the table. Drop a target only when no driver of its job runs.",
     "StorageFull": "Free space on the storage of the target and run again; the run resumes at its last commit.",
     "Transient": "Run again; the run resumes at its last commit. Where a connection times out on a cluster, name the store in the chart's `networkPolicy.egress.to`.",
     "InvalidSetting": "Correct or unset the variable that the message names; see [settings of the process](operating.md#settings-of-the-process).",
-    "NotRunning": "Start the job, or name the one that is meant with `-f FILE` or `--job ID`; `backfill jobs` lists those that run. Without a driver: `backfill status --offline`, `backfill verify -f FILE`.",
+    "NotRunning": "Start the job, or name it with `-f FILE` or `--job ID`; `backfill jobs` lists running jobs. Without a driver: `backfill status --offline`, `backfill verify -f FILE`.",
     "DriverStarting": "The driver opens Spark and both tables: send the command again in some seconds, or wait longer with `--timeout`.",
-    "CommandRefused": "Look with `backfill status` what is in force, then say it again: another client may have been quicker, or the driver is another attempt than the one that was asked.",
-    "NotAcknowledged": "The driver has the command: look with `backfill status` whether it is in force, or wait longer with `--timeout`. A commit may be slow.",
+    "CommandRefused": "Check the current settings with `backfill status`, then send the command again: another client may have been quicker, or another attempt runs now.",
+    "NotAcknowledged": "The driver has the command: check with `backfill status` whether it is in force, or wait longer with `--timeout`. A commit may be slow.",
     "AlreadyRunning": "Use the running driver (`backfill status`), or stop it (`backfill stop`) before starting another.",
 }
-"""What the reader can do, by reason; a reason without a hint does not build."""
+"""The fix for each reason; a reason without a hint does not build."""
 
 
 RAISED_WORDS = (
-    "Whatever Spark, Delta, Kernel or a file system raises gets its reason by the step and by the table that it names. "
+    "An error of Spark, Delta, Kernel or a file system gets its reason from the step and the table. "
     "Each row is provoked by a test."
 )
 STEPS = {
@@ -113,7 +113,7 @@ STEPS = {
 def raised() -> list[str]:
     """Return the table of what is raised at each step; a step or a reason that is not known does not build."""
     known = {errors.UnexpectedError.reason, *(kind.reason for kind in classes())}
-    lines = ["| while | what is raised or found | reason |", "|---|---|---|"]
+    lines = ["| while | error | reason |", "|---|---|---|"]
     table = tomllib.loads(RAISED_FILE.read_text())
     if list(table) != list(STEPS):
         raise KeyError(f"steps {list(table)}")

@@ -154,77 +154,77 @@ INTRODUCTION = """\
 # The life of a Backfill on a cluster
 
 The operator observes, decides, acts and writes one status. The deciding part is a pure function
-([`backfill_core.lifecycle`](../spark_app/backfill_core/lifecycle/decide.py)); the diagrams below were drawn by asking it.
+([`backfill_core.lifecycle`](../spark_app/backfill_core/lifecycle/decide.py)); the diagrams below are generated from it.
 
 ## Phases
 
-Phases are for people; tools read the conditions. A deleted object is `Terminating` from any phase with a live driver.
-An arrow names the reasons (of `Ready`) for which a Backfill gets from one phase to the next.
+Phases are for users; tools read the conditions. A deleted object is `Terminating` from any phase with a live driver.
+An arrow names the reasons (of `Ready`) for a change of the phase.
 
 """
 
 STEPS = """\
 ## Steps
 
-One decision takes one step, or several: a step decides one situation, and when that is over, it answers how. An arrow names
-the answer after which another step decides. Every other answer is final: a status and the actions.
+One decision takes one step, or several. A step decides one situation; when that ends, it returns an outcome. An arrow names
+the outcome after which another step decides. Every other result is final: a status and the actions.
 """
 
 PROSE = """
-## What it promises
+## Guarantees
 
 - **One driver.** An attempt is on record in the status before its pod is made, under the object's resourceVersion; its pod
-  has one possible name; a later attempt is planned only after the pods were fetched from the API server. Should all of this
-  fail, the newer attempt's fence in the target refuses the older one's next commit.
-- **Nothing is forgotten.** All memory is in the status: an operator that dies between two lines is replaced by one that
+  has one possible name; a later attempt is planned only after the pods were fetched from the API server. If all of this
+  fails, the newer attempt's fence in the target refuses the older one's next commit.
+- **Nothing is forgotten.** All memory is in the status: if an operator dies at any point, the next one
   reads it.
-- **A lost pod is looked for** (5 s in the cache, then at the API server) before it counts as an infrastructure failure. One
-  that is stuck in termination for a minute beyond its grace, because its node is gone, is removed by force.
+- **A lost pod is searched for** (5 s in the cache, then at the API server) before it counts as an infrastructure failure. A pod
+  that is stuck in termination for a minute beyond its grace period, because its node is gone, is removed by force.
 
 ## Attempts and failures
 
 `status.attempts` counts all attempts, `status.failures` those that count against `backoffLimit`; suspensions, restarts and
-plans do not. An attempt that was ready for an hour starts the count anew. The wait doubles from `backoff.initialSeconds` to
-`backoff.maxSeconds`, less up to a fifth that depends on the object's UID, so that jobs that failed together do not return
-together. A failed Backfill is taken up again when its spec is edited or a restart is requested; a complete one never.
+plans do not. An attempt that was ready for an hour resets the count. The wait doubles from `backoff.initialSeconds` to
+`backoff.maxSeconds`, less up to a fifth that depends on the object's UID, so that jobs that failed together do not restart
+together. A failed Backfill resumes when its spec is edited or a restart is requested; a complete one never.
 
 A pod may wait for an image, a Secret, a volume or a node with room. When the spec is edited before its driver ever ran, the
 pod is replaced at once by one of the new spec, and `SpecChanged` counts as no failure. Fields that the operator reads itself (`throttle`, `suspend`,
-`backoffLimit`, times) replace no pod. A driver at work is never ended by an edit: the edit is in force with the next attempt.
+`backoffLimit`, times) replace no pod. An edit never ends a running driver: it takes effect with the next attempt.
 
-Executors that a driver made and that do not start are found by a list of waiting executor pods, one for all Backfills every half minute. `ExecutorsWaiting` has the reason and
-message of one of them. An edit of `spark` or `executor` ends the attempt at a barrier, as `SpecChanged` and without a failure, when the API server says that an executor waits
-for an image, a Secret or a ConfigMap, or that one waits for a node and none runs.
+The operator finds executors that do not start by a list of waiting executor pods, one for all Backfills every half minute. `ExecutorsWaiting` has the reason and
+message of one of them. An edit of `spark` or `executor` then ends the attempt at a barrier, as `SpecChanged` and without a failure. That requires an executor that waits
+for an image, a Secret or a ConfigMap, or one that waits for a node while none runs.
 
-A quota or a policy may refuse executors after the launch. Then there is no pod that could say so, and Spark asks for it again without an end. The driver counts its executors: where
-fewer than were asked for are there for a minute, it warns (`ExecutorsMissing`), and `ExecutorsWaiting` has the count. The job stays `Ready`: with some of them it goes on.
+A quota or a policy may reject executors after the launch. Then no pod shows the cause, and Spark requests the pods again and again. The driver counts its executors: if
+fewer than requested run for a minute, it warns (`ExecutorsMissing`), and `ExecutorsWaiting` has the count. The job stays `Ready`: it continues with the others.
 
 ## Commands
 
-`desiredState`, `pause`, `throttle` and the override annotation are compared with what the driver reports; every
-difference becomes a command with a revision of its own, written to `status.control` before it is sent, and sent again each
+`desiredState`, `pause`, `throttle` and the override annotation are compared with the driver's report. Every
+difference becomes a command with a separate revision. It is written to `status.control` before it is sent, and sent again each
 second until it is acknowledged after a commit. When pause and limit change at once, that is two revisions. A command that is
-not acknowledged within 30 s, or three commits where they are further apart, turns `ControlSynced` to `AcknowledgementTimeout`;
-the driver goes on. One that the driver refuses, because it is of an earlier version, turns it to `CommandRefused`; the others are sent nevertheless. An attempt
+not acknowledged within 30 s, or three commits if they are further apart, turns `ControlSynced` to `AcknowledgementTimeout`;
+the driver continues. A command that a driver of an earlier version rejects turns it to `CommandRefused`; the others are still sent. An attempt
 starts with the controls that are in force then.
 
 | annotation | effect |
 |---|---|
-| `backfill.dev/override: '{"desiredState":"Paused"}'` | above the spec: `desiredState`, `pause`, `throttle`, `suspend`; one that cannot be read is ignored as a whole, and what held before stays; the condition `OverrideIgnored` says so |
-| `backfill.dev/verify-requested: <any new text>` | one receipt |
-| `backfill.dev/restart-requested: <any new text>` | the attempt ends at a barrier, the next one goes on; a failed Backfill is taken up again |
+| `backfill.dev/override: '{"desiredState":"Paused"}'` | overrides the spec: `desiredState`, `pause`, `throttle`, `suspend`; an invalid one is ignored as a whole, and the previous one stays; the condition `OverrideIgnored` reports it |
+| `backfill.dev/verify-requested: <any new value>` | one receipt |
+| `backfill.dev/restart-requested: <any new value>` | the attempt ends at a barrier, the next one resumes; a failed Backfill resumes too |
 
 ## Plan and approval
 
-With `approval: Manual` the first attempt is a plan: a pod that estimates what would happen (`status.plan`) and ends. The Backfill
+With `approval: Manual` the first attempt is a plan: a pod that estimates the job (`status.plan`) and ends. The Backfill
 waits in `AwaitingApproval` until `spec.approved` is true; `activeDeadlineSeconds` counts from then. With
 `approval: Automatic` no plan is made.
 
-A plan has a name, `status.planOf`: a hash of the part of the spec that a driver is made of, and of the limit. When the spec is edited before a driver ran,
-its plan has another name: a new one is made (`PlanOutdated`), and neither the old plan nor its approval counts. `spec.approved` counts for the plan that was there when
-it was set (`status.approvedOf`). In a manifest that is edited later it approves nothing more, until it is false and true again, or
-`spec.approvedPlan` names the new plan. An approval by name cannot be taken for another plan's: use it where several people, or a repository, edit the spec. Who sets
-`approved` before there is a plan wants none to wait for. Once a driver has run, no plan is made: the target says what job it is of.
+A plan has a name, `status.planOf`: a hash of the limit and of the part of the spec that determines a driver. When the spec is edited before a driver ran,
+its plan has another name: a new one is made (`PlanOutdated`), and the old plan and its approval no longer count. `spec.approved` counts for the plan that existed when
+it was set (`status.approvedOf`). In a manifest that is edited later it approves no other plan, until it is false and true again, or
+`spec.approvedPlan` names the new plan. An approval by name applies only to that plan: use it if several users, or a repository, edit the spec. With
+`approved` set before a plan exists, the operator does not wait. Once a driver has run, no plan is made: the target records its job.
 """
 
 

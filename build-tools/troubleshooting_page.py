@@ -1,4 +1,4 @@
-"""The page for the person who is called at night: every reason that a condition can have, and what to do about it."""
+"""The page for the user on call: every reason of a condition, with its fix."""
 
 import sys
 from pathlib import Path
@@ -13,66 +13,66 @@ PAGE_FILE = Path(__file__).parent.parent / "docs" / "troubleshooting.md"
 Need = Literal["act", "wait", "none"]
 
 HINTS: dict[str, tuple[Need, str]] = {
-    "Accepted": ("wait", "The operator starts an attempt within seconds. If it does not, look whether it leads: `kubectl logs -n backfill-system deploy/backfill-operator`."),
-    "Launching": ("wait", "The message says what the pod waits for: a node, an image, a volume. An edit of the spec replaces the pod. After `startupTimeoutSeconds` the attempt counts as failed."),
+    "Accepted": ("wait", "The operator starts an attempt within seconds. If it does not, check whether it leads: `kubectl logs -n backfill-system deploy/backfill-operator`."),
+    "Launching": ("wait", "The message names the missing object: a node, an image, a volume. An edit of the spec replaces the pod. After `startupTimeoutSeconds` the attempt counts as failed."),
     "Running": ("none", "Nothing. `progress.reason` says why it is not faster."),
-    "AsRequested": ("none", "Nothing. Change `desiredState`, `suspend` or `throttle` in the spec to go on."),
-    "Override": ("none", "Remove the annotation `backfill.dev/override` to give the spec its force back."),
+    "AsRequested": ("none", "Nothing. Change `desiredState`, `suspend` or `throttle` in the spec to continue."),
+    "Override": ("none", "Remove the annotation `backfill.dev/override`, and the spec applies again."),
     "Acknowledged": ("none", "Nothing."),
     "AcknowledgementPending": ("wait", "The driver answers after its next commit. With a MERGE under way that can take a minute."),
-    "Complete": ("none", "Nothing. [What is left to do](after-the-backfill.md)."),
-    "BackingOff": ("wait", "`status.history` has the reason of the attempt before; look it up here. The next attempt goes on from the last commit."),
-    "BackoffLimitExceeded": ("act", "`status.history` has the reasons. Remove the cause, then raise `backoffLimit` or set `backfill.dev/restart-requested` to a new text."),
-    "DeadlineExceeded": ("act", "Raise `activeDeadlineSeconds`, and the Backfill goes on from the last commit."),
-    "StartupTimeout": ("act", "The message says what the pod waited for. Give it a node with room, or raise `startupTimeoutSeconds`."),
-    "NameCollision": ("act", "Delete the object that the message names, if it is no other tool's; or give the Backfill another name."),
+    "Complete": ("none", "Nothing. [Next steps](after-the-backfill.md)."),
+    "BackingOff": ("wait", "`status.history` has the reason of the previous attempt; look it up here. The next attempt resumes from the last commit."),
+    "BackoffLimitExceeded": ("act", "`status.history` has the reasons. Remove the cause, then raise `backoffLimit` or set `backfill.dev/restart-requested` to a new value."),
+    "DeadlineExceeded": ("act", "Raise `activeDeadlineSeconds`, and the Backfill resumes from the last commit."),
+    "StartupTimeout": ("act", "The message names the missing object. Give the pod a node with room, or raise `startupTimeoutSeconds`."),
+    "NameCollision": ("act", "Delete the object that the message names, if no other tool owns it; or give the Backfill another name."),
     "ImageUnavailable": ("wait", "The registry does not answer, or refuses for now; the message quotes it. The next attempt pulls again."),
     "InitContainerFailed": ("act", "Read the message, and the log of the init container that it names. The next attempt runs it again."),
     "SubmissionFailed": ("act", "Correct the image, the pull secret, or the volume that the message names. An edit of the spec starts a new attempt."),
-    "Infrastructure": ("wait", "The next attempt goes on from the last commit. If it was memory (`OOMKilled`), raise `driver.resources` or `executor.resources`."),
+    "Infrastructure": ("wait", "The next attempt resumes from the last commit. If it was memory (`OOMKilled`), raise `driver.resources` or `executor.resources`."),
     "Draining": ("wait", "The driver stops at a barrier, at most `drainTimeoutSeconds`. If the operator is gone: [delete](kubernetes.md#delete)."),
-    "SpecRefused": ("act", "Correct the field that the message names. If a limit of the chart refuses it, ask the administrator: [limits](kubernetes.md#tenants). A corrected policy or webhook is noticed with the next try, whose time is in the message; to try now, set `backfill.dev/restart-requested` to a new text."),
+    "SpecRefused": ("act", "Correct the field that the message names. If a limit of the chart refuses it, ask the administrator: [limits](kubernetes.md#tenants). The operator tries again at the time in the message, and then notices a corrected policy or webhook. To try now, set `backfill.dev/restart-requested` to a new value."),
     "QuotaExceeded": ("act", "Raise the namespace's ResourceQuota, or ask for less in `driver.resources`. It starts as soon as there is room."),
     "PodRejected": ("wait", "The message is the kubelet's: its disk, memory or devices are full, or it shuts down. It starts as soon as a node has room: free some, or ask for less in `driver.resources`."),
     "LaunchRefused": ("act", "The message is the API server's. `serviceaccount … not found` and `forbidden` mean that the namespace lacks the [tenant's part](kubernetes.md#tenants)."),
     "DriversLimited": ("wait", "It starts when another Backfill ends. The administrator can raise `limits.maxDrivers` or `limits.maxDriversPerNamespace`."),
-    "SharedTarget": ("act", "Delete all but one of the Backfills that the message names, or give each a target of its own."),
+    "SharedTarget": ("act", "Delete all but one of the Backfills that the message names, or give each a separate target."),
     "NotRequested": ("none", "Nothing."),
     "NoDriver": ("none", "Nothing."),
     "DriverMissing": ("wait", "A lost pod is looked for at the API server before the next attempt starts."),
-    "DriverUnreachable": ("act", "The job goes on, but takes no command. A network policy must let the operator reach port 8443 of the driver; see also the pod's log."),
+    "DriverUnreachable": ("act", "The job continues, but accepts no command. A network policy must let the operator reach port 8443 of the driver; see also the pod's log."),
     "CommitStalled": ("wait", "The attempt ends after two minutes, counts no failure, and the next one continues from the last commit. If it happens again, look at the target's store and at the network between."),
     "JavaSilent": ("wait", "The attempt ends as `JavaDied` after a minute, counts no failure, and the next one continues from the last commit. If it happens again, Java spends its time on collecting garbage: raise `driver.resources.limits.memory`."),
-    "ExecutorsWaiting": ("act", "The message is that of an executor pod. Where it is a count, as `0 of 2 executors are there`, no pod was made: a quota is full, or a policy refuses it, and the driver's log has the words of the API server. Spark asks again each second, and after a quarter of an hour the attempt ends as `Transient`. Correct the image, the pull secret, the Secret, or what the pod asks of a node. An edit of `spark` or `executor` replaces the attempt; where they wait for a node alone, only when no executor runs. After one made outside of the spec they start by themselves."),
-    "DriverStopping": ("wait", "The older driver's pod must be gone first. A pod on a lost node is removed by force a minute after its grace."),
-    "AcknowledgementTimeout": ("wait", "The command is sent again each second. Look at the driver's log for a MERGE that does not end."),
-    "CommandRefused": ("act", "The driver is of an earlier version than the operator, and does not know the field that the message names. Take the field out of the spec or of the override, or have the attempt restarted (`backfill.dev/restart-requested`): the next one has the image of today."),
-    "AwaitingApproval": ("act", "Read `status.plan`, then set `spec.approved: true`. The message says what to set where an approval of another plan is in the spec."),
+    "ExecutorsWaiting": ("act", "The message is that of an executor pod. If it is a count, as `0 of 2 executors are there`, no pod was made: a quota is full, or a policy rejects it, and the driver's log has the API server's message. Spark requests the pods again each second, and after a quarter of an hour the attempt ends as `Transient`. Correct the image, the pull secret, the Secret, or the node requirements of the pod. An edit of `spark` or `executor` replaces the attempt; if the executors wait only for a node, then only when no executor runs. After a fix outside of the spec they start by themselves."),
+    "DriverStopping": ("wait", "The older driver's pod must be gone first. A pod on a lost node is removed by force a minute after its grace period."),
+    "AcknowledgementTimeout": ("wait", "The command is sent again each second. Search the driver's log for a MERGE that does not end."),
+    "CommandRefused": ("act", "The driver has an earlier version than the operator, without the field that the message names. Remove the field from the spec or the override, or restart the attempt (`backfill.dev/restart-requested`): the next one has the current image."),
+    "AwaitingApproval": ("act", "Read `status.plan`, then set `spec.approved: true`. If the spec approves another plan, the message names the value to set."),
     "Planning": ("wait", "A pod opens the tables and makes the plan: a minute or two."),
     "Planned": ("none", "Nothing."),
-    "PlanOutdated": ("wait", "A pod makes a plan of the spec as it stands now: a minute or two. Then it waits for another approval."),
+    "PlanOutdated": ("wait", "A pod makes a plan of the current spec: a minute or two. Then it waits for another approval."),
     "Suspended": ("none", "Nothing."),
-    "Restarted": ("none", "Nothing. The next attempt goes on."),
+    "Restarted": ("none", "Nothing. The next attempt resumes."),
     "SpecChanged": ("none", "Nothing. The next attempt starts at once, and this one does not count as failed."),
-    "EditPending": ("wait", "The edit takes effect with the next attempt. To start that now, set the annotation `backfill.dev/restart-requested` to a new text: the driver stops at a barrier, and the next attempt continues."),
+    "EditPending": ("wait", "The edit takes effect with the next attempt. To start that now, set the annotation `backfill.dev/restart-requested` to a new value: the driver stops at a barrier, and the next attempt continues."),
     "Deleted": ("none", "Nothing."),
-    "Stopped": ("wait", "The next attempt goes on from the last commit."),
-    "EditIgnored": ("act", "Set the field back. A job that has ended does not follow its source: make a new Backfill with another `jobId` and target. `backfill verify` compares both tables at any time."),
-    "OverrideIgnored": ("act", "Correct or remove the annotation; the condition quotes the error and says what is in force until then."),
+    "Stopped": ("wait", "The next attempt resumes from the last commit."),
+    "EditIgnored": ("act", "Set the field back. A finished job does not follow its source: make a new Backfill with another `jobId` and target. `backfill verify` compares both tables at any time."),
+    "OverrideIgnored": ("act", "Correct or remove the annotation; the condition quotes the error and the override in force until then."),
     "CaughtUp": ("none", "Nothing."),
     "Behind": ("wait", "`progress.lagSeconds` says how far, `progress.eta` until when."),
-    "NonConvergent": ("act", "Cluster the target by its key, give the driver more cores, or use larger batches of changes ([what to watch](operating.md#what-to-watch))."),
+    "NonConvergent": ("act", "Cluster the target by its key, give the driver more cores, or use larger batches of changes ([operating](operating.md#what-to-watch))."),
     "Converging": ("none", "Nothing."),
     "PartialReceipt": ("wait", "Request a receipt again when the snapshot is copied, or set `verify: Final`."),
     "Equal": ("none", "Nothing."),
-    "Unexpected": ("act", "It is tried again. If it ends the job, report it with the driver's log."),
+    "Unexpected": ("act", "The step is tried again. If the error ends the job, report it with the driver's log."),
 }  # fmt: skip
-"""What to do about each reason of the lifecycle; those of the driver have theirs on the page of errors."""
+"""The fix for each reason of the lifecycle; the page of errors has those of the driver."""
 
 NEEDS: dict[Need, tuple[str, str]] = {
-    "act": ("A person is needed", "Nothing gets better by itself."),
-    "wait": ("It goes on by itself", "If it lasts, the last column says where to look."),
-    "none": ("Nothing is wrong", "These say what holds."),
+    "act": ("A user must act", "These do not resolve by themselves."),
+    "wait": ("It continues by itself", "If it lasts, follow the last column."),
+    "none": ("Nothing is wrong", "These describe the current state."),
 }
 
 INTRODUCTION = """\
@@ -86,19 +86,19 @@ kubectl get bf orders -o jsonpath='{.status.history}'                           
 kubectl logs -l backfill.dev/backfill=orders,backfill.dev/role=driver --tail=20
 ```
 
-Look the reason up that stands beside `Stalled`, else beside `Reconciling`, else beside `Ready`. A message names fields, objects and numbers; it
-holds no values of rows.
+Look up the reason of `Stalled`, else of `Reconciling`, else of `Ready`. A message names fields, objects and numbers; it
+contains no values of rows.
 
 ## There is no status
 
-| what is seen | cause | what to do |
+| symptom | cause | fix |
 |---|---|---|
 | `observedGeneration: -1` and no condition | no operator watches this namespace, or none leads | add it to `watch.namespaces`; `kubectl get lease -n backfill-system` names the leader, `kubectl get pods -n backfill-system` shows the replicas |
-| the operator logs `forbidden` for a namespace | its Role is missing there, or the namespace was made anew | `helm upgrade`, which puts the tenant's part back |
+| the operator logs `forbidden` for a namespace | its Role is missing there, or the namespace was created again | `helm upgrade`, which restores the tenant's part |
 | event `CrdOutdated`, and nothing is launched | the CRD is older than the operator and drops fields of the status | `helm upgrade`, or apply `crds/backfills.yaml`: [versions](versions.md) |
-| event `StatusUnreadable` | the status was edited, and what it says of the attempt cannot be read | nothing is launched, because a driver may be on record; others that wait for a place pass it. Correct the field that the event names: `kubectl edit bf NAME --subresource=status` |
-| event `StatusRefused` | a driver reported what no status takes | nothing: it is written without that |
-| `kubectl apply` is refused with `limits.…` | the chart's admission policy | use what the limit allows, or ask the administrator |
+| event `StatusUnreadable` | the status was edited, and its record of the attempt is invalid | nothing is launched, because a driver may exist; other waiting Backfills start first. Correct the field that the event names: `kubectl edit bf NAME --subresource=status` |
+| event `StatusRefused` | a driver reported an invalid value | nothing: the status is written without it |
+| `kubectl apply` is refused with `limits.…` | the chart's admission policy | stay within the limit, or ask the administrator |
 | the object stays `Terminating`, the operator is gone | the finalizer waits for it | [remove it by hand](kubernetes.md#delete) |
 
 """
@@ -112,12 +112,12 @@ def render() -> str:
     """
     lines = [INTRODUCTION]
     for need, (heading, words) in NEEDS.items():
-        lines += [f"## {heading}\n\n{words}\n\n| reason | meaning | what to do |\n|---|---|---|\n"]
+        lines += [f"## {heading}\n\n{words}\n\n| reason | meaning | fix |\n|---|---|---|\n"]
         lines += [f"| `{one}` | {REASONS[one]} | {hint} |\n" for one, (given, hint) in HINTS.items() if given == need]
         lines += ["\n"]
     lines += [
-        "## The driver ended with an error\n\nThe reason is the driver's own; [errors](errors.md) has exit codes, and says which are tried again.\n\n",
-        "| reason | meaning | what to do |\n|---|---|---|\n",
+        "## The driver ended with an error\n\nThe reason is the driver's own; [errors](errors.md) lists exit codes, and the errors that are tried again.\n\n",
+        "| reason | meaning | fix |\n|---|---|---|\n",
     ]
     for one, meaning in REASONS.items():
         if one not in HINTS:
