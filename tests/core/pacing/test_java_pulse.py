@@ -1,7 +1,9 @@
-"""A Java process that hangs is reported, fails the probe, and is ended; one that is only busy is not."""
+"""A Java process or a commit that hangs is reported, then ended; what is only busy, slow or paused is not."""
 
 import pytest
 
+from backfill_core.pacing import barrier_pulse
+from backfill_core.pacing.barrier_pulse import BarrierMark, BarrierPulse
 from backfill_core.pacing.java_pulse import GIVEN_UP_S, LATE_S, TICK_S, UNHEALTHY_S, JavaPulse
 
 
@@ -55,3 +57,76 @@ class TestJavaThatDoesNotAnswer:
     def test_the_message_stays_the_same_while_the_silence_lasts(self):
         """Each change of it would be a write to the API server."""
         assert silent(LATE_S).warnings == silent(GIVEN_UP_S).warnings
+
+
+def waited(seconds, *, epoch=7, files=0, ours=True, turns=True):
+    """Return the pulse of a loop that has waited for so long for the same commit."""
+    pulse = BarrierPulse(ours=ours).passed(TICK_S, BarrierMark(0, epoch, files))
+    for turn in range(int(seconds / TICK_S)):
+        pulse = pulse.passed(TICK_S, BarrierMark(turn + 1 if turns else 0, epoch, files))
+    return pulse
+
+
+class TestACommitWithoutAnAnswer:
+    """Java answers, and no barrier passes."""
+
+    @pytest.mark.parametrize(
+        ("seconds", "late", "given_up"),
+        [
+            (barrier_pulse.LATE_S - 2, False, False),
+            (barrier_pulse.LATE_S, True, False),
+            (barrier_pulse.GIVEN_UP_S - 2, True, False),
+            (barrier_pulse.GIVEN_UP_S, True, True),
+        ],
+    )
+    def test_commit_is_reported_then_ends_java(self, seconds, late, given_up):
+        """Within one minute, and so that the next attempt works within three."""
+        pulse = waited(seconds)
+
+        assert (pulse.late, pulse.given_up) == (late, given_up)
+        assert [warning.code for warning in pulse.warnings] == ["CommitStalled"] * late
+
+    def test_commit_that_passes_ends_the_wait(self):
+        """The next one has all of its time."""
+        pulse = waited(barrier_pulse.GIVEN_UP_S - 2).passed(TICK_S, BarrierMark(999, 8))
+
+        assert pulse.silent_s == 0
+        assert pulse.warnings == ()
+
+    def test_job_without_a_commit_in_flight_is_never_late(self):
+        """It is paused, or its source rests."""
+        assert not waited(3600, epoch=None).late
+
+    def test_commit_of_many_files_has_more_time(self):
+        """A look at each of 6,000 staged files takes a slow store ten minutes, and must not be begun again for ever."""
+        assert not waited(barrier_pulse.GIVEN_UP_S + 60, files=600 * barrier_pulse.FILES_PER_S).late
+        assert waited(barrier_pulse.GIVEN_UP_S + 601, files=600 * barrier_pulse.FILES_PER_S).given_up
+
+    def test_java_of_a_callers_session_is_never_ended(self):
+        """Other work runs in it; the warning says what the caller can do."""
+        pulse = waited(3600, ours=False)
+
+        assert not pulse.given_up
+        assert "end the process" in pulse.warnings[0].message
+
+    def test_message_stays_the_same_while_the_wait_lasts(self):
+        """Each change of it would be a write to the API server."""
+        assert waited(barrier_pulse.LATE_S).warnings == waited(barrier_pulse.GIVEN_UP_S).warnings
+
+    def test_machine_that_was_stopped_counts_little(self):
+        """A laptop slept in the middle of a commit."""
+        assert not waited(5).passed(3600.0, BarrierMark(99, 7)).late
+
+
+class TestALoopThatStandsStill:
+    """A terminal takes no output, or a call into Java does not return."""
+
+    def test_loop_is_reported_and_its_java_lives(self):
+        """Who holds a terminal releases it; on a cluster the operator replaces the driver."""
+        pulse = waited(3600, epoch=None, turns=False)
+
+        assert (pulse.late, pulse.given_up) == (True, False)
+
+    def test_loop_that_turns_again_is_not_late(self):
+        """The terminal takes output again."""
+        assert not waited(3600, epoch=None, turns=False).passed(TICK_S, BarrierMark(1)).late
