@@ -1,0 +1,75 @@
+"""Spark's list of removed executors, on real executors of a cluster in one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+LOSE_ONE = """
+import json, os, signal, sys, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+from backfill_spark.jvm.session import executors_removed, executors_there
+
+conf = {"spark.ui.enabled": "false", "spark.executor.memory": "512m", "spark.testing.memory": "2147480000"}
+builder = SparkSession.builder.master("local-cluster[1,1,512]")
+for name, value in conf.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+
+def until(ask):
+    deadline = time.monotonic() + 120
+    while not (answer := ask()):
+        assert time.monotonic() < deadline, "no answer in time"
+        spark.range(1).count()
+    return answer
+
+def executors():
+    application, found = spark.sparkContext.applicationId.encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(bytes(1))
+        except OSError:
+            continue
+        if application in words and any(word.endswith(b"CoarseGrainedExecutorBackend") for word in words):
+            found.append(int(process.name))
+    return found
+
+until(lambda: executors_there(spark))
+before = executors_removed(spark, ())
+os.kill(until(executors)[0], signal.SIGKILL)
+removed = until(lambda: executors_removed(spark, ()))
+known = executors_removed(spark, removed)
+print("RESULT", json.dumps([before, removed, known]))
+spark.stop()
+"""
+
+
+class TestARemovedExecutor:
+    """Spark replaces a lost executor and goes on, so only its list shows the loss."""
+
+    @pytest.mark.spark
+    @pytest.mark.rest  # half a minute
+    @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are found by /proc")
+    def test_is_listed_with_sparks_message(self) -> None:
+        """Also after another one has its place; the message of a known one is not asked for again."""
+        environment = os.environ | {"SPARK_HOME": str(Path(pyspark.__file__).parent)}
+        run = subprocess.run(
+            [sys.executable, "-c", LOSE_ONE], capture_output=True, text=True, env=environment, timeout=300, check=False
+        )
+        lines = [line for line in run.stdout.splitlines() if line.startswith("RESULT ")]
+        assert lines, run.stderr[-3000:]
+        before, removed, known = json.loads(lines[0].removeprefix("RESULT "))
+
+        assert before == {}
+        [(executor, message)] = removed.items()
+        assert "137" in message, (
+            "SIGKILL, in the words of a cluster of one process; those of Kubernetes are in tests/core/pacing"
+        )
+        assert known == {executor: ""}
