@@ -54,7 +54,8 @@ def test_a_store_that_stalls_is_asked_again(source, place, process, rows, proxy,
 def test_driver_whose_commit_hangs_is_ended_and_the_next_one_continues(source, place, process, rows, proxy, tmp_path):
     """Java answers, and the store takes the commit and says nothing: its driver was at work for ever, without a barrier."""
     there, log = place("there").removeprefix("s3a:/"), tmp_path / "termination"
-    fault = Fault("stall", "PUT", f"{there}/_delta_log/{2:020d}.json", 1, stalls_s=2 * round(GIVEN_UP_S))
+    # The client asks again each minute, so more than one request stalls.
+    fault = Fault("stall", "PUT", f"{there}/_delta_log/{2:020d}.json", 10, stalls_s=2 * round(GIVEN_UP_S))
     proxy.faults.append(fault)
     file = write_yaml(
         tmp_path / "job.yaml", source, place("there"), source={"version": 1}, verify="Final", spark={"conf": for_spark(proxy.endpoint)},
@@ -62,6 +63,7 @@ def test_driver_whose_commit_hangs_is_ended_and_the_next_one_continues(source, p
 
     hung = process(file, BACKFILL_TERMINATION_LOG=str(log), **credentials())
     ending = Ending.read(log.read_text())
+    proxy.faults.clear()
     again = process(file, **credentials())
 
     assert ending is not None, hung.stdout + hung.stderr
