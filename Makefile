@@ -76,8 +76,11 @@ e2e-smoke: setup ## the shortest of them: a job with all its commands, one of Ar
 simulate: setup ## live SEEDS (10000) simulated worlds of each strategy, or of STRATEGY; a failing one is told as a story; SEED: only this one
 	@$(BIN)/python build-tools/simulate.py --seeds $(SEEDS) $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(SEED),--seed $(SEED)) --with '$(WITH)'
 
-mutants: setup ## plant known bugs in a scratch copy, one by one: each must be caught by the test named beside it (docs/planted-bugs.md)
+mutants: setup ## plant known bugs in a scratch copy, one by one: each must be caught by its named test; ARGS=--list prints them
 	@$(BIN)/python build-tools/mutants.py $(ARGS)
+
+rules: setup ## print the rules of the strategies, each with the code and the tests that cite it
+	@$(BIN)/python build-tools/rules.py
 
 check: lint types contracts expressions generated subjects ## everything that needs no test run
 
@@ -133,4 +136,4 @@ clean: ## remove what tests and tools leave behind; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka test test-rest test-all test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants check lint types contracts expressions generated audit docs crds bench bench-kafka bench-operator lock image chart clean
+.PHONY: help setup demo demo-kafka test test-rest test-all test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs crds bench bench-kafka bench-operator lock image chart clean

@@ -8,9 +8,7 @@ import driver_page
 import errors_page
 import gitops_page
 import lifecycle_page
-import mutants_page
 import reach_page
-import rules_page
 import troubleshooting_page
 
 from backfill_api.crd import fields, schema
@@ -29,8 +27,6 @@ GENERATED = (
     (lifecycle_page.LIFECYCLE_FILE, lifecycle_page.render),
     (driver_page.DRIVER_FILE, driver_page.render),
     (reach_page.PAGE_FILE, reach_page.render),
-    (rules_page.RULES_FILE, rules_page.render),
-    (mutants_page.PAGE_FILE, mutants_page.render),
     (troubleshooting_page.PAGE_FILE, troubleshooting_page.render),
 )
 

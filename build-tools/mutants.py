@@ -3,8 +3,9 @@
     python build-tools/mutants.py              every bug of tests/mutants, after the named tests passed without one
     python build-tools/mutants.py --cheap      those that a merge is judged by: no Spark, a minute for all
     python build-tools/mutants.py late-merge   some, by name
+    python build-tools/mutants.py --list       print all of them
 
-A bug that is not caught is a missing test. A bug whose place has moved fails before anything runs: see `mutants_page.Mutant.misfits`.
+A bug that is not caught is a missing test. A bug whose place has moved fails before anything runs: see `planted_bugs.Mutant.misfits`.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from pathlib import Path
 import hypothesis  # noqa: F401 - loaded once, before the forks
 import pydantic  # noqa: F401
 import pytest
-from mutants_page import ROOT, Mutant, load
+from planted_bugs import ROOT, Mutant, listed, load
 
 SOURCE_ROOTS = ("crds", "operator", "spark_app")
 COPIED = ("build-tools", "charts", "crds", "docs", "examples", "operator", "requirements", "spark_app", "tests")
@@ -139,8 +140,12 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Plant known bugs, and see that their tests fail.")
     parser.add_argument("names", nargs="*", help="some of them")
     parser.add_argument("--cheap", action="store_true", help="those that a merge is judged by")
+    parser.add_argument("--list", action="store_true", help="print all planted bugs and plant none")
     parser.add_argument("--jobs", type=int, default=2, help="how many side by side")
     given = parser.parse_args(arguments)
+    if given.list:
+        print(listed())
+        return 0
     everything = load()
     unknown = set(given.names) - {one.name for one in everything}
     misfits = [words for one in everything if (words := one.misfits(ROOT))] + [f"{name}: unknown" for name in unknown]

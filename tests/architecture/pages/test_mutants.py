@@ -11,9 +11,9 @@ from support.repository import ROOT
 
 
 def _page():
-    spec = importlib.util.spec_from_file_location("mutants_page", ROOT / "build-tools" / "mutants_page.py")
+    spec = importlib.util.spec_from_file_location("planted_bugs", ROOT / "build-tools" / "planted_bugs.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["mutants_page"] = module
+    sys.modules["planted_bugs"] = module
     spec.loader.exec_module(module)
     return module
 

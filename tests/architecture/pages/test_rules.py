@@ -8,9 +8,9 @@ from support.repository import ROOT
 
 
 def _page():
-    spec = importlib.util.spec_from_file_location("rules_page", ROOT / "build-tools" / "rules_page.py")
+    spec = importlib.util.spec_from_file_location("rules", ROOT / "build-tools" / "rules.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["rules_page"] = module
+    sys.modules["rules"] = module
     spec.loader.exec_module(module)
     return module
 
