@@ -31,7 +31,7 @@ demo: setup ## the product on real tables with real live changes, in two to thre
 	@$(BIN)/backfill demo $(if $(STRATEGY),--strategy $(STRATEGY))
 
 demo-kafka: setup ## a topic of a real broker into a table, with a producer that goes on writing, in about two minutes
-	@$(BIN)/python build-tools/demo_kafka.py $(ARGS)
+	@$(BIN)/python examples/demo/topic.py $(ARGS)
 
 test: setup ## in 10 to 15 minutes: every test without Spark, of each test file on Spark the first case, and one kill of each strategy
 	@$(TESTS) --part first plain control faults spark jobs -- $(ARGS)

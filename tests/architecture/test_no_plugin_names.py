@@ -18,9 +18,7 @@ FIELD = re.compile(rf"\b(?:source|target|strategy)\.(?:{'|'.join(sorted(MEMBERS)
 PACKAGE = re.compile(r"\b(?:strategies|sources|sinks|targets)\.(\w+)")
 
 OTHER_MEANINGS = {
-    "spark_app/backfill_cli/commands/demo.py": "writes the document of its demonstration, as a user would",
-    "spark_app/backfill_cli/commands/demo_writer.py": "writes the table of the demonstration",
-    "spark_app/backfill_cli/commands/demo_story.py": "tells which strategies the demonstration plays, as its document names them",
+    "spark_app/backfill_cli/__main__.py": "offers the strategies that the demo of the repository shows",
     "spark_app/backfill_cli/commands/options.py": "names the Python package `delta`",
     "spark_app/backfill/words.py": "translates the phase `Snapshot`, and says what a pause holds",
     "spark_app/backfill_spark/driver/class_archive_training.py": "writes the document of the job that trains the archive",

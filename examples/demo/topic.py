@@ -4,7 +4,7 @@ Four processes, as in real life: a broker, a producer that goes on writing, the 
 types the commands that a person would type and shows what they answer. Every number is the product's, or that of the reader in
 the producer's process, which is another implementation of Delta.
 
-python build-tools/demo_kafka.py --rows 600000
+python examples/demo/topic.py --rows 600000
 """
 
 import argparse
@@ -14,16 +14,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path[:0] = [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[1])]
 
 from rich.console import Console
 from support.kafka.broker import Broker, running_broker
 from support.kafka.topics import Topics
 
-from backfill_cli.commands.demo_stage import Child, DemoError, Stage
-from backfill_cli.commands.demo_story import RECEIPT
+from demo.stage import Child, DemoError, Stage
+from demo.story import RECEIPT
 
-PRODUCER = Path(__file__).with_name("demo_kafka_producer.py")
+PRODUCER = Path(__file__).with_name("topic_producer.py")
 ROWS = 600_000
 PARTITIONS = 4
 TOPIC = "orders"

@@ -12,9 +12,10 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from deltalake import DeltaTable
 from support.kafka.topics import Topics, producing, transacting
@@ -40,7 +41,7 @@ class Producer:
         with producing(self._address) as send:
             self._send(send, rows)
 
-    def go_on(self, over: threading.Event, say) -> None:
+    def go_on(self, over: threading.Event, say: Callable[[], None]) -> None:
         """Write until it is over."""
         with producing(self._address) as send, transacting(self._address) as transaction:
             for turn in itertools.count(1):
@@ -53,7 +54,7 @@ class Producer:
                 if turn % TURNS_A_LINE == 0:
                     say()
 
-    def _send(self, send, rows: int) -> None:
+    def _send(self, send: Callable[..., None], rows: int) -> None:
         for _ in range(rows):
             number = self.written = self.written + 1
             customer, amount = self._random.randrange(50_000), self._random.randrange(1, 50_000) / 100
