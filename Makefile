@@ -34,13 +34,13 @@ demo-kafka: setup ## a topic of a real broker into a table, with a producer that
 	@$(BIN)/python examples/demo/topic.py $(ARGS)
 
 test: setup ## in 10 to 15 minutes: every test without Spark, of each test file on Spark the first case, and one kill of each strategy
-	@$(TESTS) --part first plain control faults spark jobs -- $(ARGS)
+	@$(TESTS) --part first plain control faults spark jobs kills -- $(ARGS)
 
 test-rest: setup ## exactly the cases that `make test` leaves out
-	@$(TESTS) --part rest plain control faults spark jobs -- $(ARGS)
+	@$(TESTS) --part rest plain control faults spark jobs kills -- $(ARGS)
 
 test-all: setup ## both: all tests but the crash suite, the object stores and the run on a real node
-	@$(TESTS) plain control faults spark jobs -- $(ARGS)
+	@$(TESTS) plain control faults spark jobs kills -- $(ARGS)
 
 crash: setup ## kill real drivers of each strategy of tables, or of STRATEGY, KILLS times (1000) each while the source changes
 	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s -k '$(or $(STRATEGY),not SourceSplits)' $(ARGS)

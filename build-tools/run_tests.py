@@ -7,7 +7,7 @@
 
 A test that fails, fails the run: nothing runs it again. A test that is known to be flaky is listed with its cause in
 tests/flaky.toml; its failure is reported as flaky and never counted as passed. A run in which no test ran fails. Each
-folder of tests belongs to exactly one lane: `jobs` and `spark` have those that use a session of Spark, `control` and
+folder of tests belongs to exactly one lane: `jobs`, `spark` and `kills` have those that use a session of Spark, `control` and
 `faults` those of the operator, which wait for timers more than they compute, and `plain` all others.
 Two runs in one clone would overwrite each other's reports, so the second one ends at once.
 """
@@ -33,8 +33,15 @@ OWN_LANE = {"crash", "e2e", "stores"}
 SPLIT = {"attack", "control_plane"}
 """Folders whose subfolders are suites."""
 
-ON_SPARK = {"jobs": {"tests/jobs"}, "spark": {"tests/spark", "tests/python_api", "tests/kills", "tests/attack/tables"}}
-"""Lanes whose tests share one session of Spark. One lane for all takes longer: it leaves the second core idle."""
+ON_SPARK = {
+    "jobs": {"tests/jobs"},
+    "spark": {"tests/spark", "tests/python_api", "tests/attack/tables"},
+    "kills": {"tests/kills"},
+}
+"""Lanes whose tests share one session of Spark each. One lane for all takes longer: its tests wait for barriers and processes."""
+
+NICE = {"jobs": 5, "spark": 5, "kills": 5, "plain": 10}
+"""Lanes that yield to others: first to tests that promise an answer within ten seconds, then to the longest lanes."""
 
 NAMED = ON_SPARK | {"faults": {"tests/control_plane/faults"}, "control": {"tests/control_plane"}}
 """Lanes with their folders, which contain suites; the first lane that fits has a suite, and `plain` has the others."""
@@ -169,9 +176,8 @@ class Lane:
             *extra,
             *cache,
         ]
-        # Tests on Spark take minutes and yield to those that promise an answer within ten seconds.
         self.process = subprocess.Popen(
-            ["nice", "-n", "10", *command] if name in ON_SPARK else command,
+            ["nice", "-n", str(NICE.get(name, 0)), *command],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
