@@ -14,7 +14,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from backfill_core.log_shipping.actions import DeletionVector
-from backfill_core.log_shipping.table_words import TableWords, of_users
 from backfill_core.protocol.events import Head
 from backfill_core.transfer.logged_statistics import LoggedStatistics
 from backfill_spark.delta.properties import PropertyNamesPlaceError, check_names_no_place, kept_seconds
@@ -108,12 +107,7 @@ class LoggedTable:
     """Of readers and writers, as far as the protocol names them."""
 
     description: str | None = None
-    """What it says that it is; None: nothing."""
-
-    @property
-    def words(self) -> TableWords:
-        """What it says of itself, but for those of its columns."""
-        return TableWords(self.description, of_users(self.properties))
+    """`None` if it has no description."""
 
 
 def table_now(spark: SparkSession, path: str) -> LoggedTable | None:

@@ -7,7 +7,6 @@ from support.replica.by_hand import ByHand, pinned
 
 from backfill_core.errors import SourceReplacedError, StateMismatchError
 from backfill_core.protocol.events import BarrierPassed, LimitSet, WorkLost
-from backfill_core.protocol.new_words import NewWords
 from backfill_core.protocol.strategy import PinVersion
 from backfill_core.protocol.work import NewColumns, ReadSplit, RemovedFile, ShipVersions, StagedFile
 from backfill_core.strategies.replica.stored import decode, open_request, summarize
@@ -256,13 +255,13 @@ class TestOtherColumns:
         other.poll(7)
         assert [(work.after, work.upto) for work in other.propose()] == [(5, 7)]
 
-    def test_of_words_alone_lay_nothing_out(self):
-        """A comment changes nothing that the job reads: the next attempt reads the version that this one does."""
+    def test_that_the_job_does_not_read_lay_nothing_out(self):
+        """The next attempt reads the version that this one does."""
         one = ByHand(10).live()
-        words = NewColumns(None, words=NewWords((("team", "sales"),)), reopens=False)
-        one.shipped(one.ship(7), upto=5, columns=words)
+        wider = NewColumns("{}", reopens=False)
+        one.shipped(one.ship(7), upto=5, columns=wider)
 
-        assert one.prepare().columns == words
+        assert one.prepare().columns == wider
         assert one.strategy.stored.laid_out is None
 
     def test_of_another_table_at_the_place_of_the_source_are_refused(self):
