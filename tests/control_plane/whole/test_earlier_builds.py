@@ -4,6 +4,7 @@ Nothing is released yet, so two builds of the days before stand for two versions
 (build-tools/contract_documents.py); the next ones are those of releases.
 """
 
+import gzip
 import json
 from dataclasses import replace
 
@@ -26,7 +27,8 @@ from backfill_operator.manifests.config_map import backfill_document
 from backfill_operator.reconcile.status_writer import dropped_paths
 
 BUILDS = {
-    one.stem: json.loads(one.read_text()) for one in sorted((ROOT / "tests" / "support" / "builds").glob("*.json"))
+    path.name.removesuffix(".json.gz"): json.loads(gzip.decompress(path.read_bytes()))
+    for path in sorted((ROOT / "tests" / "support" / "builds").glob("*.json.gz"))
 }
 EACH = pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS.keys())
 EXAMPLES = [(build, one) for build in BUILDS for one in BUILDS[build]["backfills"]]
