@@ -1,4 +1,4 @@
-"""What of a source's words becomes the target's, and what is left to the target's owner."""
+"""Table metadata: parts that the target copies from its source, and parts that belong to the target's owner."""
 
 import pytest
 
@@ -32,16 +32,16 @@ def pairs(*fields):
 
 
 class TestPropertiesOfUsers:
-    """Are all but those that say how engines treat a table."""
+    """User properties are all properties except those that control engines."""
 
-    def test_are_told_by_their_names(self):
-        """In any case of letters, as Delta reads them."""
+    def test_user_properties_are_recognized_by_their_names(self):
+        """The match ignores case, as in Delta."""
         given = {"team": "a", "delta.logRetentionDuration": "x", "Delta.feature.y": "supported", "deltas": "z"}
 
         assert of_users(given) == {"team": "a", "deltas": "z"}
 
     @pytest.mark.parametrize(
-        ("before", "after", "found"),
+        ("before", "after", "change"),
         [
             ({}, {"a": "1"}, (("a", "1"),)),
             ({"a": "1", "b": "2"}, {"a": "3", "b": "2"}, (("a", "3"),)),
@@ -51,90 +51,90 @@ class TestPropertiesOfUsers:
             ({"own": "1"}, {}, ()),
         ],
     )
-    def test_are_followed_where_the_job_does_not_set_them(self, before, after, found):
-        """One that comes, changes or goes; what the spec says of the target is the target's."""
-        assert changed(TableWords(None, before), TableWords(None, after), {"own"}) == NewWords(found)
+    def test_user_properties_are_followed_where_the_spec_does_not_set_them(self, before, after, change):
+        """The cases are an added, changed or removed property; properties from the spec belong to the target."""
+        assert changed(TableWords(None, before), TableWords(None, after), {"own"}) == NewWords(change)
 
 
 class TestADescription:
-    """Is that of the source, once it changes."""
+    """A description follows the source once it changes."""
 
     @pytest.mark.parametrize(
-        ("before", "after", "found"),
+        ("before", "after", "description"),
         [("a", "b", Description("b")), ("a", None, Description(None)), (None, "b", Description("b")), ("a", "a", None)],
     )
-    def test_is_followed(self, before, after, found):
-        """Also when it goes."""
-        assert changed(TableWords(before), TableWords(after), ()).description == found
+    def test_a_description_follows_the_source(self, before, after, description):
+        """The rule includes its removal."""
+        assert changed(TableWords(before), TableWords(after), ()).description == description
 
 
 class TestAComment:
-    """Follows its column, whatever that is called."""
+    """A comment follows its column, even if the column is renamed."""
 
-    def test_that_changed_and_no_other(self):
-        """What the source did not change is the word of the target's owner; what else the column has stays."""
+    def test_only_a_changed_comment_is_followed(self):
+        """Comments that the source did not change belong to the target's owner; other metadata of the column stays."""
         old = {"p1": column("a", "old"), "p2": column("b", "same"), "p3": column("c", "gone"), "p4": column("d")}
         new = {"p1": column("a", "new"), "p2": column("b", "same"), "p3": column("c"), "p4": column("d", "came")}
-        theirs = [
+        local = [
             column("a", "of the target", physical="p1"), column("b", "of the target", physical="p2"),
             column("c", "of the target", physical="p3"), column("d", physical="p4"), column("theirs", "alone"),
         ]  # fmt: skip
 
-        found = with_words(old, new, theirs, WORDS)
+        fields = with_words(old, new, local, WORDS)
 
-        said = {"a": "new", "b": "of the target", "d": "came", "theirs": "alone"}
-        assert {one["name"]: one["metadata"].get("comment") for one in found} == {**said, "c": None}
-        assert [one["metadata"].get(PHYSICAL_NAME) for one in found] == ["p1", "p2", "p3", "p4", None]
-        assert "comment" not in found[2]["metadata"]
+        comments = {"a": "new", "b": "of the target", "d": "came", "theirs": "alone"}
+        assert {field["name"]: field["metadata"].get("comment") for field in fields} == {**comments, "c": None}
+        assert [field["metadata"].get(PHYSICAL_NAME) for field in fields] == ["p1", "p2", "p3", "p4", None]
+        assert "comment" not in fields[2]["metadata"]
 
-    def test_of_a_column_that_got_another_name_with_it(self):
-        """It is told by where its values come from."""
-        found = with_words(
+    def test_a_comment_of_a_renamed_column_is_followed(self):
+        """The source of its values identifies the column."""
+        fields = with_words(
             {"p1": column("a", "old"), "p2": column("b", "of b")},
             {"p1": column("b", "new"), "p2": column("a", "of b")},
             [column("b", "old"), column("a", "of b")],
             WORDS,
         )
 
-        assert [(one["name"], one["metadata"]["comment"]) for one in found] == [("b", "new"), ("a", "of b")]
+        assert [(field["name"], field["metadata"]["comment"]) for field in fields] == [("b", "new"), ("a", "of b")]
 
     @pytest.mark.parametrize("around", [struct, array, pairs])
-    def test_inside_another(self, around):
-        """In structs, arrays and maps."""
-        old, new = (around(column("x", said), column("y", "same")) for said in ("old", "new"))
-        theirs = around(column("x", "old"), column("y", "of the target"))
+    def test_a_comment_of_a_nested_field_is_followed(self, around):
+        """Structs, arrays and maps are covered."""
+        old, new = (around(column("x", comment), column("y", "same")) for comment in ("old", "new"))
+        local = around(column("x", "old"), column("y", "of the target"))
 
-        old, new, theirs = (column("s", kind=kind) for kind in (old, new, theirs))
-        (found,) = with_words({"s": old}, {"s": new}, [theirs], WORDS)
+        old, new, local = (column("s", kind=kind) for kind in (old, new, local))
+        (field,) = with_words({"s": old}, {"s": new}, [local], WORDS)
 
-        assert found == column("s", kind=around(column("x", "new"), column("y", "of the target")))
+        assert field == column("s", kind=around(column("x", "new"), column("y", "of the target")))
 
-    def test_of_a_column_that_is_new_came_with_it(self):
-        """There was none before."""
-        (found,) = with_words({}, {"p1": column("a", "new")}, [column("a", "new")], WORDS)
+    def test_a_comment_of_a_new_column_comes_with_it(self):
+        """The column did not exist before."""
+        (field,) = with_words({}, {"p1": column("a", "new")}, [column("a", "new")], WORDS)
 
-        assert found == column("a", "new")
+        assert field == column("a", "new")
 
 
 class TestADefault:
-    """Is followed as a comment is, into a table that may have one."""
+    """A default follows the source like a comment, in a table that supports defaults."""
 
     @staticmethod
     def defaulted(name, default, comment=None):
-        one = column(name, comment)
-        return {**one, "metadata": {**one["metadata"], **({} if default is None else {DEFAULT: default})}}
+        field = column(name, comment)
+        return {**field, "metadata": {**field["metadata"], **({} if default is None else {DEFAULT: default})}}
 
     @pytest.mark.parametrize(("was", "now"), [("1", "2"), (None, "2"), ("1", None)])
-    def test_that_changed_came_or_went(self, was, now):
-        """What else the column says stays."""
-        old, new, theirs = (self.defaulted("a", one, "said") for one in (was, now, was))
+    def test_a_default_that_is_changed_added_or_removed_is_followed(self, was, now):
+        """Other metadata of the column stays."""
+        old, new, local = (self.defaulted("a", default, "said") for default in (was, now, was))
 
-        assert with_words({"a": old}, {"a": new}, [theirs], WORDS) == (new,)
+        assert with_words({"a": old}, {"a": new}, [local], WORDS) == (new,)
 
-    def test_is_nothing_for_a_table_without_the_feature(self):
-        """Writers would not know that they must look at it."""
-        old, new = (self.defaulted("a", one, said) for one, said in (("1", "old"), ("2", "new")))
+    def test_a_default_is_ignored_for_a_table_without_the_feature(self):
+        """Writers would not know that they must apply it."""
+        old, new = (self.defaulted("a", default, comment) for default, comment in (("1", "old"), ("2", "new")))
 
-        (found,) = with_words({"a": old}, {"a": new}, [column("a", "old")], kinds_of_words({"appendOnly"}))
+        (field,) = with_words({"a": old}, {"a": new}, [column("a", "old")], kinds_of_words({"appendOnly"}))
 
-        assert found == column("a", "new")
+        assert field == column("a", "new")
