@@ -24,7 +24,7 @@ def listed(*fields):
     return {"type": "array", "elementType": struct(*fields), "containsNull": False}
 
 
-def view(*fields, mapped=False, taken=None, asked=()):
+def view(*fields, mapped=False, taken=None, requested=()):
     """Return the view of some columns: all columns unchanged, or the taken columns by the names of the outputs."""
     names = {field["name"]: field["name"] for field in fields} if taken is None else taken
     by_name = {field["name"]: field for field in fields}
@@ -37,7 +37,7 @@ def view(*fields, mapped=False, taken=None, asked=()):
         }
         for name, source_name in names.items()
     )
-    return View(Columns(fields, mapped), outputs, names, frozenset(asked))
+    return View(Columns(fields, mapped), outputs, names, frozenset(requested))
 
 
 def made_of(source_view, *, mapped=False, last_id=0, features=()):
@@ -275,9 +275,9 @@ class TestASelection:
 
     TAKEN = {"id": "id", "words": "v", "made": None}
 
-    def both(self, *later, asked=("id",), asked_later=("id",)):
-        before = view(ID, V, column("other", number=3), mapped=True, taken=self.TAKEN, asked=asked)
-        after = view(*later, mapped=True, taken=self.TAKEN, asked=asked_later)
+    def both(self, *later, requested=("id",), requested_later=("id",)):
+        before = view(ID, V, column("other", number=3), mapped=True, taken=self.TAKEN, requested=requested)
+        after = view(*later, mapped=True, taken=self.TAKEN, requested=requested_later)
         return before, after, made_of(before, mapped=False)
 
     def test_a_selection_ignores_columns_that_it_leaves_out(self):
@@ -303,14 +303,14 @@ class TestASelection:
         assert (field["name"], names(field["type"]["fields"])) == ("whole", ["a", "b"])
 
     @pytest.mark.parametrize(
-        ("later", "asked_later", "message"),
+        ("later", "requested_later", "message"),
         [
             ((column("id", number=9), V, column("other", number=3)), ["id"], "'id', with which"),
             ((column("id", "string", number=1), V, column("other", number=3)), ["id"], "'id', with which"),
             ((ID, V, column("other", number=3)), ["id", "other"], "'other' where it did not"),
         ],
     )
-    def test_a_selection_is_refused_other_columns_to_compute_with(self, later, asked_later, message):
+    def test_a_selection_is_refused_other_columns_to_compute_with(self, later, requested_later, message):
         """Existing rows were computed from the old columns."""
         with pytest.raises(NotFollowedError, match=message):
-            follow(*self.both(*later, asked_later=asked_later))
+            follow(*self.both(*later, requested_later=requested_later))

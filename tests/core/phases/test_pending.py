@@ -42,11 +42,11 @@ class Both:
     def __init__(self, rule: LimitRule, epochs: list[int], waiting: int) -> None:
         """Bring both to the start of catch-up: `waiting` versions arrived while the snapshot was read."""
         self.epochs = epochs
-        self.theirs = RULES[rule](Table(1, {epochs[0]: {}}), epochs[0])
-        self.theirs.upstream.extend(self.barrier(version) for version in range(waiting + 1))
+        self.reference = RULES[rule](Table(1, {epochs[0]: {}}), epochs[0])
+        self.reference.upstream.extend(self.barrier(version) for version in range(waiting + 1))
         for barrier in (Barrier(0, 1), Barrier(1, 2), Barrier(2, epochs[0]), self.barrier(0)):
-            self.theirs.injected.append(barrier)
-            self.theirs.run()
+            self.reference.injected.append(barrier)
+            self.reference.run()
         self.ours = Pending(rule, 0)
         self.ours.know(0, epochs[0])
         self.ready: deque[int] = deque()
@@ -72,15 +72,15 @@ class Both:
         first = (self.ready[-1] if self.ready else self.made) + 1
         new = range(first, min(first + versions, len(self.epochs) - 1))
         self.ready.extend(new)
-        self.theirs.upstream.extend(self.barrier(version) for version in new)
-        self.theirs.run()
+        self.reference.upstream.extend(self.barrier(version) for version in new)
+        self.reference.run()
         self.drain()
 
     def batch(self) -> None:
         """Consume one version with both machines."""
         self.taken += 1
-        self.theirs.injected.append(self.barrier(self.taken))
-        self.theirs.run()
+        self.reference.injected.append(self.barrier(self.taken))
+        self.reference.run()
         self.ours.take(self.taken)
         self.drain()
         self.ours.settle()
@@ -88,13 +88,13 @@ class Both:
 
     @property
     def over(self) -> bool:
-        return self.theirs.phase == "live"
+        return self.reference.phase == "live"
 
     def compare(self) -> None:
         """Compare the limits, the lags, and the number of created versions."""
-        assert (self.ours.limit, self.ours.lag) == (self.theirs.limit, self.theirs.lag)
+        assert (self.ours.limit, self.ours.lag) == (self.reference.limit, self.reference.lag)
         self.drain()
-        left = len(self.theirs.upstream)
+        left = len(self.reference.upstream)
         assert len(self.ready) == left
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a file that may hold columns which its table has dropped: its footer says whether it does."""
+"""Files that may hold columns which their table has dropped: the footer shows whether they do."""
 
 import json
 from dataclasses import replace
@@ -33,12 +33,12 @@ def table(partitions=(), drops=True, **columns):
 
 
 def leaves_of(kind, *path):
-    """Return the leaves of a column as Parquet's own rules lay it out."""
+    """Return the leaves of a column in Parquet's own layout."""
     if not isinstance(kind, dict):
         return [path]
     match kind["type"]:
         case "struct":
-            return [leaf for one in kind["fields"] for leaf in leaves_of(one["type"], *path, one["name"])]
+            return [leaf for field in kind["fields"] for leaf in leaves_of(field["type"], *path, field["name"])]
         case "array":
             return leaves_of(kind["elementType"], *path, "list", "element")
     inside = [*leaves_of(kind["keyType"], *path, "key_value", "key")]
@@ -63,53 +63,53 @@ KINDS = st.recursive(
 
 
 class TestAColumnThatTheTableDropped:
-    """Is left out of the copy, whatever else the copy leaves out or names otherwise."""
+    """A dropped column is excluded from the copy, whatever other columns the copy excludes or renames."""
 
     @pytest.mark.parametrize(
-        ("way", "found"),
+        ("way", "expected"),
         [
             (Whole(), Projected((), (GONE,))),
             (Projected((("a", "x"),), ("b",)), Projected((("a", "x"),), ("b", GONE))),
             (Grafted(Projected((), ("b",)), ("c",)), Grafted(Projected((), ("b", GONE)), ("c",))),
         ],
     )
-    def test_in_a_file_that_has_it(self, way, found):
-        """Of any type: nothing of it is read."""
-        known = table(a=LONG, b=LONG)
+    def test_a_dropped_column_is_excluded_from_a_file_that_has_it(self, way, expected):
+        """The column may have any type, and none of it is read."""
+        facts = table(a=LONG, b=LONG)
 
-        assert without_leftovers(way, known, file(a=LONG, b=LONG, gone=struct(x=array(LONG)))) == found
+        assert without_leftovers(way, facts, file(a=LONG, b=LONG, gone=struct(x=array(LONG)))) == expected
 
     @pytest.mark.parametrize("way", [Whole(), Projected((("a", "x"),), ()), Grafted(Projected((), ()), ("c",))])
-    def test_in_a_file_that_has_it_not(self, way):
-        """One that was written afterwards, or before the column came: its way stays, and so do its bytes."""
-        known = table(a=LONG, b=struct(x=array(struct(y=LONG)), z=pairs("string", LONG)), c=LONG)
+    def test_a_file_without_the_dropped_column_keeps_its_copy_mode(self, way):
+        """The file was written after the drop, or before the column was added: copy mode and bytes stay."""
+        facts = table(a=LONG, b=struct(x=array(struct(y=LONG)), z=pairs("string", LONG)), c=LONG)
 
-        assert without_leftovers(way, known, file(a=LONG, b=struct(x=array(struct(y=LONG))))) == way
+        assert without_leftovers(way, facts, file(a=LONG, b=struct(x=array(struct(y=LONG))))) == way
 
-    def test_is_decoded_beside_a_column_that_became_wider(self):
-        """What Kernel says of the copy's footer would be wrong; one that is left out does not matter."""
-        known = table(a=LONG, b=LONG)
-        known = replace(known, columns=(known.columns[0], replace(known.columns[1], widened="int, long")))
+    def test_a_file_with_a_dropped_and_a_widened_column_is_decoded(self):
+        """Kernel would misread the footer of the copy; an excluded column does not matter."""
+        facts = table(a=LONG, b=LONG)
+        facts = replace(facts, columns=(facts.columns[0], replace(facts.columns[1], widened="int, long")))
 
-        assert isinstance(without_leftovers(Whole(), known, file(a=LONG, b=LONG, gone=LONG)), Decoded)
-        assert without_leftovers(Projected((), ("b",)), known, file(a=LONG, b=LONG, gone=LONG)) == Projected(
+        assert isinstance(without_leftovers(Whole(), facts, file(a=LONG, b=LONG, gone=LONG)), Decoded)
+        assert without_leftovers(Projected((), ("b",)), facts, file(a=LONG, b=LONG, gone=LONG)) == Projected(
             (), ("b", GONE)
         )
-        assert without_leftovers(Whole(), known, file(a=LONG, b=LONG)) == Whole()
+        assert without_leftovers(Whole(), facts, file(a=LONG, b=LONG)) == Whole()
 
-    def test_is_none_that_a_file_keeps_of_a_partition(self):
-        """Some writers do; readers take the value of the log."""
+    def test_a_partition_column_inside_a_file_is_not_a_dropped_column(self):
+        """Some writers store partition columns in files; readers take the value of the log."""
         assert without_leftovers(Whole(), table(partitions=("the p",), a=LONG, p=LONG), file(a=LONG, p=LONG)) == Whole()
 
-    def test_is_one_that_a_file_keeps_of_a_partition_once_its_name_may_be_anothers(self):
-        """A selection may drop the partition and give its name to a column."""
-        known = table(partitions=("the p",), a=LONG, b=LONG, p=LONG)
+    def test_a_partition_column_inside_a_file_is_excluded_once_its_name_may_be_reused(self):
+        """A selection may drop the partition and give its name to another column."""
+        facts = table(partitions=("the p",), a=LONG, b=LONG, p=LONG)
 
-        assert without_leftovers(Projected((), ("b",)), known, file(a=LONG, p=LONG)) == Projected((), ("b", "p"))
-        assert without_leftovers(Projected((("a", "p"),), ()), known, file(a=LONG, p=LONG)) == Decoded(Reason.NAME, "p")
+        assert without_leftovers(Projected((), ("b",)), facts, file(a=LONG, p=LONG)) == Projected((), ("b", "p"))
+        assert without_leftovers(Projected((("a", "p"),), ()), facts, file(a=LONG, p=LONG)) == Decoded(Reason.NAME, "p")
 
     @pytest.mark.parametrize(
-        ("way", "known", "there", "name"),
+        ("way", "facts", "leaves", "name"),
         [
             (Whole(), table(a=LONG), file(A=LONG), "A"),
             (Whole(), table(a=LONG), file(a=LONG, **{"g.h": LONG}), "g.h"),
@@ -118,13 +118,13 @@ class TestAColumnThatTheTableDropped:
         ],
         ids=["another case", "a dot", "a dot beside it", "the new name of another"],
     )
-    def test_is_decoded_where_its_name_may_be_another_columns(self, way, known, there, name):
-        """Readers do not look at the case of letters; a path has dots between its names, and each name once."""
-        assert without_leftovers(way, known, there) == Decoded(Reason.NAME, name)
+    def test_a_dropped_column_whose_name_may_be_another_columns_is_decoded(self, way, facts, leaves, name):
+        """Readers ignore the case of letters; a path joins its names with dots and has each name once."""
+        assert without_leftovers(way, facts, leaves) == Decoded(Reason.NAME, name)
 
 
 class TestAFieldThatWasDroppedInsideAColumn:
-    """Cannot be left out: its column is decoded with it."""
+    """A field that was dropped inside a column cannot be excluded: its column is decoded with it."""
 
     @pytest.mark.parametrize(
         ("now", "then"),
@@ -137,58 +137,59 @@ class TestAFieldThatWasDroppedInsideAColumn:
             (struct(x=struct(y=array(struct(z=LONG)))), struct(x=struct(y=array(struct(z=LONG, w=LONG))))),
         ],
     )
-    def test_in_a_file_that_has_it(self, now, then):
-        """At any depth; a file of before has it, and one of afterwards has not."""
-        known = table(a=LONG, s=now)
+    def test_a_dropped_field_makes_its_file_decoded(self, now, then):
+        """The field may have any depth; an older file has it, and a newer one does not."""
+        facts = table(a=LONG, s=now)
 
-        assert without_leftovers(Whole(), known, file(a=LONG, s=then)) == Decoded(Reason.DROPPED_COLUMN, "the s")
-        assert without_leftovers(Whole(), known, file(a=LONG, s=now)) == Whole()
+        assert without_leftovers(Whole(), facts, file(a=LONG, s=then)) == Decoded(Reason.DROPPED_COLUMN, "the s")
+        assert without_leftovers(Whole(), facts, file(a=LONG, s=now)) == Whole()
 
-    def test_does_not_matter_in_a_column_that_is_left_out(self):
-        """Its chunks are left out with it."""
+    def test_a_dropped_field_in_an_excluded_column_does_not_matter(self):
+        """Its chunks are excluded with the column."""
         way = Projected((), ("s",))
 
         assert without_leftovers(way, table(a=LONG, s=struct(x=LONG)), file(a=LONG, s=struct(y=LONG))) == way
 
     @pytest.mark.parametrize("path", [("s", "array"), ("s", "bag", "array_element"), ("s", "list", "item"), ("s",)])
-    def test_is_suspected_in_a_layout_of_other_writers(self, path):
-        """Lists of old writers have other names, or a level less: what is a field there is not told."""
+    def test_an_unknown_list_layout_counts_as_a_dropped_field(self, path):
+        """Lists of old writers have other names or a level less, so the role of a field is unknown."""
         assert without_leftovers(Whole(), table(s=array(LONG)), [path]) == Decoded(Reason.DROPPED_COLUMN, "the s")
 
 
 class TestAColumnThatTheTableNeverHad:
-    """As of a later version than the pinned one, or of a writer that keeps more than it says."""
+    """A file may hold a column that the table never had: from a later version, or from a writer that stores extra
+    columns."""
 
-    def test_is_left_out(self):
-        """Else it would be in the target's file under a name that a column may get one day."""
-        known = table(drops=False, a=LONG)
+    def test_a_column_unknown_to_the_table_is_excluded(self):
+        """Otherwise the target's file would have it under a name that a column may get later."""
+        facts = table(drops=False, a=LONG)
 
-        assert without_leftovers(Whole(), known, file(a=LONG, gone=LONG)) == Projected((), (GONE,))
+        assert without_leftovers(Whole(), facts, file(a=LONG, gone=LONG)) == Projected((), (GONE,))
 
-    def test_is_not_taken_for_a_computed_one_of_its_name(self):
-        """The job computes `c`, and a later version of the source has a `c` of its own."""
+    def test_an_unknown_column_does_not_replace_a_computed_one_of_its_name(self):
+        """The job computes `c`, and a later version of the source has a column `c`."""
         way = Grafted(Projected((), ()), ("c",))
 
         assert without_leftovers(way, table(drops=False, a=LONG), file(a=LONG, c=LONG)) == Grafted(
             Projected((), ("c",)), ("c",)
         )
 
-    def test_may_be_one_in_other_letters(self):
-        """Spark finds NOTE where it is asked for note; a footer's names are exact."""
-        known = table(drops=False, a=LONG, note=LONG)
+    def test_an_unknown_column_in_another_case_makes_the_file_decoded(self):
+        """Spark finds NOTE for the name note; names in a footer are exact."""
+        facts = table(drops=False, a=LONG, note=LONG)
         for way in (Whole(), Projected((("note", "title"),), ()), Projected((), ("note",))):
-            assert without_leftovers(way, known, file(a=LONG, NOTE=LONG)) == Decoded(Reason.NAME, "NOTE")
+            assert without_leftovers(way, facts, file(a=LONG, NOTE=LONG)) == Decoded(Reason.NAME, "NOTE")
 
     @pytest.mark.parametrize("path", [("s", "array"), ("s", "bag", "array_element"), ("s", "list", "item")])
-    def test_is_not_seen_in_the_layout_of_another_writer(self, path):
-        """Where nothing was dropped, a list by other words is a list."""
+    def test_an_unknown_list_layout_is_accepted_if_the_table_dropped_nothing(self, path):
+        """Without a dropped column, a list with other names is a list."""
         assert without_leftovers(Whole(), table(drops=False, s=array(LONG)), [path]) == Whole()
 
-    def test_is_seen_in_a_struct(self):
-        """Spark reads what it knows of a struct; a copy would keep the rest."""
-        known = table(drops=False, s=struct(x=LONG))
+    def test_an_unknown_field_in_a_struct_makes_the_file_decoded(self):
+        """Spark reads only the known fields of a struct; a copy would keep the others."""
+        facts = table(drops=False, s=struct(x=LONG))
 
-        assert without_leftovers(Whole(), known, file(s=struct(x=LONG, y=LONG))) == Decoded(
+        assert without_leftovers(Whole(), facts, file(s=struct(x=LONG, y=LONG))) == Decoded(
             Reason.DROPPED_COLUMN, "the s"
         )
 
@@ -198,41 +199,42 @@ class TestAColumnThatTheTableNeverHad:
     then=st.dictionaries(NAMES, KINDS, min_size=1, max_size=3),
     pruned=st.sets(NAMES, max_size=1),
 )
-def test_a_copy_has_what_the_table_knows_and_nothing_else(now, then, pruned):
-    """Whatever a file holds."""
-    known = {leaf for name, kind in now.items() for leaf in leaves_of(kind, name)}
+def test_a_copy_has_exactly_the_columns_of_the_table(now, then, pruned):
+    """The rule holds for any content of a file."""
+    leaves = {leaf for name, kind in now.items() for leaf in leaves_of(kind, name)}
     way = Projected((), tuple(sorted(pruned & now.keys())))
 
-    found = without_leftovers(way, table(**now), file(**then))
+    way_found = without_leftovers(way, table(**now), file(**then))
 
-    if isinstance(found, Decoded):
-        assert [leaf for leaf in file(**then) if leaf[0] in now and leaf[0] not in pruned and leaf not in known]
+    if isinstance(way_found, Decoded):
+        assert [leaf for leaf in file(**then) if leaf[0] in now and leaf[0] not in pruned and leaf not in leaves]
         return
-    there = {leaf for leaf in file(**then) if leaf[0] not in found.pruned}
-    assert there <= known
-    assert there == {leaf for leaf in file(**then) if leaf in known and leaf[0] not in pruned}
+    kept = {leaf for leaf in file(**then) if leaf[0] not in way_found.pruned}
+    assert kept <= leaves
+    assert kept == {leaf for leaf in file(**then) if leaf in leaves and leaf[0] not in pruned}
 
 
 class TestWhatIsLikely:
     """A plan opens no file."""
 
-    def test_in_a_table_that_dropped_a_column(self):
-        """Its files have it, until they are written anew; what is decoded or projected is so with it, too."""
-        known, projected = table(a=LONG), Projected((), ("b",))
+    def test_a_plan_assumes_projected_files_in_a_table_that_dropped_a_column(self):
+        """Its files have the column until they are rewritten; decoded or projected files stay so."""
+        facts, projected = table(a=LONG), Projected((), ("b",))
 
-        assert likely(Whole(), known) == Projected((), ())
-        assert likely(projected, known) == projected
-        assert likely(Decoded(Reason.FILTER), known) == Decoded(Reason.FILTER)
-        assert likely(Whole(), TableFacts(known.columns)) == Whole()
+        assert likely(Whole(), facts) == Projected((), ())
+        assert likely(projected, facts) == projected
+        assert likely(Decoded(Reason.FILTER), facts) == Decoded(Reason.FILTER)
+        assert likely(Whole(), TableFacts(facts.columns)) == Whole()
 
 
 class TestAPartitionColumn:
-    """Is in the log; files may hold it, too."""
+    """A partition column is in the log; files may hold it, too."""
 
-    def test_that_is_not_taken_is_left_out(self):
-        """A target may have another column of its name; one that is taken is read from the log on both sides, and may stay."""
-        known, inside = table(("the p", "the q"), drops=False, a=LONG, p=LONG, q=LONG), file(a=LONG, p=LONG, q=LONG)
+    def test_a_partition_column_that_is_not_taken_is_excluded(self):
+        """A target may have another column of its name. A taken partition column is read from the log on both sides and
+        may stay."""
+        facts, inside = table(("the p", "the q"), drops=False, a=LONG, p=LONG, q=LONG), file(a=LONG, p=LONG, q=LONG)
         transform = TransformFacts({"a": Taken("the a"), "q": Taken("the q")})
 
-        assert without_leftovers(Whole(), kept_of_files(known, transform), inside) == Projected((), ("p",))
-        assert without_leftovers(Whole(), kept_of_files(known, transform), file(a=LONG, q=LONG)) == Whole()
+        assert without_leftovers(Whole(), kept_of_files(facts, transform), inside) == Projected((), ("p",))
+        assert without_leftovers(Whole(), kept_of_files(facts, transform), file(a=LONG, q=LONG)) == Whole()

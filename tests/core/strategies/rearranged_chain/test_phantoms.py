@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.reference.chain import Phantom as TheirPhantom
+from support.reference.chain import Phantom as ReferencePhantom
 from support.reference.chain import ReferenceChain
 from support.reference.vocabulary import Barrier, Chunk
 
@@ -20,15 +20,15 @@ class Both:
 
     def __init__(self, places_max: int) -> None:
         """Begin with version 0 as the snapshot, which is one chunk."""
-        self.theirs = ReferenceChain([A_ROW])
+        self.reference = ReferenceChain([A_ROW])
         self.feed(Barrier(0, 1))
         self.ours = PhantomQueue(places_max, (Phantom(1, 0),))
-        self.barrier, self.seen, self.there = 1, 0, -1
+        self.barrier, self.seen, self.delivered = 1, 0, -1
         self.ended = False
 
     def feed(self, message: Barrier | Chunk) -> None:
-        self.theirs.upstream.append(message)
-        self.theirs.poll()
+        self.reference.upstream.append(message)
+        self.reference.poll()
 
     def take(self, step: str) -> None:
         """Apply the step to both."""
@@ -39,20 +39,20 @@ class Both:
             self.barrier += 1
             self.feed(Barrier(self.barrier - 1, self.barrier))
             self.ours = self.ours.leave(Phantom(self.barrier, self.seen))
-        elif self.there < self.seen:
-            self.there += 1
-            self.theirs.poll()
+        elif self.delivered < self.seen:
+            self.delivered += 1
+            self.reference.poll()
         self._reach()
 
     def _reach(self) -> None:
-        while self.there >= 0 and self.theirs.phase == "rearranging" and self._next_is_a_phantom:
-            self.theirs.poll()
-        self.ours, reached = self.ours.reach(self.there)
+        while self.delivered >= 0 and self.reference.phase == "rearranging" and self._next_is_a_phantom:
+            self.reference.poll()
+        self.ours, reached = self.ours.reach(self.delivered)
         self.ended = reached is not None and reached.epoch >= self.barrier
 
     @property
     def _next_is_a_phantom(self) -> bool:
-        return bool(self.theirs.queue) and isinstance(self.theirs.queue[0], TheirPhantom)
+        return bool(self.reference.queue) and isinstance(self.reference.queue[0], ReferencePhantom)
 
 
 class TestThePhantoms:
@@ -66,7 +66,7 @@ class TestThePhantoms:
         both = Both(places_max)
         for step in taken:
             both.take(step)
-            assert both.ended == (both.theirs.phase != "rearranging")
+            assert both.ended == (both.reference.phase != "rearranging")
             if both.ended:
                 break
 
