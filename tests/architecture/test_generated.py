@@ -61,7 +61,7 @@ class TestPages:
 
 
 class TestErrors:
-    """Users search for the reason."""
+    """Users search the page of errors for the reason."""
 
     @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
     def test_a_reason_is_explained(self, kind):

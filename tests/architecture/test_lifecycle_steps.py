@@ -38,7 +38,7 @@ PLANTED = {
 
 
 class TestStepsNeverCallSteps:
-    """Otherwise one situation is spread over several modules, and nothing bounds their calls."""
+    """Steps that call steps would spread one situation over several modules, and nothing would bound their calls."""
 
     @pytest.mark.parametrize("path", sorted(STEPS.glob("*.py")), ids=name)
     def test_a_step_imports_the_shared_values_only(self, path):

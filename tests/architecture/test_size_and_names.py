@@ -65,7 +65,7 @@ class TestNothingIsTooLong:
         """A list of 16 names is read at a glance; a longer one must be searched."""
         assert crowded(ROOT) == {}
 
-    def test_a_planted_crowd_is_caught(self, tmp_path):
+    def test_a_planted_large_folder_is_caught(self, tmp_path):
         """The folder is nested and has one module more than allowed."""
         for number in range(MODULES_MAX + 1):
             file = tmp_path / "operator" / "planted" / f"module_{number}.py"

@@ -42,7 +42,7 @@ REPLACED = {
     "run_number": "attempt",
     "PastRun": "PastAttempt",
 }
-# Names of classes and functions that tell a reader nothing; sentences may use these words.
+# Meaningless names of classes and functions; sentences may use them.
 CLASSES = {
     "Charged", "ControlSeat", "Face", "Gate", "Parts", "Piece", "Room", "Sight", "Spoken", "Stock", "Turn", "Yardstick",
 }  # fmt: skip
@@ -54,7 +54,7 @@ FORBIDDEN = re.compile(
 
 
 def idiom(text):
-    """Return the forbidden words in a text."""
+    """Return the forbidden words in a string."""
     return sorted({match.group().lower() for match in FORBIDDEN.finditer(text)})
 
 

@@ -32,6 +32,8 @@ def image(tmp_path):
 
 
 class TestTheBill:
+    """The bill lists exactly the locked packages and jars of an image."""
+
     def test_the_bill_lists_packages_and_jars_and_has_the_version_of_the_product(self, sbom, image, capsys):
         """A scanner finds a package by its purl, and a jar by its checksum."""
         sbom.main(image[1])

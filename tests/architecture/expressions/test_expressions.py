@@ -34,6 +34,8 @@ def uses():
 
 
 class TestEachExpression:
+    """Each regular expression of the packages takes linear time."""
+
     def test_each_expression_takes_linear_time(self):
         """Nested quantifiers, or two in a row that match the same input, cost the square of its length or more."""
         costly = {
@@ -55,6 +57,8 @@ class TestEachExpression:
 
 
 class TestTheCheck:
+    """The check rejects expressions that may take superlinear time, and no others."""
+
     @pytest.mark.parametrize(
         ("how", "pattern"),
         [

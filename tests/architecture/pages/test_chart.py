@@ -24,6 +24,8 @@ SCHEMA = {
 
 
 class TestTheValues:
+    """The page takes the description of each value from its comment."""
+
     def test_values_have_the_comment_of_their_line_or_of_the_line_above(self, page):
         """Lists are long, and a comment behind a list is not visible."""
         text = "# ------- what runs\none:\n  two: a # its # name\n  # how many\n  three: 1\n"

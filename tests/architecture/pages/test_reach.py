@@ -44,12 +44,16 @@ class Outer(Model):
 
 
 class TestTheFieldsOfAModel:
+    """The page finds all fields of a model that hold strings."""
+
     def test_fields_that_hold_strings_are_found_at_any_depth(self):
         """A choice and a number name no location."""
         assert [*page.text_fields(Outer)] == ["path", "folder", "inner.address", "inner.ways"]
 
 
 class TestAWay:
+    """Each field, variable and setting that can name a location has a decision."""
+
     @pytest.mark.parametrize("section", ["spec", "environment", "log"])
     def test_a_new_field_without_a_decision_stops_the_page(self, section):
         """The author of the field must decide."""

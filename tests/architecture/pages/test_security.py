@@ -18,6 +18,8 @@ def rows(party):
 
 
 class TestEachParty:
+    """Each party has threats, and each threat has an answer with tests."""
+
     @pytest.mark.parametrize("party", PARTIES)
     def test_each_party_has_threats_with_answers_and_tests(self, party):
         """An answer without a test must state that there is no protection, or name the task of the administrator."""

@@ -24,6 +24,8 @@ def loaded(file):
 
 
 class TestExamples:
+    """Each example of the project runs in a scenario."""
+
     def test_each_example_is_run_by_a_scenario(self):
         """An example that was missing in the list ran nowhere, although a page claimed that all run."""
         examples = loaded("test_examples.py")
@@ -36,6 +38,8 @@ class TestExamples:
 
 
 class TestFigures:
+    """Figures are compared with their bars, and only a broken product fails a scenario."""
+
     def test_each_bar_belongs_to_a_figure(self):
         """A figure with a changed name would no longer be judged."""
         written = "".join(SCENARIOS.values()) + (ROOT / "tests" / "e2e" / "conftest.py").read_text()

@@ -167,6 +167,8 @@ class TestFailuresOfTheLastCommit:
 
 
 class TestACommitWhileTheJobRuns:
+    """A foreign commit during the job is reported as a warning."""
+
     def test_a_foreign_commit_is_a_warning_with_version_operation_and_engine(self):
         """These three facts lead a user to the other writer."""
         job = HandDriven(1000)
@@ -196,6 +198,8 @@ class HandDrivenWithLateCommits(HandDriven):
 
 
 class TestStagedFilesThatAreGone:
+    """A VACUUM may remove staged files before they are sealed."""
+
     def test_missing_staged_files_end_the_attempt_so_that_the_next_stages_them_again(self):
         """The state to be sealed counts their rows."""
         job = HandDrivenWithLateCommits(1000, settings=JobSettings())
@@ -222,6 +226,8 @@ class TestStagedFilesThatAreGone:
 
 
 class TestAJavaProcessThatDied:
+    """A dead JVM ends the attempt at once."""
+
     @pytest.mark.parametrize(
         "event", [PollFailed, lambda error: WorkFailed(1, error), lambda error: SealFailed(1, error)]
     )

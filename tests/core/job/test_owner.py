@@ -53,7 +53,7 @@ class TestATargetHasOneOwner:
 class TestTheStoredClaim:
     """The first commit writes the claim, so that Delta lets only one of two jobs pass."""
 
-    def test_a_first_commit_always_writes_it(self):
+    def test_a_first_commit_always_writes_the_claim(self):
         """Two first commits then touch the same entry, and Delta rejects the second."""
         text = claimed(OURS, (), None)
 

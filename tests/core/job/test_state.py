@@ -32,7 +32,7 @@ class TestTheStateComesBackAsItWas:
         some.integers(1, 100), some.integers(0, 2**31), some.integers(0, 10**12), some.booleans(),
         some.sampled_from((RECEIPT, BY_BYTES, replace(RECEIPT, source_version=None, source_position="partition 0: 7"))),
     )  # fmt: skip
-    def test_every_field_survives(self, attempt, epoch, rows, finished, receipt):
+    def test_every_field_survives_a_round_trip(self, attempt, epoch, rows, finished, receipt):
         """A lost field silently becomes its default and is noticed only at the next crash."""
         state = JobState(
             "a/b", "h", attempt, epoch, "Snapshot", {"done": [[0, 4]]}, 5, rows, 2, 3,
@@ -139,7 +139,7 @@ class TestWhoSetIt:
         assert (controls.revision, controls.paused_by, controls.limited_by) == (2, 2, 0)
 
     def test_a_restored_limit_keeps_its_origin(self):
-        """When a limit expires, the previous limit returns with its origin."""
+        """The previous limit returns with its origin when a limit expires."""
         spec = Controls().under_spec(None, 5)
         once = spec.after(Throttle(3, 10), 4, 0)
         twice = once.after(Throttle(2, 20), 5, 0)
@@ -183,7 +183,7 @@ class TestControls:
         assert paused.after(Pause(everything=True), 2, 0).paused == ALL
         assert not paused.after(Resume(), 3, 0).history_held
 
-    def test_a_limit_with_an_expiry_gives_way_to_what_was_before(self):
+    def test_an_expired_limit_restores_the_previous_one(self):
         """A limit for an hour must not stay forever."""
         controls = Controls(rows_per_s=500).after(Throttle(10, for_s=30), 1, 1_000)
 
@@ -196,7 +196,7 @@ class TestControls:
 
         assert controls.at(40_000).rows_per_s is None
 
-    def test_zero_holds_history_like_a_pause(self):
+    def test_a_limit_of_zero_holds_history_like_a_pause(self):
         """Zero rows per second is a pause and must look like one; the same applies to zero bytes."""
         assert Controls().after(Throttle(0), 1, 0).history_held
         assert Controls().after(Throttle(5, bytes_per_s=0), 1, 0).history_held

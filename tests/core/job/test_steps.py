@@ -83,6 +83,8 @@ class Worked(HandDriven):
 
 
 class TestPercentCoversTheWholeJob:
+    """The percentage covers all steps of the job, not only the copy."""
+
     def test_a_finished_copy_is_not_a_finished_job(self):
         """The proof and the receipt take most of the time, so the job must not report 100 percent after the copy."""
         job = Worked(*FILES, takes_s=30.0, settings=EVERYTHING, proves_key=True)
@@ -229,7 +231,9 @@ class TestALimitChangesThePace:
 
 
 class TestTheTimeThatIsLeft:
-    def test_a_limit_is_known_at_once(self):
+    """The estimate covers every remaining step."""
+
+    def test_a_limit_gives_an_estimate_at_once(self):
         """The estimate of total / limit needs no measurement."""
         job = HandDriven(*FILES)
         job.send(CommandReceived(1, 1, Throttle(10_000)))
@@ -237,7 +241,7 @@ class TestTheTimeThatIsLeft:
 
         assert 1900 <= shown(job).eta_seconds <= 2020
 
-    def test_a_limit_that_is_lifted_is_not_the_pace(self):
+    def test_a_lifted_limit_does_not_count_as_the_pace(self):
         """No estimate is better than one from the old limit: a job once showed 15 minutes for its last 30 seconds."""
         job = HandDriven(*FILES)
         job.send(CommandReceived(1, 1, Throttle(10_000)))
@@ -341,6 +345,8 @@ class TestRowsThatAreMergedInOrder:
 
 
 class TestWhatAnEarlierReleaseWrote:
+    """Progress and states of an earlier release stay readable."""
+
     def test_progress_without_steps_is_read(self):
         """A driver of the previous release may still run with a new operator."""
         reported = {"phase": "LogStore", "percent": 100, "rowsDone": 5, "rowsTotal": 5, "attempt": 1, "epoch": 3}
@@ -360,6 +366,8 @@ class TestWhatAnEarlierReleaseWrote:
 
 
 class TestWhatWasDoneBefore:
+    """Steps that ran before the first write count."""
+
     def test_a_proof_before_the_first_write_is_a_step(self):
         """The proof takes time, no matter when it runs."""
         course = begin((START, COPY, CATCH_UP), {START: 9.0, KEY_PROOF: 4.0}, percent=0, now_s=0.0)

@@ -115,7 +115,7 @@ class TestAMergeThatDoesNotEnd:
         assert (job.finish.outcome, [ack.outcome for ack in job.acks]) == ("Stopped", ["Applied"])
         assert job.seals == seals + 1
 
-    def test_a_command_that_waits_for_its_seal_keeps_the_job(self):
+    def test_a_command_that_waits_for_its_seal_keeps_the_job_running(self):
         """A receipt covers a commit of rows."""
         job = merging()
         job.send(StopRequested())

@@ -36,7 +36,7 @@ class TestAnIntervalSetIsASet:
     @given(SPANS)
     @example([(0, 3), (3, 5)])
     @example([(3, 5), (0, 3)])
-    def test_its_spans_are_sorted_disjoint_and_never_touch(self, spans):
+    def test_spans_are_sorted_disjoint_and_never_adjacent(self, spans):
         """The stored form is therefore as short as possible."""
         flat = [end for span in built(spans).spans for end in span]
 
@@ -65,18 +65,18 @@ class TestARateIsKept:
     """R-SNAP-41, R-SNAP-42: the bucket keeps any rate in rows per second, from one row up; a rate of zero admits no
     row."""
 
-    def test_zero_admits_nothing_ever(self):
+    def test_a_zero_rate_never_admits_a_row(self):
         """A burst at rate zero would leak rows through a pause."""
         bucket = TokenBucket.full(0, 0.0)
 
         assert bucket.available(1e9) == 0.0
 
-    def test_no_limit_admits_everything(self):
+    def test_a_bucket_without_a_limit_admits_every_row(self):
         """A job without a limit must never wait for the bucket."""
         assert TokenBucket.full(None, 0.0).available(0.0) == float("inf")
 
     @pytest.mark.parametrize("rate", [1, 2, 3])
-    def test_one_row_a_second_is_one_row_a_second(self, rate):
+    def test_a_low_rate_is_kept_exactly(self, rate):
         """R-SNAP-42: RisingWave's builder died at 1 and 2 rows per second."""
         bucket, taken = TokenBucket.full(rate, 0.0, burst_s=1.1), 0
         for second in range(100):
@@ -86,7 +86,7 @@ class TestARateIsKept:
         assert abs(taken - 100 * rate) <= rate
 
     @given(some.integers(1, 10_000), some.lists(some.tuples(some.floats(0, 3), some.integers(0, 20_000)), max_size=30))
-    def test_over_any_time_it_admits_at_most_rate_times_time_and_a_burst(self, rate, steps):
+    def test_the_bucket_admits_at_most_rate_times_time_and_a_burst(self, rate, steps):
         """A limit protects other users only if it holds over every window."""
         bucket, now_s, taken = TokenBucket.full(rate, 0.0), 0.0, 0
         for passed_s, requested in steps:
@@ -96,14 +96,14 @@ class TestARateIsKept:
 
         assert taken <= rate * now_s + rate + 1
 
-    def test_a_debt_is_paid_before_anything_else_is_read(self):
+    def test_a_debt_is_paid_before_other_rows_are_read(self):
         """A large split is read whole, and the job waits for it afterwards."""
         bucket = TokenBucket.full(100, 0.0).take(300, 0.0)
 
         assert bucket.available(1.9) == 0.0
         assert bucket.available(2.5) == pytest.approx(50, abs=0.1)
 
-    def test_a_raised_rate_brings_no_windfall(self):
+    def test_a_raised_rate_causes_no_burst(self):
         """A new limit must not begin with a burst."""
         bucket = TokenBucket.full(10, 0.0).with_rate(1_000_000, 1.0)
 
@@ -117,7 +117,7 @@ class TestSplitsCutTheLine:
         some.lists(some.integers(0, 30), min_size=1, max_size=12),
         some.lists(some.tuples(some.integers(1, 40), some.booleans()), min_size=200, max_size=200),
     )
-    def test_splits_follow_each_other_without_hole_or_overlap(self, files, sizes):
+    def test_splits_have_no_gap_and_no_overlap(self, files, sizes):
         """R-SNAP-16: a hole loses rows, and an overlap doubles them."""
         prefix = [0]
         for rows in files:
@@ -149,7 +149,7 @@ class TestSplitsCutTheLine:
         """One file may hold more rows than the limit admits in a second."""
         assert split_span([0, 10, 20], (3, 20), 1, exact=True) == (3, 4)
 
-    def test_sizes_go_to_the_target_duration_by_doubling_at_most(self):
+    def test_sizes_approach_the_target_duration_and_at_most_double(self):
         """One fast split must not lead to a split that takes minutes."""
         sizer = SplitSizer(target_s=4.0, rows=100, rows_min=10, rows_max=100_000)
         sizes = []
@@ -195,7 +195,7 @@ class TestThePendingLimit:
 class TestTheEstimate:
     """An ETA has an interval, and no ETA is better than a wrong one."""
 
-    def test_there_is_none_before_there_is_a_rate(self):
+    def test_there_is_no_estimate_without_a_rate(self):
         """An estimate without a measurement misleads."""
         assert estimate(100, RateMeter()) is None
 
@@ -211,7 +211,7 @@ class TestTheEstimate:
         assert eta.high == pytest.approx(50)
 
     @given(some.lists(some.integers(1, 10_000), min_size=3, max_size=40))
-    def test_the_estimate_is_within_its_own_interval(self, rows):
+    def test_the_estimate_is_within_its_interval(self, rows):
         """An ETA outside its own bounds is wrong."""
         meter = RateMeter()
         for second, count in enumerate(rows):

@@ -131,7 +131,7 @@ class TestACommand:
     def test_a_command_is_late_after_three_commits_but_not_before_30_seconds(
         self, barrier: dict[str, int], late_s: int
     ) -> None:
-        """With a commit every minute, an acknowledgement cannot come sooner."""
+        """An acknowledgement cannot come sooner than the next commit, which may be a minute away."""
         wish = replace(UP, spec=spec(desiredState="Paused", barrier=barrier))
         waiting = after(wish, checked(wish))
 

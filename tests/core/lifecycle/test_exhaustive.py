@@ -49,7 +49,7 @@ class TestAllAgainstAll:
                 "failed",
             ), name
 
-    def test_a_stable_world_comes_to_rest(self, spec: str, status: str) -> None:
+    def test_a_stable_world_needs_no_further_decision(self, spec: str, status: str) -> None:
         """After a few rounds, no new decision and no repeated event follows. Otherwise an idle operator would write
         forever."""
         for name, observation in observations_of(spec, status):

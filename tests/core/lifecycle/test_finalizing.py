@@ -90,7 +90,7 @@ class TestSuspension:
 
 
 class TestDeletion:
-    """With `Drain`, the driver stops at a barrier before the object is deleted."""
+    """The policy `Drain` stops the driver at a barrier before the object is deleted."""
 
     def test_the_finalizer_exists_only_while_a_driver_does(self) -> None:
         """An uninstalled operator must not block deletions."""
@@ -219,7 +219,7 @@ class TestASpecThatCannotBeRead:
 
 
 class TestHealth:
-    """The health that kubectl, Flux and Argo CD derive from the status."""
+    """kubectl, Flux and Argo CD derive the health from the status."""
 
     @pytest.mark.parametrize(
         ("observation", "health"),

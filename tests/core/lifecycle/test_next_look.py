@@ -93,7 +93,7 @@ class TestWhatIsSettledSleeps:
 
 
 class TestWhatNoWatchShows:
-    """A quota, a Role, a missed end: the operator checks soon at first, and later in proportion to the wait."""
+    """The operator checks a quota, a Role or a missed end soon at first, and later in proportion to the wait."""
 
     def test_a_refused_launch_is_retried_less_often_the_longer_it_lasts(self) -> None:
         """The delay is at most an eighth of the wait so far, and never shorter than the first delay."""

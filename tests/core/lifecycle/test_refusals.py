@@ -99,7 +99,7 @@ class TestWhatIsInTheWay:
 
         assert (reason(decision.status), decision.requeue_after_s, decision.actions) == ("LaunchRefused", 5, ())
 
-    def test_an_edit_is_tried_at_once(self) -> None:
+    def test_an_edit_is_launched_at_once(self) -> None:
         """A user who corrected the spec does not wait for the next try."""
         refused = LaunchFailed(1, T0, 422, "Invalid", "no")
 

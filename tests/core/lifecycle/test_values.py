@@ -138,7 +138,7 @@ class TestTerminationMessages:
 
     @pytest.mark.parametrize("text", ["", "Traceback (most recent call last):", "{}", '{"outcome":"Maybe"}', "[1]"])
     def test_the_output_of_another_program_is_no_termination_message(self, text: str) -> None:
-        """With the policy FallbackToLogsOnError, the message is the end of the log."""
+        """The policy FallbackToLogsOnError makes the end of the log the message."""
         assert Ending.read(text) is None
 
 

@@ -76,7 +76,7 @@ class TestWorkedExampleS3:
 
 
 class TestNonConvergent:
-    """The condition with both rates: the lag did not fall over ten steps."""
+    """The condition names both rates if the lag did not fall over ten steps."""
 
     @given(st.lists(st.integers(0, 1000), min_size=1, max_size=40))
     def test_the_lag_is_compared_with_the_lag_ten_steps_ago(self, lags: list[int]) -> None:

@@ -42,7 +42,7 @@ class TestTheRate:
         """There is no division by zero, and no rows are lost."""
         assert metered([(1.0, 100), (0.0, 100)]).rows_per_s == pytest.approx(200)
 
-    def test_a_pause_is_left_out(self) -> None:
+    def test_a_pause_does_not_change_the_rate(self) -> None:
         """The rate after a night's pause is the rate before it."""
         meter = metered([(1.0, 100)] * 5).hold(5.0, held=True).hold(50_000.0, held=False).observe(100, 50_001.0)
         assert meter.rows_per_s == pytest.approx(100)
@@ -58,7 +58,7 @@ class TestTheRate:
         assert after.under(100).observe(50, 11.0).rows_per_s == pytest.approx(50)
 
     @given(seals)
-    def test_memory_is_bounded(self, observed: list[tuple[float, int]]) -> None:
+    def test_the_number_of_samples_is_bounded(self, observed: list[tuple[float, int]]) -> None:
         """A job may seal for weeks."""
         assert len(metered(observed).samples) <= SAMPLES_MAX
 
@@ -128,7 +128,7 @@ class TestTheEstimate:
         assert eta is not None
         assert (eta.low, eta.high) == (pytest.approx(20 / 3), pytest.approx(20))
 
-    def test_nothing_left_takes_no_time(self) -> None:
+    def test_a_finished_copy_has_no_time_left(self) -> None:
         """The last seal may be the one that is being reported."""
         eta = estimate(0, metered([(1.0, 100)] * 3))
         assert eta is not None

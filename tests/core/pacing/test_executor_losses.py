@@ -62,7 +62,7 @@ class TestTheReasonOfARemoval:
 
     @pytest.mark.parametrize("message", RELEASED)
     def test_an_executor_that_the_job_released_is_no_loss(self, message: str) -> None:
-        """With dynamic allocation the number often falls."""
+        """Dynamic allocation often lowers the number."""
         assert reason_of(message) is None
 
     @given(st.text(), st.sampled_from(["", "exited with exit code ", "The API gave the following brief reason: "]))

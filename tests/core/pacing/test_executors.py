@@ -59,5 +59,5 @@ class TestHowManyAreWanted:
         ],
     )
     def test_the_requested_number_is_the_configured_minimum(self, conf, requested):
-        """With dynamic allocation, the number falls to its minimum in an idle job."""
+        """Dynamic allocation lowers the number to its minimum in an idle job."""
         assert executors_wanted(conf.get) == requested

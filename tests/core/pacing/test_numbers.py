@@ -123,7 +123,7 @@ class TestTheLag:
 
     @given(ACTS)
     def test_the_lag_is_zero_if_no_newer_version_is_known(self, acts):
-        """With a newer version, the lag is zero only for an instant after a commit."""
+        """A target with a newer version in its source has no lag only for an instant after a commit."""
         behind = Behind()
         for act, ms in acts:
             behind.act(act, ms)

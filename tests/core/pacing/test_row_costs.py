@@ -1,5 +1,4 @@
-"""Costs of rows under a limit of bytes: the job keeps such a limit in the bytes of each file, not in the bytes of the
-average row."""
+"""Costs of rows under a limit of bytes: the job counts the bytes of each file, not those of the average row."""
 
 from itertools import accumulate
 
@@ -126,7 +125,7 @@ class TestALimitOfBytes:
             assert sum(sealed[at : at + 10]) == pytest.approx(10 * rate, rel=0.02)
 
     def test_a_limit_of_bytes_is_kept_where_files_are_read_ahead(self):
-        """From 100,000 average rows per second on, the job reads whole files and commits them in parts."""
+        """The job reads whole files and commits them in parts from 100,000 average rows per second on."""
         rate, each = 300_000 * (HEAVY + LIGHT) // 2, 100
         job = limited(rate, file_rows=100_000, each=each)
         job.let_pass(80.0, split_s=0.05)

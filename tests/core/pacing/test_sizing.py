@@ -151,11 +151,11 @@ class TestPieces:
 class TestTheLastSplitsAreSmaller:
     """Smaller splits let all slots end together, but each split has a fixed cost."""
 
-    def test_one_slot_never_takes_what_two_could_share(self) -> None:
-        """With 3 splits of rows left for two slots, a normal split would leave one slot idle at the end."""
+    def test_one_slot_leaves_rows_for_the_other(self) -> None:
+        """A normal split would leave one slot idle at the end, if 3 splits of rows are left for two slots."""
         assert tapered(1000, 3000, slots=2) == 750
 
-    def test_the_tail_is_short(self) -> None:
+    def test_few_small_splits_come_at_the_end(self) -> None:
         """If sizes halved down to zero, ten small splits would cost more than an idle second."""
         left, splits = 4000, []
         while left > 0:
@@ -197,7 +197,7 @@ class TestBatchesOfChanges:
 
         assert seconds <= max(10, 3 * (fixed_s + each_s)) * 2
 
-    def test_one_slow_batch_is_no_reason_to_stay_small(self):
+    def test_batches_grow_again_after_slow_ones(self):
         """Small batches pay the fixed cost of a MERGE again and again."""
         sizer = BatchSizer(10, 32, 4096).observe(32, 60).observe(32, 60)
         for _ in range(20):

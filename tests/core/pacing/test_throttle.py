@@ -100,12 +100,12 @@ class TestZeroAndUnlimited:
     """A rate of 0 admits no row, and `None` admits every row (R-SNAP-41)."""
 
     @given(st.floats(0, 1e6))
-    def test_zero_never_admits_a_row(self, now_s: float) -> None:
+    def test_a_zero_rate_never_admits_a_row(self, now_s: float) -> None:
         """RisingWave emitted the first chunk of every epoch at limit 0 (#26022)."""
         bucket = TokenBucket.full(0, 0.0)
         assert bucket.available(now_s) < 1
 
-    def test_unlimited_is_never_in_debt(self) -> None:
+    def test_an_unlimited_bucket_is_never_in_debt(self) -> None:
         """Rows that were read without a limit are no debt."""
         bucket = TokenBucket.full(None, 0.0).take(10**9, 0.0)
         assert bucket.available(0.0) == math.inf
@@ -138,7 +138,7 @@ class TestAChangeOfRate:
         """Saved tokens at 10 per second are not a second of rows at 10,000."""
         assert TokenBucket.full(10, 0.0).with_rate(10_000, 5.0).available(5.0) < 1
 
-    def test_a_debt_keeps_its_seconds(self) -> None:
+    def test_a_debt_keeps_its_duration(self) -> None:
         """Debt from the old rate keeps its duration, and a faster rate repays it sooner."""
         debtor = TokenBucket.full(100, 0.0).take(600, 0.0)
         assert ready_at_s(debtor, 0, 0.0) == pytest.approx(5.0)

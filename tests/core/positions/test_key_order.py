@@ -54,7 +54,7 @@ def compare_rows(order: KeyOrder, first: KeyPosition, second: KeyPosition) -> in
 
 
 class TestTheOrder:
-    """R-ARR-7: ASC and DESC in any mixture, NULL largest."""
+    """R-ARR-7: the order mixes ASC and DESC freely, and NULL is the largest value."""
 
     @given(orders())
     def test_the_order_of_positions_is_that_of_the_rows(self, given: tuple[KeyOrder, list[KeyPosition]]) -> None:

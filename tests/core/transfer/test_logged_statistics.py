@@ -8,6 +8,8 @@ NOTHING = LoggedStatistics()
 
 
 class TestStatistics:
+    """Malformed statistics of other writers are ignored."""
+
     @pytest.mark.parametrize("text", [None, "", "null", "[]", "5", '"{}"', "{", "not JSON", "[" * 100_000, "1" * 5000])
     def test_statistics_that_are_no_object_are_ignored(self, text: str | None) -> None:
         """Spark reads such a string as null."""
@@ -37,7 +39,7 @@ class TestStatistics:
             None,
         )
 
-    def test_numbers_are_exact(self) -> None:
+    def test_logged_numbers_are_exact(self) -> None:
         """A float would round them."""
         statistics = LoggedStatistics.of('{"minValues": {"d": 0.10000000000000000001, "n": 9007199254740993}}')
 

@@ -109,7 +109,7 @@ class TestAPair:
         assert paired([source_file()], [copy(statistics=statistics, digest=given)]).pairs
         assert not paired([source_file()], [copy(statistics=statistics)]).pairs
 
-    def test_other_statistics_are_doubtful(self):
+    def test_files_with_other_statistics_are_doubtful(self):
         """Readers skip files by statistics, so the values of the file decide."""
         other = copy(statistics='{"numRecords":10,"maxValues":{"id":2}}')
 

@@ -209,7 +209,7 @@ HAZARDS = {
 
 
 class TestInDoubtItIsDecoded:
-    """Each hazard alone makes a file decoded, and the plan shows the reason."""
+    """Each single hazard makes a file decoded, and the plan shows the reason."""
 
     @pytest.mark.parametrize("case", HAZARDS.values(), ids=HAZARDS.keys())
     def test_a_hazard_makes_a_file_decoded(self, case):

@@ -67,7 +67,7 @@ class TestTheSnapshotPhase:
         executor.poll()
         assert executor.emitted == [Barrier(0, 1), Barrier(1, 2), Barrier(2, 3)]
 
-    def test_barriers_must_chain(self) -> None:
+    def test_barriers_must_form_a_chain(self) -> None:
         """R-SNAP-12: a hole in the epochs is a hole in the data."""
         with pytest.raises(Fatal, match="R-SNAP-12"):
             barrier(machine(table(), first=Barrier(100, 110)), 2, 3)
@@ -106,7 +106,7 @@ class TestTheSnapshotPhase:
         barrier(executor, 3, 4)
         assert executor.reports == [Report("update", 4, 2)]
 
-    def test_collected_data_is_an_error_and_not_a_hole(self) -> None:
+    def test_garbage_collected_data_is_an_error(self) -> None:
         """R-SNAP-47: the snapshot that an unfinished job needs must be kept."""
         upstream = table()
         upstream.collected = lambda epoch: epoch <= 100
@@ -195,7 +195,7 @@ class TestTheLogPhase:
         with pytest.raises(Fatal, match="R-SNAP-27"):
             barrier(executor, *own)
 
-    def test_vnodes_do_not_change(self) -> None:
+    def test_vnodes_do_not_change_in_the_log_phase(self) -> None:
         """R-SNAP-33: the error comes after the barrier was emitted."""
         executor = after_snapshot(Table(1, {100: {}}), [Barrier(110, 120)])
         with pytest.raises(Fatal, match="R-SNAP-33"):

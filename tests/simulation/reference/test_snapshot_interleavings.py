@@ -142,7 +142,7 @@ class TestAnyInterleaving:
         """Crashes happen at any time: both sides discard everything that was not durable."""
         _Play(seed).run()
 
-    def test_plays_crash(self) -> None:
+    def test_the_plays_cover_crashes(self) -> None:
         """Without crashes, the test above would prove less."""
         plays = [_Play(seed) for seed in range(20)]
         for play in plays:

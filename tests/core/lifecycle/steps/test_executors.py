@@ -84,7 +84,7 @@ class TestExecutorsThatWait:
         assert reason(well.status) == "Running"
 
     def test_executors_without_a_node_are_named_while_the_job_counts_as_running(self) -> None:
-        """With dynamic allocation, some executors often wait for a node."""
+        """Some executors often wait for a node under dynamic allocation."""
         decision = checked(working(driver(NO_NODE), spec=BEFORE))
 
         assert reason(decision.status) == "Running"

@@ -33,6 +33,8 @@ def message(observation: Observation, type_: str, minutes: int = 0) -> str:
 
 
 class TestADriverThatIsTakenAway:
+    """A driver that the cluster removes counts as no failure of the job."""
+
     @pytest.mark.parametrize(
         "lost",
         [
@@ -121,6 +123,8 @@ class TestAnEndingWithACauseOutside:
 
 
 class TestAPodThatCannotStart:
+    """A pod that cannot start has a cause, and the cause decides whether to wait."""
+
     def test_a_sidecar_without_an_image_is_not_waited_for(self) -> None:
         """Waiting does not create a missing image."""
         stuck = pod(held="sidecar proxy has not started", waiting="InvalidImageName", scheduled=True)

@@ -38,6 +38,8 @@ def acknowledged(**fields: object) -> Observation:
 
 
 class TestARequestedReceipt:
+    """A requested receipt is taken exactly once, across attempts."""
+
     @pytest.mark.parametrize("before", [None, receipt(8)])
     def test_an_acknowledged_request_survives_the_end_of_its_attempt(self, before: ReceiptSummary | None) -> None:
         """The driver once acknowledged the request, the job was suspended, and no receipt ever came."""
@@ -76,6 +78,8 @@ class TestARequestedReceipt:
 
 
 class TestAPartialReceipt:
+    """A partial receipt does not verify the job."""
+
     @pytest.mark.parametrize(
         ("fields", "status", "word"),
         [

@@ -260,7 +260,7 @@ class TestARound:
 
 
 class TestStagedChanges:
-    """Append and Changelog: batches are staged like chunks and need no separate MERGE."""
+    """The modes Append and Changelog stage batches like chunks and need no separate MERGE."""
 
     def test_staged_changes_wait_for_the_chunks_of_their_round(self) -> None:
         """Only one order of both is correct."""
@@ -307,7 +307,7 @@ class TestAnEmptySource:
 
 
 class TestOrders:
-    """R-ARR-7: ASC, DESC, NULL largest, composite keys."""
+    """R-ARR-7: the order may have ASC, DESC and several columns, and NULL is the largest value."""
 
     @pytest.mark.parametrize(
         ("directions", "expected"),

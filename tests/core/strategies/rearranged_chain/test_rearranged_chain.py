@@ -105,7 +105,7 @@ class Chain:
 
 
 class TestTheWorkedExamples:
-    """The row-by-row machine runs these examples too (tests/simulation/reference)."""
+    """The strategy follows each example; the row-by-row machine runs them too (tests/simulation/reference)."""
 
     def test_example_c1_barriers_overtake_data(self) -> None:
         """R-CHAIN-4, 5, 6, 8, 10, 11: B1 does not wait for u1, and B2 comes behind u2."""

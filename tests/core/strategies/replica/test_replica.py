@@ -58,7 +58,7 @@ class TestALimit:
         assert starts(11.0) == [(1000, 2000)]
 
     def test_a_limit_cuts_no_file_that_is_read_ahead(self):
-        """From 100,000 rows per second on, other strategies read ahead and commit in parts."""
+        """Other strategies read ahead and commit in parts from 100,000 rows per second on."""
         attempt = ByHand(400_000, 400_000)
         attempt.on(LimitSet(150_000, 1.1))
         attempt.on(BarrierPassed(attempt.epoch, scheduled=True))

@@ -36,6 +36,8 @@ class TestACompleteJobWithAFilter:
 
 
 class TestAStoredReceipt:
+    """A stored receipt keeps its scope."""
+
     def test_a_stored_receipt_keeps_its_missing_rows(self):
         """A partial receipt must stay partial after a restart."""
         counts = {"rows_filtered": 10, "rows_total": 1000}

@@ -24,6 +24,8 @@ def snapshot_of(job):
 
 
 class TestAnOrder:
+    """A requested order decides which files are read first."""
+
     def test_files_are_begun_in_the_requested_order(self):
         """A user who requests the newest rows first looks for them first."""
         job = HandDriven(*ROWS, order=order(2, 0, 3, 1))

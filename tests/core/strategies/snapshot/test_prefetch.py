@@ -80,7 +80,7 @@ def limited(rate, *, files=(FILE,) * 400, reads=4.0, way=FileWay.DECODED, **sett
 
 
 class TestTheRateIsExact:
-    """R-SNAP-41: at most 2 % off over ten seconds, 10 % in any second."""
+    """R-SNAP-41: the rate is at most 2 % off over ten seconds, and 10 % in any second."""
 
     @pytest.mark.parametrize("rate", RATES)
     def test_the_rate_is_exact_when_the_reader_is_fast_enough(self, rate):
@@ -150,7 +150,7 @@ class TestTheRateIsExact:
         assert len(files) == len(set(files))
         assert all(file_range.whole for work in reader.seen for file_range in work.ranges)
 
-    def test_a_barrier_that_cannot_seal_loses_nothing(self):
+    def test_a_barrier_that_cannot_seal_loses_no_rows(self):
         """Only every third barrier seals, or a commit is slow: the bucket holds the rows of one second."""
         _, reader = limited(500_000, commit_every=3)
         reader.let_pass(30.0)
@@ -193,7 +193,7 @@ class TestReadingAheadIsBounded:
         assert reader.seals == [500_000] * 10
 
     def test_files_of_all_sizes_are_all_read(self):
-        """From sub-file ranges to whole files and back: each second at most its rows, every row once."""
+        """Files are read as ranges and as a whole: each second has at most its rows, and each row is read once."""
         files = [6_000_000, *[FILE] * 20, 40, 0, 3_000_000, 1_900_000, *[1000] * 500] * 2
         job, reader = limited(500_000, files=files)
         reader.let_pass(120.0)

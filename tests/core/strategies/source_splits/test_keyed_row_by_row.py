@@ -204,7 +204,7 @@ def test_the_interleavings_cover_the_rare_cases() -> None:
 
 
 class TestTheMachineOfRows:
-    """The machine of rows has its own tests."""
+    """The machine of rows follows its own rules."""
 
     def test_a_removed_row_does_not_come_back(self) -> None:
         """Each partition is in its order; records that do not pass the filter also remove rows."""

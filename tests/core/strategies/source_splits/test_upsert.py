@@ -217,7 +217,7 @@ class TestBadRecords:
     """ADR 0023, 0022: a MERGE cannot quarantine bad records, so they are set aside first."""
 
     def test_bad_records_are_in_the_commit_that_announces_the_merge(self) -> None:
-        """From then on they are in their own table, and the MERGE skips them."""
+        """They are in their own table from then on, and the MERGE skips them."""
         job = Driven(topic(p0=5), sets_aside=True)
         [judging] = job.start()
         assert isinstance(judging, SetBadRecordsAside)
