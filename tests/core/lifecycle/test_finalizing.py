@@ -101,7 +101,7 @@ class TestDeletion:
         assert RemoveFinalizer() in checked(replace(UP, pods=(ended(0),), report=None)).actions
 
     @pytest.mark.parametrize("code", [137, 10, None])
-    def test_a_deletion_waits_for_no_further_attempt(self, code: int | None) -> None:
+    def test_the_finalizer_does_not_wait_for_a_further_attempt(self, code: int | None) -> None:
         """The deletion of a namespace ends its pods first, and then the operator may lose the permission to remove a
         finalizer."""
         over = checked(replace(UP, pods=(ended(code),), report=None))
@@ -110,7 +110,7 @@ class TestDeletion:
         assert RemoveFinalizer() in over.actions
         assert RemoveFinalizer() in later.actions, "another writer was quicker"
 
-    def test_a_deletion_waits_for_no_refused_pod(self) -> None:
+    def test_the_finalizer_does_not_wait_for_a_refused_pod(self) -> None:
         """A namespace that is being deleted accepts no new objects."""
         message = 'pods "orders-1-driver" is forbidden: unable to create new content in namespace shop because it is being terminated'
         refused = LaunchFailed(1, T0, 403, "Forbidden", message)

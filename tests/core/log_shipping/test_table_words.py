@@ -75,12 +75,12 @@ class TestAComment:
         """Comments that the source did not change belong to the target's owner; other metadata of the column stays."""
         old = {"p1": column("a", "old"), "p2": column("b", "same"), "p3": column("c", "gone"), "p4": column("d")}
         new = {"p1": column("a", "new"), "p2": column("b", "same"), "p3": column("c"), "p4": column("d", "came")}
-        local = [
+        target = [
             column("a", "of the target", physical="p1"), column("b", "of the target", physical="p2"),
             column("c", "of the target", physical="p3"), column("d", physical="p4"), column("theirs", "alone"),
         ]  # fmt: skip
 
-        fields = with_words(old, new, local, WORDS)
+        fields = with_words(old, new, target, WORDS)
 
         comments = {"a": "new", "b": "of the target", "d": "came", "theirs": "alone"}
         assert {field["name"]: field["metadata"].get("comment") for field in fields} == {**comments, "c": None}
@@ -102,10 +102,10 @@ class TestAComment:
     def test_a_comment_of_a_nested_field_is_followed(self, around):
         """Structs, arrays and maps are covered."""
         old, new = (around(column("x", comment), column("y", "same")) for comment in ("old", "new"))
-        local = around(column("x", "old"), column("y", "of the target"))
+        target = around(column("x", "old"), column("y", "of the target"))
 
-        old, new, local = (column("s", kind=kind) for kind in (old, new, local))
-        (field,) = with_words({"s": old}, {"s": new}, [local], WORDS)
+        old, new, target = (column("s", kind=kind) for kind in (old, new, target))
+        (field,) = with_words({"s": old}, {"s": new}, [target], WORDS)
 
         assert field == column("s", kind=around(column("x", "new"), column("y", "of the target")))
 
@@ -127,9 +127,9 @@ class TestADefault:
     @pytest.mark.parametrize(("was", "now"), [("1", "2"), (None, "2"), ("1", None)])
     def test_a_default_that_is_changed_added_or_removed_is_followed(self, was, now):
         """Other metadata of the column stays."""
-        old, new, local = (self.defaulted("a", default, "said") for default in (was, now, was))
+        old, new, target = (self.defaulted("a", default, "said") for default in (was, now, was))
 
-        assert with_words({"a": old}, {"a": new}, [local], WORDS) == (new,)
+        assert with_words({"a": old}, {"a": new}, [target], WORDS) == (new,)
 
     def test_a_default_is_ignored_for_a_table_without_the_feature(self):
         """Writers would not know that they must apply it."""

@@ -115,8 +115,8 @@ class _Play:
             return
         expected = Counter[Row]()
         for vnode, progress in executor.stored.items():
-            local = self.history.table.rows(100, vnode)
-            expected.update(row for row in local if progress.position is None or row[0] < progress.position)
+            vnode_rows = self.history.table.rows(100, vnode)
+            expected.update(row for row in vnode_rows if progress.position is None or row[0] < progress.position)
         assert rows == expected
 
     def _recover(self, executor: ReferenceSnapshot, sent: list[Barrier]) -> None:

@@ -74,7 +74,7 @@ class TestTheFirstSplits:
         assert cut(job) == 4
         assert all(split.start >= FILE or split.stop <= FILE for split in job.begun)
 
-    def test_the_first_splits_end_before_a_split_takes_a_quarter_of_its_target_time(self):
+    def test_the_first_splits_end_once_one_takes_a_quarter_of_the_target_time(self):
         """A large file may cost more to read than its part is worth."""
         job = HandDriven(100 * FILE, 100 * FILE, decodes=True)
         job.let_pass(1.5)
