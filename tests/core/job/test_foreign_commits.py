@@ -85,7 +85,7 @@ class TestACommitAfterTheReceipt:
         job.answer(VnodeMismatch(1, 10, 0))
 
         assert job.finish.error.reason == "VerificationFailed"
-        assert "Others committed version 8 (DELETE by delta-rs 1.0)" in job.finish.error.message
+        assert "Other writers committed version 8 (DELETE by delta-rs 1.0)" in job.finish.error.message
         assert job.finish.error.hint.startswith("Another writer changed the target: ")
         # The last look at the job still shows what it was doing.
         assert job.view.course.at == "Receipt"
@@ -209,7 +209,7 @@ class TestStagedFilesThatAreGone:
     def test_are_told_by_the_rows_that_were_written(self):
         """A vacuum and an error of ours need different errors."""
         check_staged("x", written=5, found=5)
-        with pytest.raises(StagedFilesGoneError, match="5 rows of x were staged, and the files that are there hold 0"):
+        with pytest.raises(StagedFilesGoneError, match="5 rows of x were staged, but their files contain 0 rows"):
             check_staged("x", written=5, found=0)
         with pytest.raises(AccountingError):
             check_staged("x", written=5, found=6)
@@ -217,7 +217,7 @@ class TestStagedFilesThatAreGone:
     def test_are_not_what_a_source_is_blamed_for(self):
         """A source that yields too few rows is another failure."""
         check_read("x", read=4, promised=4)
-        with pytest.raises(AccountingError, match="yielded 4 rows, the table's metadata says 5"):
+        with pytest.raises(AccountingError, match="yielded 4 rows, but the table's metadata records 5"):
             check_read("x", read=4, promised=5)
 
 
