@@ -19,7 +19,7 @@ def counted(wanted, *counts, every_s=LOOK_EVERY_S):
 class TestExecutorsThatDoNotCome:
     """A quota that refuses their pods leaves no pod that says so."""
 
-    @pytest.mark.parametrize(("there", "words"), [(0, "0 of 2 executors are there, and nothing"), (1, "1 of 2")])
+    @pytest.mark.parametrize(("there", "words"), [(0, "0 of 2 executors are running, and nothing"), (1, "1 of 2")])
     def test_are_said_after_a_minute(self, there, words):
         """Not while they start as ever."""
         looks = int(LATE_S / LOOK_EVERY_S)

@@ -93,11 +93,11 @@ class TestExecutorsThatWait:
 
     def test_that_no_pod_stands_for_are_told_by_the_driver(self) -> None:
         """A quota refuses their pods; a pod that waits says more."""
-        said = report(warnings=("0 of 2 executors are there",), warning_codes=("ExecutorsMissing",))
+        said = report(warnings=("0 of 2 executors are running",), warning_codes=("ExecutorsMissing",))
         refused = checked(working(driver(None), spec=BEFORE, report=said))
         waiting = checked(working(driver(), spec=BEFORE, report=said))
 
-        assert message(refused, "ExecutorsWaiting") == "0 of 2 executors are there"
+        assert message(refused, "ExecutorsWaiting") == "0 of 2 executors are running"
         assert (refused.status.phase, reason(refused.status)) == ("Running", "Running")
         assert message(waiting, "ExecutorsWaiting") == "executors wait: ImagePullBackOff: no such image"
 
