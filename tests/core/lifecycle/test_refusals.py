@@ -146,7 +146,7 @@ class TestADenial:
         message = next(one.message for one in first.status.conditions if one.type == "Stalled")
         assert message == (
             f"{self.WORDS}; the next try is at 2027-01-15T08:00:05Z, to try now set the annotation"
-            " backfill.dev/restart-requested to a new text"
+            " backfill.dev/restart-requested to a new value"
         )
         assert later.status == first.status
         assert later.requeue_after_s == 2
@@ -157,7 +157,7 @@ class TestADenial:
 
         message = next(one.message for one in checked(wordy).status.conditions if one.type == "Stalled")
         assert len(message) == 1024
-        assert message.endswith("backfill.dev/restart-requested to a new text")
+        assert message.endswith("backfill.dev/restart-requested to a new value")
 
     def test_is_tried_at_once_when_a_restart_is_requested(self) -> None:
         """Once: the driver that it brings is not ended by the same request."""
