@@ -48,12 +48,12 @@ class LaunchDriver:
     rows_per_second: int | None = None
     bytes_per_second: int | None = None
     token_hashes: tuple[str, ...] = ()
-    """Hashes of tokens that its Secret may contain; a Secret with another token belongs to someone else. Empty if not on record."""
+    """Hashes of tokens that its Secret may contain; a Secret with another token is not the attempt's. Empty if not on record."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnsureObjects:
-    """Create the ConfigMap and the Service of an attempt whose pod has a node again, if they were deleted.
+    """Recreate the ConfigMap and the Service of an attempt whose pod has a node, if they were deleted.
 
     Executed at the pace of relists, because each execution calls the API server. The objects are created only under the
     observation's resourceVersion, like an attempt. A Secret cannot be created again, because it contains the driver's certificate:

@@ -28,8 +28,8 @@ BATCHES_WATCHED = 16
 class SplitSizer:
     """Grows or shrinks splits until one takes `target_s` seconds.
 
-    The target is seconds, not fractions of one: with splits of 3-4 s the copy ran 1.3-1.4 times as fast as a plain Delta copy, and
-    with splits below a second it was no faster than that.
+    The target is seconds, not fractions of one. With splits of 3-4 s the copy ran 1.3-1.4 times as fast as a plain Delta copy.
+    With splits below a second it was no faster.
     """
 
     target_s: float
@@ -65,8 +65,8 @@ class BatchSizer:
     """Grows or shrinks batches of changes until one takes `target_s` seconds, or is mostly work and not start-up.
 
     A MERGE has fixed costs, which may exceed the target on a busy cluster. A sizer that only shrinks such batches ends at one
-    version per batch, and never catches up. So a line through the newest batches separates the cost of a batch from that of a
-    version, and a batch may take three times the cost of a batch.
+    version per batch, and never catches up. So a line through the newest batches separates the fixed cost of a batch from
+    the cost of a version. A batch may take three times its fixed cost.
     """
 
     target_s: float

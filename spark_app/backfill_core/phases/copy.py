@@ -67,15 +67,7 @@ class Copy:
         file_bytes: Sequence[int] = (),
         live: Sequence[int] = (),
     ) -> None:
-        """Start without copied rows.
-
-        Args:
-            rows: Rows of each file.
-            settings: Settings of the copy.
-            order: Requested order of the files, if any.
-            file_bytes: Bytes of each file; empty if unknown.
-            live: Rows of each file that are not deleted; empty if no row is deleted.
-        """
+        """Start without copied rows; `rows`, `file_bytes` (if known) and `live` (if rows are deleted) have one value for each file."""
         self._settings, self._rows, self._order, self._bytes = settings, rows, order, file_bytes
         self._live = live
         self._reading = ReadingOrder(rows, order)

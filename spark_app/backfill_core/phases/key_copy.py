@@ -34,7 +34,7 @@ FIRST_CHUNK_ROWS = 300_000
 CHUNK_ROWS_MIN = 50_000
 CHUNK_ROWS_MAX = 50_000_000
 GROWN_SHARE, GROWN_CHUNKS = 8, 16
-"""New cuts are taken once reads exceeded their estimates by this share of all rows or number of chunks, whichever is less."""
+"""New cuts are taken once reads exceeded their estimates by an eighth of all rows or by 16 chunks, whichever is less."""
 
 GROWN_ROWS_MAX = 1_000_000
 """Most rows of a read without an estimate: one task sorts the keys of all of them to find the last one."""

@@ -38,7 +38,7 @@ SPLIT_S = 1.0
 SEGMENTS_PER_S = 2
 """Cuts per second of rows.
 
-A segment costs its rows a third of their copy, and the target one file, so the grid is coarse. A second is still exact, because the
+Each segment adds a third of the copy cost of its rows, and one file in the target, so the grid is coarse. A second is still exact, because the
 positions of the barriers lie on the grid."""
 
 SNAP_S = 0.025
@@ -54,7 +54,7 @@ class Grid:
 
     snap_s: float
     border_s: float | None = None
-    """Seconds of rows between two file borders at which a segment also ends; `None` to end segments only at cuts."""
+    """Segments also end at borders of files that are at least this many seconds of rows apart; `None` to end segments only at cuts."""
 
 
 DECODED = Grid(SEGMENTS_PER_S, SNAP_S)

@@ -18,7 +18,7 @@ from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observa
 TOKEN_CHARACTERS_MAX = 256
 
 ADOPTED_AHEAD_MAX = 1000
-"""A pod whose attempt is more than this ahead of the record is not adopted: fewer records are ever lost, and numbers are finite."""
+"""A pod whose attempt is more than this ahead of the record is not adopted: that many records are never lost, and numbers are finite."""
 
 UNREACHABLE_MS = 15_000
 """Time that a control server may be silent before the status reports it: a garbage collection takes some seconds."""
@@ -39,7 +39,7 @@ class Context:
     """The pod of the current attempt; `None` if it was not seen."""
 
     orphan_pods: tuple[DriverPod, ...]
-    """Pods that must end, by name: those of this Backfill's earlier attempts that are not over, and blocking ones of a restored Backfill."""
+    """Pods that must end, by name: those of this Backfill outside the attempt in flight that are not over, and restored ones that block it."""
 
     foreign_pods: tuple[DriverPod, ...]
     """Pods of another owner with a driver's name that block an attempt."""

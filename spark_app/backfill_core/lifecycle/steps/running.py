@@ -47,7 +47,7 @@ LOST_MS: Final = 600_000
 """A driver that is neither ready nor answers for this long is given up.
 
 On a live node its kubelet would have ended it after one minute, so the node is lost. If a pod tolerates lost nodes indefinitely, the
-cluster never removes it. If the driver still runs there, its next commit is refused: the target's fence is the second barrier.
+cluster never removes it. If the driver still runs there, its next commit is refused: the target's fence is the second line of defence.
 """
 
 STALLED_MS: Final = 90_000

@@ -19,7 +19,7 @@ from backfill_core.lifecycle.status.conditions import ConditionSet
 FORCE_AFTER_MS: Final = 60_000
 """A pod that still exists this long after its grace period is removed without its node's consent.
 
-A lost node never confirms. If the driver still runs there, its next commit is refused: the target's fence is the second barrier.
+A lost node never confirms. If the driver still runs there, its next commit is refused: the target's fence is the second line of defence.
 """
 
 STOP_GRACE_S: Final = 5
