@@ -85,7 +85,7 @@ class TestACommitAfterTheReceipt:
         job.answer(VnodeMismatch(1, 10, 0))
 
         assert job.finish.error.reason == "VerificationFailed"
-        assert "Others committed version 8 (DELETE by delta-rs 1.0)" in job.finish.error.message
+        assert "Other writers committed version 8 (DELETE by delta-rs 1.0)" in job.finish.error.message
         assert job.finish.error.hint.startswith("Another writer changed the target: ")
         # The last view of the job still shows its activity.
         assert job.view.course.at == "Receipt"
@@ -213,7 +213,7 @@ class TestStagedFilesThatAreGone:
     def test_missing_staged_files_are_detected_by_their_rows(self):
         """A vacuum and an internal error need different errors."""
         check_staged("x", written=5, found=5)
-        with pytest.raises(StagedFilesGoneError, match="5 rows of x were staged, and the files that are there hold 0"):
+        with pytest.raises(StagedFilesGoneError, match="5 rows of x were staged, but their files contain 0 rows"):
             check_staged("x", written=5, found=0)
         with pytest.raises(AccountingError):
             check_staged("x", written=5, found=6)
@@ -221,7 +221,7 @@ class TestStagedFilesThatAreGone:
     def test_a_source_with_too_few_rows_is_a_different_error(self):
         """The source is not at fault when staged files are missing."""
         check_read("x", read=4, promised=4)
-        with pytest.raises(AccountingError, match="yielded 4 rows, the table's metadata says 5"):
+        with pytest.raises(AccountingError, match="yielded 4 rows, but the table's metadata records 5"):
             check_read("x", read=4, promised=5)
 
 

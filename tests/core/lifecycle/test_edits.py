@@ -200,7 +200,7 @@ class TestAnEditBesideADriverThatRan:
 
         assert pending_edit(decision) == (
             f"{names} was edited after attempt 1 was launched, whose pods have the old value; this takes effect with the next"
-            " attempt: to start that now, set the annotation backfill.dev/restart-requested to a new text"
+            " attempt: to start that now, set the annotation backfill.dev/restart-requested to a new value"
         )
         assert reason(decision.status) == "Running", "the job goes on, and a GitOps tool need not wait"
 

@@ -146,7 +146,7 @@ class TestADenial:
         message = next(condition.message for condition in first.status.conditions if condition.type == "Stalled")
         assert message == (
             f"{self.WORDS}; the next try is at 2027-01-15T08:00:05Z, to try now set the annotation"
-            " backfill.dev/restart-requested to a new text"
+            " backfill.dev/restart-requested to a new value"
         )
         assert later.status == first.status
         assert later.requeue_after_s == 2
@@ -159,7 +159,7 @@ class TestADenial:
             condition.message for condition in checked(wordy).status.conditions if condition.type == "Stalled"
         )
         assert len(message) == 1024
-        assert message.endswith("backfill.dev/restart-requested to a new text")
+        assert message.endswith("backfill.dev/restart-requested to a new value")
 
     def test_a_requested_restart_retries_a_denied_launch_at_once(self) -> None:
         """The request counts once: it does not stop the driver that it starts."""

@@ -19,7 +19,7 @@ def counted(requested, *counts, every_s=LOOK_EVERY_S):
 class TestExecutorsThatDoNotCome:
     """A quota that rejects executor pods leaves no pod that shows it."""
 
-    @pytest.mark.parametrize(("present", "message"), [(0, "0 of 2 executors are there, and nothing"), (1, "1 of 2")])
+    @pytest.mark.parametrize(("present", "message"), [(0, "0 of 2 executors are running, and nothing"), (1, "1 of 2")])
     def test_missing_executors_are_reported_after_a_minute(self, present, message):
         """A normal start causes no warning."""
         looks = int(LATE_S / LOOK_EVERY_S)

@@ -186,5 +186,5 @@ class TestASourceWithoutFiles:
         job.let_pass(2.0)
 
         assert [(ack.revision, ack.outcome) for ack in job.acks] == [(1, "Refused"), (2, "Applied")]
-        assert "rows a second" in job.acks[0].message
+        assert "rows per second" in job.acks[0].message
         assert (job.view.controls.rows_per_s, job.view.controls.bytes_per_s) == (7, None)

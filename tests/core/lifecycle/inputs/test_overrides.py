@@ -93,7 +93,7 @@ class TestATypo:
         """No earlier value exists."""
         decision = checked(annotated(UP, suspend="yes"))
 
-        assert "'yes' is neither true nor false; the spec holds" in message(decision, "OverrideIgnored")
+        assert "'yes' is neither true nor false; the spec applies" in message(decision, "OverrideIgnored")
         assert decision.status.phase == "Running"
 
 

@@ -42,7 +42,7 @@ class TestTheEventsOfABackfill:
         )
 
         assert events_of(checked(paused)) == [
-            ("Normal", "AsRequested", "paused by the spec; the driver stays, at a barrier")
+            ("Normal", "AsRequested", "paused by the spec; the driver waits at a barrier")
         ]
 
     def test_a_full_quota_is_reported_once(self) -> None:

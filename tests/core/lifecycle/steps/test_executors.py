@@ -93,11 +93,11 @@ class TestExecutorsThatWait:
 
     def test_missing_executors_without_a_pod_are_reported_by_the_driver(self) -> None:
         """A quota rejects their pods. A pod that waits has a more precise message."""
-        driver_report = report(warnings=("0 of 2 executors are there",), warning_codes=("ExecutorsMissing",))
+        driver_report = report(warnings=("0 of 2 executors are running",), warning_codes=("ExecutorsMissing",))
         refused = checked(working(driver(None), spec=BEFORE, report=driver_report))
         waiting = checked(working(driver(), spec=BEFORE, report=driver_report))
 
-        assert message(refused, "ExecutorsWaiting") == "0 of 2 executors are there"
+        assert message(refused, "ExecutorsWaiting") == "0 of 2 executors are running"
         assert (refused.status.phase, reason(refused.status)) == ("Running", "Running")
         assert message(waiting, "ExecutorsWaiting") == "executors wait: ImagePullBackOff: no such image"
 

@@ -211,7 +211,7 @@ class TestARestart:
     def test_a_restart_refuses_other_files_under_the_pinned_version(self):
         """Their names differ."""
         stored = ByHand(10).strategy.stored
-        with pytest.raises(StateMismatchError, match="not made of the same files"):
+        with pytest.raises(StateMismatchError, match="differ from those at the start of the job"):
             ByHand(10, pinned=replace(pinned(10), fingerprint="other"), stored=stored)
 
     @pytest.mark.parametrize("value", [2, "7", None, True])

@@ -61,7 +61,7 @@ class TestAPinnedVersion:
         """A recreated table under the same path has other row numbers in the row index."""
         other = replace(PINNED, fingerprint="others")
 
-        with pytest.raises(StateMismatchError, match="not made of the same files"):
+        with pytest.raises(StateMismatchError, match="differ from those at the start of the job"):
             SnapshotStrategy(Opened(other), SETTINGS, self.stored())
 
 
