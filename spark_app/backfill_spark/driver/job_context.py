@@ -155,7 +155,7 @@ class JobContext:
                 start_over = StartOver(drop_rows=True)
             if start_over is not None:
                 request = self.plugins.strategy.open_request(None)
-            opened = open_source(source, request, asked=spec.source.params.start_version)
+            opened = open_source(source, request, spec_version=spec.source.params.start_version)
             begins = self.state is None or start_over is not None
             transform = transform_of(transform, opened, _mode(self.backfill), spec.key, begins=begins)
             opened = in_order(opened, spec.strategy)
@@ -384,7 +384,7 @@ def _check_spec(spark: SparkSession, backfill: Backfill, plugins: Plugins, state
         # The changed spec may contain a mistake that could never run; that error is reported first.
         source, transform = _source(spark, backfill, plugins)
         with closing(source):
-            opened = open_source(source, plugins.strategy.open_request(None), asked=None)
+            opened = open_source(source, plugins.strategy.open_request(None), spec_version=None)
             transform.check(opened.nothing(), reserved=_mode(backfill).columns)
         raise
 
