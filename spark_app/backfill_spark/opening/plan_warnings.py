@@ -1,4 +1,4 @@
-"""Warnings of a plan: what may end a job, slow it down, or surprise its user."""
+"""Warnings of a plan: facts that may end a job, slow it down, or surprise its user."""
 
 from __future__ import annotations
 
