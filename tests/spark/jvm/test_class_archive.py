@@ -90,4 +90,4 @@ class TestWhyItIsNotUsed:
     def test_is_short_where_no_class_path_is_remembered(self, archive):
         """An archive of a version before."""
         archive.with_suffix(".path").unlink()
-        assert "Java, a jar or the class path is another one" in unused(os.getpid(), "/jars/a.jar", archive.parent)
+        assert "Java, a jar or the class path changed after" in unused(os.getpid(), "/jars/a.jar", archive.parent)
