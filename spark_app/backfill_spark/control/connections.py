@@ -1,8 +1,8 @@
 """Connections of the control server: a limited number, each with a deadline; unauthenticated connections are evicted for new ones.
 
 A pod's port is open to every pod that no network policy excludes. So the number of connections, and thus of threads, is limited.
-Idle connections are closed, and a connection with a valid token is never evicted. Among the unauthenticated connections, the oldest
-one of the address with the most connections is evicted, so a flood from one pod ends no probe of a kubelet.
+Idle connections are closed, and a connection with a valid token is never evicted. The oldest unauthenticated connection of the address
+with the most of them is evicted, so a flood from one pod ends no probe of a kubelet.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROOM_S: Final = 1.0
 class _Connection:
     deadline_s: float
     address: str
-    known: bool = False
+    authenticated: bool = False
     """True after a request with a valid token."""
 
 
@@ -74,16 +74,16 @@ class Connections:
 
     def _unauthenticated(self) -> socket.socket | None:
         """Return the oldest unauthenticated connection of the address that has the most of them."""
-        addresses = {connection: state.address for connection, state in self._open.items() if not state.known}
+        addresses = {connection: state.address for connection, state in self._open.items() if not state.authenticated}
         counted = Counter(addresses.values())
         return max(addresses, key=lambda connection: counted[addresses[connection]], default=None)
 
-    def header_read(self, connection: socket.socket, *, known: bool) -> None:
+    def header_read(self, connection: socket.socket, *, authenticated: bool) -> None:
         """Record a complete header; the rest of the request has one common deadline."""
         with self._changed:
             state = self._open.get(connection)
             if state is not None:
-                state.known, state.deadline_s = known, self._monotonic() + REQUEST_S
+                state.authenticated, state.deadline_s = authenticated, self._monotonic() + REQUEST_S
 
     def left(self, connection: socket.socket) -> None:
         """Remove a connection that is closed and whose thread has ended."""

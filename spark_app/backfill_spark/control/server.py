@@ -236,9 +236,9 @@ class _Connection(BaseHTTPRequestHandler):
     def parse_request(self) -> bool:
         """Read a header; a client without a valid token gets one answer, and then its connection is closed."""
         whole = self._has_whole_line() and super().parse_request() and self._has_path()
-        known = whole and self._control.allowed(self.headers.get("Authorization"))
-        self.close_connection = self.close_connection or not known
-        self._control.connections.header_read(self.connection, known=known)
+        authenticated = whole and self._control.allowed(self.headers.get("Authorization"))
+        self.close_connection = self.close_connection or not authenticated
+        self._control.connections.header_read(self.connection, authenticated=authenticated)
         return whole
 
     def _has_whole_line(self) -> bool:

@@ -98,31 +98,31 @@ def while_silent(progress: Progress, warnings: tuple[JobWarning, ...]) -> Progre
     )
 
 
-def progress_of_state(state: JobState, found: StoredSummary, say: Callable[[Position | None], str]) -> Progress:
+def progress_of_state(state: JobState, summary: StoredSummary, say: Callable[[Position | None], str]) -> Progress:
     """Return the progress that a target stores; only stored fields are set, with the values that the last driver reported.
 
     Args:
         state: The stored state.
-        found: The strategy's summary of the state.
+        summary: The strategy's summary of the state.
         say: Formats a position as the source displays it.
     """
-    total = found.rows_total
+    total = summary.rows_total
     # The output contains only fields that are set, so unknown fields are not set.
     optional: dict[str, Any] = {}
     if total is not None:
-        optional |= {"rows_total": total, "splits_total": _splits_total(found, total)}
+        optional |= {"rows_total": total, "splits_total": _splits_total(summary, total)}
     if state.committed_ms is not None:
         optional["last_commit_time"] = moment_words(state.committed_ms)
     return Progress(
         attempt=state.attempt,
         epoch=state.epoch,
-        phase=found.phase,
+        phase=summary.phase,
         percent=100 if state.finished else state.percent,
-        rows_done=found.rows_done,
-        rows_filtered=found.rows_filtered,
-        splits_done=found.splits_done,
+        rows_done=summary.rows_done,
+        rows_filtered=summary.rows_filtered,
+        splits_done=summary.splits_done,
         bad_records=state.quarantine.rows,
-        position=found.position[:MESSAGE_MAX],
+        position=summary.position[:MESSAGE_MAX],
         changes_done=state.changes_done,
         bytes_done=state.bytes_done,
         consumed_version=version_of(state.consumed),
@@ -133,9 +133,9 @@ def progress_of_state(state: JobState, found: StoredSummary, say: Callable[[Posi
     )
 
 
-def _splits_total(found: StoredSummary, rows_total: int) -> int:
+def _splits_total(summary: StoredSummary, rows_total: int) -> int:
     """Estimate the number of splits: the remaining splits have as many rows on average as the finished ones."""
-    return found.splits_done * rows_total // found.rows_done if found.rows_done else found.splits_done
+    return summary.splits_done * rows_total // summary.rows_done if summary.rows_done else summary.splits_done
 
 
 def _control_words(controls: Controls) -> dict[str, Any]:

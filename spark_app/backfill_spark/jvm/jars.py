@@ -1,8 +1,14 @@
 """The jars of Delta and of Spark's Kafka connector, each with the checksum that this release was tested with.
 
-They come from the first of these places: the folder of a setting, an image that has them among Spark's own jars, a clone after its
-setup, a folder in the user's cache. The last folder is filled once: from a package cache that an earlier Spark left in the home
-folder, or by Spark's own package resolver, which uses the mirrors of this machine. The resolver's output is kept in a log.
+They come from the first of these places that has them:
+
+1. the folder of a setting;
+2. Spark's own jars, in an image;
+3. the cache of a clone, after its setup;
+4. a folder in the user's cache.
+
+The last folder is filled once: from a package cache of an earlier Spark in the home folder, or by Spark's own package resolver. The
+resolver uses the mirrors of this machine, and its output is kept in a log.
 """
 
 from __future__ import annotations

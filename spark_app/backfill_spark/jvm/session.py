@@ -297,10 +297,10 @@ def executors_there(spark: SparkSession) -> int:
     return int(java_context(spark).sc().getExecutorMemoryStatus().size()) - 1
 
 
-def executors_removed(spark: SparkSession, known: Collection[str]) -> dict[str, str]:
-    """Return Spark's message for each removed executor that it still lists, by id; empty for ids in `known`.
+def executors_removed(spark: SparkSession, reported: Collection[str]) -> dict[str, str]:
+    """Return Spark's message for each removed executor that it still lists, by id; empty for ids in `reported`.
 
-    Each message needs a call to Java, so the messages of known executors are not read.
+    Each message needs a call to Java, so messages that were already reported are not read again.
     """
     store = java_context(spark).sc().statusStore()
     listed = store.executorList(False)
@@ -312,7 +312,7 @@ def executors_removed(spark: SparkSession, known: Collection[str]) -> dict[str, 
         if not executor.isActive():
             name = str(executor.id())
             reason = executor.removeReason()
-            messages[name] = str(reason.get()) if name not in known and reason.isDefined() else ""
+            messages[name] = str(reason.get()) if name not in reported and reason.isDefined() else ""
     return messages
 
 

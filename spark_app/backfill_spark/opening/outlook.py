@@ -24,15 +24,15 @@ def outlook(
         read_per_s: Rows that are read in a second; 0 if unknown.
         kept_s: Seconds that the source keeps a row; `None` if unknown or unlimited.
     """
-    moments, found, now_s = source.source, source.found, time.time()
-    if not isinstance(moments, SupportsMoments):
+    topic, offsets, now_s = source.source, source.found, time.time()
+    if not isinstance(topic, SupportsMoments):
         return ()
 
     def at(seconds: float) -> dict[str, int]:
-        return dict(moments.offsets_at(int((now_s + seconds) * 1000)))
+        return dict(topic.offsets_at(int((now_s + seconds) * 1000)))
 
-    fast = warn_of_speed(at(-LATELY_S), found.newest, seconds=LATELY_S, read_per_s=read_per_s)
+    fast = warn_of_speed(at(-LATELY_S), offsets.newest, seconds=LATELY_S, read_per_s=read_per_s)
     if kept_s is None:
         return fast
     going = at(min(needed_s - kept_s, 0))
-    return (*warn_of_ending(found.first, found.newest, going, needed_s=needed_s, kept_s=kept_s), *fast)
+    return (*warn_of_ending(offsets.first, offsets.newest, going, needed_s=needed_s, kept_s=kept_s), *fast)
