@@ -257,9 +257,7 @@ def commit_files(spark: SparkSession, path: str) -> dict[int, Any]:
 
 
 def commits_since(spark: SparkSession, path: str, since_ms: int, *, most: int) -> list[int] | None:
-    """Return the versions whose commits were written since a time, by the clock of the store.
-
-    Return `None` if there are more than `most`, or if some of them may have been deleted.
+    """Return the versions whose commits the store wrote since a time; `None` if there are more than `most`, or deleted ones.
 
     Raises:
         JAVA_ERRORS: any error of the storage.
