@@ -291,7 +291,7 @@ class _Connection(BaseHTTPRequestHandler):
             case "/metrics":
                 return self._send(200, self._control.metrics(), "text/plain; version=0.0.4; charset=utf-8")
             case _:
-                return self._error(404, "path", "there is nothing here")
+                return self._error(404, "path", "does not exist")
 
     def _acks(self, parts: SplitResult) -> None:
         after = _number(parts, "after")
@@ -308,11 +308,11 @@ class _Connection(BaseHTTPRequestHandler):
             return self._error(401, "token", "is missing or wrong")
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()) or len(length) > 9 or int(length) > BODY_MAX_BYTES:
-            return self._error(413, "body", f"must say its length, at most {BODY_MAX_BYTES} bytes")
+            return self._error(413, "body", f"needs a Content-Length of at most {BODY_MAX_BYTES} bytes")
         body = self.rfile.read(int(length))
         self.close_connection = False
         if self._parts.path != "/v1/command":
-            return self._error(404, "path", "there is nothing here")
+            return self._error(404, "path", "does not exist")
         wait_s = _number(self._parts, "wait")
         if wait_s is None:
             return self._error(400, "wait", "must be seconds")

@@ -27,7 +27,7 @@ class OrphanRemoval:
     """
 
     def __init__(self, remove: Callable[[], object]) -> None:
-        """Take the function that removes the files; nothing runs before `look`."""
+        """Take the function that removes the files; nothing runs before the first call of `look`."""
         self._remove = remove
         self._fence: JobView | None = None
         self._thread = threading.Thread(target=self._run, name="orphans", daemon=True)

@@ -70,7 +70,7 @@ def check_no_session() -> None:
     """
     pyspark: Any = sys.modules.get("pyspark")
     # An embedded session does not belong to a caller; the next job waits for its end.
-    if not EMBEDDED.locked() and pyspark is not None and pyspark.SparkContext._active_spark_context is not None:  # noqa: SLF001 - has no other name
+    if not EMBEDDED.locked() and pyspark is not None and pyspark.SparkContext._active_spark_context is not None:  # noqa: SLF001 - pyspark has no public name for it
         raise SessionUnfitError(
             "a Spark session runs in this process, but the job did not get it.",
             hint="Pass the session: job.run(spark).",

@@ -354,7 +354,7 @@ def _start_context(settings: Mapping[str, str]) -> None:
 
 def _take_back(then: Callable[[], None]) -> None:
     try:
-        context = SparkContext._active_spark_context  # noqa: SLF001 - has no other name
+        context = SparkContext._active_spark_context  # noqa: SLF001 - pyspark has no public name for it
         if context is not None:
             context.stop()
     finally:

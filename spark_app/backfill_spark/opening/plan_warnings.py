@@ -104,7 +104,7 @@ def executors_idle(executors: int, files: Mapping[Way, int], *, merges: bool) ->
 
 
 def starts_over(opened: OpenedJob) -> tuple[PlanWarning, ...]:
-    """Warn that the next attempt starts again from the beginning, and tell which rows it removes first."""
+    """Warn that the next attempt starts from the beginning, and name the number of rows that it removes first."""
     if opened.state is None or opened.start_over is None:
         return ()
     message = f"the strategy does not resume attempt {opened.state.attempt}: the job starts again"

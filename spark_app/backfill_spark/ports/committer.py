@@ -106,12 +106,12 @@ class Committer(Protocol):
         """Remove the job's state and claim from the target."""
 
     def commits_of_others(self, after: int, upto: int, *, shared: bool = False) -> tuple[ForeignCommit, ...]:
-        """Return the commits of the versions `(after, upto]` that change rows and are not made by this job, or by any job.
+        """Return the foreign commits that change rows, in the versions `(after, upto]`.
 
         Args:
             after: Version before the first one that is checked.
             upto: The last version.
-            shared: True if other jobs may fill the target too; their commits are then not returned.
+            shared: True if other jobs may fill the target too; commits of all jobs are then excluded. Otherwise, only those of this job are.
 
         Raises:
             BackfillError: a commit cannot be read; the error is retryable if a later read may succeed.
