@@ -51,7 +51,7 @@ def explain(error: Exception, spark: SparkSession, doing: str, *sides: Side) -> 
     if any(text in whole_text(error) for text in STOPPED):
         return TransientError(f"{doing} failed: Spark has stopped.", hint=STOPPED_HINT)
     explanations = (side.explain_failure(error) for side in sides)
-    return next((known for known in explanations if known is not None), None) or unexplained(error, doing=doing)
+    return next((cause for cause in explanations if cause is not None), None) or unexplained(error, doing=doing)
 
 
 def death_of(error: Exception, spark: SparkSession) -> JavaDiedError | None:
