@@ -151,7 +151,7 @@ class TestAPromiseIsKept:
             InvalidSpecError, match=r"spec\.target\.type: ListWithoutMerge promises SupportsMerge \(merge\)"
         ):
             check_promises(ListWithoutMerge(), [TargetAbility.MERGE], field="spec.target.type")
-        with pytest.raises(InvalidSpecError, match="ListWithoutMerge has not what SupportsMerge promises"):
+        with pytest.raises(InvalidSpecError, match="ListWithoutMerge does not implement SupportsMerge"):
             ability(ListWithoutMerge(), SupportsMerge)
 
 
