@@ -1,4 +1,4 @@
-"""A Secret that a source names is a folder in each pod that reads the source."""
+"""A source's Secret is a folder in each pod that reads the source."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ def launch(**fields: Any) -> Launch:
 
 
 class TestTheSecretOfASource:
-    """Clients of a source read its keys themselves, in each pod."""
+    """Clients of a source read its keys in each pod."""
 
     @pytest.mark.parametrize(("make", "name"), [(driver_pod, "driver"), (executor_template, "executor")])
-    def test_is_mounted_where_the_source_is_read(self, make, name):
-        """Read-only, at the same path, and named in no variable but the driver's folder."""
+    def test_secret_is_mounted_where_the_source_is_read(self, make, name):
+        """It is read-only and at the same path, and only the driver's variable of the folder names it."""
         topic = {"bootstrapServers": "broker:9092", "topic": "orders", "secretRef": "kafka-reader"}
         target = {"type": "Delta", "delta": {"path": "s3a://lake/orders", "writeMode": "Append"}}
         source, strategy = {"type": "Kafka", "kafka": topic}, {"type": "SourceSplits"}
@@ -33,6 +33,6 @@ class TestTheSecretOfASource:
         if make is driver_pod:
             assert {"name": "BACKFILL_SOURCE_SECRET_DIR", "value": "/etc/backfill-source"} in container["env"]
 
-    def test_is_not_there_where_none_is_named(self):
-        """A source that needs none mounts none."""
+    def test_pod_has_no_volume_without_a_secret(self):
+        """A source that needs no Secret mounts none."""
         assert "backfill-source" not in str([driver_pod(launch()), executor_template(launch())])
