@@ -58,7 +58,7 @@ def rigs(request):
 
 @pytest.fixture(params=["fake", "real"])
 def server(request):
-    """Provide, as an async context manager, a client and a namespace: of the fake, and of a real server."""
+    """Provide a client and a namespace of the fake or of a real server, as an async context manager."""
     if request.param == "real":
         cluster = request.getfixturevalue("real_cluster")
         with cluster_harness.prepared(cluster) as namespace:

@@ -40,7 +40,8 @@ def pod(made):
 def environment(made):
     """Return the operator's variables."""
     return {
-        one["name"]: one.get("value", "x" if "valueFrom" in one else "") for one in pod(made)["containers"][0]["env"]
+        variable["name"]: variable.get("value", "x" if "valueFrom" in variable else "")
+        for variable in pod(made)["containers"][0]["env"]
     }
 
 
@@ -49,16 +50,16 @@ def objects_of(schema, path=""):
     schema = SCHEMA["definitions"][schema["$ref"].rsplit("/", 1)[-1]] if "$ref" in schema else schema
     if schema.get("type") == "object":
         yield path, schema
-        for name, one in schema.get("properties", {}).items():
-            yield from objects_of(one, f"{path}.{name}".lstrip("."))
+        for name, value in schema.get("properties", {}).items():
+            yield from objects_of(value, f"{path}.{name}".lstrip("."))
 
 
 def snake(name):
-    return re.sub("[A-Z]", lambda one: "_" + one.group().lower(), name)
+    return re.sub("[A-Z]", lambda match: "_" + match.group().lower(), name)
 
 
 def camel(name):
-    return re.sub("_([a-z])", lambda one: one.group(1).upper(), name)
+    return re.sub("_([a-z])", lambda match: match.group(1).upper(), name)
 
 
 class TestTheChart:
@@ -68,12 +69,10 @@ class TestTheChart:
         version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
         assert chart["version"] == chart["appVersion"] == version
 
-    @pytest.mark.parametrize(
-        "words", [(), ("watch.namespaces={shop}",), ("watch.clusterWide=true",)], ids=lambda one: str(one)
-    )
-    def test_chart_passes_lint(self, words):
+    @pytest.mark.parametrize("settings", [(), ("watch.namespaces={shop}",), ("watch.clusterWide=true",)], ids=str)
+    def test_chart_passes_lint(self, settings):
         """`helm lint` finds no problem."""
-        done = run("lint", "--strict", CHART, *(part for word in words for part in ("--set", word)))
+        done = run("lint", "--strict", CHART, *(part for word in settings for part in ("--set", word)))
         assert done.returncode == 0, done.stdout
 
     def test_chart_requires_the_watched_namespaces(self):
@@ -91,7 +90,7 @@ class TestTheChart:
         done = run(
             "template", RELEASE, packed, "--namespace", SYSTEM, "--skip-tests", "--set", "watch.namespaces={shop,stock}"
         )
-        assert [one for one in yaml.safe_load_all(done.stdout) if one] == rendered()
+        assert [document for document in yaml.safe_load_all(done.stdout) if document] == rendered()
 
 
 class TestValues:
@@ -109,10 +108,10 @@ class TestValues:
     def test_values_are_closed_at_every_level(self):
         """A misspelt value fails the installation instead of being ignored."""
         for path, schema in objects_of(SCHEMA):
-            words = schema.get("description", "")
-            assert schema.get("additionalProperties") is False or path in OF_KUBERNETES or "Kubernetes API" in words, (
-                path
-            )
+            description = schema.get("description", "")
+            assert (
+                schema.get("additionalProperties") is False or path in OF_KUBERNETES or "Kubernetes API" in description
+            ), path
         for typo in (
             {"wach": {}},
             {"watch": {"namespaces": ["shop"], "clusterwide": True}},
@@ -126,14 +125,16 @@ class TestValues:
         given = {}
         for path, schema in objects_of(SCHEMA):
             if path in groups:
-                given |= {snake(name): one for name, one in schema["properties"].items()}
+                given |= {snake(name): definition for name, definition in schema["properties"].items()}
 
-        wanted = OperatorSettings.model_json_schema()["properties"]
-        assert given.keys() == wanted.keys() - BY_THE_CHART
-        for name, one in given.items():
-            one = SCHEMA["definitions"][one["$ref"].rsplit("/", 1)[-1]] if "$ref" in one else one
-            assert one == {
-                word: wanted[name][word] for word in wanted[name] if word not in ("default", "title", "description")
+        defined = OperatorSettings.model_json_schema()["properties"]
+        assert given.keys() == defined.keys() - BY_THE_CHART
+        for name, definition in given.items():
+            definition = (
+                SCHEMA["definitions"][definition["$ref"].rsplit("/", 1)[-1]] if "$ref" in definition else definition
+            )
+            assert definition == {
+                word: defined[name][word] for word in defined[name] if word not in ("default", "title", "description")
             }
 
     def test_values_reach_the_operator_unchanged(self):
@@ -194,7 +195,7 @@ class TestLimits:
 
     def test_api_server_checks_limits_in_watched_namespaces(self):
         """Two installations of a cluster do not check each other's namespaces; a cluster-wide installation checks all."""
-        [binding, _] = [one["spec"] for one in of_kind(rendered(), "ValidatingAdmissionPolicyBinding")]
+        [binding, _] = [manifest["spec"] for manifest in of_kind(rendered(), "ValidatingAdmissionPolicyBinding")]
         [where] = binding["matchResources"]["namespaceSelector"]["matchExpressions"]
         assert (where["key"], where["operator"], where["values"]) == (
             "kubernetes.io/metadata.name",
@@ -211,7 +212,7 @@ class TestLimits:
 
     def test_api_server_warns_in_unwatched_namespaces(self):
         """A Backfill there has no status, no event and no driver (fault K11). It is accepted, because another installation may watch it."""
-        [_, binding] = [one["spec"] for one in of_kind(rendered(), "ValidatingAdmissionPolicyBinding")]
+        [_, binding] = [manifest["spec"] for manifest in of_kind(rendered(), "ValidatingAdmissionPolicyBinding")]
         [_, policy] = of_kind(rendered(), "ValidatingAdmissionPolicy")
         [where] = binding["matchResources"]["namespaceSelector"]["matchExpressions"]
 
@@ -221,7 +222,7 @@ class TestLimits:
         assert policy["spec"]["failurePolicy"] == "Ignore"
         for quiet in ({"warnUnwatched": False}, {"enabled": False}):
             made = of_kind(rendered(admissionPolicy=quiet), "ValidatingAdmissionPolicyBinding")
-            assert not any(one["spec"]["validationActions"] == ["Warn"] for one in made)
+            assert not any(manifest["spec"]["validationActions"] == ["Warn"] for manifest in made)
 
 
 class TestTheTable:
@@ -237,8 +238,8 @@ class TestTheTable:
         return Launch("shop", "one", "uid", 1, "Run", made.spec, installation)
 
     def built(self, given):
-        one = self.launch(given)
-        return driver_pod(one), executor_template(one)
+        launched = self.launch(given)
+        return driver_pod(launched), executor_template(launched)
 
     @pytest.mark.parametrize("given", limit_rows.ACCEPTED.values(), ids=limit_rows.ACCEPTED.keys())
     def test_operator_accepts_the_accepted_rows(self, given):
@@ -280,15 +281,15 @@ class TestBindings:
     def test_bindings_name_existing_roles_and_accounts(self, wide):
         """Every server accepts a binding to a missing role, and it allows nothing."""
         made = charts.of_the_operator(rendered(watch={"namespaces": list(TENANTS), "clusterWide": wide}))
-        roles = {(one["kind"], *place(one)) for one in of_kind(made, "Role", "ClusterRole")}
-        accounts = {place(one) for one in of_kind(made, "ServiceAccount")}
+        roles = {(manifest["kind"], *place(manifest)) for manifest in of_kind(made, "Role", "ClusterRole")}
+        accounts = {place(manifest) for manifest in of_kind(made, "ServiceAccount")}
         bindings = of_kind(made, "RoleBinding", "ClusterRoleBinding")
 
         bound = set()
-        for one in bindings:
-            role = one["roleRef"]
-            bound.add((role["kind"], place(one)[0] if role["kind"] == "Role" else None, role["name"]))
-            assert {(who["namespace"], who["name"]) for who in one["subjects"]} <= accounts
+        for manifest in bindings:
+            role = manifest["roleRef"]
+            bound.add((role["kind"], place(manifest)[0] if role["kind"] == "Role" else None, role["name"]))
+            assert {(who["namespace"], who["name"]) for who in manifest["subjects"]} <= accounts
         assert bound == roles
 
     def test_bindings_are_for_the_accounts_of_pods(self):
@@ -297,8 +298,8 @@ class TestBindings:
         operators, drivers = (SYSTEM, pod(made)["serviceAccountName"]), environment(made)[f"{PREFIX}SERVICE_ACCOUNT"]
 
         subjects = {
-            place(one): [(who["namespace"], who["name"]) for who in one["subjects"]]
-            for one in of_kind(made, "RoleBinding")
+            place(manifest): [(who["namespace"], who["name"]) for who in manifest["subjects"]]
+            for manifest in of_kind(made, "RoleBinding")
         }
         assert subjects == {
             (SYSTEM, f"{RELEASE}-lease"): [operators],
@@ -322,7 +323,7 @@ class TestTheOperatorsPod:
     def test_pod_declares_the_ports_that_it_listens_on(self):
         """Probes refer to ports by name, and a wrong name would restart the pod for ever."""
         container = pod(rendered())["containers"][0]
-        ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
 
         assert ports == {"health": SETTINGS.health_port, "metrics": SETTINGS.metrics_port}
         probes = {name: container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe")}
@@ -334,12 +335,12 @@ class TestTheOperatorsPod:
         """Its namespace may enforce the standard. The pod has no variables that Kubernetes creates for Services."""
         made = rendered()
         deployment, spec = only(made, "Deployment"), pod(made)
-        labels, wanted = (
+        labels, expected = (
             deployment["spec"]["template"]["metadata"]["labels"],
             deployment["spec"]["selector"]["matchLabels"],
         )
 
-        assert wanted.items() <= labels.items()
+        assert expected.items() <= labels.items()
         assert (spec["securityContext"]["runAsNonRoot"], spec["enableServiceLinks"]) == (True, False)
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         security = spec["containers"][0]["securityContext"]
@@ -351,7 +352,8 @@ class TestTheTenantsPart:
     def test_every_watched_namespace_has_the_tenant_objects(self):
         """Account, role and network policies."""
         kinds = {
-            namespace: sorted(one["kind"] for one in rendered() if place(one)[0] == namespace) for namespace in TENANTS
+            namespace: sorted(manifest["kind"] for manifest in rendered() if place(manifest)[0] == namespace)
+            for namespace in TENANTS
         }
         whole = ["NetworkPolicy"] * 2 + ["Role"] * 2 + ["RoleBinding"] * 2 + ["ServiceAccount"]
         assert kinds == dict.fromkeys(TENANTS, whole)
@@ -365,25 +367,28 @@ class TestTheTenantsPart:
 
         done = run(*shlex.split(command.replace("charts/backfill-operator", str(CHART))))
 
-        parts = {name: sorted(one["kind"] for one in wide if place(one)[0] == name) for name in ("shop", "stock")}
+        parts = {
+            name: sorted(manifest["kind"] for manifest in wide if place(manifest)[0] == name)
+            for name in ("shop", "stock")
+        }
         assert parts == {"shop": ["NetworkPolicy"] * 2 + ["Role", "RoleBinding", "ServiceAccount"], "stock": []}
-        made = [one for one in yaml.safe_load_all(done.stdout) if one]
-        assert sorted(one["kind"] for one in made) == parts["shop"]
-        assert {place(one)[0] for one in made} == {"stock"}
+        made = [document for document in yaml.safe_load_all(done.stdout) if document]
+        assert sorted(manifest["kind"] for manifest in made) == parts["shop"]
+        assert {place(manifest)[0] for manifest in made} == {"stock"}
 
     def test_quota_limits_the_number_of_backfills_if_it_is_enabled(self):
         """The operator keeps each Backfill in memory. Kubernetes refuses objects that it does not count yet, so the quota is off by default."""
         assert of_kind(rendered(), "ResourceQuota") == []
         made = of_kind(rendered(tenant={"quota": {"enabled": True, "hard": {"pods": 20}}}), "ResourceQuota")
-        assert [one["spec"]["hard"] for one in made] == [{f"count/{PLURAL}.{GROUP}": "100", "pods": "20"}] * len(
-            TENANTS
-        )
+        assert [manifest["spec"]["hard"] for manifest in made] == [
+            {f"count/{PLURAL}.{GROUP}": "100", "pods": "20"}
+        ] * len(TENANTS)
 
     def test_namespaces_are_created_only_on_request_restricted_and_kept(self):
         """Most namespaces exist already; deleting one deletes all its Backfills."""
         assert of_kind(rendered(), "Namespace") == []
         made = of_kind(rendered(tenant={"createNamespaces": True}), "Namespace")
-        assert [place(one)[1] for one in made] == list(TENANTS)
-        for one in made:
-            assert one["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-            assert one["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+        assert [place(manifest)[1] for manifest in made] == list(TENANTS)
+        for manifest in made:
+            assert manifest["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+            assert manifest["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"

@@ -33,7 +33,7 @@ def system(real_cluster):
         core.delete_namespace(namespace)
 
 
-def apply(cluster, objects, *words, whole=False):
+def apply(cluster, objects, *arguments, whole=False):
     """Apply objects on the server, or only check them; return kubectl's output as lines or object by object."""
     kubectl = cluster_harness.tool("kubectl")
     if kubectl is None:
@@ -46,7 +46,7 @@ def apply(cluster, objects, *words, whole=False):
         "--force-conflicts",
         "-f",
         "-",
-        *words,
+        *arguments,
     ]
     done = subprocess.run(command, input=yaml.safe_dump_all(objects), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -71,8 +71,8 @@ class TestEveryObject:
             values = everything | {"watch": watch}
             objects = charts.rendered(system=system, **values) + charts.trial(system=system, **values)
             # A server refuses a pod whose account does not exist.
-            accounts = [one for one in objects if one["kind"] == "ServiceAccount"]
-            apply(real_cluster, [one for one in accounts if one["metadata"]["namespace"] == system])
+            accounts = [manifest for manifest in objects if manifest["kind"] == "ServiceAccount"]
+            apply(real_cluster, [account for account in accounts if account["metadata"]["namespace"] == system])
             taken = apply(real_cluster, objects, "--dry-run=server", "--validate=strict")
 
         assert len(taken) == len(objects) > 10
@@ -85,12 +85,12 @@ class TestEveryObject:
                 json.loads(text) for text in apply(real_cluster, objects, "--dry-run=server", "-o=json", whole=True)
             ]
 
-        found = [
+        changed = [
             difference
             for written, there in zip(objects, stored, strict=True)
             for difference in differences(written, there)
         ]
-        assert found == []
+        assert changed == []
 
 
 def own_kubeconfig(cluster, system, folder):
@@ -100,7 +100,7 @@ def own_kubeconfig(cluster, system, folder):
         token = client.CoreV1Api(api).create_namespaced_service_account_token(
             RELEASE, system, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         )
-    chosen = next(one for one in document["contexts"] if one["name"] == document["current-context"])
+    chosen = next(context for context in document["contexts"] if context["name"] == document["current-context"])
     chosen["context"]["user"] = "operator"
     document |= {"users": [{"name": "operator", "user": {"token": token.status.token}}], "contexts": [chosen]}
     file = folder / "operator.kubeconfig"
@@ -134,9 +134,9 @@ class Judge:
         )
 
     @staticmethod
-    def _words(ask, *words, **options):
+    def _words(ask, *arguments, **options):
         try:
-            ask(*words, **options)
+            ask(*arguments, **options)
         except client.ApiException as refused:
             return refused.body
         return None
@@ -154,9 +154,9 @@ def policy(cluster, **limits):
         kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
         values = {"limits": limits, "admissionPolicy": {"warnUnwatched": False}}
         objects = charts.of_kind(charts.rendered((tenant,), **values), *kinds)
-        for one in objects:
-            one["metadata"]["name"] = tenant
-            one["spec"] |= {"policyName": tenant} if "policyName" in one["spec"] else {}
+        for manifest in objects:
+            manifest["metadata"]["name"] = tenant
+            manifest["spec"] |= {"policyName": tenant} if "policyName" in manifest["spec"] else {}
         apply(cluster, objects)
         admission = client.AdmissionregistrationV1Api(api)
         try:
@@ -211,9 +211,9 @@ class TestANamespaceThatIsNotWatched:
         kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
         with cluster_harness.prepared(real_cluster) as watched, cluster_harness.prepared(real_cluster) as other:
             objects = [
-                one
-                for one in charts.of_kind(charts.rendered((watched,), system=system), *kinds)
-                if one["metadata"]["name"].endswith("-unwatched")
+                manifest
+                for manifest in charts.of_kind(charts.rendered((watched,), system=system), *kinds)
+                if manifest["metadata"]["name"].endswith("-unwatched")
             ]
             apply(real_cluster, objects)
             try:
@@ -230,17 +230,17 @@ def warnings(cluster, namespace):
     """Return the warnings that kubectl prints for a Backfill that the server accepts."""
     body = {"apiVersion": BACKFILLS.api_version, "kind": "Backfill", "metadata": {"name": "new"}, "spec": SPEC}
     command = [cluster_harness.tool("kubectl"), f"--kubeconfig={cluster.kubeconfig}", "-n", namespace]
-    words = ("apply", "--dry-run=server", "-f", "-")
-    done = subprocess.run([*command, *words], input=json.dumps(body), capture_output=True, text=True, check=False)
+    arguments = ("apply", "--dry-run=server", "-f", "-")
+    done = subprocess.run([*command, *arguments], input=json.dumps(body), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
 
-def until_warned(cluster, namespace, words):
+def until_warned(cluster, namespace, warning):
     """Wait until the server applies the policy, which takes a second or two."""
     deadline = time.monotonic() + 30
-    while words not in (said := warnings(cluster, namespace)):
-        assert time.monotonic() < deadline, said
+    while warning not in (shown := warnings(cluster, namespace)):
+        assert time.monotonic() < deadline, shown
 
 
 class OwnAccount(RealApi):
@@ -270,7 +270,7 @@ def installed(real_cluster, system, tmp_path):
 
 class TestTheOperatorsAccount:
     async def test_roles_are_sufficient_and_kopf_misses_no_event(self, installed, caplog):
-        """With a Role in one namespace, the operator fills, retries, drains and elects; no log line reports a missing right."""
+        """The operator fills, retries, drains and elects with a Role in one namespace; no log line reports a missing right."""
         make, _ = installed
         async with make() as rig:
             rig.create()
@@ -280,14 +280,18 @@ class TestTheOperatorsAccount:
             await rig.until(rig.events)
             rig.delete()
             await rig.until(lambda: rig.get() is None and rig.objects() == [])
-            refused = [one for one in rig.calls if one.status in (401, 403)]
+            refused = [call for call in rig.calls if call.status in (401, 403)]
 
         assert refused == []
-        said = [one.getMessage() for one in caplog.records if one.name.startswith("kopf") and one.levelno >= WARNING]
-        assert [words for words in said if "not in the main thread" not in words] == []
+        messages = [
+            record.getMessage()
+            for record in caplog.records
+            if record.name.startswith("kopf") and record.levelno >= WARNING
+        ]
+        assert [message for message in messages if "not in the main thread" not in message] == []
 
     async def test_account_cannot_read_other_namespaces(self, installed):
-        """It cannot read a Secret of kube-system by name, a pod there, or any object of its own namespace except the lease."""
+        """It cannot read a Secret of kube-system by name, a pod there, or any object in the operator's namespace except the lease."""
         make, system = installed
         pod = {"metadata": {"name": "thief"}, "spec": {"containers": [{"name": "thief", "image": "thief"}]}}
         async with make(start=False) as rig, Cluster(rig.api.configuration(), rig.settings) as cluster:

@@ -53,13 +53,13 @@ class TestTheTable:
 
     def test_every_rule_has_a_row_that_breaks_it(self):
         """It may be impossible to break a rule without such a row."""
-        broken = {(one.path, one.words) for one in (*REFUSED.values(), *CHANGES.values())}
+        broken = {(row.path, row.words) for row in (*REFUSED.values(), *CHANGES.values())}
         assert {(path, message) for path, _, message in rules()} - broken == set()
 
     def test_every_rule_has_a_row_that_keeps_it(self):
         """The row contains the rule's object, because a rule that refuses everything would pass otherwise. The same is true before a change."""
         for path, rule, message in rules():
-            rows = [one.begins for one in MAY_CHANGE.values()] if "oldSelf" in rule else ACCEPTED.values()
+            rows = [row.begins for row in MAY_CHANGE.values()] if "oldSelf" in rule else ACCEPTED.values()
             assert any(at(filled(SCHEMA, given), path) is not None for given in rows), (path, message)
 
     def test_every_setting_of_the_operators_has_a_row(self):
@@ -102,9 +102,9 @@ class TestWhatIsAccepted:
         assert "colour" not in made["spec"]
 
 
-def said(refused, path, words):
+def said(refused, path, message):
     """Return whether the server reported this problem of that field."""
-    return re.search(rf"(?:^|[\s\[]){re.escape(path)}: .*{re.escape(words)}", refused.value.message) is not None
+    return re.search(rf"(?:^|[\s\[]){re.escape(path)}: .*{re.escape(message)}", refused.value.message) is not None
 
 
 class TestWhatIsRefused:
@@ -176,8 +176,8 @@ class TestWhatItShows:
     @pytest.mark.parametrize("field", ["", ".spec", ".spec.throttle.rowsPerSecond", ".status.conditions"])
     def test_kubectl_explain_describes_every_field(self, place, field):
         """Every field has a sentence."""
-        said = self.kubectl(place, "explain", f"backfills{field}")
-        assert "<no description>" not in said.lower()
+        output = self.kubectl(place, "explain", f"backfills{field}")
+        assert "<no description>" not in output.lower()
 
     def test_status_is_a_subresource(self, place):
         """An edit of the object cannot write it."""

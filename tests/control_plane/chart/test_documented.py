@@ -19,7 +19,7 @@ KIND = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())["spec"]["v
     "openAPIV3Schema"
 ]
 VALUE = re.compile(
-    r"(?<![\w.$/-])(?:{})(?:\.\w+)+".format("|".join(one for one in SCHEMA["properties"] if one != "global"))
+    r"(?<![\w.$/-])(?:{})(?:\.\w+)+".format("|".join(name for name in SCHEMA["properties"] if name != "global"))
 )
 FIELD = re.compile(r"(?<![\w$/-])(?:spec|status)(?:\.\w+(?![\w(]))+")
 COMMAND = re.compile(r"helm (?:install|upgrade|template) [^\n`|#]*")
@@ -36,8 +36,8 @@ ELSEWHERE = {
 
 def named(pattern, text):
     """Return the paths in a page, each as a list of its parts."""
-    found = [one.split(".") for one in pattern.findall(text)]
-    return [parts for parts in found if parts[1] not in ELSEWHERE.get(parts[0], ())]
+    paths = [match.split(".") for match in pattern.findall(text)]
+    return [parts for parts in paths if parts[1] not in ELSEWHERE.get(parts[0], ())]
 
 
 def has(schema, parts):
@@ -54,25 +54,29 @@ def has(schema, parts):
     return True
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda one: one.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 class TestAPage:
     def test_page_names_only_existing_values(self, path):
         """A misspelt value is refused, and a renamed one would confuse readers."""
-        assert [".".join(one) for one in named(VALUE, path.read_text()) if not has(SCHEMA, one)] == []
+        assert [".".join(name) for name in named(VALUE, path.read_text()) if not has(SCHEMA, name)] == []
 
     def test_page_names_only_existing_fields(self, path):
         """The API server silently drops an unknown field."""
-        assert [".".join(one) for one in named(FIELD, path.read_text()) if not has(KIND, one)] == []
+        assert [".".join(name) for name in named(FIELD, path.read_text()) if not has(KIND, name)] == []
 
 
 class TestAnExample:
-    @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("**/*.yaml")), ids=lambda one: one.name)
+    @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("**/*.yaml")), ids=lambda path: path.name)
     def test_kubectl_apply_accepts_the_example(self, path):
         """`kubectl apply -f` of a folder stops at the first file without objects (fault K15)."""
-        documents = [one for one in yaml.safe_load_all(path.read_text()) if one is not None]
+        documents = [document for document in yaml.safe_load_all(path.read_text()) if document is not None]
 
         assert documents
-        assert [one for one in documents if not (isinstance(one, dict) and {"apiVersion", "kind"} <= one.keys())] == []
+        assert [
+            document
+            for document in documents
+            if not (isinstance(document, dict) and {"apiVersion", "kind"} <= document.keys())
+        ] == []
 
 
 class TestACommand:

@@ -24,14 +24,14 @@ class Releases:
     def __init__(self, cluster, system, tenant):
         self.kubeconfig, self.system, self.tenant = cluster.kubeconfig, system, tenant
 
-    def helm(self, *words):
+    def helm(self, *arguments):
         """Run helm; return the result."""
-        return charts.run(*words, "--kubeconfig", self.kubeconfig, "--namespace", self.system)
+        return charts.run(*arguments, "--kubeconfig", self.kubeconfig, "--namespace", self.system)
 
-    def install(self, name, *words, chart=charts.CHART, **values):
+    def install(self, name, *arguments, chart=charts.CHART, **values):
         """Install or upgrade a release; existing objects without a release are adopted."""
         given = {"watch": {"namespaces": [self.tenant]}} | values
-        return self.helm("upgrade", "--install", "--take-ownership", name, chart, *charts.as_flags(given), *words)
+        return self.helm("upgrade", "--install", "--take-ownership", name, chart, *charts.as_flags(given), *arguments)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ class TestARelease:
         assert client.RbacAuthorizationV1Api(api).list_namespaced_role(made.tenant).items == []
 
     def test_rollback_keeps_the_newer_crd(self, releases, older):
-        """With an older CRD the server drops fields of the spec, and the older operator would run the other fields."""
+        """The server drops fields of the spec under an older CRD, and the older operator would run the other fields."""
         made, api = releases
         name = f"r-{secrets.token_hex(3)}"
         assert made.install(name).returncode == 0

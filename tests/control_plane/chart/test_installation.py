@@ -47,9 +47,11 @@ class TestAPicture:
 
         The CRD is not included: it is generated, and another test compares it with the chart's copy.
         """
-        objects = [one for one in rendered(**VALUE_SETS[name]) if one["kind"] != "CustomResourceDefinition"]
+        objects = [
+            manifest for manifest in rendered(**VALUE_SETS[name]) if manifest["kind"] != "CustomResourceDefinition"
+        ]
         drawn = yaml.safe_dump_all(
-            sorted(objects, key=lambda one: (one["kind"], *map(str, charts.place(one)))), width=120
+            sorted(objects, key=lambda manifest: (manifest["kind"], *map(str, charts.place(manifest)))), width=120
         )
 
         picture = PICTURES / f"{name}.yaml"
@@ -78,7 +80,7 @@ class TestTheNotes:
 
     def test_notes_list_reachable_peers_until_stores_are_named(self, tmp_path):
         """The only symptom of a job with a blocked store is a time-out."""
-        closed = "name their object stores and brokers in networkPolicy.egress.to"
+        closed = "add their object stores and brokers to networkPolicy.egress.to"
 
         assert closed in charts.notes(tmp_path)
         assert closed not in charts.notes(tmp_path, networkPolicy={"egress": {"to": [{"to": []}]}})
@@ -117,9 +119,9 @@ class TestUsers:
     def test_users_access_backfills_with_the_roles_of_kubernetes(self):
         """View reads and edit writes; Kubernetes adds view to edit and edit to admin. Only the operator writes the status."""
         made = {
-            label.rsplit("/", 1)[1].removeprefix("aggregate-to-"): one["rules"]
-            for one in of_kind(rendered(), "ClusterRole")
-            for label in one["metadata"]["labels"]
+            label.rsplit("/", 1)[1].removeprefix("aggregate-to-"): manifest["rules"]
+            for manifest in of_kind(rendered(), "ClusterRole")
+            for label in manifest["metadata"]["labels"]
             if "/aggregate-to-" in label
         }
         verbs = {role: {verb for rule in rules for verb in rule["verbs"]} for role, rules in made.items()}
@@ -139,8 +141,8 @@ class TestUsers:
 
     def test_user_roles_of_two_installations_have_different_names(self):
         """A cluster role belongs to one release."""
-        names = {one["metadata"]["name"] for one in of_kind(rendered(), "ClusterRole")}
-        others = {one["metadata"]["name"] for one in of_kind(rendered(system="other"), "ClusterRole")}
+        names = {manifest["metadata"]["name"] for manifest in of_kind(rendered(), "ClusterRole")}
+        others = {manifest["metadata"]["name"] for manifest in of_kind(rendered(system="other"), "ClusterRole")}
 
         assert names.isdisjoint(others)
         assert all(name.startswith(f"{RELEASE}-{SYSTEM}-") for name in names)
@@ -183,19 +185,19 @@ class TestBadValues:
     @pytest.mark.parametrize(("given", "named"), WRONG.values(), ids=WRONG.keys())
     def test_bad_values_are_refused_with_their_path(self, given, named):
         """The refusal comes before the installation, and helm's own message follows."""
-        said = charts.refusal(**{"watch": {"namespaces": ["shop"]}} | given)
+        message = charts.refusal(**{"watch": {"namespaces": ["shop"]}} | given)
 
-        assert re.search(rf"{re.escape(named)}\b", said.replace(".", "/")), said
+        assert re.search(rf"{re.escape(named)}\b", message.replace(".", "/")), message
 
     def test_bad_times_are_compared_with_the_defaults_of_the_operator(self):
         """Helm refuses times with which the operator would not start, even if a value only has its default."""
         text = (charts.CHART / "templates" / "_helpers.tpl").read_text()
-        known = {
-            re.sub("([A-Z])", r"_\1", name).lower(): float(one)
-            for name, one in re.findall(r'"(\w+Seconds)" (\d+)', text)
+        defaults = {
+            re.sub("([A-Z])", r"_\1", name).lower(): float(seconds)
+            for name, seconds in re.findall(r'"(\w+Seconds)" (\d+)', text)
         }
 
-        assert known.keys() == {
+        assert defaults.keys() == {
             "lease_seconds", "lease_renew_deadline_seconds", "lease_retry_seconds", "relist_min_seconds", "relist_max_seconds",
         }  # fmt: skip
-        assert known == {name: getattr(OperatorSettings(), name) for name in known}
+        assert defaults == {name: getattr(OperatorSettings(), name) for name in defaults}

@@ -41,13 +41,13 @@ def launch(namespace, name, **fields):
     return Launch(namespace, name, f"uid-of-{name}", 1, "Run", spec(**fields), installation)
 
 
-def executor_of(one):
+def executor_of(launched):
     """Return the place of an executor as Spark creates it: from the template, with the labels of the driver's properties."""
-    data = config_map(one)["data"]
+    data = config_map(launched)["data"]
     template = yaml.safe_load(data[EXECUTOR_KEY])
     lines = [line.partition("=") for line in data[CONF_KEY].splitlines() if line.startswith(LABEL)]
     template["metadata"]["labels"] |= {name.removeprefix(LABEL): value for name, _, value in lines}
-    return place_of(template, one.namespace)
+    return place_of(template, launched.namespace)
 
 
 def pods(made):
@@ -80,13 +80,13 @@ def pods(made):
 def calls(made):
     """Return the allowed connections as (caller, called) with the ports, for the operator and one tenant's driver and executor."""
     there, policies = pods(made), of_kind(made, "NetworkPolicy")
-    found = {
+    allowed_ports = {
         (caller, called): {port for port in PORTS if takes(policies, there[caller], there[called], port)}
         for called in ("operator", "driver", "executor")
         for caller in there
         if caller != called
     }
-    return {pair: ports for pair, ports in found.items() if ports}
+    return {pair: ports for pair, ports in allowed_ports.items() if ports}
 
 
 SPARK = {DRIVER_PORT, BLOCK_MANAGER_PORT}
@@ -137,9 +137,9 @@ class TestWhoMayCallWhom:
         policies = of_kind(made, "NetworkPolicy")
         text = yaml.safe_dump_all(policies)
         assert old in text
-        changed = [one for one in yaml.safe_load_all(text.replace(old, new)) if one]
+        changed = [document for document in yaml.safe_load_all(text.replace(old, new)) if document]
 
-        assert calls([one for one in made if one not in policies] + changed) != WANTED
+        assert calls([manifest for manifest in made if manifest not in policies] + changed) != WANTED
 
 
 DNS = {("UDP", 53), ("TCP", 53), ("UDP", 5353), ("TCP", 5353)}
@@ -164,12 +164,12 @@ def ways_out(made):
     doors = [
         (protocol, port) for protocol in ("TCP", "UDP") for port in sorted(PORTS | {53, 80, 5353, 6443, 9000, 9092})
     ]
-    found = {
+    allowed_ports = {
         (caller, called): {door for door in doors if takes(policies, there[caller], place, door[1], door[0])}
         for caller in ("driver", "executor")
         for called, place in OUTSIDE.items()
     }
-    return {pair: ports for pair, ports in found.items() if ports}
+    return {pair: ports for pair, ports in allowed_ports.items() if ports}
 
 
 NAMES = {(caller, called): DNS for caller in ("driver", "executor") for called in OUTSIDE if called.startswith("DNS")}

@@ -13,7 +13,10 @@ class TestNetworkPolicies:
     """Selectors use labels of the pods (tests/control_plane/manifests/test_manifests.py), and rules use ports on which they listen."""
 
     def policies(self, **values):
-        return {one["metadata"]["name"]: one["spec"] for one in of_kind(rendered(("shop",), **values), "NetworkPolicy")}
+        return {
+            manifest["metadata"]["name"]: manifest["spec"]
+            for manifest in of_kind(rendered(("shop",), **values), "NetworkPolicy")
+        }
 
     def test_only_the_operator_commands_a_driver(self):
         """The driver's port answers clients without a token with an error, and uses a thread for each."""
@@ -25,9 +28,9 @@ class TestNetworkPolicies:
         assert spec["podSelector"]["matchLabels"] == {ROLE_LABEL: "driver"}
         assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": SYSTEM}
         assert peer["podSelector"]["matchLabels"].items() <= labels.items()
-        assert [one["port"] for one in control["ports"]] == [names.CONTROL_PORT]
+        assert [port["port"] for port in control["ports"]] == [names.CONTROL_PORT]
         assert spark["from"] == [{"podSelector": {"matchLabels": {ROLE_LABEL: "executor"}}}]
-        assert [one["port"] for one in spark["ports"]] == [names.DRIVER_PORT, names.BLOCK_MANAGER_PORT]
+        assert [port["port"] for port in spark["ports"]] == [names.DRIVER_PORT, names.BLOCK_MANAGER_PORT]
 
     def test_executors_connect_to_their_own_driver(self):
         """They exchange blocks of rows."""
@@ -35,7 +38,7 @@ class TestNetworkPolicies:
         [rule] = spec["ingress"]
 
         assert spec["podSelector"]["matchLabels"] == {ROLE_LABEL: "executor"}
-        assert [one["port"] for one in rule["ports"]] == [names.BLOCK_MANAGER_PORT]
+        assert [port["port"] for port in rule["ports"]] == [names.BLOCK_MANAGER_PORT]
         [who] = rule["from"][0]["podSelector"]["matchExpressions"]
         assert (who["key"], who["operator"], who["values"]) == (ROLE_LABEL, "In", ["driver", "executor"])
 

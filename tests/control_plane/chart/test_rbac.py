@@ -42,15 +42,19 @@ class TestTheRules:
         """A missing verb causes an error in production, and an additional one helps a thief."""
         async with Rig(namespaces=(NAMESPACE,), **ELECTION) as rig:
             await everything(rig)
-            seen = {(one.group, one.resource, one.verb) for one in rig.calls}
+            seen = {(call.group, call.resource, call.verb) for call in rig.calls}
             # kopf has a separate client: the server's list contains its requests, including those that no server knows.
-            heard = {
-                (one.group, one.plural + (f"/{one.subresource}" if one.subresource else ""), one.verb)
-                for one in rig.api.requests
+            watched = {
+                (
+                    request.group,
+                    request.plural + (f"/{request.subresource}" if request.subresource else ""),
+                    request.verb,
+                )
+                for request in rig.api.requests
             }
-            everywhere = {one.verb for one in rig.api.requests if one.namespace is None}
+            everywhere = {request.verb for request in rig.api.requests if request.namespace is None}
 
-        assert seen | heard == set().union(*map(allowed, OPERATOR)) - NO_CALL
+        assert seen | watched == set().union(*map(allowed, OPERATOR)) - NO_CALL
         assert everywhere == set(), "a Role per namespace allows nothing that is asked of all namespaces"
 
     async def test_unknown_calls_are_recorded(self):
@@ -59,11 +63,13 @@ class TestTheRules:
         async with Rig(start=False) as rig, rig.api.cluster(rig.settings) as cluster:
             assert await cluster.get(unknown, NAMESPACE, "one") is None
 
-            assert [(one.group, one.plural, one.verb) for one in rig.api.requests] == [("nowhere.dev", "things", "get")]
+            assert [(request.group, request.plural, request.verb) for request in rig.api.requests] == [
+                ("nowhere.dev", "things", "get")
+            ]
 
     def test_rules_have_no_wildcard(self):
         """This applies to the operator's own resources too."""
-        assert not [one for rules in RULES.values() for one in allowed(rules) if "*" in "".join(one)]
+        assert not [rule for rules in RULES.values() for rule in allowed(rules) if "*" in "".join(rule)]
 
     def test_rules_do_not_list_or_watch_secrets(self):
         """An account that may list Secrets has all of them."""
@@ -72,7 +78,7 @@ class TestTheRules:
             "delete",
             "get",
         }
-        assert {whose for whose, rules in RULES.items() for one in allowed(rules) if one[1] == "secrets"} == {
+        assert {whose for whose, rules in RULES.items() for rule in allowed(rules) if rule[1] == "secrets"} == {
             "operator"
         }
 
@@ -88,7 +94,7 @@ class TestTheRoles:
         made = charts.rendered()
 
         assert charts.of_kind(charts.of_the_operator(made), "ClusterRole", "ClusterRoleBinding") == []
-        roles = {charts.place(one): one["rules"] for one in charts.of_kind(made, "Role")}
+        roles = {charts.place(manifest): manifest["rules"] for manifest in charts.of_kind(made, "Role")}
         assert {place: rules for place, rules in roles.items() if place[1] == charts.RELEASE} == {
             (namespace, charts.RELEASE): RULES["operator"] for namespace in charts.TENANTS
         }
@@ -102,14 +108,16 @@ class TestTheRoles:
         role, binding = (charts.only(charts.of_the_operator(made), f"ClusterRole{kind}") for kind in ("", "Binding"))
         assert role["rules"] == RULES["operator"]
         assert binding["roleRef"]["name"] == role["metadata"]["name"]
-        assert (("shop", charts.RELEASE)) not in {charts.place(one) for one in charts.of_kind(made, "Role")}
+        assert (("shop", charts.RELEASE)) not in {charts.place(manifest) for manifest in charts.of_kind(made, "Role")}
         assert "secrets" in {resource for _, resource, _ in allowed(role["rules"])}
 
     def test_roles_of_drivers_include_claims_only_on_request(self):
         """Executors seldom have claims; an unused right only helps a thief."""
-        for wanted in (False, True):
-            made = charts.rendered(tenant={"persistentVolumeClaims": wanted})
+        for requested in (False, True):
+            made = charts.rendered(tenant={"persistentVolumeClaims": requested})
             rules = [
-                one["rules"] for one in charts.of_kind(made, "Role") if one["metadata"]["name"] == "backfill-spark"
+                manifest["rules"]
+                for manifest in charts.of_kind(made, "Role")
+                if manifest["metadata"]["name"] == "backfill-spark"
             ]
-            assert rules == [RULES["driver"] + (RULES["claim"] if wanted else [])] * len(charts.TENANTS)
+            assert rules == [RULES["driver"] + (RULES["claim"] if requested else [])] * len(charts.TENANTS)

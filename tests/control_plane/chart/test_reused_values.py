@@ -51,10 +51,10 @@ def without(path):
 
 def without_limits(objects):
     """Return the objects without the operator's limits, because the operator has the same defaults."""
-    told = {f"BACKFILL_OPERATOR_{re.sub('(?=[A-Z])', '_', name).upper()}" for name in VALUES["limits"]}
+    variables = {f"BACKFILL_OPERATOR_{re.sub('(?=[A-Z])', '_', name).upper()}" for name in VALUES["limits"]}
     objects = copy.deepcopy(objects)
     [container] = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
-    container["env"] = [variable for variable in container["env"] if variable["name"] not in told]
+    container["env"] = [variable for variable in container["env"] if variable["name"] not in variables]
     rules = charts.of_kind(objects, "ValidatingAdmissionPolicy")[0]["spec"]
     rules["validations"] = [rule for rule in rules["validations"] if "limits.allowedVolumes" not in rule["message"]]
     return objects

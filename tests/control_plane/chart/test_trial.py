@@ -24,8 +24,8 @@ def mounted(config_map, volume, folder):
         file.parent.mkdir(parents=True, exist_ok=True)
         text, binary = config_map["data"].get(item["key"]), config_map["binaryData"].get(item["key"])
         file.write_bytes(text.encode() if text else base64.b64decode(binary))
-    for one in version.iterdir():
-        (folder / one.name).symlink_to(one.relative_to(folder))
+    for path in version.iterdir():
+        (folder / path.name).symlink_to(path.relative_to(folder))
 
 
 class TestWhatHelmMakes:
@@ -49,19 +49,23 @@ class TestWhatHelmMakes:
 
     def test_trial_objects_can_replace_those_of_an_earlier_trial(self):
         """helm deletes each object before it creates it again, and a driver that still has the claim would block it (fault K5)."""
-        assert [one["kind"] for one in trial()] == ["Backfill", "PersistentVolumeClaim", "ConfigMap", "Pod"]
-        assert {place(one) for one in trial()[:-1]} == {(TENANTS[0], only(trial(), "Backfill")["metadata"]["name"])}
+        assert [manifest["kind"] for manifest in trial()] == ["Backfill", "PersistentVolumeClaim", "ConfigMap", "Pod"]
+        assert {place(manifest) for manifest in trial()[:-1]} == {
+            (TENANTS[0], only(trial(), "Backfill")["metadata"]["name"])
+        }
 
     def test_trial_stays_until_the_next_one(self):
         """helm deletes `hook-succeeded` hooks if a later hook fails: the Backfill with its conditions was deleted (fault K5)."""
-        policies = {one["kind"]: one["metadata"]["annotations"]["helm.sh/hook-delete-policy"] for one in trial()}
+        policies = {
+            manifest["kind"]: manifest["metadata"]["annotations"]["helm.sh/hook-delete-policy"] for manifest in trial()
+        }
 
         assert {*policies.values()} == {"before-hook-creation"}
         assert len(policies) == 4
 
     def test_trial_objects_have_one_label(self):
         """helm's uninstall keeps hooks; the page documents how to delete them."""
-        assert {one["metadata"]["labels"]["app.kubernetes.io/component"] for one in trial()} == {"trial"}
+        assert {manifest["metadata"]["labels"]["app.kubernetes.io/component"] for manifest in trial()} == {"trial"}
 
     @pytest.mark.parametrize(("given", "seconds"), [({}, 240), ({"timeoutSeconds": 900}, 900)])
     def test_trial_gives_up_before_helm_does(self, given, seconds):
@@ -101,7 +105,10 @@ class TestWhatHelmMakes:
 
 def backfill(receipt=None, **conditions):
     """Return a Backfill with these conditions."""
-    made = [{"type": one, "status": status, "reason": "Some", "message": "words"} for one, status in conditions.items()]
+    made = [
+        {"type": condition, "status": status, "reason": "Some", "message": "words"}
+        for condition, status in conditions.items()
+    ]
     return {"status": {"conditions": made, "receipt": receipt}}
 
 
@@ -121,13 +128,13 @@ SAYINGS = {
 
 
 class TestWhatIsSaid:
-    @pytest.mark.parametrize(("given", "over", "words"), SAYINGS.values(), ids=SAYINGS.keys())
-    def test_verdict_matches_each_end(self, given, over, words):
+    @pytest.mark.parametrize(("given", "over", "message"), SAYINGS.values(), ids=SAYINGS.keys())
+    def test_verdict_matches_each_end(self, given, over, message):
         """Completion is not sufficient: the rows must match."""
-        said = verdict(given, ROWS)
+        result = verdict(given, ROWS)
 
-        assert said[0] is over
-        assert (words in said[1]) if words else said[1] == ""
+        assert result[0] is over
+        assert (message in result[1]) if message else result[1] == ""
 
     async def test_state_of_a_running_trial_is_its_phase(self, capsys):
         """Helm shows the log of the pod to a waiting user."""

@@ -31,11 +31,11 @@ def said(tmp_path):
     """Install into a cluster with these objects; return helm's message against it, or an empty string."""
 
     def install(*objects, forbidden=(), system=SYSTEM, **values):
-        with looked_up(tmp_path, *HERE, *objects, forbidden=forbidden) as (kubeconfig, asked):
+        with looked_up(tmp_path, *HERE, *objects, forbidden=forbidden) as (kubeconfig, lookups):
             flags = charts.as_flags({"watch": {"namespaces": ["shop"]}} | values)
-            words = ("template", RELEASE, charts.CHART, "--namespace", system, "--dry-run=server", "--kubeconfig")
-            done = charts.run(*words, kubeconfig, *flags)
-        assert "Deployment" in asked, "helm looked up nothing"
+            arguments = ("template", RELEASE, charts.CHART, "--namespace", system, "--dry-run=server", "--kubeconfig")
+            done = charts.run(*arguments, kubeconfig, *flags)
+        assert "Deployment" in lookups, "helm looked up nothing"
         return done.stderr if done.returncode else None
 
     return install
@@ -45,10 +45,12 @@ class TestNames:
     @pytest.mark.parametrize("values", [{}, WIDE], ids=["namespaces", "cluster"])
     def test_cluster_names_of_two_installations_differ(self, values):
         """The same release in another namespace is another installation; `--take-ownership` would adopt objects with its names."""
-        mine, others = (of_kind(rendered(system=one, **values), *OF_THE_CLUSTER) for one in (SYSTEM, "other"))
+        ours, others = (of_kind(rendered(system=system, **values), *OF_THE_CLUSTER) for system in (SYSTEM, "other"))
 
-        assert {(one["kind"], *place(one)) for one in mine}.isdisjoint((one["kind"], *place(one)) for one in others)
-        assert len(mine) >= 4
+        assert {(manifest["kind"], *place(manifest)) for manifest in ours}.isdisjoint(
+            (manifest["kind"], *place(manifest)) for manifest in others
+        )
+        assert len(ours) >= 4
 
 
 class TestASecondInstallation:
@@ -56,8 +58,8 @@ class TestASecondInstallation:
     def test_second_installation_of_a_watched_namespace_is_refused(self, said, release):
         """Both operators would launch its drivers, and the second one would own the tenant's account."""
         first = installation("other", "shop", "stock")
-        for one in first:
-            one["metadata"]["labels"]["app.kubernetes.io/instance"] = release
+        for manifest in first:
+            manifest["metadata"]["labels"]["app.kubernetes.io/instance"] = release
 
         assert f"shop is watched by release {release} of namespace other" in said(*first)
         assert said(*first, watch={"namespaces": ["empty"]}, tenant={"createNamespaces": True}) is None
@@ -78,16 +80,16 @@ class TestASecondInstallation:
     def test_upgrade_is_not_a_second_installation(self, said, wide):
         """An upgrade finds its own objects, including those with the names of an older version, and may watch another namespace."""
         first = installation(SYSTEM, "shop", wide=wide)
-        for one in of_kind(first, "ClusterRoleBinding"):
-            one["metadata"]["name"] = RELEASE
+        for manifest in of_kind(first, "ClusterRoleBinding"):
+            manifest["metadata"]["name"] = RELEASE
 
         assert said(*first, watch={"namespaces": ["shop", "stock"], "clusterWide": wide}) is None
 
     def test_foreign_bindings_do_not_count_as_an_installation(self, said):
         """A binding without the chart's labels does not belong to an operator."""
         first = installation("other", "shop")
-        for one in first:
-            one["metadata"]["labels"] = None
+        for manifest in first:
+            manifest["metadata"]["labels"] = None
 
         assert said(*first) is None
 
@@ -100,15 +102,15 @@ class TestASecondInstallation:
 
 
 class TestTheKind:
-    """With `crd.install: false`, an upgrade can roll back only the operator (docs/versions.md)."""
+    """An upgrade with `crd.install: false` can roll back only the operator (docs/versions.md)."""
 
     def crd(self, release, *, keep):
         """Return the CRD in the cluster."""
-        [one] = of_kind(rendered(crd={"keep": keep}), "CustomResourceDefinition")
-        one = deepcopy(one)
+        [crd] = of_kind(rendered(crd={"keep": keep}), "CustomResourceDefinition")
+        crd = deepcopy(crd)
         owner = {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": SYSTEM}
-        one["metadata"]["annotations"] = one["metadata"].get("annotations", {}) | owner
-        return one
+        crd["metadata"]["annotations"] = crd["metadata"].get("annotations", {}) | owner
+        return crd
 
     def test_crd_is_not_deleted_with_every_backfill(self, said):
         """helm deletes objects that leave a release, unless they are kept."""

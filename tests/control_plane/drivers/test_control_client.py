@@ -76,7 +76,11 @@ class TestTheCredentialPool:
         """They are created in batches."""
         given = CredentialPool()
         taken = await asyncio.gather(*(given.take() for _ in range(BATCH + 3)))
-        assert len({one.token for one in taken}) == len({one.key for one in taken}) == BATCH + 3
+        assert (
+            len({credentials.token for credentials in taken})
+            == len({credentials.key for credentials in taken})
+            == BATCH + 3
+        )
 
     async def test_missing_openssl_is_reported(self, monkeypatch):
         """A launch without credentials is refused with the reason."""

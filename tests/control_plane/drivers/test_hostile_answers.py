@@ -24,11 +24,11 @@ def out_of_range(schema, value, path="status"):
     elif isinstance(value, str) and len(value) > schema.get("maxLength", 10**9):
         yield path
     elif isinstance(value, list):
-        for number, one in enumerate(value):
-            yield from out_of_range(schema["items"], one, f"{path}[{number}]")
+        for number, item in enumerate(value):
+            yield from out_of_range(schema["items"], item, f"{path}[{number}]")
     elif isinstance(value, dict):
-        for name, one in value.items():
-            yield from out_of_range(schema.get("properties", {}).get(name, {}), one, f"{path}.{name}")
+        for name, element in value.items():
+            yield from out_of_range(schema.get("properties", {}).get(name, {}), element, f"{path}.{name}")
 
 
 def refuses_what_the_schema_does(plural, status):
@@ -129,7 +129,7 @@ class TestADeletion:
 
 class TestAStatusOfALaterVersion:
     @pytest.mark.parametrize(
-        ("words", "left"),
+        ("status", "left"),
         [
             ({"phase": "Dreaming"}, {}),
             ({"progress": {"rowsDone": -1}}, {}),
@@ -142,21 +142,21 @@ class TestAStatusOfALaterVersion:
             ({"later": {"a": 1}}, {}),
         ],
     )  # fmt: skip
-    def test_status_is_read_without_unknown_values(self, words, left):
+    def test_status_is_read_without_unknown_values(self, status, left):
         """Unknown values count as not observed: a newer operator was rolled back."""
-        read = status_of({"status": with_attempt(**words)})
+        read = status_of({"status": with_attempt(**status)})
 
         assert read == BackfillStatus.model_validate(with_attempt(**left))
 
     def test_attempt_with_an_unknown_stop_reason_is_kept(self):
         """It ends, and its own report determines the result."""
-        words = with_attempt()
-        words["attempt"] |= {"kind": "Rehearsal", "stop": {"reason": "Bored", "time": "2026-01-01T00:00:00Z"}}
+        status = with_attempt()
+        status["attempt"] |= {"kind": "Rehearsal", "stop": {"reason": "Bored", "time": "2026-01-01T00:00:00Z"}}
 
-        assert status_of({"status": words}) == BackfillStatus.model_validate(with_attempt())
+        assert status_of({"status": status}) == BackfillStatus.model_validate(with_attempt())
 
     @pytest.mark.parametrize(
-        "words",
+        "status",
         [
             {"attempts": "many"},
             {"attempt": {"number": 1, "state": "Dreaming"}},
@@ -165,9 +165,9 @@ class TestAStatusOfALaterVersion:
             {"conditions": [{"type": "Complete", "status": "Perhaps", "reason": "A", "lastTransitionTime": "x"}]},
         ],
     )
-    def test_status_is_rejected_if_a_launch_depends_on_an_unknown_value(self, words):
+    def test_status_is_rejected_if_a_launch_depends_on_an_unknown_value(self, status):
         """Otherwise a second driver would be created, or a finished job would start again."""
-        raw = {"metadata": {"name": "orders", "finalizers": [DRAIN_FINALIZER]}, "status": with_attempt(**words)}
+        raw = {"metadata": {"name": "orders", "finalizers": [DRAIN_FINALIZER]}, "status": with_attempt(**status)}
         with pytest.raises(StatusUnreadableError):
             observation_of(raw, ())
 
@@ -186,9 +186,11 @@ def test_every_number_of_a_status_has_a_range():
         if "items" in schema:
             yield from numbers(schema["items"], f"{path}[]")
 
-    found = dict(numbers(STATUS, "status"))
-    assert len(found) > 30
-    assert [path for path, one in found.items() if "minimum" not in one or "maximum" not in one] == []
+    numbers_by_path = dict(numbers(STATUS, "status"))
+    assert len(numbers_by_path) > 30
+    assert [path for path, value in numbers_by_path.items() if "minimum" not in value or "maximum" not in value] == []
     # Above, a tool that reads JSON numbers like Go and JavaScript sees another number than the CRD.
-    assert [path for path, one in found.items() if abs(one["minimum"]) >= 2**53 or one["maximum"] >= 2**53] == []
+    assert [
+        path for path, value in numbers_by_path.items() if abs(value["minimum"]) >= 2**53 or value["maximum"] >= 2**53
+    ] == []
     assert json.dumps(ProgressSummary(rows_done=2**53 - 1).model_dump())

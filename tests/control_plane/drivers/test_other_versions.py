@@ -40,9 +40,9 @@ def later(value):
     """Return a document with an additional field in each of its mappings."""
     match value:
         case dict():
-            return {name: later(one) for name, one in value.items()} | {"laterField": {"colour": ["red"]}}
+            return {name: later(item) for name, item in value.items()} | {"laterField": {"colour": ["red"]}}
         case list():
-            return [later(one) for one in value]
+            return [later(item) for item in value]
         case _:
             return value
 
@@ -86,13 +86,13 @@ async def driver(kind, **options):
 class TestADriverOfALaterVersion:
     """It occurs after a rollback of the operator, or with the image of a spec."""
 
-    @pytest.mark.parametrize("model", SAID, ids=lambda one: one.__name__)
+    @pytest.mark.parametrize("model", SAID, ids=lambda item: item.__name__)
     def test_additional_fields_at_every_depth_are_ignored(self, model):
         """All common fields are read."""
-        said = SAID[model]
+        document = SAID[model]
 
-        assert known(model, later(said)) == said
-        assert model.model_validate(known(model, later(said))) == model.model_validate(said)
+        assert known(model, later(document)) == document
+        assert model.model_validate(known(model, later(document))) == model.model_validate(document)
 
     async def test_driver_with_additional_fields_is_reachable(self):
         """A new field in one step would have made it unreachable while its job was running."""
@@ -138,8 +138,8 @@ class TestADriverOfAnEarlierVersion:
             Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=5)), Command(type="Throttle", throttle=ThrottleCommand()),
         ]  # fmt: skip
         async with driver(Listener) as (_, client, address):
-            for number, one in enumerate(commands, start=1):
-                await client.command(address, CommandRequest(attempt=1, revision=number, command=one), 0)
+            for number, command in enumerate(commands, start=1):
+                await client.command(address, CommandRequest(attempt=1, revision=number, command=command), 0)
 
         assert seen == [
             {"type": "Pause", "pause": {}}, {"type": "Resume"}, {"type": "Stop", "stop": {}},

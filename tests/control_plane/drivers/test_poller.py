@@ -65,8 +65,8 @@ class DriverFleet:
         return self.addresses[driver.pod_name]
 
     def follow(self, *numbers):
-        for one in numbers or range(self.number):
-            self.drivers.follow(self.key(one), DriverRef("shop", str(one), f"uid-{one}", 1, True, "127.0.0.1"))
+        for number in numbers or range(self.number):
+            self.drivers.follow(self.key(number), DriverRef("shop", str(number), f"uid-{number}", 1, True, "127.0.0.1"))
 
     @staticmethod
     def key(number):

@@ -45,7 +45,7 @@ class TestLostAnswers:
             rig.create(executor={"instances": 0})
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S + 15)
 
-            assert any(one.dry_run for one in rig.api.requests)
+            assert any(request.dry_run for request in rig.api.requests)
             assert rig.has_one_driver()
 
     @pytest.mark.parametrize("what", ["lose the request", "lose the answer"])
@@ -84,7 +84,7 @@ class TestConflicts:
             assert rig.has_one_driver()
 
     async def test_two_operators_at_once_leave_one_driver(self):
-        """The writes of a second operator that believes to be leader are conflicts, and its driver has the same name."""
+        """The writes of a second operator without the lease are conflicts, and its driver has the same name."""
         async with Rig() as rig:
             rig.start()
             for number in range(5):
@@ -307,7 +307,7 @@ class TestPeople:
                 rig.store.delete(plural, *rig.driver())
             rig.edit(desiredState="Paused")
             await rig.until_holds("Paused")
-            await rig.until(lambda: [one for one, _ in rig.objects()] == ["configmaps", "pods", "services"])
+            await rig.until(lambda: [kind for kind, _ in rig.objects()] == ["configmaps", "pods", "services"])
             await rig.until(lambda: {"ObjectsMissing", "SecretMissing"} <= set(rig.events()))
             assert rig.store.get("services", *rig.driver())["metadata"]["ownerReferences"][0]["uid"] == rig.uid()
             rig.restart()
@@ -324,10 +324,21 @@ class TestPeople:
             rig.create()
             await rig.until_holds("Running")
             rig.api.faults.append(Fault("action", verb="get", plural="services", action=quicker, times=99))
-            made = len([one for one in rig.api.requests if (one.verb, one.plural) == ("create", "services")])
+            made = len(
+                [request for request in rig.api.requests if (request.verb, request.plural) == ("create", "services")]
+            )
             rig.store.delete("services", *rig.driver())
             await rig.until(lambda: rig.api.faults[0].times < 97)
-            assert len([one for one in rig.api.requests if (one.verb, one.plural) == ("create", "services")]) == made
+            assert (
+                len(
+                    [
+                        request
+                        for request in rig.api.requests
+                        if (request.verb, request.plural) == ("create", "services")
+                    ]
+                )
+                == made
+            )
             rig.api.faults.clear()
             await rig.until(rig.has_one_driver)
 

@@ -17,7 +17,7 @@ async def one_driver_after(rig, *faults):
     rig.create()
     await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
 
-    assert any(one.status for one in rig.api.requests), "nothing went through the proxy"
+    assert any(request.status for request in rig.api.requests), "nothing went through the proxy"
     assert [fault for fault in faults if fault.times > 0] == []
     await rig.until(rig.has_one_driver)
     assert rig.attempt() == 1
@@ -46,7 +46,7 @@ class TestARealServer:
 
             fault = Fault("action", verb="patch", plural="backfills", action=edit, times=3)
             await one_driver_after(rig, fault)
-            assert [one for one in rig.api.requests if one.status == 409]
+            assert [request for request in rig.api.requests if request.status == 409]
 
     async def test_watches_restart_after_an_expired_version(self, real):
         """After a 410, the watches start again from a list."""

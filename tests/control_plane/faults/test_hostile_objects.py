@@ -55,7 +55,7 @@ class TestOneThatIsNestedTooDeeply:
             rig.delete("deep")
             await rig.until(lambda: rig.get("deep") is None)
 
-    @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)))  # fmt: skip
+    @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda item: st.lists(item) | st.dictionaries(st.text(), item)))  # fmt: skip
     def test_other_json_is_parsed_as_usual(self, document):
         """Braces in strings are not nesting."""
         text = json.dumps({"deep": "]}{[" * 5, "document": document})
@@ -81,7 +81,7 @@ class TestOneThatIsLarge:
             for number in range(100):
                 metadata = {"name": f"job-{number}", "namespace": NAMESPACE, "uid": str(number), "resourceVersion": "5"}
                 metadata["annotations"] = {"note": f"{number}" * 100_000}
-                template = {"spec": {"containers": [{"name": f"{number}-{one}" * 20} for one in range(1000)]}}
+                template = {"spec": {"containers": [{"name": f"{number}-{part}" * 20} for part in range(1000)]}}
                 spec = SPEC | {"driver": {"template": template}}
                 cache.put_backfill({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
             used, _ = tracemalloc.get_traced_memory()
@@ -109,9 +109,9 @@ class TestOneThatIsLarge:
             containers = [{"name": "driver", "env": [{"name": "A", "value": "x" * 70_000}]}]
             rig.create("template", driver={"template": {"spec": {"containers": containers}}})
             rig.create("spec", spark={"conf": {f"spark.sql.{number}": "x" * 4000 for number in range(70)}})
-            for name, words in (("template", "spec.driver.template: has 70,"), ("spec", "spec: has 2")):
+            for name, message in (("template", "spec.driver.template: has 70,"), ("spec", "spec: has 2")):
                 await rig.until(lambda name=name: rig.condition("Stalled", name) == ("True", "SpecRefused"), 30)
-                assert words in str(rig.status(name))
+                assert message in str(rig.status(name))
             assert rig.objects() == []
 
     async def test_large_objects_halve_one_page_and_not_all_later_ones(self):
@@ -155,7 +155,7 @@ class TestOneThatNobodyCanRead:
         assert {"backfills", "pods"} == set(left_out)
 
     @pytest.mark.parametrize(
-        ("line", "said"),
+        ("line", "delivered"),
         [
             (b'{"type":"ADDED","object":' + nested(3000).encode() + b"}", b""),
             (b"{" * 3000, b""),
@@ -166,7 +166,7 @@ class TestOneThatNobodyCanRead:
             (b"<html>", b""),
         ],
     )  # fmt: skip
-    async def test_unreadable_object_is_skipped_in_a_watch(self, line, said):
+    async def test_unreadable_object_is_skipped_in_a_watch(self, line, delivered):
         """The other lines are delivered, and a watch of a failing server is opened again."""
 
         class Stream:
@@ -180,9 +180,9 @@ class TestOneThatNobodyCanRead:
                 for chunk in (GOOD + b"\n" + line, b"\n" + GOOD[:9], GOOD[9:] + b"\n", b'{"unfinished'):
                     yield chunk
 
-        told = [one async for one in WatchLines(Stream(), "backfills", lambda *_: None).iter_chunked(1)]
+        lines = [line async for line in WatchLines(Stream(), "backfills", lambda *_: None).iter_chunked(1)]
 
-        assert b"".join(told) == GOOD + b"\n" + said + GOOD + b"\n"
+        assert b"".join(lines) == GOOD + b"\n" + delivered + GOOD + b"\n"
 
 
 class TestWhatCannotBeBuilt:

@@ -65,7 +65,7 @@ async def killed_often(rig, chance, kills):
         arm(rig, chance)
         with_luck = rig.running
         try:
-            await rig.until(lambda one=with_luck: not one.alive, within_s=1.0)
+            await rig.until(lambda running=with_luck: not running.alive, within_s=1.0)
         except AssertionError:
             # No write is left; the next event causes some.
             rig.api.faults.clear()

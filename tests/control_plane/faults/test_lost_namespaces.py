@@ -31,7 +31,7 @@ def backfill():
 
 def asked_in_vain(rig):
     """Return the refused verbs with their numbers."""
-    return Counter(one.verb for one in rig.api.requests if one.namespace == OTHER and one.status == 403)
+    return Counter(request.verb for request in rig.api.requests if request.namespace == OTHER and request.status == 403)
 
 
 async def pauses_after(failures, pace):
@@ -55,7 +55,7 @@ class TestANamespaceThatCannotBeRead:
             await rig.until_holds("Running")
 
     async def test_namespace_that_becomes_forbidden_stops_no_other(self):
-        """When a namespace is deleted, its Role is deleted before its Backfills."""
+        """The Role of a deleted namespace is deleted before its Backfills."""
         async with Rig(namespaces=(NAMESPACE, OTHER)) as rig:
             await rig.until(lambda: rig.api.open_watches == 4)
             rig.api.faults += forbidden("list", "watch", "get")

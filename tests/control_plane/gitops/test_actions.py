@@ -17,15 +17,15 @@ def backfill(override=None, conditions=(), **fields):
     return {
         "metadata": {"name": "orders", "generation": 1} | annotations,
         "spec": fields,
-        "status": {"conditions": [{"type": one, "status": "True", "reason": "Some"} for one in conditions]},
+        "status": {"conditions": [{"type": condition, "status": "True", "reason": "Some"} for condition in conditions]},
     }
 
 
-def desired(one):
+def desired(document):
     """Return the operator's decision for it."""
-    found = desired_of(spec(**one["spec"]), one["metadata"].get("annotations", {}))
-    assert found.override_error == ""
-    return found.paused, found.suspend, found.rows_per_second
+    controls = desired_of(spec(**document["spec"]), document["metadata"].get("annotations", {}))
+    assert controls.override_error == ""
+    return controls.paused, controls.suspend, controls.rows_per_second
 
 
 class TestAnAction:

@@ -58,7 +58,7 @@ class TestTheNewestWins:
         bare["metadata"]["labels"] = {}
         cache.put_pod(bare)
         assert cache.pods(KEY) == ()
-        assert [one.name for one in cache.pods(KEY, "orders-1-driver")] == ["orders-1-driver"]
+        assert [pod.name for pod in cache.pods(KEY, "orders-1-driver")] == ["orders-1-driver"]
 
     def test_changed_label_moves_the_pod(self):
         """A pod belongs to one Backfill at a time."""
@@ -101,9 +101,9 @@ class TestARelist:
         """An object that is created meanwhile is on no page, and still exists."""
         cache = Cache()
         cache.put_backfill(backfill(5))
-        known, _ = cache.begin_relist()
+        cached, _ = cache.begin_relist()
         cache.put_backfill(backfill(8, name="new", uid="uid-2"))
-        assert known == {KEY: "uid-1"}
+        assert cached == {KEY: "uid-1"}
 
 
 class TestItIsSmall:
@@ -135,13 +135,13 @@ class TestItIsSmall:
     def test_a_hundred_thousand_at_rest_fit_into_memory(self, watched):
         """A status with a long history has 6 kB, which compress to 2.3 kB. A restarted operator and a standby do not store it either."""
         number = 500
-        texts = [json.dumps(finished(one, ttlSecondsAfterFinished=3600)) for one in range(number)]
+        texts = [json.dumps(finished(index, ttlSecondsAfterFinished=3600)) for index in range(number)]
         tracemalloc.start()
         try:
             cache = Cache()
-            for one, text in enumerate(texts):
+            for index, text in enumerate(texts):
                 if watched:
-                    cache.put_backfill(backfill(4, name=f"job-{one}", uid="of before"))
+                    cache.put_backfill(backfill(4, name=f"job-{index}", uid="of before"))
                 cache.put_backfill(json.loads(text))
             used, _ = tracemalloc.get_traced_memory()
         finally:

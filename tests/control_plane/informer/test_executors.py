@@ -57,7 +57,7 @@ def stored():
 
 class TestAnExecutorsPod:
     @pytest.mark.parametrize(
-        ("status", "said"),
+        ("status", "expected"),
         [
             (waits("ImagePullBackOff", "no such image"), ("ImagePullBackOff", "no such image")),
             (waits("CreateContainerConfigError", 'secret "late" not found'), ("CreateContainerConfigError", 'secret "late" not found')),
@@ -65,13 +65,13 @@ class TestAnExecutorsPod:
             ({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "no node"}]}, ("", "no node")),
         ],
     )  # fmt: skip
-    def test_executor_reports_why_it_does_not_start(self, status, said):
+    def test_executor_reports_why_it_does_not_start(self, status, expected):
         """As for a driver's pod, the reason comes from a container, from an init container, or from the scheduler."""
-        one = executor_of(executor(status))
+        pod = executor_of(executor(status))
 
-        assert one.waits
-        assert (one.waiting, one.message) == said
-        assert (one.driver_uid, one.label) == ("pod-1", KEY)
+        assert pod.waits
+        assert (pod.waiting, pod.message) == expected
+        assert (pod.driver_uid, pod.label) == ("pod-1", KEY)
 
     @pytest.mark.parametrize(
         "status",
@@ -140,7 +140,7 @@ class TestTheCache:
         again = cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
 
         assert (first, again) == ([KEY], [])
-        assert [one.executors for one in cache.pods(KEY)] == [NO_IMAGE]
+        assert [pod.executors for pod in cache.pods(KEY)] == [NO_IMAGE]
 
     def test_backfill_is_enqueued_when_its_executors_run(self):
         """Its status would report a solved problem."""
@@ -148,7 +148,7 @@ class TestTheCache:
         cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
 
         assert cache.put_executors({}, None) == [KEY]
-        assert [one.executors for one in cache.pods(KEY)] == [None]
+        assert [pod.executors for pod in cache.pods(KEY)] == [None]
         assert cache.put_executors({}, None) == []
 
     def test_executors_of_other_namespaces_are_kept(self):
@@ -157,14 +157,14 @@ class TestTheCache:
         cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, NAMESPACE)
 
         assert cache.put_executors({}, "stock") == []
-        assert [one.executors for one in cache.pods(KEY)] == [NO_IMAGE]
+        assert [pod.executors for pod in cache.pods(KEY)] == [NO_IMAGE]
 
     def test_executors_of_unknown_drivers_are_ignored(self):
         """Every user who may create pods could fill the cache."""
         cache = stored()
 
         assert cache.put_executors({"forged": (KEY, NO_IMAGE), "of none": ((NAMESPACE, "none"), NO_IMAGE)}, None) == []
-        assert [one.executors for one in cache.pods(KEY)] == [None]
+        assert [pod.executors for pod in cache.pods(KEY)] == [None]
 
     def test_alternating_reasons_of_a_kubelet_are_one_state(self):
         """A kubelet alternates between both reasons."""
@@ -193,4 +193,4 @@ class TestTheCache:
         [driver] = cache.pods(KEY)
 
         assert cache.put_executors_of(driver, None).executors is None
-        assert [one.executors for one in cache.pods(KEY)] == [None]
+        assert [pod.executors for pod in cache.pods(KEY)] == [None]

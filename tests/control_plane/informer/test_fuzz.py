@@ -131,9 +131,9 @@ def held(raw, pods=()):
         except ManifestRefusedError:
             continue
         name = driver_name(seen.name, action.attempt)
-        for one in (made.config_map, made.secret, made.service, made.pod):
-            assert one["metadata"]["name"] == name
-            assert one["metadata"]["ownerReferences"][0]["uid"] == seen.uid
+        for manifest in (made.config_map, made.secret, made.service, made.pod):
+            assert manifest["metadata"]["name"] == name
+            assert manifest["metadata"]["ownerReferences"][0]["uid"] == seen.uid
         assert made.pod["spec"]["restartPolicy"] == "Never"
         assert made.pod["spec"]["containers"][0]["image"]
     return decision
@@ -211,7 +211,7 @@ class TestWhatTheSchemaAllows:
     def test_any_status_of_the_schema_is_read(self, spec, status):
         """An unreadable status stops all actions until a user corrects it. A command must have the member of its type."""
         control = status.get("control", {})
-        control["pending"] = [one for one in control.get("pending", ()) if a_command(one)]
+        control["pending"] = [item for item in control.get("pending", ()) if a_command(item)]
         assert held(backfill(spec, status=status)) is not None
 
 
@@ -232,5 +232,8 @@ class TestTheLoop:
             rig.create("sound")
             await rig.until_holds("Running", "sound")
             await rig.until(
-                lambda: all(one.get("status", {}).get("phase") for one in rig.store.objects["backfills"].values()), 20
+                lambda: all(
+                    manifest.get("status", {}).get("phase") for manifest in rig.store.objects["backfills"].values()
+                ),
+                20,
             )

@@ -184,16 +184,18 @@ class TestWatchesThatBringNothing:
             value = rig.operator.metrics.registry.get_sample_value
 
             def failures():
-                return [value("backfill_operator_watch_failures_total", {"resource": one}) or 0 for one in PLURALS]
+                return [
+                    value("backfill_operator_watch_failures_total", {"resource": plural}) or 0 for plural in PLURALS
+                ]
 
             await rig.until(lambda: min(failures()) >= 4, within_s=20)
-            asked = [seen for seen in rig.api.requests if seen.verb == "watch"]
+            watches = [seen for seen in rig.api.requests if seen.verb == "watch"]
             seconds = loop.time() - began
 
         # After 0.25, 0.5 and 1 second, each up to a quarter shorter: the number of requests in this time is limited.
         most = next(number for number in itertools.count(1) if 0.75 * 0.25 * (2**number - 1) > seconds)
         assert seconds >= 0.75 * (0.25 + 0.5 + 1)
-        assert len(asked) <= len(PLURALS) * most
+        assert len(watches) <= len(PLURALS) * most
 
     async def test_working_watch_has_no_delay(self):
         """The first event resets the failures."""
@@ -211,12 +213,12 @@ class TestWatchesThatBringNothing:
             rig.start()
             await rig.until(lambda: rig.api.open_watches == len(PLURALS), within_s=20)
             began = asyncio.get_running_loop().time()
-            asked = len(rig.api.requests)
+            before = len(rig.api.requests)
             rig.api.break_watches()
             await rig.until(lambda: rig.api.open_watches == len(PLURALS), within_s=20)
             seconds = asyncio.get_running_loop().time() - began
 
-        assert len(rig.api.requests) - asked <= 2.0 * seconds + 2
+        assert len(rig.api.requests) - before <= 2.0 * seconds + 2
 
 
 class TestRetryAfter:
@@ -235,6 +237,6 @@ class TestRetryAfter:
     @given(st.text(max_size=60), st.text(max_size=60))
     def test_no_retry_after_header_is_an_error(self, header, date):
         """Any content gives a number of seconds or none."""
-        found = retry_after_s(header, date)
+        seconds = retry_after_s(header, date)
 
-        assert found is None or 0.0 <= found <= RETRY_AFTER_MAX_S
+        assert seconds is None or 0.0 <= seconds <= RETRY_AFTER_MAX_S

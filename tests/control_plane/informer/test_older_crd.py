@@ -8,7 +8,7 @@ from backfill_operator.reconcile.status_writer import dropped_paths
 
 def without(*names):
     """Return the change of an API server whose CRD does not define these fields of the status."""
-    return lambda plural, status: {name: one for name, one in status.items() if name not in names}
+    return lambda plural, status: {name: value for name, value in status.items() if name not in names}
 
 
 class TestAStatusThatIsNotKept:
@@ -19,7 +19,7 @@ class TestAStatusThatIsNotKept:
             rig.store.prune = without(*lost)
             rig.create()
             await rig.until(lambda: "CrdOutdated" in rig.events())
-            [event] = [one for one in rig.store.objects["events"].values() if one["reason"] == "CrdOutdated"]
+            [event] = [event for event in rig.store.objects["events"].values() if event["reason"] == "CrdOutdated"]
             assert f"status.{lost[0]}" in event["note"]
             await rig.still(lambda: rig.objects() == [], for_s=1.5)
             rig.store.prune = without()
@@ -68,9 +68,9 @@ class TestASpecOfANewerCrd:
             await rig.until(lambda: rig.condition("Stalled", "newer"))
             await rig.until_holds("Running", "known")
 
-            [said] = [one for one in rig.status("newer")["conditions"] if one["type"] == "Stalled"]
-            assert said["reason"] == "SpecRefused"
-            assert "spec.colour" in said["message"]
+            [stalled] = [condition for condition in rig.status("newer")["conditions"] if condition["type"] == "Stalled"]
+            assert stalled["reason"] == "SpecRefused"
+            assert "spec.colour" in stalled["message"]
 
     async def test_running_job_continues_after_a_rollback(self):
         """A rollback of the operator must not end running jobs."""

@@ -11,7 +11,7 @@ PLURALS = ("backfills", "pods")
 def reconnects(rig):
     """Return the reconnects of each resource."""
     value = rig.operator.metrics.registry.get_sample_value
-    return [value("backfill_operator_watch_reconnects_total", {"resource": one}) or 0 for one in PLURALS]
+    return [value("backfill_operator_watch_reconnects_total", {"resource": plural}) or 0 for plural in PLURALS]
 
 
 @pytest.fixture

@@ -48,11 +48,11 @@ def backfill(name, **metadata):
 
 async def listed(cluster, resource, namespace, labels="", fields=""):
     """Return all objects of all pages."""
-    return [one async for page in cluster.pages(resource, namespace, labels=labels, fields=fields) for one in page]
+    return [item async for page in cluster.pages(resource, namespace, labels=labels, fields=fields) for item in page]
 
 
-def fence(one):
-    return {"resource_version": one["metadata"]["resourceVersion"]}
+def fence(manifest):
+    return {"resource_version": manifest["metadata"]["resourceVersion"]}
 
 
 class TestMaking:
@@ -143,14 +143,14 @@ class TestFences:
         """observedGeneration depends on this."""
         async with server() as (cluster, namespace):
             made = await cluster.create(BACKFILLS, namespace, backfill("one"))
-            told = await cluster.patch(
+            changed = await cluster.patch(
                 BACKFILLS, namespace, "one", {"status": {"attempts": 1}}, **fence(made), subresource="status"
             )
             paused = await cluster.patch(
-                BACKFILLS, namespace, "one", {"spec": {"desiredState": "Paused"}}, **fence(told)
+                BACKFILLS, namespace, "one", {"spec": {"desiredState": "Paused"}}, **fence(changed)
             )
 
-        generations = [one["metadata"]["generation"] for one in (made, told, paused)]
+        generations = [manifest["metadata"]["generation"] for manifest in (made, changed, paused)]
         assert generations == [1, 1, 2]
         assert paused["status"]["attempts"] == 1
 
@@ -158,25 +158,25 @@ class TestFences:
         """The other fields stay."""
         async with server() as (cluster, namespace):
             made = await cluster.create(BACKFILLS, namespace, backfill("one"))
-            told = await cluster.patch(
+            changed = await cluster.patch(
                 BACKFILLS, namespace, "one", {"status": {"attempts": 1, "phase": "Running"}}, **fence(made),
                 subresource="status",
             )  # fmt: skip
-            told = await cluster.patch(
-                BACKFILLS, namespace, "one", {"status": {"phase": None}}, **fence(told), subresource="status"
+            changed = await cluster.patch(
+                BACKFILLS, namespace, "one", {"status": {"phase": None}}, **fence(changed), subresource="status"
             )
 
-        assert (told["status"].get("phase"), told["status"]["attempts"]) == (None, 1)
+        assert (changed["status"].get("phase"), changed["status"]["attempts"]) == (None, 1)
 
     async def test_equal_write_changes_no_version(self, server):
         """It causes no event: otherwise a loop that writes the current state would never end."""
         async with server() as (cluster, namespace):
             made = await cluster.create(BACKFILLS, namespace, backfill("one"))
             change = {"status": {"attempts": 1}}
-            told = await cluster.patch(BACKFILLS, namespace, "one", change, **fence(made), subresource="status")
-            again = await cluster.patch(BACKFILLS, namespace, "one", change, **fence(told), subresource="status")
+            changed = await cluster.patch(BACKFILLS, namespace, "one", change, **fence(made), subresource="status")
+            again = await cluster.patch(BACKFILLS, namespace, "one", change, **fence(changed), subresource="status")
 
-        assert again["metadata"]["resourceVersion"] == told["metadata"]["resourceVersion"]
+        assert again["metadata"]["resourceVersion"] == changed["metadata"]["resourceVersion"]
 
     async def test_lease_is_taken_by_one_candidate(self, server):
         """If two replace the same version, one wins."""
@@ -223,8 +223,8 @@ class TestLists:
             pages = [page async for page in cluster.pages(CONFIG_MAPS, namespace, labels="mine=yes")]
 
         assert [len(page) for page in pages] == [10, 10, 5]
-        assert len({one["metadata"]["name"] for page in pages for one in page}) == 25
-        assert {one["kind"] for page in pages for one in page} == {"ConfigMap"}
+        assert len({item["metadata"]["name"] for page in pages for item in page}) == 25
+        assert {item["kind"] for page in pages for item in page} == {"ConfigMap"}
 
     async def test_labels_select_objects(self, server):
         """A selector compares values or requires a label."""
@@ -235,8 +235,8 @@ class TestLists:
             driver = await listed(cluster, PODS, namespace, labels="role=driver")
             both = await listed(cluster, PODS, namespace, labels="role")
 
-        assert [one["metadata"]["name"] for one in driver] == ["a"]
-        assert [one["metadata"]["name"] for one in both] == ["a", "b"]
+        assert [item["metadata"]["name"] for item in driver] == ["a"]
+        assert [item["metadata"]["name"] for item in both] == ["a", "b"]
 
     async def test_phase_selects_objects(self, server):
         """A field selector works with labels: pods without a node, with the label."""
@@ -246,7 +246,7 @@ class TestLists:
             waiting = await listed(cluster, PODS, namespace, labels="role=executor", fields="status.phase=Pending")
             running = await listed(cluster, PODS, namespace, labels="role=executor", fields="status.phase=Running")
 
-        assert [one["metadata"]["name"] for one in waiting] == ["a"]
+        assert [item["metadata"]["name"] for item in waiting] == ["a"]
         assert running == []
 
 
@@ -268,7 +268,7 @@ class TestWhatGoesWrong:
             api.store.create("configmaps", "default", config_map("one"))
             assert await cluster.get(CONFIG_MAPS, "default", "one") is not None
 
-        assert [(one.verb, one.resource, one.status) for one in calls] == [
+        assert [(call.verb, call.resource, call.status) for call in calls] == [
             ("get", "configmaps", 500), ("get", "configmaps", 500), ("get", "configmaps", 200),
         ]  # fmt: skip
 
@@ -277,7 +277,7 @@ class TestWhatGoesWrong:
         async with faulty(Fault("lose the answer", verb="create")) as (api, cluster):
             with pytest.raises(UnavailableError):
                 await cluster.create(PODS, "default", pod("driver"))
-            assert [one.verb for one in api.requests] == ["create"]
+            assert [request.verb for request in api.requests] == ["create"]
             assert ("default", "driver") in api.store.objects["pods"]
 
     async def test_create_after_429_is_repeated(self):
@@ -333,7 +333,7 @@ class TestWhatGoesWrong:
                 api.store.create("configmaps", "default", {**config_map(f"one-{number}"), "data": {"a": "x" * 10_000}})
             settings = OperatorSettings(page_size=40)
             async with api.cluster(settings, response_bytes_max=60_000) as cluster:
-                names = {one["metadata"]["name"] for one in await listed(cluster, CONFIG_MAPS, "default")}
+                names = {item["metadata"]["name"] for item in await listed(cluster, CONFIG_MAPS, "default")}
                 tries = len(api.requests)
                 assert len(names) == 50
                 await listed(cluster, CONFIG_MAPS, "default")
@@ -356,7 +356,9 @@ class TestWhatGoesWrong:
         """Names come from objects that any user may write."""
         async with faulty() as (api, cluster):
             assert await cluster.get(PODS, "default", name) is None
-            assert [(one.plural, one.name.count("/")) for one in api.requests if one.plural != "pods"] == []
+            assert [
+                (request.plural, request.name.count("/")) for request in api.requests if request.plural != "pods"
+            ] == []
 
     async def test_requests_respect_the_rate_limit(self):
         """The client limits its own rate, so it does not depend on priority and fairness of the server."""

@@ -46,12 +46,13 @@ class TestOneLeads:
         """This is true from the start."""
         async with FakeApi() as api, candidates(api, "a", "b", "c") as made:
             await asyncio.wait(
-                [asyncio.create_task(one.leading.wait()) for one, _ in made.values()], return_when="FIRST_COMPLETED"
+                [asyncio.create_task(election.leading.wait()) for election, _ in made.values()],
+                return_when="FIRST_COMPLETED",
             )
             for _ in range(20):
                 assert len(leaders(made)) == 1
                 await asyncio.sleep(0.1)
-            assert {one.leader for one, _ in made.values()} == set(leaders(made))
+            assert {election.leader for election, _ in made.values()} == set(leaders(made))
 
     async def test_dead_leader_is_replaced_after_its_lease(self):
         """Not earlier, because it may be alive and slow."""

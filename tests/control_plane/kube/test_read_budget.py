@@ -101,8 +101,8 @@ class TestAnObject:
             on_unreadable=lambda plural, error: unreadable.append((plural, str(error))),
         )  # fmt: skip
 
-        for one in (raw(metadata={"resourceVersion": EndlessText()}), raw(metadata={"name": "other"})):
-            relist._take(one, BACKFILLS, {})  # noqa: SLF001 - one page of a list
+        for item in (raw(metadata={"resourceVersion": EndlessText()}), raw(metadata={"name": "other"})):
+            relist._take(item, BACKFILLS, {})  # noqa: SLF001 - one page of a list
 
         assert unreadable == [("backfills", "it takes too long to read")]
         assert cache.keys() == [(NAMESPACE, "other")]

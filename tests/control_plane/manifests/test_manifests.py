@@ -29,25 +29,25 @@ def launch(name: str = "orders", attempt: int = 1, **fields: Any) -> Launch:
     """Return a launch of a valid spec."""
     kind = fields.pop("kind", "Run")
     limits = fields.pop("limits", Limits())
-    controls = {one: fields.pop(one) for one in ("paused", "rows_per_second", "bytes_per_second") if one in fields}
+    controls = {item: fields.pop(item) for item in ("paused", "rows_per_second", "bytes_per_second") if item in fields}
     return Launch(
         "shop", name, "0b5a-uid", attempt, kind, spec(**fields), Installation("backfill:1", limits=limits), **controls
     )
 
 
-def objects(one: Launch) -> list[dict[str, Any]]:
+def objects(launched: Launch) -> list[dict[str, Any]]:
     """Return all four objects."""
-    return [config_map(one), secret(one, IDENTITY), service(one), driver_pod(one)]
+    return [config_map(launched), secret(launched, IDENTITY), service(launched), driver_pod(launched)]
 
 
 def container(pod: dict[str, Any], name: str = "driver") -> dict[str, Any]:
     """Return a container by name."""
-    return next(one for one in pod["spec"]["containers"] if one["name"] == name)
+    return next(container for container in pod["spec"]["containers"] if container["name"] == name)
 
 
 def environment(pod: dict[str, Any]) -> dict[str, str]:
     """Return the driver's variables."""
-    return {one["name"]: one.get("value", "") for one in container(pod)["env"]}
+    return {variable["name"]: variable.get("value", "") for variable in container(pod)["env"]}
 
 
 def template(**pod_spec: Any) -> dict[str, Any]:
@@ -61,18 +61,18 @@ class TestEveryObject:
     @given(st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,100}[a-z0-9])?", fullmatch=True), st.integers(1, 10**8))
     def test_object_belongs_to_the_attempt(self, name: str, attempt: int) -> None:
         """It is owned by UID, so it does not belong to a recreated Backfill of the same name."""
-        for one in objects(launch(name, attempt)):
-            meta = one["metadata"]
+        for manifest in objects(launch(name, attempt)):
+            meta = manifest["metadata"]
             (owner,) = meta["ownerReferences"]
             assert (owner["uid"], owner["controller"], owner["name"]) == ("0b5a-uid", True, name)
             assert len(meta["name"]) <= 63
             assert meta["labels"]["backfill.dev/attempt"] == str(attempt)
             assert all(len(value) <= 63 for value in meta["labels"].values())
-        assert len({one["metadata"]["name"] for one in objects(launch(name, attempt))}) == 1
+        assert len({manifest["metadata"]["name"] for manifest in objects(launch(name, attempt))}) == 1
 
     def test_object_is_excluded_from_backups(self) -> None:
         """Velero reads this label; the target contains all data that a job needs to resume (fault C5)."""
-        made = [one["metadata"]["labels"] for one in (*objects(launch()), executor_template(launch()))]
+        made = [manifest["metadata"]["labels"] for manifest in (*objects(launch()), executor_template(launch()))]
 
         assert {labels.get("velero.io/exclude-from-backup") for labels in made} == {"true"}
 
@@ -106,31 +106,31 @@ class TestWhatTheDriverReads:
     )
     def test_spec_can_be_loaded_and_has_the_same_hash(self, fields: dict[str, Any]) -> None:
         """Another hash would mean another job: the driver would refuse its own state."""
-        one = launch(**fields)
+        launched = launch(**fields)
         document = {"apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": "orders", "namespace": "shop"}, "spec": TABLES | fields}  # fmt: skip
 
-        read = load_backfill(config_map(one)["data"]["backfill.yaml"])
+        read = load_backfill(config_map(launched)["data"]["backfill.yaml"])
 
         assert read.spec_hash == load_backfill(document).spec_hash
         assert (read.spec.after, read.spec.verify, read.spec.spark.conf) == (
-            one.spec.after,
-            one.spec.verify,
-            one.spec.spark.conf,
+            launched.spec.after,
+            launched.spec.verify,
+            launched.spec.spark.conf,
         )
 
     def test_spec_has_the_current_controls(self) -> None:
-        """They combine spec and override; the spec does not determine them alone."""
-        one = launch(desiredState="Running", throttle={"rowsPerSecond": 9}, paused="All")
+        """They combine spec and override, so the spec is only a part of them."""
+        launched = launch(desiredState="Running", throttle={"rowsPerSecond": 9}, paused="All")
 
-        read = load_backfill(config_map(one)["data"]["backfill.yaml"]).spec
+        read = load_backfill(config_map(launched)["data"]["backfill.yaml"]).spec
 
         assert (read.desired_state, read.pause.scope, read.throttle.rows_per_second) == ("Paused", "All", None)
 
     def test_spec_has_the_current_limits(self) -> None:
         """Limits are of rows, of bytes, or of both."""
         for rows, size_bytes in ((5, None), (None, 7), (5, 7)):
-            one = launch(throttle={"rowsPerSecond": 9}, rows_per_second=rows, bytes_per_second=size_bytes)
-            read = load_backfill(config_map(one)["data"]["backfill.yaml"]).spec.throttle
+            launched = launch(throttle={"rowsPerSecond": 9}, rows_per_second=rows, bytes_per_second=size_bytes)
+            read = load_backfill(config_map(launched)["data"]["backfill.yaml"]).spec.throttle
             assert (read.rows_per_second, read.bytes_per_second) == (rows, size_bytes)
 
     @given(st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=40), max_size=5))
@@ -156,8 +156,8 @@ class TestSpark:
     def test_rows_are_encrypted_if_the_administrator_requires_it(self) -> None:
         """Rows are encrypted between pods and on disk; a driver without executors only has its disk. A spec cannot disable it."""
         conf = {"spark.network.crypto.enabled": "false", "spark.io.encryption.enabled": "false"}
-        one = launch(spark={"conf": conf}, limits=Limits(conf=("*",)))
-        made = properties(replace(one, installation=replace(one.installation, encrypt=True)))
+        launched = launch(spark={"conf": conf}, limits=Limits(conf=("*",)))
+        made = properties(replace(launched, installation=replace(launched.installation, encrypt=True)))
         alone = launch(executor={"instances": 0})
         disk = properties(replace(alone, installation=replace(alone.installation, encrypt=True)))
 
@@ -170,8 +170,8 @@ class TestSpark:
         """Every reader of pods sees a secret in a variable. An executor has no other entry of the Secret."""
         made = properties(launch(executor={"instances": 3}))
         pod = executor_template(launch())
-        (volume,) = [one for one in pod["spec"]["volumes"] if "secret" in one]
-        (mount,) = [one for one in container(pod, "executor")["volumeMounts"] if one["name"] == volume["name"]]
+        (volume,) = [volume for volume in pod["spec"]["volumes"] if "secret" in volume]
+        (mount,) = [mount for mount in container(pod, "executor")["volumeMounts"] if mount["name"] == volume["name"]]
         (item,) = volume["secret"]["items"]
 
         assert made["spark.authenticate.secret.file"] == f"{mount['mountPath']}/{item['path']}"
@@ -203,7 +203,7 @@ class TestSpark:
         )
 
     def test_driver_that_may_copy_files_has_the_optimizing_compiler(self) -> None:
-        """With the first compiler, AES ran at a hundredth of its speed: 646 MB by https took 56 s with two executors, 19 s with none (fault K1)."""
+        """AES ran at a hundredth of its speed with the first compiler: 646 MB by https took 56 s with two executors, 19 s with none (fault K1)."""
         for executor in ({"instances": 2}, {"dynamic": {"min": 0, "max": 3}}):
             assert "spark.driver.defaultJavaOptions" not in properties(launch(executor=executor))
 
@@ -244,16 +244,16 @@ class TestRestrictedPods:
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
         assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert pod["spec"]["enableServiceLinks"] is False
-        for one in (*pod["spec"]["containers"], *pod["spec"]["initContainers"]):
-            assert one["securityContext"]["allowPrivilegeEscalation"] is False
-            assert one["securityContext"]["capabilities"]["drop"] == ["ALL"]
+        for item in (*pod["spec"]["containers"], *pod["spec"]["initContainers"]):
+            assert item["securityContext"]["allowPrivilegeEscalation"] is False
+            assert item["securityContext"]["capabilities"]["drop"] == ["ALL"]
         assert container(pod, pod["spec"]["containers"][0]["name"])["securityContext"]["readOnlyRootFilesystem"] is True
 
     def test_executors_do_not_access_the_api_server(self) -> None:
         """They have no token; a driver without executors has none either."""
         assert executor_template(launch())["spec"]["automountServiceAccountToken"] is False
-        for one in (launch(executor={"instances": 0}), launch(kind="Plan")):
-            assert driver_pod(one)["spec"]["automountServiceAccountToken"] is False
+        for item in (launch(executor={"instances": 0}), launch(kind="Plan")):
+            assert driver_pod(item)["spec"]["automountServiceAccountToken"] is False
         assert driver_pod(launch())["spec"]["automountServiceAccountToken"] is True
 
 
@@ -270,10 +270,10 @@ class TestTheDriverPod:
         assert given["BACKFILL_TERMINATION_LOG"] == container(pod)["terminationMessagePath"]
         assert pod["spec"]["terminationGracePeriodSeconds"] == 77
         # The address has the IP family of the cluster's pods.
-        bind = next(one for one in container(pod)["env"] if one["name"] == "BACKFILL_CONTROL_BIND")
+        bind = next(variable for variable in container(pod)["env"] if variable["name"] == "BACKFILL_CONTROL_BIND")
         assert bind["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
         assert pod["spec"]["restartPolicy"] == "Never"
-        assert {one["httpGet"]["scheme"] for one in (container(pod)["startupProbe"], container(pod)["readinessProbe"], container(pod)["livenessProbe"])} == {"HTTPS"}  # fmt: skip
+        assert {probe["httpGet"]["scheme"] for probe in (container(pod)["startupProbe"], container(pod)["readinessProbe"], container(pod)["livenessProbe"])} == {"HTTPS"}  # fmt: skip
 
     def test_plan_has_no_probes(self) -> None:
         """A plan serves no requests."""
@@ -323,8 +323,8 @@ class TestTheDriverPod:
         assert pod["spec"]["securityContext"]["runAsUser"] == 1000
         assert pod["spec"]["serviceAccountName"] == "mine"
         assert environment(pod).keys() >= {"AWS_REGION", "BACKFILL_MASTER"}
-        assert {"lake", "backfill-spec"} <= {one["name"] for one in pod["spec"]["volumes"]}
-        assert {"/lake", "/tmp"} <= {one["mountPath"] for one in container(pod)["volumeMounts"]}
+        assert {"lake", "backfill-spec"} <= {volume["name"] for volume in pod["spec"]["volumes"]}
+        assert {"/lake", "/tmp"} <= {mount["mountPath"] for mount in container(pod)["volumeMounts"]}
         assert container(pod, "side")["image"] == "proxy"
 
 
@@ -360,14 +360,14 @@ class TestRefusals:
         assert caught.value.path == path
         assert len(caught.value.hint.split()) >= 2
 
-    @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), lambda one: st.lists(one, max_size=3) | st.dictionaries(st.sampled_from(["metadata", "spec", "containers", "name", "env", "volumes", "labels", "securityContext", "driver"]), one, max_size=4), max_leaves=15))  # fmt: skip
+    @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), lambda item: st.lists(item, max_size=3) | st.dictionaries(st.sampled_from(["metadata", "spec", "containers", "name", "env", "volumes", "labels", "securityContext", "driver"]), item, max_size=4), max_leaves=15))  # fmt: skip
     def test_template_gives_a_pod_or_a_refusal(self, thing: Any) -> None:
         """There is no other exception, although the schema accepts every template."""
         if not isinstance(thing, dict):
             return
-        one = launch(driver={"template": thing}, executor={"template": thing})
+        launched = launch(driver={"template": thing}, executor={"template": thing})
         try:
-            pods = [driver_pod(one), executor_template(one)]
+            pods = [driver_pod(launched), executor_template(launched)]
         except ManifestRefusedError:
             return
         for pod in pods:

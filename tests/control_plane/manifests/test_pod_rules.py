@@ -30,9 +30,9 @@ def launch(limits: Limits = PLAIN.limits, **fields: Any) -> Launch:
 
 def build(limits: Limits = PLAIN.limits, **fields: Any) -> dict[str, Any]:
     """Return the driver's pod, after building all other objects."""
-    one = launch(limits, **fields)
-    config_map(one)
-    return driver_pod(one)
+    launched = launch(limits, **fields)
+    config_map(launched)
+    return driver_pod(launched)
 
 
 def refusal(limits: Limits = PLAIN.limits, **fields: Any) -> ManifestRefusedError:
@@ -64,7 +64,7 @@ def volume(**source: Any) -> dict[str, Any]:
 
 def container(made: dict[str, Any], name: str = "driver") -> dict[str, Any]:
     """Return a container by name."""
-    return next(one for one in made["spec"]["containers"] if one["name"] == name)
+    return next(container for container in made["spec"]["containers"] if container["name"] == name)
 
 
 class TestNobodyCanAllow:
@@ -146,9 +146,9 @@ class TestNobodyCanAllow:
     def test_prefix_of_a_dangerous_variable_is_always_refused(self, never: str, more: str) -> None:
         """The keys of a Secret are unknown here: no key may become such a name."""
         prefix = never.rstrip("*") + more
-        for one in (prefix[: len(prefix) // 2 + 1], prefix):
-            if any(one.startswith(name.rstrip("*")) or name.rstrip("*").startswith(one) for name in NEVER):
-                fields = ours(envFrom=[{"prefix": one, "secretRef": {"name": "a"}}])
+        for beginning in (prefix[: len(prefix) // 2 + 1], prefix):
+            if any(beginning.startswith(name.rstrip("*")) or name.rstrip("*").startswith(beginning) for name in NEVER):
+                fields = ours(envFrom=[{"prefix": beginning, "secretRef": {"name": "a"}}])
                 assert refusal(self.GENEROUS, **fields).path == f"{OURS}.envFrom[0].prefix"
 
     @pytest.mark.parametrize("where", [
@@ -162,12 +162,12 @@ class TestNobodyCanAllow:
 
     def test_mount_of_a_python_package_is_always_refused(self) -> None:
         """Python starts in the root folder, and a volume may be mounted at /yaml there."""
-        env = {one["name"]: one.get("value") for one in container(build())["env"]}
+        env = {variable["name"]: variable.get("value") for variable in container(build())["env"]}
         assert env["PYTHONSAFEPATH"] == "1"
 
 
 class TestAnAdministratorMayAllow:
-    """By default, the field is refused with the name of the setting; with the setting, the pod has the value."""
+    """The default is a refusal with the name of the setting; with the setting, the pod has the value."""
 
     @pytest.mark.parametrize(
         ("fields", "path", "setting", "limits"),
@@ -201,7 +201,7 @@ class TestAnAdministratorMayAllow:
         "name", ["app", "k8s-app", "role", "app.kubernetes.io/name", "app.kubernetes.io/component"]
     )
     def test_setting_allows_a_label_of_a_selector(self, name: str, role: str) -> None:
-        """With such a label, a pod joins another team's Service and NetworkPolicy (fault S8)."""
+        """A pod with such a label joins another team's Service and NetworkPolicy (fault S8)."""
         given = {role: {"template": {"metadata": {"labels": {name: "x"}}}}}
 
         refused = refusal(**given)
@@ -312,12 +312,12 @@ class TestWhatMostJobsNeed:
 
         made = build(**given)
 
-        assert {one["name"] for one in container(made)["env"]} >= {
+        assert {variable["name"] for variable in container(made)["env"]} >= {
             "AWS_REGION",
             "AWS_SECRET_ACCESS_KEY",
             "BACKFILL_MASTER",
         }
-        assert {one["mountPath"] for one in container(made)["volumeMounts"]} >= {"/lake", "/mnt/b", "/tmp"}
+        assert {mount["mountPath"] for mount in container(made)["volumeMounts"]} >= {"/lake", "/mnt/b", "/tmp"}
 
     def test_installations_own_image_and_account_are_allowed_by_name(self) -> None:
         """A user may repeat the defaults."""

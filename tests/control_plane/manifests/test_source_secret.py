@@ -25,9 +25,9 @@ class TestTheSecretOfASource:
         source, strategy = {"type": "Kafka", "kafka": topic}, {"type": "SourceSplits"}
         pod = make(launch(source=source, target=target, strategy=strategy))
 
-        (volume,) = (one for one in pod["spec"]["volumes"] if one["name"] == "backfill-source")
-        (container,) = (one for one in pod["spec"]["containers"] if one["name"] == name)
-        (mount,) = (one for one in container["volumeMounts"] if one["name"] == "backfill-source")
+        (volume,) = (volume for volume in pod["spec"]["volumes"] if volume["name"] == "backfill-source")
+        (container,) = (container for container in pod["spec"]["containers"] if container["name"] == name)
+        (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "backfill-source")
         assert volume["secret"] == {"secretName": "kafka-reader", "defaultMode": 0o440}
         assert (mount["mountPath"], mount["readOnly"]) == ("/etc/backfill-source", True)
         if make is driver_pod:

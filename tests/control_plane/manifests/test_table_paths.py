@@ -68,7 +68,7 @@ class TestAPathThatDependsOnAFolder:
 
 
 PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*.yaml")))
-APPLIED = {one for page in PAGES for one in re.findall(r"kubectl apply .*-f (\S+\.yaml)", page.read_text())}
+APPLIED = {file for page in PAGES for file in re.findall(r"kubectl apply .*-f (\S+\.yaml)", page.read_text())}
 """The manifests that documentation pages apply."""
 
 
@@ -78,9 +78,9 @@ class TestWhatThePagesApply:
     def test_documented_manifest_exists(self) -> None:
         """It is an example and not a file that a reader would have to write; the CRD is not an example."""
         assert APPLIED
-        assert [one for one in APPLIED if not (ROOT / one).exists()] == []
+        assert [file for file in APPLIED if not (ROOT / file).exists()] == []
 
-    @pytest.mark.parametrize("file", sorted(one for one in APPLIED if one.startswith("examples/")))
+    @pytest.mark.parametrize("file", sorted(file for file in APPLIED if file.startswith("examples/")))
     def test_documented_manifest_can_be_launched(self, file: str) -> None:
         """One of them needs folders of the node, as its first lines say."""
         given = load_backfill((ROOT / file).read_text()).spec

@@ -149,7 +149,7 @@ class TestMetrics:
 
         assert len(threads) == 1
         assert threads != [threading.get_ident()]
-        assert len({one.body for one in answers}) == 1
+        assert len({answer.body for answer in answers}) == 1
 
 
 def answers(host, port):
@@ -164,8 +164,8 @@ def answers(host, port):
 @pytest.fixture
 def free_port():
     """Return a free port."""
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
 
 
 class TestWhereItListens:
@@ -200,15 +200,15 @@ class TestWhereItListens:
         if host == "::1" and not socket.has_dualstack_ipv6():
             pytest.skip("this machine has no IPv6")
         other = {"127.0.0.1": "::1", "::1": "127.0.0.1"}[host]
-        heard = []
+        answered = []
         for _ in range(3):  # another process may have one of these ports on the other address
             async with parts(health_port=0, metrics_port=0, bind=host) as made, made.health.served() as ports:
                 assert [answers(host, port) for port in ports] == [True, True]
-                heard.append(any(answers(other, port) for port in ports))
-        assert not all(heard)
+                answered.append(any(answers(other, port) for port in ports))
+        assert not all(answered)
 
     async def test_port_in_use_ends_the_process(self, free_port):
-        """With only the other family, the kubelet could not reach the port."""
+        """The kubelet could not reach a port of only the other family."""
         with socket.create_server(("0.0.0.0", free_port)):
             async with parts(health_port=free_port, metrics_port=0) as made:
                 with pytest.raises(OSError, match="in use"):

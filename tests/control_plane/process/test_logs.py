@@ -36,20 +36,20 @@ class TestLines:
     async def test_lines_contain_attempt_and_epoch(self, log):
         """Lines about a driver's silence and about a failed reconcile have both, which identify the barrier."""
 
-        def said(words):
-            return [one for one in log() if words in one["message"]]
+        def lines_with(words):
+            return [line for line in log() if words in line["message"]]
 
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
             await rig.until(rig.progress)
             rig.double().unresponsive = True
-            await rig.until(lambda: said("the driver does not answer"))
+            await rig.until(lambda: lines_with("the driver does not answer"))
             rig.store.prune = lambda _plural, status: {**status, "phase": None}
             rig.edit(backoffLimit=5)
-            await rig.until(lambda: said("older than the operator"))
+            await rig.until(lambda: lines_with("older than the operator"))
 
-        for line in (said("the driver does not answer")[0], said("older than the operator")[0]):
+        for line in (lines_with("the driver does not answer")[0], lines_with("older than the operator")[0]):
             assert (line["job"], line["attempt"], line["epoch"] > 0) == ("shop/orders", 1, True)
 
     def test_lines_cannot_be_forged(self, log):

@@ -34,7 +34,7 @@ def moved(metrics):
 
 class TestMetrics:
     def test_exactly_the_existing_metrics_are_documented(self):
-        """Nobody uses a number without an explanation."""
+        """A number without an explanation is useless."""
         assert names(Metrics(lambda: ["Running"])) == DOCUMENTED
 
     async def test_each_metric_changes(self):
@@ -79,9 +79,9 @@ class TestWhereTheyAre:
         """Both have separate ports."""
         ports = []
         for _ in range(2):
-            with socket.socket() as one:
-                one.bind(("127.0.0.1", 0))
-                ports.append(one.getsockname()[1])
+            with socket.socket() as listener:
+                listener.bind(("127.0.0.1", 0))
+                ports.append(listener.getsockname()[1])
         async with Rig(health_port=ports[0], metrics_port=ports[1]) as rig:
             rig.create()
             await rig.until_holds("Running")

@@ -195,7 +195,7 @@ class TestASlowClient:
             assert refused(connection)
 
     def test_client_without_a_handshake_is_disconnected(self, short, crowd):
-        """With TLS, the server has received nothing yet."""
+        """The server has received nothing yet if the port uses TLS."""
         assert refused(crowd(short, tls=False))
 
     def test_client_that_sends_single_bytes_is_disconnected(self, short, crowd):

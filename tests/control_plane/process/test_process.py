@@ -28,8 +28,8 @@ async def process(rig, folder, **environ):
 async def ended(child, within_s=15):
     """Return exit code and output."""
     async with asyncio.timeout(within_s):
-        _, said = await child.communicate()
-    return child.returncode, said.decode()
+        _, output = await child.communicate()
+    return child.returncode, output.decode()
 
 
 class TestSettings:
@@ -58,7 +58,7 @@ class TestSettings:
         ],
     )
     def test_invalid_setting_is_named(self, name, value):
-        """With a silent default, users would notice the mistake too late."""
+        """Users would notice the mistake too late if the default applied silently."""
         with pytest.raises(InvalidOperatorSettingError, match=PREFIX) as refused:
             OperatorSettings.from_environ({PREFIX + name: value})
         assert refused.value.exit_code == EXIT_USAGE
@@ -92,12 +92,12 @@ class TestAProcess:
             rig.create()
             await rig.until_holds("Running", within_s=30)
             child.send_signal(signal.SIGTERM)
-            code, said = await ended(child, within_s=5)
+            code, output = await ended(child, within_s=5)
             lease = rig.store.get("leases", "backfill-system", "backfill-operator")
 
-        assert code == 0, said
+        assert code == 0, output
         assert lease["spec"]["holderIdentity"] == ""
-        lines = [json.loads(line) for line in said.splitlines()]
+        lines = [json.loads(line) for line in output.splitlines()]
         launch = next(line for line in lines if "orders-1-driver" in line["message"])
         assert (launch["job"], launch["attempt"]) == ("shop/orders", 1)
 
@@ -111,15 +111,15 @@ class TestAProcess:
             place = ("leases", "backfill-system", "backfill-operator")
             spec = rig.store.get(*place)["spec"] | {"holderIdentity": "another"}
             rig.store.patch(*place, {"spec": spec})
-            code, said = await ended(child)
+            code, output = await ended(child)
 
-        assert code == 1, said
-        assert "leadership is lost" in said
+        assert code == 1, output
+        assert "leadership is lost" in output
 
     async def test_process_reports_invalid_settings(self, tmp_path):
         """The process does not start."""
         async with Rig(start=False) as rig:
-            code, said = await ended(await process(rig, tmp_path, BACKFILL_OPERATOR_WORKERS="none"))
+            code, output = await ended(await process(rig, tmp_path, BACKFILL_OPERATOR_WORKERS="none"))
 
         assert code == EXIT_USAGE
-        assert "BACKFILL_OPERATOR_WORKERS" in said
+        assert "BACKFILL_OPERATOR_WORKERS" in output

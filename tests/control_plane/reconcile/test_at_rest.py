@@ -15,7 +15,11 @@ def rests(rig):
 
 def reads(rig):
     """Return the number of reads of the object."""
-    return sum(1 for one in rig.api.requests if (one.verb, one.plural, one.name) == ("get", "backfills", "orders"))
+    return sum(
+        1
+        for request in rig.api.requests
+        if (request.verb, request.plural, request.name) == ("get", "backfills", "orders")
+    )
 
 
 async def over(rig, code=0, **spec):
@@ -96,9 +100,10 @@ class TestAtRest:
         """It differs from the decision, so the Backfill is not at rest."""
         async with Rig() as rig:
             await over(rig)
-            ready = next(one for one in rig.status()["conditions"] if one["type"] == "Ready")
+            ready = next(condition for condition in rig.status()["conditions"] if condition["type"] == "Ready")
             wrong = [
-                one if one["type"] != "Ready" else ready | {"status": "False"} for one in rig.status()["conditions"]
+                condition if condition["type"] != "Ready" else ready | {"status": "False"}
+                for condition in rig.status()["conditions"]
             ]
             rig.store.patch("backfills", *KEY, {"status": {"conditions": wrong}}, subresource="status")
 
@@ -110,7 +115,10 @@ class TestAtRest:
         async with Rig() as rig:
             await over(rig)
             await rig.running.stop()
-            wrong = [one | {"status": "False"} if one["type"] == "Ready" else one for one in rig.status()["conditions"]]
+            wrong = [
+                condition | {"status": "False"} if condition["type"] == "Ready" else condition
+                for condition in rig.status()["conditions"]
+            ]
             rig.store.patch(
                 "backfills", *KEY, {"status": {"conditions": wrong, "phase": "Failed"}}, subresource="status"
             )

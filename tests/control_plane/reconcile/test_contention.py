@@ -51,9 +51,9 @@ class TestALeaseThatIsLost:
             await rig.until(
                 lambda: (
                     next(
-                        one
-                        for one in rig.api.requests
-                        if one.verb == "create" and one.plural == write and not one.dry_run
+                        request
+                        for request in rig.api.requests
+                        if request.verb == "create" and request.plural == write and not request.dry_run
                     ).status
                 )
             )
@@ -88,9 +88,9 @@ class TestALeaseThatIsLost:
 CHILDREN = ("configmaps", "secrets", "services")
 
 
-def another(one, name, owner):
+def another(manifest, name, owner):
     """Return an object of an attempt for another Backfill."""
-    made = copy.deepcopy(one)
+    made = copy.deepcopy(manifest)
     metadata = made["metadata"]
     metadata["name"] = driver_name(name, 1)
     metadata["ownerReferences"][0] |= {"name": name, "uid": owner["metadata"]["uid"]}
@@ -103,8 +103,8 @@ def multiply(rig, number):
     """Create Backfills that seem to have been launched like the first one; return their names."""
     first = rig.get("first")
     pod = rig.store.get("pods", *rig.driver("first"))
-    children = [(plural, one) for plural in CHILDREN for one in rig.store.objects[plural].values()]
-    names = [f"job-{one}" for one in range(number)]
+    children = [(plural, manifest) for plural in CHILDREN for manifest in rig.store.objects[plural].values()]
+    names = [f"job-{index}" for index in range(number)]
     for name in names:
         metadata = {"name": name, "finalizers": first["metadata"].get("finalizers", [])}
         spec = copy.deepcopy(first["spec"])
@@ -115,8 +115,8 @@ def multiply(rig, number):
         waiting["metadata"]["labels"][LAUNCHED_LABEL] = launched_of(launched)
         waiting["metadata"]["annotations"][LAUNCHED_FIELDS_ANNOTATION] = launched_fields(launched)
         driver = rig.store.create("pods", NAMESPACE, waiting)
-        for plural, one in children:
-            rig.store.create(plural, NAMESPACE, another(one, name, made))
+        for plural, child in children:
+            rig.store.create(plural, NAMESPACE, another(child, name, made))
         status = copy.deepcopy(first["status"])
         status["attempt"] |= {"podName": driver["metadata"]["name"]}
         if "podUid" in status["attempt"]:
@@ -138,8 +138,8 @@ class TestThousandsAtOnce:
             settled = rig.get("first")
             await rig.still(lambda: rig.get("first") == settled, for_s=1)
             rig.kill()
-            known = ["first", *multiply(rig, MANY - NEW - 1)]
-            new = [f"new-{one}" for one in range(NEW)]
+            running = ["first", *multiply(rig, MANY - NEW - 1)]
+            new = [f"new-{number}" for number in range(NEW)]
             for name in new:
                 rig.create(name, target={"type": "Delta", "delta": {"path": f"/data/{name}"}})
             rig.api.requests.clear()
@@ -151,16 +151,18 @@ class TestThousandsAtOnce:
             await rig.until(lambda: all((rig.status(name).get("attempt") or {}).get("podUid") for name in new), 30)
 
             drivers = Counter(
-                one["metadata"]["ownerReferences"][0]["name"] for one in rig.store.objects["pods"].values()
+                manifest["metadata"]["ownerReferences"][0]["name"] for manifest in rig.store.objects["pods"].values()
             )
-            assert drivers == dict.fromkeys([*known, *new], 1)
+            assert drivers == dict.fromkeys([*running, *new], 1)
             writes = {
-                (one.verb, one.plural, one.name)
-                for one in rig.api.requests
-                if one.verb in ("patch", "update", "delete")
+                (request.verb, request.plural, request.name)
+                for request in rig.api.requests
+                if request.verb in ("patch", "update", "delete")
             }
             assert {name for _, _, name in writes} <= set(new)
-            created = Counter(one.plural for one in rig.api.requests if one.verb == "create" and not one.dry_run)
+            created = Counter(
+                request.plural for request in rig.api.requests if request.verb == "create" and not request.dry_run
+            )
             assert {
                 plural: created[plural] for plural in ("configmaps", "secrets", "services", "pods")
             } == dict.fromkeys(("configmaps", "secrets", "services", "pods"), NEW)

@@ -212,19 +212,19 @@ class TestATurn:
 
 class TestRoomForDrivers:
     async def test_slots_are_limited_and_given_in_order(self):
-        """Of ten Backfills, two run at the same time, never a third, and all finish."""
+        """Two of ten Backfills run at the same time, never a third, and all finish."""
         names = [f"job-{number}" for number in range(6)]
         async with Rig(max_drivers=2) as rig:
             for name in names:
                 rig.create(name)
             most, done = 0, set()
             while len(done) < len(names):
-                await rig.until(lambda: any(one not in done and rig.holds("Running", one) for one in names), 20)
-                alive = [one for one, phase in rig.pods().items() if phase in ("Pending", "Running")]
+                await rig.until(lambda: any(name not in done and rig.holds("Running", name) for name in names), 20)
+                alive = [pod_name for pod_name, phase in rig.pods().items() if phase in ("Pending", "Running")]
                 most = max(most, len(alive))
-                waiting = [one for one in names if rig.condition("Reconciling", one) == ("True", "DriversLimited")]
+                waiting = [name for name in names if rig.condition("Reconciling", name) == ("True", "DriversLimited")]
                 assert len(waiting) + 2 <= len(names)
-                name = next(one for one in names if one not in done and rig.holds("Running", one))
+                name = next(name for name in names if name not in done and rig.holds("Running", name))
                 rig.kubelet.finish(rig.driver(name))
                 await rig.until_phase("Succeeded", name)
                 done.add(name)
@@ -251,11 +251,11 @@ class TestRoomForDrivers:
     def at_rest(rig):
         """Return whether the operator has every current Backfill in its cache, and an empty queue."""
         operator = rig.operator
-        known = all(
-            operator.cache.backfill(key)["metadata"]["resourceVersion"] == one["metadata"]["resourceVersion"]
-            for key, one in list(rig.store.objects["backfills"].items())
+        cached = all(
+            operator.cache.backfill(key)["metadata"]["resourceVersion"] == manifest["metadata"]["resourceVersion"]
+            for key, manifest in list(rig.store.objects["backfills"].items())
         )
-        return known and not operator.queue.busy and not len(operator.queue)
+        return cached and not operator.queue.busy and not len(operator.queue)
 
     @staticmethod
     def looks(rig):

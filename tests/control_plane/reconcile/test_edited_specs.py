@@ -50,7 +50,7 @@ class TestAnEditOfTheSpec:
 
             [container] = rig.store.get("pods", *rig.driver(attempt=2))["spec"]["containers"]
             assert container["image"] == "localhost/other:1"
-            assert [one["reason"] for one in rig.status()["history"]] == ["SpecChanged"]
+            assert [entry["reason"] for entry in rig.status()["history"]] == ["SpecChanged"]
             assert rig.status().get("failures", 0) == 0
             await rig.until(lambda: rig.has_one_driver(attempt=2))
             await rig.until(lambda: rig.events().count("SpecChanged") == 1)
@@ -75,7 +75,7 @@ class TestAnEditOfTheSpec:
             await rig.until_holds("Running")
             rig.edit(driver={"resources": {"limits": {"memory": "3Gi"}}})
             await rig.until(lambda: rig.condition("EditPending") == ("True", "EditPending"))
-            [shown] = [one for one in rig.status()["conditions"] if one["type"] == "EditPending"]
+            [shown] = [condition for condition in rig.status()["conditions"] if condition["type"] == "EditPending"]
             await rig.until(lambda: rig.events().count("EditPending") == 1)
             rig.annotate(**{RESTART_ANNOTATION: "now"})
             await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
@@ -108,7 +108,7 @@ class TestAnEditOfTheSpec:
             rig.edit(spark={"image": "localhost/other:1"})
             rig.restart()
             await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
-            assert [one["reason"] for one in rig.status()["history"]] == ["SpecChanged"]
+            assert [entry["reason"] for entry in rig.status()["history"]] == ["SpecChanged"]
 
 
 class TestADriversContainer:

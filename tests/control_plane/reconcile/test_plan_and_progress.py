@@ -132,7 +132,7 @@ class TestProgress:
     def test_each_field_of_progress_is_reported(self, field):
         """A field with its default value would prove nothing in the next test."""
         assert words(SAID)[field] != words(ProgressSummary()).get(field)
-        assert set(words(SAID)) == {one.alias for one in ProgressSummary.model_fields.values()}
+        assert set(words(SAID)) == {field.alias for field in ProgressSummary.model_fields.values()}
 
     async def test_all_progress_reaches_the_status(self, rigs):
         """Percent, rows, rate, lag, ETA, epoch, reason: a real server silently drops fields that are not in the CRD."""
@@ -140,8 +140,8 @@ class TestProgress:
             rig.create()
             await rig.until_holds("Running")
             double = rig.double()
-            said = {name: getattr(SAID, name) for name in ProgressSummary.model_fields}
-            double.progress = double.progress.model_copy(update=said)
+            values = {name: getattr(SAID, name) for name in ProgressSummary.model_fields}
+            double.progress = double.progress.model_copy(update=values)
             await rig.until(lambda: rig.progress().get("percent") == SAID.percent)
 
             assert rig.progress() == words(SAID)

@@ -50,8 +50,8 @@ class TestWhatCannotBeLaunched:
     async def test_pod_that_the_server_refuses_is_reported(self):
         """The server's message is shown, no objects stay, and there is no second try until the spec changes."""
 
-        def refuse(plural, _namespace, one):
-            if plural == "pods" and "gpu" in json.dumps(one):
+        def refuse(plural, _namespace, manifest):
+            if plural == "pods" and "gpu" in json.dumps(manifest):
                 raise Refusal(422, "Invalid", "spec.containers[0].resources: no gpu here")
 
         async with Rig() as rig:
@@ -68,8 +68,8 @@ class TestWhatCannotBeLaunched:
     async def test_executor_that_the_server_refuses_is_reported(self):
         """Spark creates executors, and would retry for ever: the job would count as running and do nothing."""
 
-        def refuse(plural, _namespace, one):
-            if plural == "pods" and one["metadata"]["labels"].get("user.backfill.dev/team", "").startswith("-"):
+        def refuse(plural, _namespace, manifest):
+            if plural == "pods" and manifest["metadata"]["labels"].get("user.backfill.dev/team", "").startswith("-"):
                 raise Refusal(422, "Invalid", 'metadata.labels: Invalid value: "-data"')
 
         async with Rig() as rig:
@@ -87,8 +87,8 @@ class TestWhatCannotBeLaunched:
     async def test_executors_of_a_refused_size_are_reported(self):
         """A LimitRange accepts the driver and no executor, even with the default size."""
 
-        def limit(plural, _namespace, one):
-            if plural == "pods" and one["metadata"]["labels"][ROLE_LABEL] == "executor":
+        def limit(plural, _namespace, manifest):
+            if plural == "pods" and manifest["metadata"]["labels"][ROLE_LABEL] == "executor":
                 raise Refusal(403, "Forbidden", "maximum memory usage per Container is 1Gi, but limit is 2Gi")
 
         async with Rig() as rig:
@@ -108,13 +108,13 @@ class TestWhatCannotBeLaunched:
                 await rig.until_holds("Running", f"job-{number}")
             rig.create("other", executor={"instances": 3}, target={"type": "Delta", "delta": {"path": "/data/other"}})
             await rig.until_holds("Running", "other")
-            assert sum(one.dry_run for one in rig.api.requests) == 2
+            assert sum(request.dry_run for request in rig.api.requests) == 2
 
     async def test_full_quota_of_executors_does_not_prevent_the_driver(self):
         """It continues with the executors that it gets."""
 
-        def quota(plural, _namespace, one):
-            if plural == "pods" and one["metadata"]["labels"][ROLE_LABEL] == "executor":
+        def quota(plural, _namespace, manifest):
+            if plural == "pods" and manifest["metadata"]["labels"][ROLE_LABEL] == "executor":
                 raise Refusal(403, "Forbidden", "exceeded quota: pods, requested: 1, used: 1, limited: 1")
 
         async with Rig() as rig:
@@ -200,7 +200,7 @@ class TestWhatCannotBeLaunched:
             await rig.until_holds("Running", within_s=15)
 
     async def test_full_quota_costs_one_request_for_each_try(self):
-        """When the quota is known to be full, a waiting Backfill creates and deletes no objects."""
+        """A waiting Backfill creates and deletes no objects after the first refusal."""
 
         def quota(plural, _namespace, _one):
             if plural == "pods":
@@ -209,10 +209,12 @@ class TestWhatCannotBeLaunched:
         async with Rig() as rig:
             rig.store.admission.append(quota)
             rig.create(executor={"instances": 0})
-            await rig.until(lambda: any(one.dry_run for one in rig.api.requests), 20)
+            await rig.until(lambda: any(request.dry_run for request in rig.api.requests), 20)
 
-            made = Counter(one.plural for one in rig.api.requests if one.verb == "create" and not one.dry_run)
-            assert [made[one] for one in ("configmaps", "secrets", "services", "pods")] == [1, 1, 1, 1]
+            made = Counter(
+                request.plural for request in rig.api.requests if request.verb == "create" and not request.dry_run
+            )
+            assert [made[plural] for plural in ("configmaps", "secrets", "services", "pods")] == [1, 1, 1, 1]
 
     async def test_quota_that_its_own_pod_fills_keeps_the_pod(self):
         """The answer to its creation was lost, and the next request is refused: the pod runs, and keeps its objects."""
@@ -249,7 +251,7 @@ class TestWhatCannotBeLaunched:
             foreign = rig.store.create("pods", NAMESPACE, pod)
             rig.create()
             await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
-            await rig.until(lambda: [one for one, _ in rig.objects()] == ["pods"])
+            await rig.until(lambda: [kind for kind, _ in rig.objects()] == ["pods"])
             await rig.still(lambda: rig.store.get("pods", *rig.driver()) == foreign, for_s=0.5)
 
     async def test_existing_secret_of_another_owner_is_not_changed(self):
@@ -289,11 +291,18 @@ class TestWhatCannotBeLaunched:
             rig.create()
             rig.start()
             await rig.until(lambda: rig.condition("Reconciling") == ("True", "LaunchRefused"))
-            asked = len(rig.api.requests)
+            earlier = len(rig.api.requests)
             await rig.still(lambda: rig.condition("Reconciling") == ("True", "LaunchRefused"), for_s=2.0)
 
             assert (
-                len([one for one in rig.api.requests[asked:] if one.verb == "create" and one.plural == "services"]) <= 1
+                len(
+                    [
+                        request
+                        for request in rig.api.requests[earlier:]
+                        if request.verb == "create" and request.plural == "services"
+                    ]
+                )
+                <= 1
             )
             rig.store.patch("services", NAMESPACE, rig.driver()[1], {"metadata": {"finalizers": []}})
             await rig.until_holds("Running")
@@ -378,4 +387,4 @@ class TestWhatCannotBeLaunched:
         async with Rig() as rig:
             rig.create(name)
             await rig.until_holds("Running", name)
-            assert all(len(one) <= 63 for _, one in rig.objects())
+            assert all(len(name) <= 63 for _, name in rig.objects())

@@ -37,7 +37,7 @@ class TestOneTarget:
             await rig.until(lambda: rig.get("b") is None and rig.condition("SharedTarget", "a") is None)
 
     async def test_many_writers_of_a_target_cost_no_more_than_a_few(self):
-        """With three hundred writers, one more caused a reconcile and a write of each: other launches took five seconds."""
+        """One more of three hundred writers caused a reconcile and a write of each: other launches took five seconds."""
         names = [f"job-{number:02}" for number in range(20)]
         async with Rig(relist_min_seconds=60, relist_max_seconds=60) as rig:
             for name in names[:-1]:
@@ -63,7 +63,9 @@ class TestOneTarget:
 
         def says(name):
             conditions = rig.status(name).get("conditions", [])
-            [message] = [one["message"] for one in conditions if one["type"] == "SharedTarget"] or [""]
+            [message] = [condition["message"] for condition in conditions if condition["type"] == "SharedTarget"] or [
+                ""
+            ]
             return words in message if words else message and "more than" not in message
 
         await rig.until(lambda: all(says(name) for name in names), 15)
@@ -111,7 +113,7 @@ class TestAFieldThatNobodyKnows:
         async with Rig() as rig:
             rig.create(annotations={LAST_APPLIED: applied}, driver={"template": {}})
             await rig.until(lambda: "FieldIgnored" in rig.events())
-            [event] = [one for one in rig.store.objects["events"].values() if one["reason"] == "FieldIgnored"]
+            [event] = [event for event in rig.store.objects["events"].values() if event["reason"] == "FieldIgnored"]
             assert event["note"].startswith("spec.verfy, spec.driver.image: unknown")
             await rig.until_holds("Running")
 

@@ -27,10 +27,10 @@ async def patched(cluster, seen, change, subresource=None):
 
 
 async def stale_look(cluster):
-    """Create a Backfill with an empty status, and return it as it was before another writer changed it."""
+    """Create a Backfill with an empty status, and return the version before another writer changed it."""
     seen = await cluster.create(BACKFILLS, "default", DOCUMENT)
-    words = BackfillStatus().model_dump(mode="json", by_alias=True, exclude_none=True)
-    seen = await patched(cluster, seen, {"status": words}, "status")
+    document = BackfillStatus().model_dump(mode="json", by_alias=True, exclude_none=True)
+    seen = await patched(cluster, seen, {"status": document}, "status")
     await patched(cluster, seen, {"metadata": {"labels": {"touched": "yes"}}})
     return seen
 

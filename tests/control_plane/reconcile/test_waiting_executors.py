@@ -25,7 +25,7 @@ RUNS = {"phase": "Running", "containerStatuses": [{"name": "executor", "ready": 
 
 def ready_says(rig):
     """Return the message of `Ready`."""
-    return next(one["message"] for one in rig.status()["conditions"] if one["type"] == "Ready")
+    return next(condition["message"] for condition in rig.status()["conditions"] if condition["type"] == "Ready")
 
 
 async def in_trouble(rig, *others):
@@ -99,7 +99,7 @@ class TestAnEditOfTheSpec:
 
             [container] = rig.store.get("pods", *rig.driver(attempt=2))["spec"]["containers"]
             assert container["image"] == OTHER
-            assert [one["reason"] for one in rig.status()["history"]] == ["SpecChanged"]
+            assert [entry["reason"] for entry in rig.status()["history"]] == ["SpecChanged"]
             assert rig.status().get("failures", 0) == 0
             await rig.until(lambda: rig.events().count("SpecChanged") == 1)
             await rig.until(lambda: rig.has_one_driver(attempt=2))
@@ -110,7 +110,7 @@ class TestAnEditOfTheSpec:
             await in_trouble(rig, RUNS)
             rig.edit(spark={"image": OTHER})
             await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
-            assert [one["reason"] for one in rig.status()["history"]] == ["SpecChanged"]
+            assert [entry["reason"] for entry in rig.status()["history"]] == ["SpecChanged"]
             assert rig.status().get("failures", 0) == 0
 
     async def test_edit_keeps_a_working_driver_with_an_unscheduled_executor(self):
@@ -140,7 +140,7 @@ class TestAnEditOfTheSpec:
             rig.edit(spark={"image": OTHER})
             rig.restart()
             await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
-            assert [one["reason"] for one in rig.status()["history"]] == ["SpecChanged"]
+            assert [entry["reason"] for entry in rig.status()["history"]] == ["SpecChanged"]
 
 
 class TestTheLoad:

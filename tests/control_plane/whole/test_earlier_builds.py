@@ -26,12 +26,12 @@ from backfill_operator.manifests.config_map import backfill_document
 from backfill_operator.reconcile.status_writer import dropped_paths
 
 BUILDS = {
-    one.stem: json.loads(one.read_text()) for one in sorted((ROOT / "tests" / "support" / "builds").glob("*.json"))
+    path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "tests" / "support" / "builds").glob("*.json"))
 }
 EACH = pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS.keys())
-EXAMPLES = [(build, one) for build in BUILDS for one in BUILDS[build]["backfills"]]
+EXAMPLES = [(build, example) for build in BUILDS for example in BUILDS[build]["backfills"]]
 EACH_EXAMPLE = pytest.mark.parametrize(
-    "one", [one for _, one in EXAMPLES], ids=[f"{build}-{one['name']}" for build, one in EXAMPLES]
+    "example", [example for _, example in EXAMPLES], ids=[f"{build}-{example['name']}" for build, example in EXAMPLES]
 )
 STATES = [
     (build, strategy, text) for build in BUILDS for strategy, texts in BUILDS[build]["states"].items() for text in texts
@@ -51,8 +51,12 @@ def unknown(schema, value, whole, path="command"):
     """Yield the paths that a closed JSON schema does not define, which an earlier build would reject."""
     schema = whole["$defs"][schema["$ref"].rsplit("/", 1)[-1]] if "$ref" in schema else schema
     if "anyOf" in schema:
-        found = [list(unknown(one, value, whole, path)) for one in schema["anyOf"] if one.get("type") != "null"]
-        yield from min(found, key=len)
+        alternatives = [
+            list(unknown(alternative, value, whole, path))
+            for alternative in schema["anyOf"]
+            if alternative.get("type") != "null"
+        ]
+        yield from min(alternatives, key=len)
     elif isinstance(value, dict):
         for name, below in value.items():
             if name not in schema.get("properties", {}):
@@ -68,7 +72,7 @@ class TestWhatAnEarlierBuildWrote:
     def test_documents_of_two_builds_exist(self, build):
         """Each has documents of every kind, and of every strategy that it had."""
         assert len(BUILDS) == 2
-        assert min(len(build[one]) for one in ("statuses", "endings", "commands", "backfills")) > 1
+        assert min(len(build[kind]) for kind in ("statuses", "endings", "commands", "backfills")) > 1
         assert {"Snapshot", "Arrangement", "SourceSplits"} <= build["states"].keys()
         assert all(build["states"].values())
 
@@ -84,7 +88,7 @@ class TestWhatAnEarlierBuildWrote:
                 continue
             metadata = {"namespace": "shop", "name": "orders", "uid": "uid", "generation": status["observedGeneration"]}
             decision = decide(observation_of({"metadata": metadata, "spec": SPEC, "status": status}, ()), NOW_MS)
-            assert not any(isinstance(one, LaunchDriver) for one in decision.actions)
+            assert not any(isinstance(action, LaunchDriver) for action in decision.actions)
 
     @pytest.mark.parametrize(("name", "model"), [("progress", Progress), ("receipt", Receipt), ("ack", Ack)])
     def test_answers_of_an_earlier_driver_are_read_completely(self, build, name, model):
@@ -98,32 +102,32 @@ class TestWhatAnEarlierBuildWrote:
 
     def test_commands_of_an_earlier_build_are_read_by_todays_driver(self, build):
         """The operator was rolled back, and the attempt has the newer image."""
-        for one in build["commands"]:
-            assert dropped_paths(one, written(CommandRequest.model_validate_json(json.dumps(one)))) == []
+        for command in build["commands"]:
+            assert dropped_paths(command, written(CommandRequest.model_validate_json(json.dumps(command)))) == []
 
     def test_commands_of_today_fit_the_earlier_contract(self, build):
         """The earlier contract is closed: it refuses a command with an additional field."""
-        for one in build["commands"]:
-            told = CommandRequest.model_validate(one).model_dump(
+        for command in build["commands"]:
+            sent = CommandRequest.model_validate(command).model_dump(
                 mode="json", by_alias=True, exclude_none=True, exclude_defaults=True
             )
-            assert list(unknown(build["commandSchema"], told, build["commandSchema"])) == []
+            assert list(unknown(build["commandSchema"], sent, build["commandSchema"])) == []
 
 
 @EACH_EXAMPLE
 class TestABackfillOfAnEarlierBuild:
-    def test_backfill_of_an_earlier_build_is_the_same_job_today(self, one):
-        """With another hash, the state in its target would belong to another job, and all rows would be copied again."""
-        made = load_backfill(one["document"])
-        assert one["specHash"] in (made.spec_hash, made.spec_hash_before_conf)
+    def test_backfill_of_an_earlier_build_is_the_same_job_today(self, example):
+        """Otherwise the state in its target would belong to another job, and all rows would be copied again."""
+        made = load_backfill(example["document"])
+        assert example["specHash"] in (made.spec_hash, made.spec_hash_before_conf)
 
-    def test_backfill_is_given_to_its_driver_in_the_same_form(self, one):
+    def test_backfill_is_given_to_its_driver_in_the_same_form(self, example):
         """Today's operator sends it to an earlier driver, which refuses unknown fields, and vice versa."""
-        made = load_backfill(one["document"])
+        made = load_backfill(example["document"])
         launch = Launch("shop", made.metadata.name, "uid", 1, "Run", made.spec, Installation("backfill:1"))
 
-        assert backfill_document(launch) == one["forDriver"]
-        given, namespaced = load_backfill(one["forDriver"]), dict(one["document"])
+        assert backfill_document(launch) == example["forDriver"]
+        given, namespaced = load_backfill(example["forDriver"]), dict(example["document"])
         namespaced["metadata"] = namespaced["metadata"] | {"namespace": "shop"}
         assert given.spec_hash == load_backfill(namespaced).spec_hash
 

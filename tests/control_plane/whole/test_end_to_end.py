@@ -183,7 +183,7 @@ class TestSuspendAndDelete:
             rig.delete()
             await rig.until(lambda: rig.get() is None)
 
-            assert [type(one.command).__name__ for one in double.seen] == ["Stop"]
+            assert [type(request.command).__name__ for request in double.seen] == ["Stop"]
             await rig.until(lambda: rig.objects() == [])
 
     async def test_deletion_during_the_launch_leaves_no_object(self, rigs):
@@ -259,7 +259,7 @@ class TestARestart:
             await rig.until_holds("Running")
             await rig.until(lambda: rig.progress() and rig.condition("ControlSynced") == ("True", "Acknowledged"))
             seen = []
-            rig.store.listeners.append(lambda plural, _, one: plural == "backfills" and seen.append(facts(one)))
+            rig.store.listeners.append(lambda plural, _, changed: plural == "backfills" and seen.append(facts(changed)))
             before = facts(rig.get())
             rig.kill()
             rig.api.faults.append(Fault("slow", verb="list", plural="pods", seconds=1, times=99))
@@ -267,7 +267,7 @@ class TestARestart:
             await rig.until(lambda: rig.operator.drivers.report((NAMESPACE, "orders"), 1) is not None)
             await rig.still(lambda: True, for_s=0.5)
 
-            assert [one for one in seen if one != before] == []
+            assert [status for status in seen if status != before] == []
 
 
 def facts(backfill):
