@@ -172,7 +172,7 @@ class TestWhatIsProven:
         known = proven(pairing, [Same(), Damaged("bits")])
 
         assert (known.files, known.rows, known.source_paths) == (1, 30, {"a", "b", "c"})
-        assert [one.what.split(",")[0] for one in known.wrong] == ["its log entry says 9 rows", "bits"]
+        assert [one.what.split(",")[0] for one in known.wrong] == ["its log entry has 9 rows", "bits"]
 
     def test_other_hidden_rows_are_left_to_rows(self, pairing):
         """Of as many rows, others."""
