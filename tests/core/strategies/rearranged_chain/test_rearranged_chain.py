@@ -113,7 +113,7 @@ class TestTheWorkedExamples:
         chain.barrier(seen=4)
         chain.finish(split)
         chain.commit()
-        assert (chain.phase, chain.view.reason) == ("Rearranging", "the data has come to barrier 0 of 1, 1 wait")
+        assert (chain.phase, chain.view.reason) == ("Rearranging", "the data reached barrier 0 of 1, 1 wait")
         changes = chain.start()
         chain.look(5)
         chain.finish(changes)
@@ -198,7 +198,7 @@ class TestTheEnd:
         chain.commit()
 
         assert chain.phase == "Rearranging"
-        assert chain.view.reason == "the data has come to barrier 1 of 2, 1 wait"
+        assert chain.view.reason == "the data reached barrier 1 of 2, 1 wait"
 
     def test_is_not_taken_from_a_barrier_whose_place_is_not_known(self) -> None:
         """A source that cannot be looked at has no newest version."""
