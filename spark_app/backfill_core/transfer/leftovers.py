@@ -98,8 +98,8 @@ def _leads(kind: Any, path: Leaf, *, strict: bool) -> bool:
             fields = [field for field in kind["fields"] if path[:1] == (field["name"],)]
             return any(_leads(field["type"], path[1:], strict=strict) for field in fields)
         case "array":
-            depths = (2,) if strict else (1, 2)
-            depths = tuple(depth for depth in depths if len(path) >= depth and (not strict or path[:2] == LIST))
+            allowed = (2,) if strict else (1, 2)
+            depths = [depth for depth in allowed if len(path) >= depth and (not strict or path[:2] == LIST)]
             return any(_leads(kind["elementType"], path[depth:], strict=strict) for depth in depths)
         case "map":
             inside = [kind[name] for levels, name in ((KEYS, "keyType"), (VALUES, "valueType")) if path[:2] == levels]

@@ -93,7 +93,7 @@ class Reads:
     def _gaps(self, bounds: Bounds) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
         """Return the first gap of each partition, and the gaps before a read; partitions are independent (R-SRC-19)."""
         taken: dict[str, list[OffsetRange]] = {}
-        works = [read.work for read in (*self._running.values(), *self._staged.values())]
+        works = [*(read.work for read in self._running.values()), *(read.work for read in self._staged.values())]
         for span in chain.from_iterable(work.ranges for work in works):
             taken.setdefault(span.partition, []).append(span)
         gaps, lost = dict[str, tuple[int, int]](), dict[str, tuple[int, int]]()
