@@ -1,4 +1,4 @@
-"""What the demo says of a strategy, and what it shows of it alone."""
+"""Captions and settings of the demo, one story for each strategy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-RECEIPT = "then the receipt: every row of both sides is hashed and compared"
+RECEIPT = "then the receipt: every row of source and target is hashed and compared"
 UPSERTS: Mapping[str, Mapping[str, Any]] = {
     "source": {"key": ["order_id"]},
     "target": {"writeMode": "Upsert"},
@@ -20,7 +20,7 @@ AS_IT_IS: Mapping[str, Mapping[str, Any]] = {"source": {}, "target": {}, "transf
 
 @dataclass(frozen=True)
 class Story:
-    """The words of one strategy."""
+    """Captions and settings of one strategy."""
 
     strategy: str
     begins: str
@@ -28,19 +28,19 @@ class Story:
     again: str
     catches_up: str
     shows_changes: bool
-    """Are changes in the copy while rows are still to be read?"""
+    """True if the copy gets changes while rows are still to be read."""
 
     history_s: int
-    """The file limits the copy so that it takes about this long: else a fast machine has nothing to show."""
+    """Seconds of the copy under the file's limit. Without it, a fast machine would end before you see anything."""
 
     spec: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: UPSERTS)
-    """What the file says of both tables and between them, besides their places."""
+    """Settings of source, target and transform in the file, in addition to the paths."""
 
 
 SNAPSHOT = Story(
     strategy="Snapshot",
     begins="the driver fills a copy of it; the file limits the snapshot so that you can watch",
-    paused="nothing more of the snapshot; changes go on",
+    paused="pauses the snapshot; changes are still applied",
     again="again: the target itself is the checkpoint",
     catches_up="then the changes since the start, until the copy has caught up",
     shows_changes=False,
@@ -49,7 +49,7 @@ SNAPSHOT = Story(
 ARRANGEMENT = Story(
     strategy="Arrangement",
     begins="the driver reads it in the order of its key; a limit lets you watch",
-    paused="no further orders; those that are in the copy stay fresh",
+    paused="pauses further orders; copied orders still get changes",
     again="again: the target itself is the checkpoint",
     catches_up="then the last changes, until the copy has caught up",
     shows_changes=True,
@@ -57,28 +57,28 @@ ARRANGEMENT = Story(
 )
 REPLICA = Story(
     strategy="Replica",
-    begins="the driver copies its files as they are; the file limits the copy so that you can watch",
-    paused="no further files of history",
+    begins="the driver copies its files unchanged; the file limits the copy so that you can watch",
+    paused="pauses further files of history",
     again="again: the target itself is the checkpoint",
-    catches_up="then the source's log: files that came and went since the start",
+    catches_up="then the source's log: files that were added and removed since the start",
     shows_changes=False,
     history_s=12,
     spec=AS_IT_IS,
 )
-STORIES = {one.strategy: one for one in (SNAPSHOT, ARRANGEMENT, REPLICA)}
-"""RearrangedChain is not among them: a writer that commits every two seconds is one that it may never catch up with."""
+STORIES = {story.strategy: story for story in (SNAPSHOT, ARRANGEMENT, REPLICA)}
+"""Stories without RearrangedChain, which may never catch up with a writer that commits every two seconds."""
 
 
-def is_newer(said: dict[str, Any], version: int) -> bool:
-    """Has a reader found a change of a later version in the copy?"""
-    return "seen" in said and said["seen"]["version"] > version
+def is_newer(line: dict[str, Any], version: int) -> bool:
+    """Return true if the reader saw a change of a later version in the copy."""
+    return "seen" in line and line["seen"]["version"] > version
 
 
-def seen_words(said: dict[str, Any], rows_left: int) -> str:
-    """Return what the reader found, and whether rows were still to be read."""
-    seen = said["seen"]
-    left = f"{rows_left:,} rows are still to be read" if rows_left else "by now all rows are read"
+def seen_words(line: dict[str, Any], rows_left: int) -> str:
+    """Describe the change that the reader saw, and the number of rows still to be read."""
+    seen = line["seen"]
+    left = f"{rows_left:,} rows are still to be read" if rows_left else "all rows are read"
     return (
-        f"{seen['rows']:,} orders, changed in version {seen['version']}, are so in the copy {seen['seconds']:.1f} s later "
-        f"at most; {left}"
+        f"{seen['rows']:,} orders, changed in version {seen['version']}, are in the copy at most {seen['seconds']:.1f} s later; "
+        f"{left}"
     )

@@ -1,8 +1,8 @@
-"""The other side of the demo: makes a table of orders, then keeps changing it until its standard input ends.
+"""The writer of the demo: creates a table of orders, then keeps changing it until its standard input ends.
 
-A process of its own with a Spark of its own, as in real life. Says each commit as a line of JSON: `{"version": …, "what": …}`.
-With `--reads COPY` it is a reader of the copy too: it looks for the rows that it changed, and once the copy has them as the source
-does, the lines say so: `{"seen": {"version": …, "rows": …, "seconds": …}}`.
+The writer is a separate process with a separate Spark, as in real use. It prints each commit as a line of JSON:
+`{"version": …, "what": …}`. With `--reads COPY` it also reads the copy, and looks for the rows that it changed. Once they are equal in
+source and copy, the lines contain `{"seen": {"version": …, "rows": …, "seconds": …}}`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FILES = 16
 CORES = 2
 OPTIMIZE_AT_COMMIT = 7
 SMALL_FILE_BYTES = 1_000_000
-"""OPTIMIZE takes only what the commits made: a table of this size is not rewritten as a whole."""
+"""OPTIMIZE compacts only smaller files, which the commits made: it does not rewrite the whole table."""
 
 FIRST_SHARE = 0.1
-"""Of the table: what the demo has in the copy before it looks."""
+"""Share of the table that the copy has before the demo looks for changes."""
 
 COLUMNS = (
     "{id} AS order_id",
@@ -44,7 +44,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Changed:
-    """1,500 orders from `low` on, as a version made them at a moment."""
+    """1,500 orders from `low` on that a version changed, with its time."""
 
     low: int
     version: int
@@ -52,10 +52,10 @@ class Changed:
 
 
 class Writer:
-    """Inserts, updates, deletes, changes keys, and compacts once."""
+    """Changes the table: inserts, updates, deletes, changes keys, and compacts once."""
 
     def __init__(self, spark: SparkSession, path: Path, rows: int, copy: Path | None = None) -> None:
-        """Take the place; `create` makes the table."""
+        """Store the path; `create` creates the table."""
         self._spark = spark
         self._path = path
         self._copy = copy
@@ -66,7 +66,7 @@ class Writer:
         self._random = random.Random(7)
 
     def create(self) -> str:
-        """Make the table, with a change feed."""
+        """Create the table with a change feed."""
         frame = self._spark.range(0, self._rows, 1, FILES).selectExpr(*(column.format(id="id") for column in COLUMNS))
         frame.write.format("delta").option("delta.enableChangeDataFeed", "true").option(
             "delta.enableDeletionVectors", "true"
@@ -74,7 +74,7 @@ class Writer:
         return f"made {self._rows:,} orders"
 
     def commit(self, number: int) -> str:
-        """Make one change and return what it was."""
+        """Commit one change, and return its description."""
         if number == OPTIMIZE_AT_COMMIT:
             self._spark.sql(f"OPTIMIZE {self._table}")
             return "compacted small files (OPTIMIZE)"
@@ -82,7 +82,7 @@ class Writer:
             case 0:
                 return self._insert(2_000)
             case 1:
-                # Where there is a reader the first orders change: they are the first that it can find.
+                # With a reader, change the first orders: they are the first ones in the copy.
                 low = self.place(1_500, within=1.0 if self._copy is None else FIRST_SHARE)
                 self._spark.sql(
                     f"UPDATE {self._table} SET status = 'sent', amount = amount + 1 "
@@ -111,11 +111,11 @@ class Writer:
         return f"inserted {count:,} orders"
 
     def place(self, width: int, *, within: float = 1.0) -> int:
-        """Choose the first of so many rows that are all there, in the first part of the table."""
+        """Choose a start of `width` existing rows in the first part of the table."""
         return self._random.randrange(0, int(self._rows * within) - width)
 
     def look(self) -> dict[str, Any] | None:
-        """Return what a reader of the copy finds of the last update: None while the copy is not as the source is, or none is looked for."""
+        """Return the last update as a reader sees it in the copy; `None` while it differs from the source, or without an update."""
         sought, copy = self._looked_for, self._copy
         if sought is None or copy is None or not (copy / "_delta_log").is_dir():
             return None
@@ -160,15 +160,15 @@ def main() -> None:
         },
     )
     writer = Writer(spark, given.path, given.rows, given.reads)
-    said: dict[str, Any] = {"what": writer.create()}
+    line: dict[str, Any] = {"what": writer.create()}
     number = 0
     while True:
-        print(json.dumps({"version": writer.version(), **said}), flush=True)
+        print(json.dumps({"version": writer.version(), **line}), flush=True)
         if over.wait(COMMIT_EVERY_S):
             break
-        said["what"] = writer.commit(number)
+        line["what"] = writer.commit(number)
         seen = writer.look()
-        said |= {} if seen is None else {"seen": seen}
+        line |= {} if seen is None else {"seen": seen}
         number += 1
     spark.stop()
 

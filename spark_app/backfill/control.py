@@ -72,16 +72,16 @@ class Client:
         """Return the progress; only the step while the driver starts."""
         if self.starting:
             return Progress(reason=self.address.step)
-        words = self._call("/v1/progress")
-        words.pop("jobId", None)
-        return Progress.model_validate(words)
+        document = self._call("/v1/progress")
+        document.pop("jobId", None)
+        return Progress.model_validate(document)
 
     def receipt(self) -> Receipt | None:
         """Return the newest receipt; `None` before the first."""
         if self.starting:
             return None
-        words = self._call("/v1/receipt")
-        return None if words is None else Receipt.model_validate(words)
+        document = self._call("/v1/receipt")
+        return None if document is None else Receipt.model_validate(document)
 
     def acks(self, after: int = 0) -> list[Ack]:
         """Return the acknowledgements above a revision, oldest first."""
@@ -97,13 +97,13 @@ class Client:
             NotRunningError: it ended while it started.
         """
         if self.address.starting:
-            found = [address for address in running(self._state_dir) if address.job_id == self.address.job_id]
-            if not found:
+            addresses = [address for address in running(self._state_dir) if address.job_id == self.address.job_id]
+            if not addresses:
                 raise NotRunningError(
                     f"the driver of {self.address.job_id!r} ended while it started.",
                     hint="Look at how it ended with `backfill status --offline`.",
                 )
-            self.address = found[0]
+            self.address = addresses[0]
         return self.address.starting
 
     def until_started(self, wait_s: float) -> None:
@@ -130,7 +130,7 @@ class Client:
         """
         self.until_started(wait_s)
         deadline_s = time.monotonic() + wait_s
-        revision = max(self.progress().revision, *(one.revision for one in self.acks()), 0) + 1
+        revision = max(self.progress().revision, *(ack.revision for ack in self.acks()), 0) + 1
         for _ in range(REVISIONS_TRIED_MAX):
             ack = self._send(command, revision, deadline_s)
             if ack.outcome != "Superseded":
@@ -194,11 +194,11 @@ class Client:
             with self._opener.open(request, timeout=timeout_s) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            words = error.read().decode(errors="replace")
+            body_text = error.read().decode(errors="replace")
             if error.code == 409:
-                return json.loads(words)
+                return json.loads(body_text)
             hint = "Look with `backfill jobs`: the driver may be another one than the one that was asked."
-            raise CommandRefusedError(f"the driver answered {error.code}: {words}", hint=hint) from error
+            raise CommandRefusedError(f"the driver answered {error.code}: {body_text}", hint=hint) from error
         except (OSError, HTTPException, ValueError) as error:  # no answer, or one that was cut off
             raise NotRunningError(
                 f"the driver of {self.address.job_id!r} does not answer: {error}", hint="It may just have ended."
@@ -217,21 +217,21 @@ def find(state_dir: Path, job_id: str | None) -> Client:
         NotRunningError: there is none, or there are several and none was named.
     """
     addresses = running(state_dir)
-    matching = [one for one in addresses if job_id in (None, one.job_id)]
+    matching = [address for address in addresses if job_id in (None, address.job_id)]
     if len(matching) == 1:
         return Client(matching[0], state_dir)
-    names = ", ".join(one.job_id for one in addresses)
+    names = ", ".join(address.job_id for address in addresses)
     if matching:
         raise NotRunningError(f"several backfills run: {names}.", hint="Name one with -f FILE or --job ID.")
-    wanted = f"job {job_id!r} is not running" if job_id else "no backfill runs"
-    killed = [one for one in left_behind(state_dir) if job_id == one.job_id]
+    missing = f"job {job_id!r} is not running" if job_id else "no backfill runs"
+    killed = [address for address in left_behind(state_dir) if job_id == address.job_id]
     last = f"; {_killed_words(killed[0])}" if killed else ""
     hint = (
         f"There is: {names}."
         if names
         else "What the target holds: `backfill status -f FILE`; to go on with it: `backfill run -f FILE`."
     )
-    raise NotRunningError(f"{wanted} on this machine{last}.", hint=hint)
+    raise NotRunningError(f"{missing} on this machine{last}.", hint=hint)
 
 
 def _killed_words(last: Address) -> str:

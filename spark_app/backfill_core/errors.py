@@ -1,12 +1,12 @@
-"""Everything that can go wrong, named once: the type says what to do, the message is for people.
+"""All errors of a job, each defined once: code acts on the type, users read the message.
 
-`reason` is the CamelCase word users see in a condition, an exit line and a metric: renaming one is an
-API change. `retryable` says whether the same step may succeed later without anybody changing
-anything. `exit_code` is what the driver process ends with, and what the operator classifies by.
+`reason` is the CamelCase name in conditions, exit lines and metrics: renaming one is an API change.
+`retryable` is true if the same step may succeed later without any change by the user.
+`exit_code` is the exit status of the driver process; the operator classifies attempts by it.
 
-Exit codes: 0 complete, 10 stopped at a barrier (resumable), 1 unexpected error (retryable),
-2 usage, 20-39 the spec or its input is wrong (final; nothing of what was found so was committed), 40-59 the world changed (final),
-60-79 transient (retryable).
+Exit codes: 0 complete, 10 stopped at a barrier (resumable), 1 unexpected error (retryable), 2 usage,
+20-39 the spec or its input is wrong (final; the invalid input was not committed),
+40-59 source, target or job changed while the job ran (final), 60-79 transient (retryable).
 """
 
 from __future__ import annotations
@@ -22,58 +22,58 @@ EXIT_STOPPED = 10
 
 @dataclass(frozen=True, slots=True)
 class ForeignCommit:
-    """A commit to the target that is not of this job and changes rows."""
+    """A commit of another writer that changes rows of the target."""
 
     version: int
     operation: str
     engine: str
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Format the commit for a message."""
         return f"version {self.version} ({self.operation or 'unknown operation'} by {self.engine or 'unknown engine'})"
 
 
 class BackfillError(Exception):
-    """Base of our errors; never raised itself.
+    """Base class of all errors of the product; never raised directly.
 
     Args:
-        message: What happened, with the facts (names, versions, values).
-        hint: What the reader can do about it, in one sentence; shown after the message.
+        message: The failure, with its facts (names, versions, values).
+        hint: One sentence with the next step for the user; shown after the message.
     """
 
     reason: ClassVar[str] = "Unexpected"
     retryable: ClassVar[bool] = False
     ends_attempt: ClassVar[bool] = False
-    """Can only another attempt try again, not this one?"""
+    """True if only another attempt may retry, not this one."""
 
     outside: ClassVar[bool] = False
-    """Is the cause outside the job? Then the end of an attempt does not count against `backoffLimit`."""
+    """True if the cause is outside the job: the failed attempt then does not count against `backoffLimit`."""
 
     exit_code: ClassVar[int] = EXIT_UNEXPECTED
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        """Keep message and hint apart: tests and JSON output read them, people read both."""
+        """Store message and hint separately for tests and JSON output; the exception's string has both."""
         super().__init__(f"{message} {hint}".strip())
         self.message = message
         self.hint = hint
 
 
 class InvalidSpecError(BackfillError):
-    """The YAML does not say what it must; `path` names the field."""
+    """The YAML is invalid; `path` names the field."""
 
     reason = "InvalidSpec"
     exit_code = 20
 
 
 class InvalidTransformError(BackfillError):
-    """The transform is not row-wise, not deterministic, or names a column that is not there."""
+    """The transform is not row-wise, not deterministic, or names a column that does not exist."""
 
     reason = "InvalidTransform"
     exit_code = 21
 
 
 class SourceNotFoundError(BackfillError):
-    """The source is missing, or is no Delta table."""
+    """The source does not exist, or is not a Delta table."""
 
     reason = "SourceNotFound"
     exit_code = 22
@@ -87,105 +87,105 @@ class KeyInvalidError(BackfillError):
 
 
 class TargetNotEmptyError(BackfillError):
-    """The target has rows that no state of this job explains."""
+    """The target has rows that this job did not write."""
 
     reason = "TargetNotEmpty"
     exit_code = 24
 
 
 class UnsupportedTargetFeatureError(BackfillError):
-    """The target has a table feature that a commit of ours cannot keep; the message names it."""
+    """The target has a table feature that the job's commits cannot preserve; the message names it."""
 
     reason = "UnsupportedTargetFeature"
     exit_code = 25
 
 
 class TargetIsSourceError(BackfillError):
-    """Source and target are the same table, or one lies inside the folder of the other."""
+    """Source and target are the same table, or one is inside the folder of the other."""
 
     reason = "TargetIsSource"
     exit_code = 26
 
 
 class PermissionDeniedError(BackfillError):
-    """The source may not be read or the target not be written by this user."""
+    """This user may not read the source, or may not write the target."""
 
     reason = "PermissionDenied"
     exit_code = 27
 
 
 class TargetSchemaMismatchError(BackfillError):
-    """The target exists and cannot hold what the transform yields."""
+    """The target exists and cannot store the columns that the transform yields."""
 
     reason = "TargetSchemaMismatch"
     exit_code = 28
 
 
 class JavaMissingError(BackfillError):
-    """No Java, one that Spark does not run on, or one that does not start."""
+    """Java is not installed, does not start, or has a version that Spark does not support."""
 
     reason = "JavaMissing"
     exit_code = 29
 
 
 class BadRecordError(BackfillError):
-    """A record has a payload that no parser of the transform reads, or no valid time; the message names partition, offset and reason."""
+    """A record has an unparseable payload or an invalid time; the message names partition, offset and reason."""
 
     reason = "BadRecord"
     exit_code = 33
 
 
 class SessionUnfitError(BackfillError):
-    """The Spark session that was given cannot run a job; the hint has the lines that it lacks."""
+    """The given Spark session cannot run a job; the hint lists the missing configuration lines."""
 
     reason = "SessionUnfit"
     exit_code = 32
 
 
 class NotFinishedError(BackfillError):
-    """What was asked for needs a job that is finished."""
+    """The request needs a finished job."""
 
     reason = "NotFinished"
     exit_code = 38
 
 
 class JarsMissingError(BackfillError):
-    """Delta's jars are not there and cannot be fetched; the message names them."""
+    """Delta's jars are missing and cannot be fetched; the message names them."""
 
     reason = "JarsMissing"
     exit_code = 39
 
 
 class UnsupportedSourceFeatureError(BackfillError):
-    """The source has a table feature, an encrypted file or a column name that cannot be read; names it."""
+    """The source has a table feature, an encrypted file or a column name that cannot be read; the message names it."""
 
     reason = "UnsupportedSourceFeature"
     exit_code = 30
 
 
 class TargetNotFoundError(BackfillError):
-    """The target is a name in a catalog that neither has it nor says where it would be."""
+    """The target is named in a catalog that has neither the table nor a location for it."""
 
     reason = "TargetNotFound"
     exit_code = 31
 
 
 class StateMismatchError(BackfillError):
-    """The target holds the state of another spec (source, transform, target or strategy differ)."""
+    """The target contains the state of another spec (source, transform, target or strategy differ)."""
 
     reason = "StateMismatch"
     exit_code = 40
 
 
 class SnapshotExpiredError(BackfillError):
-    """A file of the pinned source version is gone."""
+    """A file of the pinned source version was deleted."""
 
     reason = "SnapshotExpired"
     exit_code = 41
 
 
 class ChangeFeedExpiredError(BackfillError):
-    """A version that was not consumed yet is gone; the message names the first one."""
+    """An unread version of the source was deleted; the message names the first one."""
 
     reason = "ChangeFeedExpired"
     exit_code = 42
@@ -199,25 +199,25 @@ class ChangeFeedMissingError(BackfillError):
 
 
 class SourceReplacedError(BackfillError):
-    """The source table was dropped and made again, or restored, while running."""
+    """The source table was dropped and created again, or restored, while the job ran."""
 
     reason = "SourceReplaced"
     exit_code = 44
 
 
-MADE_AGAIN_HINT = "It was deleted and made again: give the job another jobId and another target."
-"""Of a source with offsets, wherever it shows."""
+MADE_AGAIN_HINT = "It was deleted and created again: give the job another jobId and another target."
+"""Hint for a source with offsets, such as a topic, that was recreated."""
 
 
 class SchemaChangedError(BackfillError):
-    """The source's schema changed in a way that `schemaChange` does not allow; names the column."""
+    """The source's schema changed in a way that `schemaChange` does not allow; the message names the column."""
 
     reason = "SchemaChanged"
     exit_code = 45
 
 
 class SourceNotAppendOnlyError(BackfillError):
-    """An `Append` target met an update or delete in the source."""
+    """The source has an update or delete, which an `Append` target cannot apply."""
 
     reason = "SourceNotAppendOnly"
     exit_code = 46
@@ -238,28 +238,28 @@ class VerificationFailedError(BackfillError):
 
 
 class SourceAheadError(BackfillError):
-    """The target equals an earlier position of the source than the newest one; `verify --head` asks for that."""
+    """The target equals an earlier position of the source; `verify --head` requires the newest one."""
 
     reason = "SourceAhead"
     exit_code = 57
 
 
 class AccountingError(BackfillError):
-    """A split did not yield the rows it must: the copy would be incomplete."""
+    """A split yielded a wrong number of rows: the copy would be incomplete."""
 
     reason = "AccountingMismatch"
     exit_code = 49
 
 
 class TargetTakenError(BackfillError):
-    """Another job, which is not finished, fills the same target."""
+    """Another unfinished job fills the same target."""
 
     reason = "TargetTaken"
     exit_code = 50
 
 
 class TargetChangedError(BackfillError):
-    """Another writer changed the target again and again while it was compared with the source."""
+    """Another writer kept changing the target while it was compared with the source."""
 
     reason = "TargetChanged"
     exit_code = 51
@@ -267,48 +267,48 @@ class TargetChangedError(BackfillError):
     def __init__(
         self, message: str, *, hint: str = "", commits: tuple[ForeignCommit, ...] = (), newest: int = -1
     ) -> None:
-        """Keep what the others committed after the version that was compared, and the newest version."""
+        """Store the foreign commits after the compared version, and the newest version."""
         super().__init__(message, hint=hint)
         self.commits = commits
         self.newest = newest
 
 
 class OffsetsExpiredError(BackfillError):
-    """Records that were not read yet are gone; the message names the partition and the first offset that is there."""
+    """Unread records were deleted; the message names the partition and the first available offset."""
 
     reason = "OffsetsExpired"
     exit_code = 52
 
 
 class SourceDamagedError(BackfillError):
-    """A file of the source is there and cannot be read: cut off, overwritten or not what the log says."""
+    """A file of the source exists and cannot be read: it is truncated, overwritten or differs from its log entry."""
 
     reason = "SourceDamaged"
     exit_code = 54
 
 
 class TargetDamagedError(BackfillError):
-    """A file of the target's log, or of its data, is there and cannot be read."""
+    """A log file or data file of the target exists and cannot be read."""
 
     reason = "TargetDamaged"
     exit_code = 55
 
 
 class TargetGoneError(BackfillError):
-    """The target was dropped, or dropped and made again, while it was being filled."""
+    """The target was dropped, or dropped and created again, while the job filled it."""
 
     reason = "TargetGone"
     exit_code = 56
 
 
 class DuplicateKeyError(KeyInvalidError):
-    """Two source rows share a key, so the target cannot hold both."""
+    """Two source rows share a key, so the target cannot store both."""
 
     reason = "KeyNotUnique"
 
 
 class UnexpectedError(BackfillError):
-    """A defect of the product: its own code failed. The message names the line; the driver's log has the traceback."""
+    """The product's own code failed: a bug. The message names the line; the driver's log has the traceback."""
 
     retryable = True
     ends_attempt = True
@@ -323,7 +323,7 @@ class StorageFullError(BackfillError):
 
 
 class TransientError(BackfillError):
-    """Storage, network or a concurrent commit: the same step may succeed when tried again."""
+    """Storage, the network or a concurrent commit made a step fail; a retry may succeed."""
 
     reason = "Transient"
     retryable = True
@@ -337,13 +337,13 @@ class AwayError(TransientError):
 
 
 class StateMovedError(TransientError):
-    """The target may hold more than the state that was read says: end the attempt, and read the state again."""
+    """The target may be newer than the state that was read: end the attempt, and read the state again."""
 
     ends_attempt = True
 
 
 class ColumnsFollowedError(StateMovedError):
-    """A commit gave the target other columns: the attempt has done its part, and the next one reads the source by them."""
+    """A commit changed the target's columns: the attempt ends, and the next one reads the source with the new columns."""
 
 
 class AlreadyRunningError(BackfillError):
@@ -355,14 +355,14 @@ class AlreadyRunningError(BackfillError):
 
 
 class StagedFilesGoneError(TransientError):
-    """Files that were staged for the target are gone before a commit named them; they are staged again."""
+    """Staged files were deleted before their commit; they are staged again."""
 
     reason = "StagedFilesGone"
     exit_code = 63
 
 
 class JavaDiedError(BackfillError):
-    """The Java process that Spark runs in ended: most often for want of memory."""
+    """Spark's Java process ended, most often because it ran out of memory."""
 
     reason = "JavaDied"
     retryable = True
@@ -377,7 +377,7 @@ class JavaSilentError(JavaDiedError):
 
 
 class CommitStalledError(JavaDiedError):
-    """A commit had no answer, so the driver ended the Java process that waited for it."""
+    """A commit did not return, so the driver ended the Java process that waited for it."""
 
     reason = "CommitStalled"
     outside = True

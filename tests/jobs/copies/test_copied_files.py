@@ -302,7 +302,7 @@ class TestThePlan:
             ({"select": ["id", "note"]}, {("Projected", 2, "")}),
             (
                 {"select": ["id", "upper(note) AS note"]},
-                {("Decoded", 2, "a file has so few rows that computed columns are not worth a place of their own")},
+                {("Decoded", 2, "a file has too few rows to compute columns separately")},
             ),
             (
                 {"select": ["id", "upper(note) AS note", "-amount AS debt"]},

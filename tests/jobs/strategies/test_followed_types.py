@@ -207,7 +207,7 @@ class TestATargetThatCannotTell:
 
         assert (outcome.reason, outcome.exit_code) == ("SchemaChanged", 45)
         assert (
-            "'i' changed its type: integer became long, and the target has not the table feature typeWidening"
+            "'i' changed its type: integer became long, and the target does not have the table feature typeWidening"
             in outcome.message
         )
         assert "version 3" in outcome.message
