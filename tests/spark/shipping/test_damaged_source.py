@@ -138,7 +138,7 @@ class TestAFileOfNobody:
         spark.range(2).selectExpr("id", "id AS v").write.format("delta").mode("append").save(replica.target)
         replica.sql("INSERT INTO {t} VALUES (100, 1)")
 
-        with pytest.raises(TargetChangedError, match="was made of no file of the source"):
+        with pytest.raises(TargetChangedError, match="was not made from a file of the source"):
             replica.ship()
 
 
