@@ -44,20 +44,20 @@ def carried_properties(source: LoggedTable) -> dict[str, str]:
     return properties
 
 
-def carried_schema(wanted: StructType, source: LoggedTable) -> str:
+def carried_schema(schema: StructType, source: LoggedTable) -> str:
     """Return the columns of a target as JSON: source columns keep their physical names and ids, and any column may be null.
 
-    Comments, defaults and type changes are those of `wanted`: computed columns have none, even with the name of a source column.
+    Comments, defaults and type changes are those of `schema`: computed columns have none, even with the name of a source column.
     """
     mapped = value(source.properties, MAPPING_MODE) == "name"
     existing = schema_of(source.schema)
     # A computed column may have the name of a source column, but another type.
-    alike = {field.name for field in wanted if field.name in existing.names and _same_type(field, existing[field.name])}
+    alike = {field.name for field in schema if field.name in existing.names and _same_type(field, existing[field.name])}
     source_fields = json.loads(source.schema)["fields"] if mapped else ()
     by_name = {field["name"]: field for field in source_fields if field["name"] in alike}
     kept = (*kinds_of_words(source.features), *((TYPE_CHANGES,) if WIDENING in source.features else ()))
     fields = []
-    for field in json.loads(wanted.json())["fields"]:
+    for field in json.loads(schema.json())["fields"]:
         same = by_name.get(field["name"])
         made = loose(field if same is None else same, mapped=same is not None, kept=kept)
         of_source = {name: value for name, value in made["metadata"].items() if name not in kept}
