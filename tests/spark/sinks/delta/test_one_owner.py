@@ -100,6 +100,6 @@ class TestTheFirstCommitOfAJob:
         """A plain writer may be quicker than the first commit."""
         spark.range(3).write.format("delta").mode("append").save(table.path)
 
-        with pytest.raises(TargetNotEmptyError, match="after it was looked at"):
+        with pytest.raises(TargetNotEmptyError, match="after the check of the target"):
             table.job("a")[1]()
         table.job("b", shares=True)[1]()
