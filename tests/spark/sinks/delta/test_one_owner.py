@@ -85,10 +85,10 @@ class TestTheFirstCommitOfAJob:
         (_, first), (late, second) = table.job("a", shares=True), table.job("b", shares=True)
 
         class SlowToLook(type(late)):
-            def _look_before_fence(self, *args, **kwargs):
+            def _check_before_fence(self, *args, **kwargs):
                 self.__class__ = DeltaCommitter
                 first()
-                return self._look_before_fence(*args, **kwargs)
+                return self._check_before_fence(*args, **kwargs)
 
         late.__class__ = SlowToLook
         with pytest.raises(StateMovedError):
