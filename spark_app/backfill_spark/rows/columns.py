@@ -54,8 +54,8 @@ def by_folder(rows: DataFrame, folders: Sequence[str]) -> DataFrame:
     """Sort rows so that a task writes one partition folder after the other; Spark's own sort fails for floats. Lazy.
 
     A task with too many folders sorts its rows by the partition values (`spark.sql.maxConcurrentOutputFileWriters`). 0.0 and
-    -0.0 are equal values with different folders: the task would return to a folder that it has left, where its file exists
-    already. NaNs share one folder, but the task distinguishes folders by bits, so every NaN gets the same bits.
+    -0.0 are equal values with different folders. So the task would return to a folder that it has left, and fail at its
+    existing file. NaNs share one folder, but the task distinguishes folders by bits, so every NaN gets the same bits.
 
     Args:
         rows: The rows to write.

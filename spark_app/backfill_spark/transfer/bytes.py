@@ -1,7 +1,7 @@
 """Copies of a file's bytes between file systems, with their digest: by the operating system for local files, else by Hadoop.
 
-Local files are copied without Hadoop, which starts a process for each file that it creates (ADR 0002), and the operating
-system may share blocks instead of copying them. If such a copy fails, Hadoop tries again, so that its errors are explained.
+Local files are copied without Hadoop, which starts a process for each file that it creates (ADR 0002). The operating system may
+also share blocks instead of copying them. If such a copy fails, Hadoop tries again, so that its errors are explained.
 """
 
 from __future__ import annotations

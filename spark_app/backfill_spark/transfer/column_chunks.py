@@ -237,7 +237,7 @@ class ChunkCopier:
         return self._parquet.schema.MessageType(schema.getName(), fields)
 
     def _renamed_field(self, field: Any, name: str) -> Any:
-        """Return a column under another name, otherwise unchanged."""
+        """Return a column under another name, with all its other attributes."""
         types, repetition = self._parquet.schema.Types, field.getRepetition()
         if field.isPrimitive():
             primitive = field.asPrimitiveType()

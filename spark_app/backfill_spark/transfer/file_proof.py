@@ -111,7 +111,7 @@ class FileProof:
             read = reader.read(unquote(pair.target.path), check=check)
         except JAVA_ERRORS as error:
             if trouble_of(error) is Trouble.GONE:
-                return Damaged("it is not there")
+                return Damaged("it does not exist")
             raise
         result = verdict(pair, read_bytes=read.size_bytes, read_digest=read.digest)
         if isinstance(result, Damaged) or not pair.vectors_are_read:

@@ -378,7 +378,7 @@ class FileTransfer:
 def _check_size(file: SourceFile, size_bytes: int) -> None:
     if size_bytes != file.size_bytes:
         raise SourceDamagedError(
-            f"{file.below} of the source has {size_bytes:,} bytes, and its log says {file.size_bytes:,}.",
+            f"{file.below} of the source has {size_bytes:,} bytes, but its log records {file.size_bytes:,}.",
             hint="The file changed under its name: restore it, or start a new job from a newer version.",
         )
 

@@ -41,7 +41,7 @@ class JobWays:
     table: TableFacts
     target: TableFacts
     best: Way
-    """Copy mode of a file whose rows all pass the filter, if nothing else restricts it."""
+    """Best copy mode of a file whose rows all pass the filter; facts of a file may require another mode."""
 
     filtered: FilterColumns
     """Columns that the filter uses."""

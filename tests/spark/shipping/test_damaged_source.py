@@ -103,7 +103,7 @@ class TestAFooter:
         file.write_bytes(held[:4] + b"\0" * 100 + held[4:])
         Path(file.parent, f".{file.name}.crc").unlink(missing_ok=True)
 
-        with pytest.raises(SourceDamagedError, match=f"{file.name} of the source has .* bytes, and its log says"):
+        with pytest.raises(SourceDamagedError, match=f"{file.name} of the source has .* bytes, but its log records"):
             replica.begin()
 
 

@@ -58,7 +58,7 @@ def explain_staged(error: Exception, file: str, *, target: str) -> BackfillError
     if trouble_of(error) is Trouble.UNKNOWN and not is_a(error, "IOException"):
         # Not retryable: the storage works, and the next attempt writes the same file.
         return UnexpectedError(
-            f"Delta refuses a file that this job wrote, {without_values(file)}: {first_line(error)}.",
+            f"Delta rejects a file that this job wrote, {without_values(file)}: {first_line(error)}.",
             hint="Report it with the driver's log.",
         )
     return explain_commit(error, target)
@@ -96,7 +96,7 @@ def explain_making(error: Exception, *, path: str) -> BackfillError:
         trouble == Trouble.UNKNOWN and any(is_a(error, name) for name in rejections)
     ):
         hint = "Correct spec.target.delta (path, partitionBy, clusterBy, properties), or the columns of spec.transform."
-        return InvalidSpecError(f"spec.target.delta: Delta refuses the table: {in_words(error)}", hint=hint)
+        return InvalidSpecError(f"spec.target.delta: Delta rejects the table: {in_words(error)}", hint=hint)
     return _explained(error, path=path, message=message) or TransientError(message)
 
 

@@ -73,8 +73,8 @@ def merge_rows(
 def drop_rows(spark: SparkSession, table: TargetTable, *, app_id: str, txn_version: int) -> None:
     """Remove all rows of a table that only this job has filled, in one commit; see `ports.sink.SupportsStartOver`.
 
-    Delta removes whole files and reads no row. The transaction version belongs to the sequence of the seals: an older attempt
-    that still runs cannot commit afterwards, and a commit of it that lands in the meantime conflicts with this one.
+    Delta removes whole files and reads no row. The transaction version belongs to the sequence of the seals. So an older
+    attempt that still runs cannot commit afterwards, and its concurrent commits conflict with this one.
     """
     path = table.path
     if is_on(table.properties, APPEND_ONLY):

@@ -156,10 +156,10 @@ class StagingFolder:
     def remove_orphans(self, before_attempt: int, named_files: Callable[[], tuple[DataFrame, DataFrame]]) -> int:
         """Remove files that earlier attempts staged and never committed; return the number of removed folders.
 
-        A folder stays if the table, or any commit, contains one of its files: each piece of work, or each part with its own
-        folder, is sealed as a whole. The newest version does not list all removed files, which readers of earlier versions still
-        need, because checkpoints of Delta Kernel drop them. So the commits since the oldest of these files was staged are read.
-        If there are too many, or if some are missing, the files are left to VACUUM.
+        A folder stays if the table, or any commit, contains one of its files. Each piece of work, or each part with its own
+        folder, is sealed as a whole. Readers of earlier versions still need removed files, but checkpoints of Delta Kernel drop
+        some of them. So this method reads the commits since the oldest of the staged files. If there are too many commits, or if
+        some are missing, the files are left to VACUUM.
 
         Args:
             before_attempt: Number of the running attempt.
