@@ -127,7 +127,7 @@ class TestDamageIsFoundAndNamed:
         names = {hashlib.sha256(path.encode()).hexdigest()[:32]: path for path in adds_of(place.source)}
         (of_lost,) = (path for tag, path in names.items() if tag in lost["path"])
         assert (found.equal, found.complete, len(found.mismatches) > 0) == (False, True, True)
-        assert said[gone["path"]] == "it is not there"
+        assert said[gone["path"]] == "it does not exist"
         assert "no copy" in said[of_lost]
         assert "more than once" in said[second["path"]]
         assert f"{stats['numRecords'] + 1} rows" in said[count["path"]]

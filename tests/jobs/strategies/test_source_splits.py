@@ -327,7 +327,7 @@ class TestATopicThatLostRecords:
 
         assert_ending(outcome, "OffsetsExpired")
         assert "partition 0 " in outcome.message
-        assert outcome.message.endswith("the first one that is there is 290.")
+        assert outcome.message.endswith("the first available offset is 290.")
         assert len(seals(str(tmp_path / "t"))) == before
 
     def test_and_was_made_again(self, topics, run_topic):

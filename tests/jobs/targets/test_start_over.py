@@ -120,7 +120,7 @@ class TestTheRowsThatGo:
     def test_are_kept_when_others_wrote_too(self, place):
         """Theirs would go with them, and no source brings those back."""
         place.spark.sql(f"INSERT INTO delta.`{place.target}` VALUES (999, 1, 1.0, 'theirs', 'new')")
-        with pytest.raises(TargetChangedError, match=r"others wrote to .*WRITE"):
+        with pytest.raises(TargetChangedError, match=r"other writers wrote to .*WRITE"):
             place.opened().emptied()
 
         assert rows_in(place.target) == ROWS + 1

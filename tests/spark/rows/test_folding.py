@@ -136,7 +136,7 @@ class TestATransformThatCannotBeFolded:
 
     def test_is_one_whose_expressions_need_each_other(self, spark):
         """The key of a record that does not pass is computed without the rest."""
-        with pytest.raises(InvalidTransformError, match="uses what another one yields"):
+        with pytest.raises(InvalidTransformError, match="uses the alias of another one"):
             transform_of(spark, select=("CAST(key AS INT) AS id", "id + 1 AS amount"))
 
 

@@ -79,7 +79,7 @@ class TestAText:
             ("from_avro(s, '1', map_concat(map('avroSchemaUrl', 'x')))", "computes the schema or the options"),
             ("from_avro(s, '1', from_json('{}', 'map<string,string>'))", "computes the schema or the options"),
             ("from_avro(s, options => map('avroSchemaUrl', 'x'))", "names the arguments"),
-            ("from_json(s, 'a INT', map('later', 'x'))", "'later' of JSON, which is not known to be of one row only"),
+            ("from_json(s, 'a INT', map('later', 'x'))", "'later' of JSON, which is not known to concern one row only"),
             ("from_protobuf(b, 'm', '/etc/hostname')", "reads a file of descriptors (from_protobuf)"),
             ("reflect('java.lang.System', 'getenv', 'HOME')", "calls Java (reflect)"),
             ("try_reflect('a.B', 'c')", "calls Java"),

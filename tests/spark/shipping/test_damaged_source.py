@@ -103,7 +103,7 @@ class TestAFooter:
         file.write_bytes(held[:4] + b"\0" * 100 + held[4:])
         Path(file.parent, f".{file.name}.crc").unlink(missing_ok=True)
 
-        with pytest.raises(SourceDamagedError, match=f"{file.name} of the source has .* bytes, and its log says"):
+        with pytest.raises(SourceDamagedError, match=f"{file.name} of the source has .* bytes, but its log records"):
             replica.begin()
 
 
@@ -138,7 +138,7 @@ class TestAFileOfNobody:
         spark.range(2).selectExpr("id", "id AS v").write.format("delta").mode("append").save(replica.target)
         replica.sql("INSERT INTO {t} VALUES (100, 1)")
 
-        with pytest.raises(TargetChangedError, match="was made of no file of the source"):
+        with pytest.raises(TargetChangedError, match="was not made from a file of the source"):
             replica.ship()
 
 

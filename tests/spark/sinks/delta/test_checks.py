@@ -82,7 +82,7 @@ class TestColumnsThatASealCannotHonour:
 
         with pytest.raises(UnsupportedTargetFeatureError, match=r"a collation: name"):
             checks.check_table(TargetTable("/t", there, (), {}, frozenset()), upserts=False)
-        with pytest.raises(TargetSchemaMismatchError, match=r"'name' has texts with a collation"):
+        with pytest.raises(TargetSchemaMismatchError, match=r"'name' has strings with a collation"):
             check_new(lower, partition_by=(), cluster_by=(), properties={})
 
     def test_a_nested_not_null_is_refused(self):

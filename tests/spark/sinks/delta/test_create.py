@@ -178,6 +178,6 @@ class TestWhoMakesIt:
 
     def test_what_it_refuses_is_refused_in_our_words(self, spark, tmp_path):
         """A name that needs column mapping is a mistake in the spec."""
-        with pytest.raises(InvalidSpecError, match="Delta refuses the table"):
+        with pytest.raises(InvalidSpecError, match="Delta rejects the table"):
             sink_at(spark, tmp_path / "t").prepare(ODD)
         assert not list(tmp_path.rglob("*.json"))

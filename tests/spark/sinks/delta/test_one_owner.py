@@ -85,10 +85,10 @@ class TestTheFirstCommitOfAJob:
         (_, first), (late, second) = table.job("a", shares=True), table.job("b", shares=True)
 
         class SlowToLook(type(late)):
-            def _look_before_fence(self, *args, **kwargs):
+            def _check_before_fence(self, *args, **kwargs):
                 self.__class__ = DeltaCommitter
                 first()
-                return self._look_before_fence(*args, **kwargs)
+                return self._check_before_fence(*args, **kwargs)
 
         late.__class__ = SlowToLook
         with pytest.raises(StateMovedError):
@@ -100,6 +100,6 @@ class TestTheFirstCommitOfAJob:
         """A plain writer may be quicker than the first commit."""
         spark.range(3).write.format("delta").mode("append").save(table.path)
 
-        with pytest.raises(TargetNotEmptyError, match="after it was looked at"):
+        with pytest.raises(TargetNotEmptyError, match="after the check of the target"):
             table.job("a")[1]()
         table.job("b", shares=True)[1]()

@@ -47,7 +47,7 @@ class TestTargetsAreCheckedFirst:
         (tmp_path / "t").mkdir()
         (tmp_path / "t" / "x").write_text("x")
 
-        with pytest.raises(TargetNotEmptyError, match="no Delta table"):
+        with pytest.raises(TargetNotEmptyError, match="not a Delta table"):
             self.check(spark, str(tmp_path / "t"), spark.range(1))
 
     def test_what_is_left_of_a_table_that_was_being_made(self, spark, tmp_path):

@@ -77,7 +77,7 @@ class TestAFileThatDeltaRefuses:
         folder = f"{target.path}/backfill-0f/a1/s1"
         old.range(0, 5, 1, 1).selectExpr("timestamp_seconds(0) AS at").write.parquet(folder)
 
-        with pytest.raises(UnexpectedError, match=f"refuses a file that this job wrote, {folder}") as refused:
+        with pytest.raises(UnexpectedError, match=f"rejects a file that this job wrote, {folder}") as refused:
             target.committer.measure([str(path) for path in Path(folder).glob("*.parquet")])
 
         assert refused.value.reason == "Unexpected"

@@ -163,7 +163,7 @@ class TestACommitOfAHostileWriter:
         commit(path, line)
         forget_sums(path)
 
-        with pytest.raises(SourceDamagedError, match=r"version 1 of .* is no commit"):
+        with pytest.raises(SourceDamagedError, match=r"version 1 of .* is not a valid commit"):
             source.check_versions(0, 1)
 
 

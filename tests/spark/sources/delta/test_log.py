@@ -308,5 +308,5 @@ class TestNoCommit:
         source = opened(spark, path)
         commit(path, 1).write_text(text)
 
-        with pytest.raises(SourceDamagedError, match=r"version 1 of .* is no commit"):
+        with pytest.raises(SourceDamagedError, match=r"version 1 of .* is not a valid commit"):
             source.check_versions(0, 1)
