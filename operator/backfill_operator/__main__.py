@@ -38,7 +38,7 @@ async def _run(settings: OperatorSettings) -> int:
     try:
         await load_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except ConfigException as error:
-        _log.error("there is neither a kubeconfig nor a service account: %s", error)
+        _log.error("no kubeconfig and no service account was found: %s", error)
         return EXIT_USAGE
     operator = Operator(configuration, settings)
     running = asyncio.create_task(operator.run(), name="operator")

@@ -1,4 +1,4 @@
-"""Log lines as JSON objects, with the job, attempt and epoch that each is about."""
+"""Log lines as JSON objects, with their job, attempt and epoch."""
 
 from __future__ import annotations
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 
 import click
 
 from backfill import Settings
 from backfill_cli.commands.control import pause, resume, stop, throttle, verify
-from backfill_cli.commands.demo_story import SNAPSHOT, STORIES
 from backfill_cli.commands.look import jobs, plan, status, validate
 from backfill_cli.commands.options import FILE, Commands, beside, leave, parsed, read, spark_settings
 from backfill_cli.commands.release import release
 from backfill_cli.terminal.amounts import parse_memory
+
+DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo"
+"""Scripts of the demo, which are part of the repository and not of the wheel."""
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -73,12 +77,15 @@ def run(
     help="Scratch folder; default: a temporary one.",
 )
 @click.option("--rows", type=click.IntRange(min=100_000), default=3_000_000, show_default=True)
-@click.option("--strategy", type=click.Choice(sorted(STORIES)), default=SNAPSHOT.strategy, show_default=True)
+@click.option(
+    "--strategy", type=click.Choice(["Arrangement", "Replica", "Snapshot"]), default="Snapshot", show_default=True
+)
 def demo(folder: Path | None, rows: int, strategy: str) -> None:
-    """Show the product on real tables with real live changes, in two to three minutes."""
-    from backfill_cli.commands.demo import run_demo
-
-    leave(run_demo(folder, rows, STORIES[strategy]))
+    """In a clone: show the product on real tables with live changes, in two to three minutes."""
+    if not DEMO.is_dir():
+        raise click.UsageError("The demo is part of the repository, not of the package: clone it and run `make demo`.")
+    sys.path.insert(0, str(DEMO.parent))
+    leave(importlib.import_module("demo.orders").run_demo(folder, rows, strategy))
 
 
 for command in (validate, plan, status, jobs, pause, resume, throttle, verify, stop, release):

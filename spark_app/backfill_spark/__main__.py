@@ -1,8 +1,8 @@
 """`python -m backfill_spark -f job.yaml`: one attempt, progress as JSON lines on standard output.
 
-Each line has its time; one comes when something turns, else every ten seconds.
-With `BACKFILL_MODE=plan` it only says what would happen. The last line says how it ended, also when it could not start; in
-a pod the termination log says it too. What went wrong stands on standard error.
+Each line has a time. A line is printed after each important change, otherwise every ten seconds.
+With `BACKFILL_MODE=plan`, the driver only prints its plan. The last line reports the outcome, also if the driver could not start; in
+a pod, the termination log contains it too. Errors are printed on standard error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> int:
         return _refuse(InvalidSpecError(str(error)), settings)
     except BackfillError as error:
         return _refuse(error, settings)
-    except Exception as error:  # noqa: BLE001 - the process's border: whatever it was gets a line and a code
+    except Exception as error:  # noqa: BLE001 - process boundary: every error gets a line and an exit code
         traceback.print_exc()
         return _refuse(BackfillError(f"{type(error).__name__}: {error}"), settings)
 
@@ -52,7 +52,9 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSettingError(f"-f {file} cannot be read: {error}.", hint="Give the Backfill, as YAML.") from error
+        raise InvalidSettingError(
+            f"-f {file} cannot be read: {error}.", hint="Pass a Backfill as a YAML file."
+        ) from error
 
 
 def _run(backfill: Backfill, settings: DriverSettings) -> int:
@@ -100,7 +102,7 @@ def _refuse(error: BackfillError, settings: DriverSettings | None) -> int:
 
 
 def _say_end(outcome: str, reason: str, message: str, hint: str, receipt: dict[str, Any] | None) -> None:
-    """Say how it ended, to programs; and what went wrong, to people."""
+    """Print the outcome for programs, and an error for users."""
     if outcome == "Failed":
         print(f"error: {reason}: {message} {hint}".rstrip(), file=sys.stderr)
     _print(
@@ -108,8 +110,8 @@ def _say_end(outcome: str, reason: str, message: str, hint: str, receipt: dict[s
     )
 
 
-def _print(words: dict[str, Any]) -> None:
-    print(json_line(words), end="", flush=True)
+def _print(fields: dict[str, Any]) -> None:
+    print(json_line(fields), end="", flush=True)
 
 
 if __name__ == "__main__":

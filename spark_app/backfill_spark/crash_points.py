@@ -1,7 +1,7 @@
-"""Named places where the driver can be made to die, so that every seam between two effects is tested.
+"""Named crash points of the driver, so that tests can kill it between any two effects.
 
-`BACKFILL_CRASH_AT=before_seal:3` kills the process with SIGKILL when it passes `before_seal` the third time.
-Without it a crash point is one dictionary look-up.
+`BACKFILL_CRASH_AT=before_seal:3` kills the process with SIGKILL when it reaches `before_seal` for the third time.
+Without that variable, a crash point costs one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _lock = threading.Lock()
 
 
 def parse(spec: str | None) -> dict[str, int]:
-    """Return which passing of which point `name:n` means; without one: none.
+    """Return the crash point of `name:n` with the number of the fatal pass; an empty dictionary without a spec.
 
     Raises:
-        ValueError: no such point, or `n` is no positive number.
+        ValueError: there is no such crash point, or `n` is not a positive number.
     """
     if not spec:
         return {}
@@ -48,19 +48,19 @@ def parse(spec: str | None) -> dict[str, int]:
 
 
 def arm(spec: str | None) -> None:
-    """Arm one point; None disarms all. See `parse`."""
+    """Arm one crash point; `None` disarms all. See `parse`."""
     _armed.clear()
     _armed.update(parse(spec))
 
 
 def crash_point(name: str) -> None:
-    """Die here if this is the armed passing; threads may pass at the same time."""
+    """Kill the process if this is the armed pass; threads may pass concurrently."""
     if name not in _armed:
         return
     with _lock:
         _armed[name] -= 1
         if _armed[name] == 0:
-            # The whole group: the JVM is our child, and a container's death takes it along.
+            # The whole process group, because the death of a container also kills the JVM, which is a child process.
             os.killpg(os.getpgrp(), signal.SIGKILL) if os.getpgrp() == os.getpid() else os.kill(
                 os.getpid(), signal.SIGKILL
             )

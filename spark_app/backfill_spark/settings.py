@@ -19,14 +19,14 @@ MEMORY_PATTERN = r"^[1-9][0-9]{0,5}[mMgG]$"
 
 
 class InvalidSettingError(BackfillError):
-    """A variable of the environment, or the file that was given, cannot be used; the message names it."""
+    """An environment variable or the given file is invalid; the message names it."""
 
     reason = "InvalidSetting"
     exit_code = EXIT_USAGE
 
 
 class DriverSettings(BaseModel):
-    """How this process runs; nothing of it changes what the job does."""
+    """Settings of this process; none of them changes the result of a job."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,43 +37,43 @@ class DriverSettings(BaseModel):
     """Heap of the embedded Spark's JVM."""
 
     jars_dir: Path | None = None
-    """Folder with the Delta jars; None: those of the image, else one in the user's cache."""
+    """Folder with the Delta jars; by default, that of the image, else one in the user's cache."""
 
     state_dir: Path = Field(default_factory=lambda: default_state_dir(os.environ))
-    """Where running drivers leave their address and token, for the command line."""
+    """Folder in which running drivers publish their address and token for the command line."""
 
     java_home: str | None = None
-    """Where Java is; None: on the path."""
+    """Folder of Java; `None` uses the Java on the path."""
 
     check_unique: bool | None = None
-    """Prove the key unique before the first write; None: of larger tables than 5 million rows later; False: never."""
+    """True proves the key unique before the first write, False never; `None` proves it later for tables with more than 5 million rows."""
 
     crash_at: str | None = None
-    """For the crash suite: `point:n`."""
+    """Crash point for the crash suite: `point:n`."""
 
     master: Literal["local", "cluster"] = "local"
     """`cluster`: master, memory and addresses come from `spark-defaults.conf`, jars from the image."""
 
     mode: Literal["run", "plan"] = "run"
-    """`plan`: print the plan and end."""
+    """The driver runs the job; in mode `plan`, it only prints the plan."""
 
     control_bind: str = LOOPBACK
     """Address of the control server."""
 
     control_port: int = Field(default=0, ge=0, le=65_535)
-    """Its port; 0: a free one."""
+    """Port of the control server; 0 selects a free port."""
 
     control_tls_dir: Path | None = None
-    """Folder with `tls.crt` and `tls.key`; None: plain HTTP, on loopback only."""
+    """Folder with `tls.crt` and `tls.key`; `None` uses plain HTTP, on loopback only."""
 
     control_token_file: Path | None = None
-    """File with the token that commands this attempt; None: one is made."""
+    """File with the token for commands to this attempt; `None` creates a token."""
 
     operator_attempt: int | None = Field(default=None, ge=1)
-    """Number that commands are addressed to; None: the one in the target's state."""
+    """Attempt number in commands; `None` uses the number in the target's state."""
 
     termination_log: Path | None = None
-    """Where the termination message goes; None: nowhere."""
+    """File for the termination message; `None` writes no message."""
 
     @field_validator("crash_at")
     @classmethod
@@ -92,7 +92,7 @@ class DriverSettings(BaseModel):
         """Read `BACKFILL_…` for every field, and `JAVA_HOME`.
 
         Raises:
-            InvalidSettingError: one of them says nothing usable.
+            InvalidSettingError: a value is invalid; names the variable.
         """
         given = os.environ if environ is None else environ
         names = set(cls.model_fields) - {"java_home"}
@@ -102,7 +102,7 @@ class DriverSettings(BaseModel):
             return cls.model_validate({name: value for name, value in values.items() if value})
         except ValidationError as error:
             first = error.errors()[0]
-            # A rule over several fields has no place of its own; the only one is about the address.
+            # A rule over several fields has no location; the only such rule concerns the address.
             field = str(first["loc"][0]) if first["loc"] else "control_bind"
             variable = f"BACKFILL_{field.upper()}"
             raise InvalidSettingError(
@@ -118,13 +118,13 @@ def default_state_dir(environ: Mapping[str, str]) -> Path:
 
 
 def default_jars_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder for Delta's jars by the XDG convention; another version of them has another folder."""
+    """Return the folder for Delta's jars by the XDG convention; each version has a separate folder."""
     base = (os.environ if environ is None else environ).get("XDG_CACHE_HOME")
     version = DELTA_PACKAGE.rsplit(":", 1)[1]
     return (Path(base) if base else Path.home() / ".cache") / "backfill" / f"jars-delta-{version}"
 
 
 def source_secret_dir(environ: Mapping[str, str] | None = None) -> Path | None:
-    """Return the folder with the keys of the Secret that a source names, one file each; None: there is none."""
+    """Return the folder with the keys of the Secret that a source names, one file per key; `None` if there is no Secret."""
     folder = (os.environ if environ is None else environ).get(SOURCE_SECRET_DIR)
     return Path(folder) if folder else None

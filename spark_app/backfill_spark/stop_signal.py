@@ -1,7 +1,7 @@
-"""The request that an attempt ends: a signal handler or a caller makes it, and whatever runs hears it.
+"""The request to end an attempt: a signal handler or a caller makes it, and it reaches all running parts of the attempt.
 
-A signal handler runs between two steps of the main thread, which may hold a lock at that moment. So `ask` appends to a list and
-calls listeners, and takes no lock.
+A signal handler runs between two steps of the main thread, which may hold a lock at that time. So `ask` only appends to a list and
+calls listeners; it takes no lock.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ T = TypeVar("T")
 
 
 class StoppedEarly(Exception):
-    """The attempt was asked to end before it wrote anything."""
+    """A stop of the attempt was requested before it wrote anything."""
 
 
 class StopSignal:
-    """One attempt's request to end. Give every attempt its own: what was asked stays asked."""
+    """Request to end one attempt. Use a separate object for every attempt, because a request cannot be withdrawn."""
 
     def __init__(self) -> None:
-        """Begin unasked."""
+        """Begin without a request."""
         self._asked: list[StopRequested] = []
         self._listeners: list[Callable[[StopRequested], None]] = []
 
     def ask(self, *, force: bool) -> None:
-        """Ask the attempt to end at a barrier; `force` cancels running work first. Safe in a signal handler."""
+        """Request that the attempt ends at a barrier; `force` cancels running work first. Safe in a signal handler."""
         request = StopRequested(force)
         self._asked.append(request)
         for listener in self._listeners:
@@ -43,11 +43,11 @@ class StopSignal:
 
     @property
     def asked(self) -> bool:
-        """Was the attempt asked to end?"""
+        """True after a request."""
         return bool(self._asked)
 
     def check(self) -> None:
-        """Raise `StoppedEarly` if the attempt was asked to end."""
+        """Raise `StoppedEarly` if a stop was requested."""
         if self._asked:
             raise StoppedEarly
 
@@ -63,14 +63,14 @@ class StopSignal:
             self._listeners.remove(listener)
 
     def run_aside(self, start: Callable[[], T], undo: Callable[[], None] = lambda: None) -> T:
-        """Run `start` on a thread of its own, and return its result; a stop ends the wait at once.
+        """Run `start` on a separate thread, and return its result; a stop ends the wait at once.
 
         Args:
-            start: Runs to its end in any case.
-            undo: Called once after `start` has ended, when a stop ended the wait: the result has no owner.
+            start: Always runs to its end.
+            undo: Called once after the end of `start` if a stop ended the wait, because no caller gets the result.
 
         Raises:
-            StoppedEarly: a stop was asked for first.
+            StoppedEarly: a stop was requested before `start` ended.
         """
         results: list[T] = []
         errors: list[BaseException] = []
@@ -80,7 +80,7 @@ class StopSignal:
         def run() -> None:
             try:
                 result = start()
-            except BaseException as error:  # noqa: BLE001 - a thread's border: it is raised again below
+            except BaseException as error:  # noqa: BLE001 - thread boundary: it is raised again below
                 errors.append(error)
             else:
                 results.append(result)
@@ -105,16 +105,16 @@ class StopSignal:
 
     @contextmanager
     def cancels_jobs_of(self, spark: SparkSession) -> Iterator[None]:
-        """Cancel the Spark jobs that this thread starts inside the block once a stop is asked for.
+        """Cancel the Spark jobs that this thread starts inside the block when a stop is requested.
 
         Raises:
-            StoppedEarly: it was, whatever the jobs' result.
+            StoppedEarly: a stop was requested, regardless of the jobs' result.
         """
         from backfill_spark.jvm.gateway import java_context  # the command line imports this module without pyspark
 
         over = threading.Event()
         context, inner = spark.sparkContext, java_context(spark)
-        # Spark cancels the future jobs of a group too, so every block has a group of its own.
+        # Spark also cancels future jobs of a group, so every block has a separate group.
         group = f"backfill-start-{secrets.token_hex(4)}"
 
         def watch() -> None:
@@ -125,7 +125,7 @@ class StopSignal:
                     return
 
         watcher = threading.Thread(target=watch, name="watch for a stop", daemon=True)
-        context.setJobGroup(group, "looking before the start", interruptOnCancel=False)
+        context.setJobGroup(group, "checks before the start", interruptOnCancel=False)
         watcher.start()
         try:
             yield

@@ -1,4 +1,4 @@
-"""The import contracts of pyproject.toml hold, and each of them catches what it is there for."""
+"""The import contracts of pyproject.toml hold, and each of them catches its violation."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ CONTRACTS = [
 ]
 
 CORE, SPARK = "spark_app/backfill_core", "spark_app/backfill_spark"
-# contract (its first words), file to plant, what it says
+# contract (its first words), file to plant, import in the file
 PLANTED = [
     ("The floors", f"{CORE}/planted.py", "import backfill_spark"),
     ("The floors", f"{SPARK}/planted.py", "import backfill_operator"),
@@ -42,7 +42,7 @@ PLANTED = [
 
 
 def lint(folder):
-    """Check the contracts of the house in `folder`; return its words."""
+    """Check the project's contracts in `folder`; return the exit code and the output."""
     code = "from importlinter.cli import lint_imports; import sys; sys.exit(lint_imports(cache_dir=None))"
     roots = os.pathsep.join(str(folder / root) for root in SOURCE_ROOTS)
     done = subprocess.run(
@@ -53,7 +53,7 @@ def lint(folder):
 
 
 def broken(output):
-    """Return the text below the heading of each broken contract, by the contract's name."""
+    """Return the output below the heading of each broken contract, by the contract's name."""
     lines = output.partition("Broken contracts")[2].splitlines()
     headings = [at for at, line in enumerate(lines) if line in CONTRACTS]
     ends = [*headings[1:], len(lines)]
@@ -72,10 +72,10 @@ def house(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def linted(house):
-    """The exit code and the output for the packages as they are, then with every violation planted at once.
+    """The exit code and the output for the unchanged packages, then with every violation planted at once.
 
-    The graph of imports takes seconds to build. The planted modules differ in their names, so the output still tells which
-    contract caught which.
+    The graph of imports takes seconds to build. The planted modules have different names, so the output still shows
+    which contract caught which.
     """
     clean = lint(house)
     for number, (_, file, line) in enumerate(PLANTED):
@@ -86,10 +86,10 @@ def linted(house):
 
 
 class TestTheContracts:
-    """Arrows between the floors point down."""
+    """Arrows between the layers point down."""
 
-    def test_all_are_kept(self, linted):
-        """In the packages as they are."""
+    def test_all_contracts_are_kept(self, linted):
+        """The packages are unchanged."""
         (code, output), _ = linted
 
         assert code == 0, output
@@ -97,7 +97,7 @@ class TestTheContracts:
 
     @pytest.mark.parametrize("number", range(len(PLANTED)), ids=[f"{file}: {line}" for _, file, line in PLANTED])
     def test_a_planted_violation_is_caught(self, linted, number):
-        """By the contract that names it."""
+        """The contract with this name catches it."""
         contract, file, _ = PLANTED[number]
         _, (code, output) = linted
         module = file.split("/", 1)[1].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
@@ -109,4 +109,4 @@ class TestTheContracts:
 
     def test_every_contract_has_a_planted_violation(self):
         """A contract that was never seen to break may not be able to."""
-        assert [name for name in CONTRACTS if not any(name.startswith(words) for words, _, _ in PLANTED)] == []
+        assert [name for name in CONTRACTS if not any(name.startswith(prefix) for prefix, _, _ in PLANTED)] == []

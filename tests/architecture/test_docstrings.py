@@ -1,4 +1,4 @@
-"""Every test says why it exists."""
+"""Every test has a docstring with its purpose."""
 
 import ast
 
@@ -9,26 +9,28 @@ WORDS_MIN = 3
 
 
 def silent(text):
-    """Return the test functions of a module whose docstring is missing, too short or the name again."""
+    """Return the test functions of a module whose docstring is missing, too short, or only repeats the name."""
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     tests = [(node.name, (ast.get_docstring(node) or "").split("\n")[0]) for node in nodes if node.name[:5] == "test_"]
-    return [test for test, said in tests if len(said.split()) < WORDS_MIN or letters(said) == letters(test[5:])]
+    return [
+        test for test, summary in tests if len(summary.split()) < WORDS_MIN or letters(summary) == letters(test[5:])
+    ]
 
 
 def letters(text):
-    """Return the letters of a text, to compare a name with a sentence."""
+    """Return the letters of a string, to compare a name with a sentence."""
     return "".join(letter for letter in text.lower() if letter.isalpha())
 
 
 class TestATestSaysWhy:
-    """A test that fails in three years is deleted, unless it says what it protects."""
+    """A test that fails in three years is deleted unless its docstring names what it protects."""
 
-    def test_in_a_docstring(self):
-        """The name says what happens; the docstring says why that matters."""
-        assert {name(path): found for path in SUITES if (found := silent(path.read_text()))} == {}
+    def test_every_test_has_a_docstring_with_its_purpose(self):
+        """The name describes the behaviour; the docstring gives the reason for it."""
+        assert {name(path): missing for path in SUITES if (missing := silent(path.read_text()))} == {}
 
     def test_planted_violations_are_caught(self):
-        """In classes too, and a docstring that repeats the name is none."""
+        """Tests in classes count too, and a docstring that repeats the name does not."""
         text = (
             "def test_missing(): ...\n"
             'def test_short(): """No."""\n'

@@ -1,4 +1,4 @@
-"""What a user can meet is explained. That generated files are fresh is for `make check` to say."""
+"""Everything that a user can meet is explained. `make check` verifies that generated files are up to date."""
 
 import re
 
@@ -13,10 +13,12 @@ PAGE = (ROOT / "docs" / "errors.md").read_text()
 
 
 def of(*modules):
-    """Return the errors of modules that have a reason of their own."""
+    """Return the errors of modules that define their own reason."""
     kinds = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
-    found = {kind for kind in kinds if issubclass(kind, errors.BackfillError) and kind is not errors.BackfillError}
-    return sorted((kind for kind in found if "reason" in vars(kind)), key=lambda kind: kind.__name__)
+    kinds_with_base = {
+        kind for kind in kinds if issubclass(kind, errors.BackfillError) and kind is not errors.BackfillError
+    }
+    return sorted((kind for kind in kinds_with_base if "reason" in vars(kind)), key=lambda kind: kind.__name__)
 
 
 RUN = of(errors)
@@ -39,31 +41,31 @@ def anchors(path):
 
 
 class TestPages:
-    """A page that no link reaches is read by no user."""
+    """No user reads a page that no link reaches."""
 
     @pytest.mark.parametrize("page", PAGES, ids=name)
-    def test_links_lead_somewhere(self, page):
-        """Pages and headings are renamed, and nothing else would notice."""
+    def test_links_lead_to_existing_pages(self, page):
+        """Pages and headings are renamed, and no other check would notice."""
         for link in LINK.findall(prose(page)):
             if not re.match("[a-z]+:", link):
                 path, _, anchor = link.partition("#")
-                there = (page.parent / path).resolve() if path else page
-                assert there.exists(), link
-                assert not anchor or anchor in anchors(there), link
+                target = (page.parent / path).resolve() if path else page
+                assert target.exists(), link
+                assert not anchor or anchor in anchors(target), link
 
-    def test_after_the_backfill_is_reached_and_says_how_to_compact_and_to_release(self):
-        """Many small files are left, and a table that some writers refuse."""
+    def test_the_page_about_the_end_is_linked_and_explains_compaction_and_release(self):
+        """A job leaves many small files, and a table that some writers reject."""
         assert "](after-the-backfill.md)" in prose(ROOT / "docs" / "README.md")
         page = (ROOT / "docs" / "after-the-backfill.md").read_text()
-        assert [words for words in ("OPTIMIZE", "backfill release", "delta-rs") if words not in page] == []
+        assert [term for term in ("OPTIMIZE", "backfill release", "delta-rs") if term not in page] == []
 
 
 class TestErrors:
-    """The reason is what a user searches for."""
+    """Users search the page of errors for the reason."""
 
     @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
     def test_a_reason_is_explained(self, kind):
-        """With its exit code and a hint."""
+        """The row contains its exit code and a hint."""
         row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{kind.reason}` "))
         _, _, code, retryable, meaning, hint, _ = row.split("|")
 
@@ -73,19 +75,19 @@ class TestErrors:
         assert len(hint.split()) > 3
 
     def test_a_reason_names_one_error(self):
-        """Two errors under one word could not be told apart."""
+        """Users could not distinguish two errors with one reason."""
         reasons = [kind.reason for kind in CLASSES]
 
         assert sorted(set(reasons)) == sorted(reasons)
 
     @pytest.mark.parametrize("kind", COMMAND, ids=lambda kind: kind.__name__)
     def test_a_command_ends_with_a_code_below_those_of_runs(self, kind):
-        """A script must be able to tell `no job is running` from `the run failed`."""
+        """A script must be able to distinguish `no job is running` from `the run failed`."""
         assert 2 <= kind.exit_code < 10
         assert f"\n| {kind.exit_code} | " in PAGE
 
     @pytest.mark.parametrize("kind", RUN, ids=lambda kind: kind.__name__)
-    def test_an_exit_code_says_whether_to_retry(self, kind):
-        """The operator classifies a dead driver by this number alone."""
+    def test_an_exit_code_shows_whether_to_retry(self, kind):
+        """The operator classifies a dead driver only by this number."""
         assert kind.retryable == (60 <= kind.exit_code < 80)
         assert kind.retryable or 20 <= kind.exit_code < 60

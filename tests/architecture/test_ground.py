@@ -1,4 +1,4 @@
-"""A clone works anywhere: no address of a registry, no path of one machine."""
+"""A clone works anywhere: no file contains the address of a registry or a path of one machine."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from support.repository import ROOT, name, tracked
 
 BINARY = {".png", ".jpg", ".gif", ".ico", ".parquet", ".jar", ".whl"}
-# Put together from parts, or this file would contain what it forbids.
+# The names are split, or this file would contain what it forbids.
 HOSTS = [
     "py" + "pi.org", "python" + "hosted.org", "repo1." + "maven", "repo." + "maven", "maven." + "org", "registry." + "npmjs",
     "proxy." + "golang", "sum." + "golang", "static." + "crates", "deb." + "debian", "archive." + "ubuntu", "index" + "-url",
@@ -17,7 +17,7 @@ FLAG_OF_THE_LOCK = "--no-emit-" + "index" + "-url"
 
 
 class TestTheGround:
-    """A clone works on every machine that has mirrors of its own set up."""
+    """A clone works on every machine that has its own mirrors configured."""
 
     @pytest.mark.parametrize("path", [path for path in tracked() if path.suffix not in BINARY], ids=name)
     def test_a_file_names_no_registry_and_no_machine(self, path):

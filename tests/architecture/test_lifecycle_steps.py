@@ -1,4 +1,4 @@
-"""Steps of the lifecycle never call steps: only `decide` knows which one follows which."""
+"""Steps of the lifecycle never call steps: only `decide` determines which step follows which."""
 
 import ast
 
@@ -22,7 +22,7 @@ def step_modules_used(path):
             base = ".".join([*start, *([node.module] if node.module else [])])
             modules |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
     steps = {module.removeprefix(f"{PACKAGE}.").split(".")[0] for module in modules if module.startswith(f"{PACKAGE}.")}
-    return (steps - {SHARED}) | {one for one in modules if f"{one}.".startswith(f"{DISPATCHER}.")}
+    return (steps - {SHARED}) | {module for module in modules if f"{module}.".startswith(f"{DISPATCHER}.")}
 
 
 PLANTED = {
@@ -38,23 +38,23 @@ PLANTED = {
 
 
 class TestStepsNeverCallSteps:
-    """Otherwise one situation is spread over several modules, and nothing bounds how they call each other."""
+    """Steps that call steps would spread one situation over several modules, and nothing would bound their calls."""
 
     @pytest.mark.parametrize("path", sorted(STEPS.glob("*.py")), ids=name)
     def test_a_step_imports_the_shared_values_only(self, path):
-        """What a step cannot import it cannot call."""
+        """A step cannot call what it cannot import."""
         assert step_modules_used(path) == set()
 
     @pytest.mark.parametrize("text", PLANTED.values(), ids=PLANTED.keys())
     def test_a_planted_import_is_caught(self, text, tmp_path):
-        """In every form that Python has for it."""
+        """The test covers every form of import in Python."""
         file = tmp_path / "planted.py"
         file.write_text(text)
 
         assert step_modules_used(file) != set()
 
     def test_the_shared_values_are_allowed(self, tmp_path):
-        """A rule that forbids everything is switched off soon."""
+        """Developers switch off a rule that forbids everything."""
         file = tmp_path / "planted.py"
         file.write_text(
             f"from {PACKAGE}.step import Ended, StepResult\nfrom backfill_core.lifecycle.actions import Action\n"

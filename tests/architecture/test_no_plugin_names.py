@@ -1,4 +1,4 @@
-"""No code outside a plug-in's own files names it: a list of names would be edited by hand, or forgotten."""
+"""Only a plug-in's own files name it: a list of names elsewhere would need manual edits, or become outdated."""
 
 import ast
 import re
@@ -18,31 +18,29 @@ FIELD = re.compile(rf"\b(?:source|target|strategy)\.(?:{'|'.join(sorted(MEMBERS)
 PACKAGE = re.compile(r"\b(?:strategies|sources|sinks|targets)\.(\w+)")
 
 OTHER_MEANINGS = {
-    "spark_app/backfill_cli/commands/demo.py": "writes the document of its demonstration, as a user would",
-    "spark_app/backfill_cli/commands/demo_writer.py": "writes the table of the demonstration",
-    "spark_app/backfill_cli/commands/demo_story.py": "tells which strategies the demonstration plays, as its document names them",
+    "spark_app/backfill_cli/__main__.py": "offers the strategies that the demo of the repository shows",
     "spark_app/backfill_cli/commands/options.py": "names the Python package `delta`",
     "spark_app/backfill/words.py": "translates the phase `Snapshot`, and says what a pause holds",
     "spark_app/backfill_spark/driver/class_archive_training.py": "writes the document of the job that trains the archive",
 }
-"""Files that use such a word for something else, or as a user does."""
+"""Files that use such a word with another meaning, or as a user does."""
 
 
 def is_own(path):
-    """Is a file the plug-in's own, or of the storage that is named for it?"""
+    """Return whether a file belongs to a plug-in or to the storage that is named for it."""
     return bool(members_of(part.removesuffix(".py") for part in path.parts))
 
 
 def members_of(modules):
-    """Return the members that modules are named for: `source_splits` is that of `sourceSplits`."""
-    return MEMBERS & {to_camel(one) for one in modules}
+    """Return the members that modules are named for: `source_splits` belongs to `sourceSplits`."""
+    return MEMBERS & {to_camel(module) for module in modules}
 
 
 def mentions(text):
-    """Return where a module names a plug-in: by its type, its member in a spec, or its package."""
+    """Return the lines in which a module names a plug-in: by its type, its member in a spec, or its package."""
     tree = ast.parse(text)
-    free = {id(one) for one in docstrings(tree)}
-    found = []
+    free = {id(docstring) for docstring in docstrings(tree)}
+    mentioned = []
     for node in ast.walk(tree):
         match node:
             case ast.Constant(value=str(word)) if id(node) not in free:
@@ -50,28 +48,28 @@ def mentions(text):
             case ast.Attribute():
                 hit = FIELD.search(ast.unparse(node))
             case ast.ImportFrom(names=names):
-                hit = any(members_of(PACKAGE.findall(f"{node.module}.{one.name}")) for one in names)
+                hit = any(members_of(PACKAGE.findall(f"{node.module}.{alias.name}")) for alias in names)
             case ast.Import(names=names):
-                hit = any(members_of(PACKAGE.findall(one.name)) for one in names)
+                hit = any(members_of(PACKAGE.findall(alias.name)) for alias in names)
             case _:
                 continue
         if hit:
-            found.append(f"line {node.lineno}: {ast.unparse(node)[:80]}")
-    return found
+            mentioned.append(f"line {node.lineno}: {ast.unparse(node)[:80]}")
+    return mentioned
 
 
 class TestNoCodeNamesAPlugin:
-    """The contract, the core, the driver and the operator work with whatever is discovered."""
+    """The contract, the core, the driver and the operator work with any discovered plug-in."""
 
     @pytest.mark.parametrize("path", [path for path in packaged() if not is_own(path)], ids=name)
-    def test_outside_its_own_files(self, path):
-        """An edit that a new plug-in needs elsewhere is an edit that its author will not know of."""
+    def test_no_file_outside_a_plugin_names_it(self, path):
+        """The author of a new plug-in will not know of edits that it needs elsewhere."""
         if name(path) not in OTHER_MEANINGS:
             assert mentions(path.read_text()) == []
 
-    def test_every_exception_is_needed(self):
-        """An exception that is left behind would hide the next list of names."""
-        assert [one for one in OTHER_MEANINGS if not mentions((ROOT / one).read_text())] == []
+    def test_every_exception_is_still_needed(self):
+        """A stale exception would hide the next list of names."""
+        assert [exception for exception in OTHER_MEANINGS if not mentions((ROOT / exception).read_text())] == []
 
     @pytest.mark.parametrize(
         "planted",
@@ -88,13 +86,13 @@ class TestNoCodeNamesAPlugin:
             "from backfill_core.strategies.rearranged_chain.stored import decode",
         ],
     )
-    def test_a_planted_name_is_seen(self, planted):
-        """Each way in which code could name one."""
+    def test_a_planted_name_is_noticed(self, planted):
+        """The cases are the ways in which code could name a plug-in."""
         assert mentions(planted) != []
 
     @pytest.mark.parametrize(
         "free", ['"""Delta and Snapshot, in prose."""', 'hint = "The Delta table is gone."', "spec.source.params.key"]
     )
-    def test_prose_is_free(self, free):
-        """Messages may say what a table is; only names that a program uses are held back."""
+    def test_prose_may_name_a_plugin(self, free):
+        """Messages may describe a table; only names that a program uses are forbidden."""
         assert mentions(free) == []

@@ -1,4 +1,4 @@
-"""What is dangerous to touch is touched in one place."""
+"""Dangerous interfaces are used in one place."""
 
 import subprocess
 import sys
@@ -14,10 +14,10 @@ KERNEL = {
 DELTA = {SPARK / "delta" / "spark_internals.py"}
 GATEWAY = {SPARK / "jvm" / "gateway.py"}
 FRAMES = {SPARK / "delta" / "spark_internals.py", SPARK / "rows" / "columns.py", SPARK / "rows" / "transform.py"}
-"""These call Java's own."""
+"""These files call Java's own `createDataFrame`."""
 
 STATISTICS = {SPARK / "delta" / "statistics" / "misstated.py"}
-"""Calls pyspark's still."""
+"""This file still calls pyspark's `createDataFrame`."""
 
 SESSION = {SPARK / "jvm" / "session.py"}
 SETTINGS = {path for path in packaged() if path.name == "settings.py"}
@@ -33,34 +33,34 @@ def users(*fragments):
 
 
 class TestOneDoor:
-    """To change how something is done, one file is changed."""
+    """A change of how something is done needs an edit of one file."""
 
-    def test_delta_kernel_is_touched_where_logs_are_read_begun_and_sealed(self):
+    def test_delta_kernel_is_used_where_logs_are_read_begun_and_sealed(self):
         """Its API is not stable; a conformance suite guards each of three files."""
         assert users(".delta.kernel.", ".kernel.") == KERNEL
 
-    def test_the_internals_of_delta_in_spark_are_touched_in_one_file(self):
-        """A release of Delta may change them without a word; then one file is read."""
+    def test_the_internals_of_delta_in_spark_are_used_in_one_file(self):
+        """A release of Delta may change them without notice; then one file must be checked."""
         assert users(".spark.sql.delta.", ".forTable", ".getSnapshotAt", ".unsafeVolatileSnapshot") == DELTA
 
     def test_only_the_session_module_makes_sessions(self):
-        """A session found by global lookup has settings that were not chosen."""
+        """A session from a global lookup has arbitrary settings."""
         assert users("SparkSession.builder", ".getActiveSession", ".getOrCreate") == SESSION
 
     def test_only_the_gateway_makes_a_session_active(self):
-        """A thread of ours has one active session, the job's: Delta makes frames in it."""
+        """Each of our threads has one active session, the job's: Delta makes frames in it."""
         assert users(".setActiveSession") == GATEWAY
 
-    def test_frames_are_not_made_by_pyspark(self):
+    def test_pyspark_makes_no_frames(self):
         """Its `createDataFrame` makes the job's session the active one of the caller's process."""
         assert users(".createDataFrame") == FRAMES | STATISTICS
 
     def test_only_settings_read_the_environment(self):
-        """A setting read elsewhere cannot be seen, passed or refused."""
+        """A setting that is read elsewhere cannot be listed, passed or validated."""
         assert users("os.environ", "os.getenv") <= SETTINGS
 
     def test_no_code_sleeps(self):
-        """Waiting is for an event, with a deadline."""
+        """Code waits for an event with a deadline."""
         assert users("time.sleep", "asyncio.sleep") == set()
 
 
@@ -77,11 +77,11 @@ PLANTED = {
 
 
 class TestTheBansBite:
-    """A ban that catches nothing is decoration."""
+    """A ban that catches nothing is useless."""
 
     @pytest.mark.parametrize("text", PLANTED.values(), ids=PLANTED.keys())
     def test_a_planted_violation_is_caught(self, text):
-        """By ruff's banned API."""
+        """Ruff's banned API catches it."""
         command = [
             sys.executable,
             "-m",
@@ -98,7 +98,7 @@ class TestTheBansBite:
         assert "TID251" in done.stdout
 
     def test_a_private_name_of_another_class_is_caught(self):
-        """`jvm/gateway.py` is the door to what pyspark hides; a second one would stay unseen."""
+        """`jvm/gateway.py` gives access to what pyspark hides; another access would go unnoticed."""
         command = [
             sys.executable,
             "-m",
@@ -120,7 +120,7 @@ class TestTheBansBite:
 
         assert "SLF001" in done.stdout
 
-    def test_the_doors_themselves_exist(self):
-        """A renamed door would leave its ban without a hole, or its hole without a door."""
+    def test_the_files_with_exceptions_exist(self):
+        """A renamed file would leave its ban without an exception, or its exception without a file."""
         assert all(path.exists() for path in KERNEL | DELTA | GATEWAY | FRAMES | SESSION)
         assert {name(path) for path in SETTINGS} >= {"spark_app/backfill_spark/settings.py"}

@@ -1,4 +1,4 @@
-"""A strategy, a source or a sink is a folder that explains itself, is found, and is reached by a suite."""
+"""A strategy, a source or a sink is a folder with its documentation, is discovered, and has a test suite."""
 
 import os
 import re
@@ -34,46 +34,47 @@ EXPLAINED = re.compile("when to use it.*promise.*cost", flags=re.DOTALL)
 
 
 def unexplained(folders):
-    """Return those whose README does not say when to use them, their promise and their cost."""
+    """Return the folders whose README does not explain when to use them, their promise and their cost."""
     readmes = [(folder, folder / "README.md") for folder in folders]
-    return [one for one, file in readmes if not file.exists() or not EXPLAINED.search(file.read_text().lower())]
+    return [folder for folder, file in readmes if not file.exists() or not EXPLAINED.search(file.read_text().lower())]
 
 
 def unreached(folders):
-    """Return those whose module no test names; one that none names is untested, whatever the coverage says."""
+    """Return the folders whose module no test names; such a folder is untested, whatever the coverage shows."""
     modules = [(folder, ".".join(folder.relative_to(ROOT / "spark_app").parts)) for folder in folders]
-    return [one for one, module in modules if not any(module in text for text in TESTS.values())]
+    return [folder for folder, module in modules if not any(module in text for text in TESTS.values())]
 
 
 class TestAPluginIsAFolder:
-    """Nothing else is edited by hand when one is added."""
+    """A new plug-in needs no other manual edit."""
 
-    def test_each_explains_itself(self):
-        """When to use it, its promise, its cost."""
+    def test_each_plugin_has_a_readme(self):
+        """The README explains when to use it, its promise and its cost."""
         assert unexplained(plugins()) == []
 
-    def test_each_is_reached_by_a_suite(self):
-        """By its own; and strategies by the laws, which run on whatever is discovered."""
+    def test_each_plugin_has_a_suite(self):
+        """Each has its own suite; strategies also have the laws, which run for every discovered strategy."""
         assert unreached(plugins()) == []
 
     @pytest.mark.parametrize("kind", [*KINDS], ids=name)
-    def test_each_is_discovered(self, kind):
-        """A folder without a door ends the discovery with an error; one without `__init__.py` would be passed over."""
+    def test_each_plugin_is_discovered(self, kind):
+        """A folder without an entry ends the discovery with an error; one without `__init__.py` would be skipped."""
         folders = [folder for folder in plugins() if folder.parent == kind]
 
         assert [name(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
         assert len(KINDS[kind].discover()) == len(folders) > 0
 
     def test_a_strategy_has_params(self):
-        """What a user may set is in the contract, under the same name; how it runs is in one file of its folder."""
+        """The contract defines the user's settings under the same name; one file of the folder defines how the strategy
+        uses them."""
         folders = [folder for folder in plugins() if folder.parent == CORE / "strategies"]
 
         assert [name(folder) for folder in folders if not (folder / "params.py").exists()] == []
-        declared = {name: one.params for name, one in Strategy.VARIANTS.items()}
-        assert {one.name: one.params for one in strategies.discover().values()} == declared
+        declared = {name: variant.params for name, variant in Strategy.VARIANTS.items()}
+        assert {strategy.name: strategy.params for strategy in strategies.discover().values()} == declared
 
-    def test_what_is_not_built_is_not_offered(self):
-        """The CRD, the field reference and `validate` say what this release does, not what one to come may do."""
+    def test_a_plugin_that_is_not_built_is_not_offered(self):
+        """The CRD, the field reference and `validate` describe this release, not a later one."""
         offered = SCHEMA["properties"]
 
         for kind, member, union in (
@@ -87,19 +88,19 @@ class TestAPluginIsAFolder:
             assert set(offered[kind]["properties"]) == {"type", *map(member_of, built)}
 
     @pytest.mark.parametrize("folder", [kind / "planted" for kind in KINDS], ids=name)
-    def test_a_planted_one_is_noticed(self, folder):
-        """Without a README, and without a suite."""
+    def test_a_planted_plugin_without_readme_and_suite_is_noticed(self, folder):
+        """The planted folder has neither."""
         assert unexplained([folder]) == unreached([folder]) == [folder]
 
 
 class TestNobodyNamesAPlugin:
-    """The driver asks the registry; a list of names would be edited by hand, or forgotten."""
+    """The driver uses the registry; a list of names would need manual edits, or become outdated."""
 
     @pytest.mark.parametrize(
         "file", ["attempt.py", "plan.py", "action_executor.py", "event_loop.py", "offline_verify.py"]
     )
-    def test_the_hands_load_none_by_name(self, file):
-        """Not even for the checker of types: what is asked of a source and a sink is in ports.py."""
+    def test_the_driver_imports_no_plugin_by_name(self, file):
+        """The rule includes imports for type checkers: ports.py defines the methods of a source and a sink."""
         text = (SPARK / "driver" / file).read_text()
 
         loaded = re.findall(
@@ -108,57 +109,57 @@ class TestNobodyNamesAPlugin:
 
         assert loaded == []
 
-    def test_what_is_not_built_is_refused_with_what_there_is(self):
-        """A document that was read by a later release says so, and not `KeyError`."""
+    def test_a_missing_plugin_is_refused_with_the_installed_ones(self):
+        """A document for a later release fails with this message, and not with `KeyError`."""
         with pytest.raises(InvalidSpecError, match=r"spec\.strategy\.type: 'Arrangement' is not installed .*Snapshot"):
             choose({"Snapshot": strategies.discover()["Snapshot"]}, "Arrangement", "spec.strategy.type")
         with pytest.raises(InvalidSpecError, match=r"spec\.source\.type: 'Kafka' is not installed .*Delta"):
             choose({"Delta": sources.discover()["Delta"]}, "Kafka", "spec.source.type")
 
-    def test_finding_them_loads_no_spark(self):
-        """The command line asks what there is before it starts anything."""
+    def test_discovery_loads_no_spark(self):
+        """The command line lists the plug-ins before it starts anything."""
         code = (
             "import sys; from backfill_spark import sinks, sources; sources.discover(), sinks.discover();"
-            "print(any(one.split('.')[0] == 'pyspark' for one in sys.modules))"
+            "print(any(module.split('.')[0] == 'pyspark' for module in sys.modules))"
         )
         assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
 class TestAPromiseIsKept:
-    """What a `VARIANT` promises to strategies, the code has: else a job fails in its middle."""
+    """The code has every method that a `VARIANT` promises to strategies; otherwise a job fails in its middle."""
 
-    @pytest.mark.parametrize(("found", "union"), [(sources, Source), (sinks, Target)], ids=["sources", "targets"])
-    def test_by_all_that_is_discovered(self, found, union):
-        """Each method of each ability is there; and all that every source, every sink has."""
-        core = {sources: SourcePort, sinks: SinkPort}[found]
-        for kind, plugin in found.discover().items():
+    @pytest.mark.parametrize(("registry", "union"), [(sources, Source), (sinks, Target)], ids=["sources", "targets"])
+    def test_each_plugin_has_the_methods_of_its_abilities(self, registry, union):
+        """The check also covers the methods that every source and every sink has."""
+        core = {sources: SourcePort, sinks: SinkPort}[registry]
+        for kind, plugin in registry.discover().items():
             code = plugin.code()
             assert broken_promises(code, union.VARIANTS[kind].abilities) == []
-            assert [one for one in vars(core) if not one.startswith("_") and not hasattr(code, one)] == []
+            assert [method for method in vars(core) if not method.startswith("_") and not hasattr(code, method)] == []
 
     def test_every_ability_has_methods(self):
-        """One that no protocol stands for could be promised, and nothing would be held to it."""
+        """An ability without a protocol could be promised without a check."""
         assert {*SourceAbility, *TargetAbility} <= set(PROTOCOLS)
 
-    def test_a_missing_one_is_named(self):
-        """With its methods, when the job is opened."""
+    def test_a_missing_method_is_named(self):
+        """The error names the methods when the job is opened."""
 
         class ListWithoutMerge:
-            """Promises it all the same."""
+            """A sink that promises merge without the method."""
 
         with pytest.raises(
             InvalidSpecError, match=r"spec\.target\.type: ListWithoutMerge promises SupportsMerge \(merge\)"
         ):
             check_promises(ListWithoutMerge(), [TargetAbility.MERGE], field="spec.target.type")
-        with pytest.raises(InvalidSpecError, match="ListWithoutMerge has not what SupportsMerge promises"):
+        with pytest.raises(InvalidSpecError, match="ListWithoutMerge does not implement SupportsMerge"):
             ability(ListWithoutMerge(), SupportsMerge)
 
 
 class TestWorkIsDone:
-    """By code that is discovered; no executor lists the kinds."""
+    """Discovered code does the work; no executor lists the kinds."""
 
-    def test_of_the_kinds_that_strategies_share(self):
-        """Work that nothing does ends a job in its middle."""
+    def test_each_kind_of_work_that_strategies_share_has_a_runner(self):
+        """Work without a runner ends a job in its middle."""
         assert {ReadSplit, ApplyChanges, Verify, ProveKey} <= {*runner.discover()}
 
 
@@ -172,7 +173,7 @@ STRATEGY = replace(SNAPSHOT, name="Planted")
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
-    """The environment of a copy of the house with one more strategy."""
+    """The environment of a copy of the packages with one more strategy."""
     house = tmp_path_factory.mktemp("house")
     for root in SOURCE_ROOTS:
         shutil.copytree(ROOT / root, house / root, ignore=shutil.ignore_patterns("__pycache__"))
@@ -183,36 +184,36 @@ def planted(tmp_path_factory):
 
 
 class TestAPlantedFolderIsFound:
-    """In a copy of the house."""
+    """The tests run in a copy of the packages."""
 
-    def test_by_the_driver(self, planted):
-        """Because it is there."""
+    def test_the_driver_finds_a_planted_strategy(self, planted):
+        """The folder is enough."""
         code = "from backfill_core import strategies; print(*sorted(strategies.discover()))"
 
         done = subprocess.run([sys.executable, "-c", code], env=planted, capture_output=True, text=True)
 
         assert "Planted" in done.stdout.split()
 
-    def test_by_the_laws(self, planted):
-        """A strategy cannot be added without being held to them."""
+    def test_the_laws_find_a_planted_strategy(self, planted):
+        """A new strategy is always tested against the laws."""
         command = [sys.executable, "-m", "pytest", "--collect-only", "-q", LAWS]
 
         done = subprocess.run(command, cwd=ROOT, env=planted, capture_output=True, text=True)
 
-        assert "TestInAnyWorld::test_holds_in_any_world[0-Planted]" in done.stdout
-        assert "TestACrashAtAnyStep::test_again_and_again[0-Planted]" in done.stdout
+        assert "TestInAnyWorld::test_the_laws_hold_in_any_world[0-Planted]" in done.stdout
+        assert "TestACrashAtAnyStep::test_repeated_crashes_lose_and_duplicate_no_row[0-Planted]" in done.stdout
 
 
 class TestADoor:
-    """What a folder must have to be a plug-in; anything else is said at once, not when a job starts."""
+    """The entry of a folder makes it a plug-in; an invalid entry is reported at once, not when a job starts."""
 
     def plant(self, folder, monkeypatch, **doors):
         package = folder / "planted_kind"
-        for one, text in {"": "", **doors}.items():
-            (package / one).mkdir(parents=True, exist_ok=True)
-            (package / one / "__init__.py").write_text(text)
+        for name_of_folder, text in {"": "", **doors}.items():
+            (package / name_of_folder).mkdir(parents=True, exist_ok=True)
+            (package / name_of_folder / "__init__.py").write_text(text)
         monkeypatch.syspath_prepend(str(folder))
-        for module in [one for one in sys.modules if one.split(".")[0] == "planted_kind"]:
+        for module in [loaded for loaded in sys.modules if loaded.split(".")[0] == "planted_kind"]:
             monkeypatch.delitem(sys.modules, module)
         return lambda: discover(
             "planted_kind", [str(package)], group="backfill.none", attribute="SINK", kind=sinks.SinkPlugin
@@ -221,29 +222,29 @@ class TestADoor:
     def door(self, word):
         return f"from backfill_spark.sinks import SinkPlugin\nSINK = SinkPlugin({word!r}, open=print, code=print)\n"
 
-    def test_is_found(self, tmp_path, monkeypatch):
-        """By the name in the door, not by that of the folder; files beside the folders are none."""
+    def test_a_plugin_is_found_by_its_entry(self, tmp_path, monkeypatch):
+        """The entry has the name, not the folder; files next to the folders are ignored."""
         find = self.plant(tmp_path, monkeypatch, one=self.door("One"), other=self.door("Other"))
 
         assert sorted(find()) == ["One", "Other"]
 
-    def test_must_be_there(self, tmp_path, monkeypatch):
-        """A folder that is silently left out is looked for in the wrong place."""
+    def test_a_folder_without_an_entry_is_an_error(self, tmp_path, monkeypatch):
+        """A user would search for the cause of a silently skipped folder in the wrong place."""
         with pytest.raises(TypeError, match=r"planted_kind\.one has no SINK"):
             self.plant(tmp_path, monkeypatch, one="")()
 
-    def test_may_say_that_it_is_not_offered_yet(self, tmp_path, monkeypatch):
-        """What is being built can be tested before a spec can name it."""
+    def test_a_plugin_may_declare_that_it_is_not_offered_yet(self, tmp_path, monkeypatch):
+        """A plug-in in development can be tested before a spec can name it."""
         find = self.plant(tmp_path, monkeypatch, one=self.door("One"), other='NOT_OFFERED = "it has no schema yet"')
 
         assert sorted(find()) == ["One"]
 
-    def test_must_be_of_its_kind(self, tmp_path, monkeypatch):
-        """A source in the folder of sinks."""
+    def test_an_entry_of_another_kind_is_an_error(self, tmp_path, monkeypatch):
+        """The case is a source in the folder of sinks."""
         with pytest.raises(TypeError, match="has no SINK of type SinkPlugin"):
             self.plant(tmp_path, monkeypatch, one="SINK = 1")()
 
-    def test_must_have_a_name_of_its_own(self, tmp_path, monkeypatch):
-        """Of two with one name a spec cannot choose."""
+    def test_two_plugins_with_one_name_are_an_error(self, tmp_path, monkeypatch):
+        """A spec could not choose between them."""
         with pytest.raises(TypeError, match="there is a 'One' already"):
             self.plant(tmp_path, monkeypatch, one=self.door("One"), other=self.door("One"))()

@@ -27,7 +27,7 @@ class TestPublicNames:
     """A renamed metric empties a dashboard, and a renamed reason breaks a script."""
 
     def test_each_listed_name_is_in_the_code(self, listed, in_code):
-        """The list was taken from the code before the texts of the project were rewritten."""
+        """The list was taken from the code before the prose of the project was rewritten."""
         assert listed - in_code == set(), "keep these names: users depend on them"
 
     def test_each_name_of_the_code_is_listed(self, listed, in_code):

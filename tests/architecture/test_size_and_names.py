@@ -1,4 +1,4 @@
-"""Files and functions can be read by a person in one sitting, and are named for what they are."""
+"""Files and functions are short enough to read in one sitting, and have descriptive names."""
 
 import tomllib
 from collections import Counter
@@ -15,18 +15,18 @@ EXCEPTIONS = tomllib.loads((ROOT / "tests" / "architecture" / "exceptions.toml")
 
 
 def crowded(root):
-    """Return the folders below the roots that hold too many modules, with how many; an `__init__` is the folder's own page."""
+    """Return the folders below the roots with too many modules, with their number; an `__init__` does not count."""
     modules = [path for folder in FOLDERS for path in (root / folder).rglob("*.py") if path.name != "__init__.py"]
     held = Counter(path.parent.relative_to(root).as_posix() for path in modules)
     return {folder: number for folder, number in held.items() if number > MODULES_MAX}
 
 
 class TestNamesSayWhatThingsAre:
-    """A drawer labelled `utils` fills up, and is never tidied."""
+    """A module named `utils` grows and is never cleaned up."""
 
     @pytest.mark.parametrize("path", python(), ids=name)
-    def test_a_file_is_named_for_its_idea(self, path):
-        """Nor is a folder on the way to it."""
+    def test_a_file_has_a_descriptive_name(self, path):
+        """The rule includes the folders on its path."""
         assert not NAMELESS & {part.removesuffix(".py") for part in path.relative_to(ROOT).parts}
 
     def test_source_roots_and_tests_are_no_packages(self):
@@ -36,22 +36,22 @@ class TestNamesSayWhatThingsAre:
         assert [name(root) for root in roots if (root / "__init__.py").exists()] == []
 
     @pytest.mark.parametrize("path", [path for path in packaged() if path.name == "__init__.py"], ids=name)
-    def test_a_package_says_what_it_is_for(self, path):
-        """The first thing a newcomer opens is its __init__."""
+    def test_a_package_has_a_docstring(self, path):
+        """A new developer first opens the `__init__` of a package."""
         assert path.read_text().startswith('"""')
 
 
 class TestNothingIsTooLong:
     """Long files have two reasons to exist; long functions do two things. Exceptions have a written reason."""
 
-    def test_files(self):
-        """At most 400 lines."""
+    def test_no_file_is_too_long(self):
+        """A file has at most 400 lines."""
         long = {name(path) for path in python() if len(path.read_text().splitlines()) > FILE_LINES_MAX}
 
         assert long == set(EXCEPTIONS["files"])
 
-    def test_functions(self):
-        """At most 60 lines, docstring included."""
+    def test_no_function_is_too_long(self):
+        """A function has at most 60 lines, docstring included."""
         long = {
             f"{name(path)}:{function}"
             for path in packaged()
@@ -61,12 +61,12 @@ class TestNothingIsTooLong:
 
         assert long == set(EXCEPTIONS["functions"])
 
-    def test_folders(self):
-        """A list of 16 names is read at a glance; a longer one is searched."""
+    def test_no_folder_has_too_many_modules(self):
+        """A list of 16 names is read at a glance; a longer one must be searched."""
         assert crowded(ROOT) == {}
 
-    def test_a_planted_crowd_is_caught(self, tmp_path):
-        """One module more than is allowed, in a folder below another."""
+    def test_a_planted_large_folder_is_caught(self, tmp_path):
+        """The folder is nested and has one module more than allowed."""
         for number in range(MODULES_MAX + 1):
             file = tmp_path / "operator" / "planted" / f"module_{number}.py"
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -76,5 +76,5 @@ class TestNothingIsTooLong:
 
     @pytest.mark.parametrize("kind", ["files", "functions"])
     def test_every_exception_has_a_reason(self, kind):
-        """A sentence, not a word."""
+        """A reason is a sentence, not a word."""
         assert [entry for entry, reason in EXCEPTIONS[kind].items() if len(reason.split()) < 5] == []

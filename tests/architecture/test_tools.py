@@ -1,4 +1,4 @@
-"""The tools of the house do what they say: setup names what is missing, the closing line counts, the wheel is whole."""
+"""The project's tools work: setup names missing programs, the closing line counts all tests, and the wheel is complete."""
 
 import argparse
 import contextlib
@@ -19,31 +19,31 @@ def load_run_tests():
     """Return the program that runs lanes as a module."""
     spec = importlib.util.spec_from_file_location("run_tests", ROOT / "build-tools" / "run_tests.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["run_tests"] = module  # its dataclasses look for it there
+    sys.modules["run_tests"] = module  # Dataclasses in the module look it up there.
     spec.loader.exec_module(module)
     return module
 
 
 @pytest.fixture
 def run_tests(tmp_path, monkeypatch):
-    """The program that runs lanes, with a folder of its own for reports."""
+    """The program that runs lanes, with a separate folder for reports."""
     module = load_run_tests()
     monkeypatch.setattr(module, "REPORTS", tmp_path)
     return module
 
 
 def report(folder, name, *, tests, failures=0, errors=0, skipped=0):
-    """Write what pytest writes."""
+    """Write a report as pytest does."""
     (folder / name).write_text(
         f'<testsuites><testsuite tests="{tests}" failures="{failures}" errors="{errors}" skipped="{skipped}"/></testsuites>'
     )
 
 
 class TestTheClosingLine:
-    """A robot reads the last line and nothing else."""
+    """CI reads only the last line."""
 
-    def test_it_adds_up_all_reports(self, run_tests, tmp_path, capsys):
-        """Errors of fixtures are failures too."""
+    def test_the_closing_line_adds_up_all_reports(self, run_tests, tmp_path, capsys):
+        """Errors of fixtures count as failures."""
         report(tmp_path, "rules.xml", tests=10, failures=1, skipped=2)
         report(tmp_path, "spark.xml", tests=5, errors=1)
 
@@ -51,16 +51,16 @@ class TestTheClosingLine:
 
         assert capsys.readouterr().out == "11 passed, 2 failed, 2 skipped\n"
 
-    def test_a_report_that_was_cut_off_is_a_failure(self, run_tests, tmp_path, capsys):
-        """A killed pytest must not look like one that had nothing to do."""
+    def test_a_truncated_report_is_a_failure(self, run_tests, tmp_path, capsys):
+        """A killed pytest must not look like a run without tests."""
         (tmp_path / "rules.xml").write_text("<testsuites><testsuite tests=")
 
         run_tests.main(["--sum"])
 
         assert capsys.readouterr().out == "0 passed, 1 failed\n"
 
-    def test_what_failed_is_told_by_name_with_the_end_of_what_it_said(self, run_tests, tmp_path):
-        """A log that was cut to its end still tells which test it was."""
+    def test_a_failed_test_is_reported_by_name_with_the_end_of_its_message(self, run_tests, tmp_path):
+        """A truncated log still names the failed test."""
         (tmp_path / "spark.xml").write_text(
             '<testsuites><testsuite><testcase classname="tests.spark.test_seal" name="test_one"/>'
             '<testcase classname="tests.spark.test_seal" name="test_two"><failure message="no">first\nE  1 != 2</failure>'
@@ -73,44 +73,44 @@ class TestTheClosingLine:
         assert run_tests.failures(tmp_path / "missing.xml") == []
 
     def test_every_folder_of_tests_is_in_a_lane(self, run_tests):
-        """A suite that no target runs is no suite."""
-        lanes = ("plain", "control", "faults", "spark", "jobs", "crash", "e2e", "stores")
+        """A suite that no target runs protects nothing."""
+        lanes = ("plain", "control", "faults", "spark", "jobs", "kills", "crash", "e2e", "stores")
         reached = [ROOT / path for lane in lanes for path in run_tests.folders(lane)]
-        there = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
-        lost = [one for one in there if sum(one.is_relative_to(path) for path in reached) != 1]
+        folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
+        lost = [folder for folder in folders if sum(folder.is_relative_to(path) for path in reached) != 1]
 
         assert lost in ([], [ROOT / "tests" / "benchmarks"])
 
     def test_a_lane_without_tests_is_left_out(self, run_tests, capsys):
-        """Without a folder pytest would run all that there is."""
+        """Without a folder, pytest would run all tests."""
         assert run_tests.main(["no_such_lane"]) == 0
 
         assert capsys.readouterr().out.startswith("0 passed, 0 failed")
 
 
 class TestHowLongAnAttackLooks:
-    """The same few seeds in every merge; fresh ones for as many minutes as are given."""
+    """Each merge tries the same few seeds; a time budget adds fresh seeds."""
 
     @pytest.fixture(autouse=True)
-    def told_nothing(self, monkeypatch):
+    def no_budget(self, monkeypatch):
         monkeypatch.setattr(attack, "SECONDS", 0.0)
         monkeypatch.setattr(attack, "ONLY", "")
 
-    def test_a_merge_is_judged_by_the_same_seeds_each_time(self):
-        """Else a change would be blamed for what was there before."""
+    def test_each_merge_uses_the_same_seeds(self):
+        """Other seeds could blame a change for an older bug."""
         assert list(attack.seeds(3)) == [0, 1, 2]
 
-    def test_with_time_it_goes_on_until_it_is_used_and_names_each_seed(self, monkeypatch, capsys):
-        """The last seed of the output is the one that found something."""
+    def test_a_time_budget_adds_seeds_and_prints_each(self, monkeypatch, capsys):
+        """The last printed seed is the one that found the bug."""
         monkeypatch.setattr(attack, "SECONDS", 0.05)
 
-        tried = list(attack.seeds(3))
+        seeds = list(attack.seeds(3))
 
-        assert len(tried) == len(set(tried)) > 3
-        assert f"seed {tried[-1]}\n{len(tried)} seeds tried" in capsys.readouterr().out
+        assert len(seeds) == len(set(seeds)) > 3
+        assert f"seed {seeds[-1]}\n{len(seeds)} seeds tried" in capsys.readouterr().out
 
-    def test_one_seed_can_be_tried_again(self, monkeypatch):
-        """What was found once must be seen twice."""
+    def test_a_single_seed_can_be_repeated(self, monkeypatch):
+        """A bug must be reproducible."""
         monkeypatch.setattr(attack, "SECONDS", 60.0)
         monkeypatch.setattr(attack, "ONLY", "17")
 
@@ -118,13 +118,13 @@ class TestHowLongAnAttackLooks:
 
 
 class TestARunThatRanNothing:
-    """Skipped tests look like passed ones in the exit code."""
+    """Skipped tests look like passed tests in the exit code."""
 
     @pytest.mark.parametrize(
         ("body", "code"), [("pytest.skip('no node')", 1), ("assert True", 0)], ids=["skipped", "ran"]
     )
-    def test_fails(self, run_tests, tmp_path, monkeypatch, capsys, body, code):
-        """`make e2e-smoke` ended with 0 on a machine without a cluster."""
+    def test_a_run_of_skipped_tests_fails(self, run_tests, tmp_path, monkeypatch, capsys, body, code):
+        """`make e2e-smoke` once ended with 0 on a machine without a cluster."""
         suite = tmp_path / "tests" / "nowhere"
         suite.mkdir(parents=True)
         (suite / "conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--part')\n")
@@ -136,19 +136,19 @@ class TestARunThatRanNothing:
 
 
 class TestATestThatFails:
-    """A failure counts, whatever a second run would say."""
+    """A failure counts, even if a second run would pass."""
 
     @pytest.fixture
     def suite(self, run_tests, tmp_path, monkeypatch):
-        """A folder for tests that the program finds."""
+        """A tests folder that the program finds."""
         folder = tmp_path / "tests" / "nowhere"
         folder.mkdir(parents=True)
         monkeypatch.setattr(run_tests, "ROOT", tmp_path)
         (folder / "conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--part')\n")
         return folder
 
-    def test_that_would_pass_alone_afterwards_fails_the_run(self, run_tests, suite, capsys):
-        """The report is the one of the only run."""
+    def test_a_test_that_passes_on_a_second_run_fails_the_run(self, run_tests, suite, capsys):
+        """The report contains the only run."""
         (suite / "test_one.py").write_text(
             "from pathlib import Path\n\ndef test_holds(): pass\n\ndef test_late():\n"
             "    seen = Path(__file__).with_name('seen')\n    there = seen.exists()\n    seen.touch()\n    assert there\n"
@@ -159,8 +159,8 @@ class TestATestThatFails:
         run_tests.main(["--sum"])
         assert capsys.readouterr().out == "1 passed, 1 failed\n"
 
-    def test_is_printed_near_the_end_with_its_message(self, run_tests, suite, capsys):
-        """A log that was cut to its end still names it."""
+    def test_a_failed_test_is_printed_near_the_end_with_its_message(self, run_tests, suite, capsys):
+        """A truncated log still names the failed test."""
         (suite / "test_one.py").write_text("def test_one(): pass\n\ndef test_two(): assert 1 == 2\n")
 
         assert run_tests.main(["nowhere"]) == 1
@@ -168,8 +168,8 @@ class TestATestThatFails:
         assert "assert 1 == 2" in printed
         assert printed.splitlines()[-1].startswith("1 passed, 1 failed")
 
-    def test_that_is_listed_as_flaky_is_neither_passed_nor_failed(self, run_tests, suite, capsys):
-        """Its name and its cause stand before the closing line."""
+    def test_a_flaky_test_counts_as_neither_passed_nor_failed(self, run_tests, suite, capsys):
+        """Its name and cause are printed before the closing line."""
         (suite / "conftest.py").write_text(
             "import pytest\nfrom support.flaky import report_as_flaky\n\n"
             "def pytest_addoption(parser):\n    parser.addoption('--part')\n\n"
@@ -184,8 +184,8 @@ class TestATestThatFails:
         assert "test_known: the broker elects a leader" in named
         assert closing.startswith("1 passed, 0 failed, 1 skipped")
 
-    def test_is_not_needed_for_a_lane_to_fail(self, run_tests, suite, capsys):
-        """Pytest may end badly after its last test."""
+    def test_a_lane_can_fail_without_a_failed_test(self, run_tests, suite, capsys):
+        """Pytest may fail after its last test."""
         with (suite / "conftest.py").open("a") as conftest:
             conftest.write("\n\ndef pytest_unconfigure():\n    raise RuntimeError('at the end')\n")
         (suite / "test_one.py").write_text("def test_one(): pass\n")
@@ -195,10 +195,10 @@ class TestATestThatFails:
 
 
 class TestTheListOfFlakyTests:
-    """Short, and each with its cause."""
+    """The list of flaky tests is short, and each entry has its cause."""
 
-    def test_is_read_and_within_its_bounds(self):
-        """The one of this project."""
+    def test_the_list_of_flaky_tests_is_valid(self):
+        """The test reads the list of this project."""
         assert len(flaky.listed()) <= flaky.MAX
 
     @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ class TestTheListOfFlakyTests:
         ['"a::b" = ""\n', "".join(f'"a::{n}" = "cause"\n' for n in range(flaky.MAX + 1))],
         ids=["no cause", "long"],
     )
-    def test_without_causes_or_bounds_is_refused(self, tmp_path, text):
-        """A list of excuses would grow."""
+    def test_a_list_without_causes_or_with_too_many_tests_is_refused(self, tmp_path, text):
+        """An unbounded list would grow."""
         (tmp_path / "flaky.toml").write_text(text)
 
         with pytest.raises(ValueError, match="at most 5 tests, each with its cause"):
@@ -215,10 +215,10 @@ class TestTheListOfFlakyTests:
 
 
 class TestTwoRunsInOneClone:
-    """They would overwrite each other's reports."""
+    """Two runs in one clone would overwrite each other's reports."""
 
-    def test_the_second_one_ends_with_one_sentence(self, run_tests, capsys):
-        """It names the process of the first."""
+    def test_the_second_run_ends_with_one_sentence(self, run_tests, capsys):
+        """The message names the process of the first run."""
         with run_tests.only_run(), pytest.raises(SystemExit) as ended:
             run_tests.main(["nowhere"])
 
@@ -230,7 +230,8 @@ class TestTwoRunsInOneClone:
 
 @pytest.fixture(scope="module")
 def collected():
-    """The node ids of each part, as pytest collects them; .ci/run compares those of all folders (`run_tests.py --compare`)."""
+    """The node ids of each part, as pytest collects them; .ci/run compares the node ids of all folders (`run_tests.py
+    --compare`)."""
 
     inside = ["tests/spark/rows", "tests/core/pacing"]
     return {part: load_run_tests().collected(part, inside) for part in ("first", "rest", "all")}
@@ -239,23 +240,23 @@ def collected():
 class TestTheParts:
     """`make test` and `make test-rest` together run each case exactly once."""
 
-    def test_have_each_case_exactly_once(self, collected):
-        """In one order or another."""
+    def test_the_parts_have_each_case_exactly_once(self, collected):
+        """Their order does not matter."""
         assert collected["all"]
         assert sorted(collected["first"] + collected["rest"]) == sorted(collected["all"])
 
     def test_every_file_has_a_case_in_the_first(self, collected):
-        """So that `make test` meets each subject."""
+        """`make test` therefore covers each subject."""
         first = {name.split("::")[0] for name in collected["first"]}
 
         assert {name.split("::")[0] for name in collected["all"]} == first
 
 
 class TestTheShares:
-    """CI runs a share of what `make test` leaves out; so many merges as there are shares run all of it."""
+    """CI runs one share of the tests that `make test` omits. As many merges as there are shares run all of them."""
 
     def test_shares_have_each_file_exactly_once(self):
-        """By its name, so on each machine the same ones."""
+        """A file's name decides its share, so all machines agree."""
         files = list((ROOT / "tests").rglob("test_*.py"))
         shares = [{path for path in files if parts.is_in_share(path, number, 3)} for number in (1, 2, 3)]
 
@@ -264,17 +265,17 @@ class TestTheShares:
         assert min(map(len, shares)) > len(files) / 4
 
     @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "x/3", "1/", "-1/3"])
-    def test_share_that_is_none_is_refused_by_name(self, text):
-        """A share that no file is in would pass without a test."""
+    def test_an_invalid_share_is_refused_by_name(self, text):
+        """A share without files would pass without running a test."""
         with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is not K/N"):
             parts.share(text)
 
 
 class TestTheHarness:
-    """A developer without a cluster learns why."""
+    """The harness tells a developer without a cluster the cause."""
 
-    def test_says_what_the_builder_of_a_cluster_said_last(self, tmp_path, monkeypatch):
-        """It ended with `returned non-zero exit status 1`."""
+    def test_the_error_contains_the_last_output_of_the_cluster_tool(self, tmp_path, monkeypatch):
+        """The message was once only `returned non-zero exit status 1`."""
         monkeypatch.setenv("CLUSTER_HOME", str(tmp_path / "home"))
         kit = tmp_path / "cluster"
         kit.write_text("#!/bin/sh\n[ $1 != base-image ] || { echo 'no space left'; exit 3; }\n")
@@ -286,7 +287,7 @@ class TestTheHarness:
             borrowed.__enter__()
 
     def test_only_the_last_user_stops_a_cluster_that_a_test_started(self, tmp_path, monkeypatch):
-        """Two lanes use one cluster; the one that started it may end first."""
+        """Two lanes use one cluster, and the lane that started it may end first."""
         monkeypatch.setenv("CLUSTER_HOME", str(tmp_path / "home"))
         running = tmp_path / "running"
         kit = tmp_path / "cluster"
@@ -303,29 +304,29 @@ class TestTheHarness:
             assert running.exists()
         assert not running.exists()
 
-        running.touch()  # a developer started it
+        running.touch()  # A developer started the cluster.
         with cluster_harness.borrowed_cluster(given):
             pass
         assert running.exists()
 
 
 class TestTheBenchmarks:
-    """No lane runs them, so a module that moves would leave them behind."""
+    """No lane runs the benchmarks, so a moved module could break them unnoticed."""
 
     @pytest.mark.parametrize("path", sorted((ROOT / "tests" / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
-    def test_it_finds_all_that_it_imports(self, path, monkeypatch):
-        """One could not be started for a while, and it was noticed when its figures were asked for."""
+    def test_a_benchmark_finds_all_its_imports(self, path, monkeypatch):
+        """A benchmark was once broken for a while until its figures were needed."""
         monkeypatch.setattr(sys, "path", [str(path.parent), *sys.path])
 
         assert runpy.run_path(str(path))["__doc__"]
 
 
 class TestSetup:
-    """A newcomer is told what to install, not shown a stack trace."""
+    """Setup tells a new developer what to install instead of printing a stack trace."""
 
     @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.21", "25"])
-    def test_a_java_that_spark_does_not_run_on_is_named(self, tmp_path, version):
-        """With the one that was found, and the commands that install a right one."""
+    def test_setup_rejects_a_java_version_that_spark_does_not_support(self, tmp_path, version):
+        """The message contains the installed version and the commands that install a supported one."""
         java = tmp_path / "bin" / "java"
         java.parent.mkdir()
         java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
@@ -337,8 +338,8 @@ class TestSetup:
         assert f"found: {version.split('.')[0]}" in done.stderr
         assert "openjdk-17-jre-headless" in done.stderr
 
-    def test_no_java_at_all_is_said(self, tmp_path):
-        """JAVA_HOME is the user's decision, so nothing is installed beside it."""
+    def test_setup_reports_missing_java(self, tmp_path):
+        """JAVA_HOME is the user's decision, so setup installs nothing next to it."""
         done = self.setup(tmp_path)
 
         assert done.returncode == 1
@@ -346,7 +347,7 @@ class TestSetup:
 
     @staticmethod
     def setup(java_home):
-        """Run setup with another Java; it ends before it touches anything."""
+        """Run setup with another Java; setup ends before it changes anything."""
         return subprocess.run(
             [ROOT / "build-tools" / "setup.sh"],
             env=dict(os.environ, JAVA_HOME=str(java_home)), capture_output=True, text=True, check=False,
@@ -354,10 +355,10 @@ class TestSetup:
 
 
 class TestTheWheel:
-    """One wheel for both halves, so that they cannot disagree about the words."""
+    """One wheel contains both halves, so that they cannot use different API versions."""
 
-    def test_it_holds_every_package_and_its_data(self, wheel):
-        """At top level: import names never contain the source root."""
+    def test_the_wheel_holds_every_package_and_its_data(self, wheel):
+        """Packages are at the top level: import names never contain the source root."""
         names = set(zipfile.ZipFile(wheel).namelist())
 
         ours = {path.relative_to(ROOT).as_posix().split("/", 1)[1] for path in packaged()}

@@ -1,7 +1,7 @@
-"""The code speaks the words of the field, and plain English.
+"""The code uses standard terms and plain English.
 
-A word that only this project understands costs every new reader a question. The list holds words that have no other use here; it is
-no style guide. A word that was given up must not come back with the next copied sentence.
+A word that only this project understands costs every new reader a question. The list holds words without another use
+here; it is not a style guide. A discarded word must not come back with the next copied sentence.
 """
 
 import ast
@@ -14,9 +14,10 @@ TEXTS = {".py", ".md", ".yaml", ".yml", ".toml", ".sh", ".tpl", ".txt", ".json"}
 OURSELVES = {"tests/architecture/test_words.py"}
 LOCKS = {"requirements/dev.txt", "requirements/image.txt"}
 
-# Say who: the user, the operator, the reader. Say what did not happen: "is not read", not "is read by none".
+# Name the actor: the user, the operator, the reader. Say which action did not happen: "is not read", not "is read by
+# none".
 VAGUE = ["nobody", "somebody", "whoever", "what was told", "what it was told", "what was said", "last words"]
-# Names and images that were replaced, with the word of the field.
+# Replaced names and images, each with the standard term.
 REPLACED = {
     "SparkHands": "action executor",
     "pair of hands": "executor",
@@ -41,7 +42,7 @@ REPLACED = {
     "run_number": "attempt",
     "PastRun": "PastAttempt",
 }
-# Names of classes and functions that say nothing to a reader of the field; as words of a sentence they are free.
+# Meaningless names of classes and functions; sentences may use them.
 CLASSES = {
     "Charged", "ControlSeat", "Face", "Gate", "Parts", "Piece", "Room", "Sight", "Spoken", "Stock", "Turn", "Yardstick",
 }  # fmt: skip
@@ -53,8 +54,8 @@ FORBIDDEN = re.compile(
 
 
 def idiom(text):
-    """Return the forbidden words of a text."""
-    return sorted({found.group().lower() for found in FORBIDDEN.finditer(text)})
+    """Return the forbidden words in a string."""
+    return sorted({match.group().lower() for match in FORBIDDEN.finditer(text)})
 
 
 def odd_names(text):
@@ -66,24 +67,24 @@ def odd_names(text):
 
 
 def read(path):
-    """Return the text of a file with its path: a file may be named for an idiom too."""
+    """Return the content of a file with its path, because a path may contain a forbidden word too."""
     return f"{name(path)}\n{path.read_text(errors='replace')}"
 
 
 def texts():
-    """Return the files that hold words of ours."""
+    """Return the project's files with prose."""
     return [path for path in tracked() if path.suffix in TEXTS and name(path) not in OURSELVES | LOCKS]
 
 
 class TestPlainEnglish:
-    """A sentence is read by people whose first language is another one."""
+    """Many readers learned English as a second language."""
 
-    def test_no_idiom_of_our_own(self):
-        """In code, docstrings, comments, messages and pages alike."""
+    def test_no_text_contains_a_forbidden_word(self):
+        """The check covers code, docstrings, comments, messages and pages."""
         assert {name(path): found for path in texts() if (found := idiom(read(path)))} == {}
 
-    def test_no_name_of_our_own(self):
-        """The dictionary of the field has a name for each of these things."""
+    def test_no_class_or_function_has_a_forbidden_name(self):
+        """Each of these things has a standard name."""
         modules = [path for path in texts() if path.suffix == ".py"]
 
         assert {name(path): found for path in modules if (found := odd_names(path.read_text()))} == {}
@@ -100,7 +101,7 @@ class TestPlainEnglish:
         ],
     )
     def test_a_planted_word_is_caught(self, text, found):
-        """And a longer word that contains one is not."""
+        """A longer word that contains a forbidden one passes."""
         assert idiom(text) == found
 
     @pytest.mark.parametrize(
@@ -113,5 +114,5 @@ class TestPlainEnglish:
         ],
     )
     def test_a_planted_name_is_caught(self, text, found):
-        """Where it is defined; its uses follow."""
+        """The check covers definitions; uses follow."""
         assert odd_names(text) == found

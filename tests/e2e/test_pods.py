@@ -85,7 +85,7 @@ def _outlives_executors(job, count, meanwhile=lambda job: None):
 
 def _counted_as_missing(job):
     """After a minute the status says how many there are, and the job goes on with them; then there is room."""
-    job.until("the count", lambda: "1 of 2 executors are there" in job.message("ExecutorsWaiting"), 150)
+    job.until("the count", lambda: "1 of 2 executors are running" in job.message("ExecutorsWaiting"), 150)
     assert job.condition("ExecutorsWaiting") == ("True", "ExecutorsWaiting")
     assert job.condition("Ready")[0] == "True"
     job.until_rows(above=job.rows())

@@ -64,7 +64,7 @@ class TestAJobThatFollows:
         place.change()
         outcome = self.follow_until_caught_up(place, 3)
 
-        assert (outcome.outcome, outcome.message) == ("Stopped", "stopped at a barrier; run it again to go on")
+        assert (outcome.outcome, outcome.message) == ("Stopped", "stopped at a barrier; run it again to resume")
         last = seals(place.target)[-1]
         assert last.state["snapshot"]["version"] == 0
         assert violations(place.source, place.target, last) == []

@@ -76,7 +76,7 @@ class TestTheOrderOfHistory:
         untold = str(tmp_path / "untold")
         make_orders(spark, untold, 10, files=2, **{"delta.dataSkippingNumIndexedCols": "1"})
         (unknown,) = [warning for warning in plan("customer", untold).warnings if warning.reason == "OrderUnknown"]
-        assert "no smallest and largest customer of 2 of 2 files" in unknown.message
+        assert "no minimum and maximum of customer for 2 of 2 files" in unknown.message
         assert "delta.dataSkippingStatsColumns" in unknown.hint
         with pytest.raises(InvalidSpecError, match=r"spec\.strategy\.snapshot\.order\.column names 'idd'"):
             plan("idd")

@@ -139,4 +139,4 @@ class TestWithoutTheSeam:
         refused = Place(tmp_path, half, jars=JARS).command()
 
         assert refused.returncode == 20, refused.stderr[-3000:]
-        assert "nothing that is installed here does work of the kind ReadOffsets" in refused.stdout + refused.stderr
+        assert "no installed runner handles work of the kind ReadOffsets" in refused.stdout + refused.stderr

@@ -1,7 +1,8 @@
-"""The laws of a strategy, in simulated worlds: they hold for every strategy that is discovered.
+"""Laws of a strategy in simulated worlds: they hold for every discovered strategy.
 
-Every seal of every world is compared with the source, row by row. What a stored state promises is told by the strategy's
-model (support/simulation/models). A failing seed is told as a story by `make simulate STRATEGY=… SEED=…`, which also lives many.
+Every seal of every world is compared with the source, row by row. The strategy's model (support/simulation/models)
+defines the promises of a stored state. `make simulate STRATEGY=… SEED=…` prints the history of a failing seed, and also
+runs many seeds.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from backfill_core import strategies
 
 SEEDS = 150
 STRATEGIES = sorted({*strategies.discover(), *modelled()})
-"""What is discovered, and what has a model: nothing else is edited when a strategy is added."""
+"""Discovered strategies and strategies with a model: a new strategy needs no other edit."""
 
 
 def modes_of(strategy: str) -> tuple[str, ...]:
-    """Return the modes of a strategy, each once; without a model its tests fail when they run, not when they are collected."""
+    """Return the modes of a strategy, each once; without a model its tests fail when they run, not when they are
+    collected."""
     try:
         return tuple(dict.fromkeys(model_of(strategy).MODES))
     except Broken:
@@ -48,39 +50,40 @@ WITH_KNOB = {
 
 
 def small(strategy: str, mode: str, **changes: Any) -> Scenario:
-    """Return a world that is small enough to die at each of its steps."""
+    """Return a world that is small enough to crash at each of its steps."""
     return replace(
         Scenario(strategy, mode, rows=14, commits=4, trouble_s=6.0, commands=2, verify_final=True), **changes
     )
 
 
 def drawn(strategy: str, seed: int, **changes: Any) -> World:
-    """Return the world of a seed, but for what is changed."""
+    """Return the world of a seed with these changes."""
     return World(replace(scenario(strategy, model_of(strategy).MODES, seed), **changes))
 
 
 @cache
 def finished(strategy: str, seed: int) -> World:
-    """Return the world of a seed after its end; it is lived once."""
+    """Return the world of a seed after its end; it is run once."""
     return drawn(strategy, seed).run()
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 class TestInAnyWorld:
-    """At every seal the target holds what its state says; nothing is lost, doubled or forgotten."""
+    """At every seal the target holds exactly the rows of its state: no row is lost or duplicated."""
 
     @pytest.mark.parametrize("seed", range(SEEDS))
-    def test_holds_in_any_world(self, strategy: str, seed: int) -> None:
-        """R-SNAP-8, 9, 19, 35 to 38, 41 to 44, R-CHAIN-1, 3, R-PROG-3: faults, crashes, commands, in every mixture.
+    def test_the_laws_hold_in_any_world(self, strategy: str, seed: int) -> None:
+        """R-SNAP-8, 9, 19, 35 to 38, 41 to 44, R-CHAIN-1, 3, R-PROG-3: the laws hold for faults, crashes and commands
+        in any mixture.
 
-        Modes, layouts, filters, limits, seal intervals and the number of commits are drawn from the seed. The
-        oracle looks at each commit, each start of work, and each acknowledgement.
+        The seed decides modes, layouts, filters, limits, seal intervals and the number of commits. The oracle checks
+        each commit, each start of work, and each acknowledgement.
         """
         world = finished(strategy, seed)
         assert world.oracle.seals > 0
 
     @pytest.mark.rest
-    def test_worlds_are_worth_it(self, strategy: str) -> None:
+    def test_the_worlds_cover_the_rare_cases(self, strategy: str) -> None:
         """A simulator that never crashes or merges proves nothing."""
         met = Counter[str]()
         for seed in range(SEEDS):
@@ -89,17 +92,17 @@ class TestInAnyWorld:
             met.update(began_paused=world.given.paused is not None, batches=oracle.batches)
             met.update(seals=oracle.seals, splits=oracle.splits, acks=oracle.acks, quarantined=oracle.quarantined)
             met.update(world.model.met)
-        wanted = model_of(strategy).WORTH
-        assert {name: met[name] for name, least in wanted.items() if met[name] < least} == {}
+        required = model_of(strategy).WORTH
+        assert {name: met[name] for name, least in required.items() if met[name] < least} == {}
 
-    def test_a_seed_is_a_world(self, strategy: str) -> None:
+    def test_a_seed_gives_the_same_world_twice(self, strategy: str) -> None:
         """A failing seed must fail again, or its cause is never found."""
-        one, other = drawn(strategy, 17).run(), drawn(strategy, 17).run()
-        assert one.history == other.history
+        first, second = drawn(strategy, 17).run(), drawn(strategy, 17).run()
+        assert first.history == second.history
 
 
 SHARES = 60
-"""A sweep over all steps of a world is split into so many cases, so that `make test` runs a sample of the steps."""
+"""Number of test cases for a sweep over all steps of a world, so that `make test` runs a sample of the steps."""
 
 
 def die_at_each_step(given: Scenario, steps: int, share: int) -> None:
@@ -119,7 +122,7 @@ def lived(given: Scenario) -> World:
 
 
 class TestACrashAtAnyStep:
-    """A process may die after each action, each event and each commit; the next attempt goes on."""
+    """A process may die after each action, each event and each commit; the next attempt continues."""
 
     @pytest.mark.parametrize(("strategy", "mode"), EACH_MODE)
     @pytest.mark.parametrize(
@@ -127,17 +130,17 @@ class TestACrashAtAnyStep:
         [pytest.param(True, None, id="sparse"), pytest.param(False, 5, id="under-a-limit")],
     )
     @pytest.mark.parametrize("seed", range(SHARES))
-    def test_loses_and_doubles_nothing(
+    def test_a_crash_loses_and_duplicates_no_row(
         self, strategy: str, mode: str, sparse: bool, rows_per_s: int | None, seed: int
     ) -> None:
-        """R-SNAP-6, 37 to 39: a restart continues from what was sealed, whatever was under way."""
+        """R-SNAP-6, 37 to 39: a restart continues from the sealed state, whatever work was running."""
         given = small(strategy, mode, sparse=sparse, rows_per_s=rows_per_s)
         die_at_each_step(given, lived(given).steps, seed)
 
     @pytest.mark.parametrize("strategy", STRATEGIES)
     @pytest.mark.parametrize("seed", range(20))
-    def test_again_and_again(self, strategy: str, seed: int) -> None:
-        """A node that kills its pods every few seconds is slow, not wrong."""
+    def test_repeated_crashes_lose_and_duplicate_no_row(self, strategy: str, seed: int) -> None:
+        """A node that kills its pods every few seconds makes a job slow, not wrong."""
         world = drawn(strategy, seed, **KILLED)
         assert world.run().crashes > 0
 
@@ -146,12 +149,12 @@ AHEAD = sorted({strategy for strategy, _ in READING_AHEAD})
 
 
 class TestPartsOfASplit:
-    """ADR 0026: sealed one by one, so that a crash finds some of them in the target and some not."""
+    """ADR 0026: parts of a split are sealed separately, so a crash may find some of them in the target and others not."""
 
-    @pytest.mark.parametrize(("strategy", "mode"), [one for one in READING_AHEAD if one[1] != "Changelog"])
+    @pytest.mark.parametrize(("strategy", "mode"), [pair for pair in READING_AHEAD if pair[1] != "Changelog"])
     @pytest.mark.parametrize("seed", range(SHARES))
-    def test_a_crash_between_them_loses_and_doubles_nothing(self, strategy: str, mode: str, seed: int) -> None:
-        """At every step: what was not sealed is read again, cut by the same rule."""
+    def test_a_crash_between_parts_loses_and_duplicates_no_row(self, strategy: str, mode: str, seed: int) -> None:
+        """The rule holds at every step: unsealed parts are read again, cut by the same rule."""
         given = small(strategy, mode, seed=2, rows=30, trouble_s=12.0, **HIGH)
         first = lived(given)
         assert first.oracle.halves > 3
@@ -159,14 +162,14 @@ class TestPartsOfASplit:
 
     @pytest.mark.parametrize("strategy", AHEAD)
     @pytest.mark.parametrize("seed", range(60))
-    def test_in_any_world(self, strategy: str, seed: int) -> None:
-        """With faults, pauses, stops, and limits that go from one way of charging to the other."""
+    def test_parts_are_sealed_once_in_any_world(self, strategy: str, seed: int) -> None:
+        """The worlds have faults, pauses, stops, and limits that change the way of charging."""
         drawn(strategy, seed, **READ_AHEAD).run()
 
     @pytest.mark.rest
     @pytest.mark.parametrize("strategy", AHEAD)
-    def test_worlds_are_worth_it(self, strategy: str) -> None:
-        """Most of them must seal splits in halves, and die between the halves."""
+    def test_the_worlds_cover_crashes_between_parts(self, strategy: str) -> None:
+        """Most of them must seal splits in halves, and crash between the halves."""
         mode = modes_of(strategy)[0]
         worlds = [drawn(strategy, seed, mode=mode, rows=150, crashes=0.01, **HIGH).run() for seed in range(20)]
 
@@ -176,16 +179,16 @@ class TestPartsOfASplit:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 class TestAProcessThatWillNotDie:
-    """What a killed process had handed to the storage may still land, until the next one has fenced it off."""
+    """Commits of a killed process may still arrive until the next process has fenced it off."""
 
     @pytest.mark.parametrize("seed", range(30))
-    def test_disturbs_no_other(self, strategy: str, seed: int) -> None:
-        """The fence is refused if the state it continues is not the newest any more."""
+    def test_a_process_that_does_not_die_disturbs_no_other(self, strategy: str, seed: int) -> None:
+        """The fence is rejected if the state that it continues is no longer the newest."""
         drawn(strategy, seed, **STUBBORN).run()
 
     @pytest.mark.rest
-    def test_is_why_the_fence_looks_at_the_last_transaction(self, strategy: str) -> None:
-        """A fence that only raises the number lets a late commit land between reading the state and fencing."""
+    def test_the_fence_must_check_the_last_transaction(self, strategy: str) -> None:
+        """A fence that only raises the number lets a late commit arrive between the read of the state and the fence."""
         broken = 0
         for seed in range(40):
             try:
@@ -197,16 +200,16 @@ class TestAProcessThatWillNotDie:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 class TestOthersInTheTarget:
-    """Another writer commits while the target is compared, and a VACUUM takes what is staged and not sealed."""
+    """Another writer commits while the target is compared, and a VACUUM removes staged files without a seal."""
 
     @pytest.mark.parametrize("seed", range(40))
-    def test_the_last_receipt_is_about_all_that_the_target_holds(self, strategy: str, seed: int) -> None:
-        """What is gone is staged again, and what came after a receipt is compared too."""
+    def test_the_last_receipt_covers_the_whole_target(self, strategy: str, seed: int) -> None:
+        """Removed files are staged again, and commits after a receipt are compared too."""
         drawn(strategy, seed, **OTHERS).run()
 
     @pytest.mark.rest
-    def test_worlds_are_worth_it(self, strategy: str) -> None:
-        """They meet others, and lose files."""
+    def test_the_worlds_cover_foreign_commits_and_vacuums(self, strategy: str) -> None:
+        """The worlds must have foreign commits and lost files."""
         worlds = [drawn(strategy, seed, **OTHERS).run() for seed in range(30)]
 
         assert sum(world.others for world in worlds) > 20
@@ -215,27 +218,28 @@ class TestOthersInTheTarget:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 class TestASourceThatGrowsAtItsEnd:
-    """Rows come behind the last key all the time, and a read of them is as bounded as any other (fault M1)."""
+    """Rows arrive behind the last key all the time, and their reads have the same bounds as others (fault M1)."""
 
     @pytest.mark.parametrize("seed", range(60))
-    def test_is_read_within_the_limit(self, strategy: str, seed: int) -> None:
-        """R-ARR-9, R-SNAP-41: estimates of the start say nothing of them; pauses let many of them come."""
+    def test_a_growing_source_is_read_within_the_limit(self, strategy: str, seed: int) -> None:
+        """R-ARR-9, R-SNAP-41: estimates from the start do not include these rows, and many of them arrive during a
+        pause."""
         drawn(strategy, seed, **GROWING).run()
 
 
 class TestAJobThatIsRescaled:
-    """Each attempt has another `maxInFlight`: the state of one fits all (fault M9)."""
+    """Each attempt has another `maxInFlight`: the state of one attempt fits all (fault M9)."""
 
     @pytest.mark.parametrize("strategy", WITH_KNOB["rescaled"])
     @pytest.mark.parametrize("seed", range(40))
-    def test_loses_and_doubles_nothing(self, strategy: str, seed: int) -> None:
-        """And reads with as many readers as its attempt has."""
+    def test_a_rescaled_job_loses_and_duplicates_no_row(self, strategy: str, seed: int) -> None:
+        """Each attempt uses its own number of readers."""
         drawn(strategy, seed, **KNOBS["rescaled"]).run()
 
     @pytest.mark.rest
     @pytest.mark.parametrize("strategy", WITH_KNOB["rescaled"])
-    def test_worlds_are_worth_it(self, strategy: str) -> None:
-        """Attempts follow each other, and keep more readers busy than the default has."""
+    def test_the_worlds_cover_rescaled_attempts(self, strategy: str) -> None:
+        """Attempts follow each other, and keep more readers busy than the default."""
         worlds = [drawn(strategy, seed, **KNOBS["rescaled"]).run() for seed in range(40)]
 
         assert sum(world.crashes for world in worlds) > 40
@@ -247,16 +251,16 @@ class TestAJobOnAJob:
 
     @pytest.mark.parametrize("strategy", WITH_KNOB["stacked"])
     @pytest.mark.parametrize("seed", range(40))
-    def test_holds_what_the_first_job_promises_of_its_source(self, strategy: str, seed: int) -> None:
-        """Also where the first job takes its rows out, and begins anew with the same keys."""
+    def test_a_job_on_a_job_holds_the_rows_of_its_source(self, strategy: str, seed: int) -> None:
+        """The first job may remove its rows and start over with the same keys."""
         drawn(strategy, seed, **KNOBS["stacked"]).run()
 
     @pytest.mark.rest
     @pytest.mark.parametrize("strategy", WITH_KNOB["stacked"])
-    def test_worlds_are_worth_it(self, strategy: str) -> None:
-        """Both ends are compared, and each kind of commit is met."""
+    def test_the_worlds_cover_each_kind_of_commit(self, strategy: str) -> None:
+        """Both ends are compared, and each kind of commit occurs."""
         worlds = [drawn(strategy, seed, **KNOBS["stacked"]).run() for seed in range(40)]
-        kinds = Counter(one.kind for world in worlds if world.upstream for one in world.upstream.target.commits)
+        kinds = Counter(commit.kind for world in worlds if world.upstream for commit in world.upstream.target.commits)
 
         assert sum(world.chains for world in worlds) > 15
         assert kinds["seal"] > 100
@@ -265,9 +269,9 @@ class TestAJobOnAJob:
 
 @pytest.mark.parametrize("strategy", WITH_KNOB["mixed"])
 class TestVnodesAtDifferentPositions:
-    """Some vnodes are complete, some are not begun, others are between (fault M9)."""
+    """Some vnodes are complete, some have not begun, and others are in between (fault M9)."""
 
     @pytest.mark.parametrize("seed", range(60))
-    def test_are_each_read_from_their_position(self, strategy: str, seed: int) -> None:
-        """R-ARR-13, 23, 25: and a change counts by the position of its own vnode."""
+    def test_each_vnode_is_read_from_its_position(self, strategy: str, seed: int) -> None:
+        """R-ARR-13, 23, 25: the position of its own vnode also decides about a change."""
         drawn(strategy, seed, **KNOBS["mixed"]).run()

@@ -1,4 +1,4 @@
-"""The oracle notices a breach: each law is broken once, by a strategy that lives only here."""
+"""The oracle detects violations: a strategy that exists only for these tests breaks each law once."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ EACH_MODE = [(strategy, mode) for strategy in strategies.discover() for mode in 
 
 
 class TestABreachIsNoticed:
-    """A law that no strategy can break holds nothing."""
+    """A law that no strategy can break protects nothing."""
 
-    @pytest.mark.parametrize(("cheat", "words"), BREACHES, ids=[cheat.__name__ for cheat, _ in BREACHES])
-    def test_by_the_law_that_is_broken(self, cheat: type[CounterStrategy], words: str) -> None:
-        """In some of a few worlds; the message names what does not hold."""
-        said = []
+    @pytest.mark.parametrize(("cheat", "message"), BREACHES, ids=[cheat.__name__ for cheat, _ in BREACHES])
+    def test_the_broken_law_is_reported(self, cheat: type[CounterStrategy], message: str) -> None:
+        """A few worlds suffice, and the message names the violation."""
+        messages = []
         for seed in range(12):
             try:
                 world(cheat, seed).run()
             except Broken as broken:
-                said.append(str(broken))
+                messages.append(str(broken))
 
-        assert any(word in one for word in words.split("|") for one in said), said
+        assert any(word in reported for word in message.split("|") for reported in messages), messages
 
-    def test_the_strategy_itself_breaks_none(self) -> None:
-        """In the same worlds: what is noticed is the breach."""
+    def test_the_honest_strategy_breaks_no_law(self) -> None:
+        """The worlds are the same, so the oracle detects the violation and nothing else."""
         for seed in range(12):
             world(CounterStrategy, seed).run()
 
     @pytest.mark.parametrize("at_s", [1.5, 3.5])
     @pytest.mark.parametrize(("strategy", "mode"), [*EACH_MODE, ("Counter", "Append")])
-    def test_a_single_row_of_another_writer(self, strategy: str, mode: str, at_s: float) -> None:
-        """One row too many is noticed at the next commit."""
+    def test_a_single_row_of_another_writer_is_reported(self, strategy: str, mode: str, at_s: float) -> None:
+        """The oracle reports an extra row at the next commit."""
         given = Scenario(strategy, mode, rows=14, commits=4, trouble_s=6.0, rows_per_s=2)
         spoiled = World(given)
         spoiled.after(at_s, partial(spoiled.target.spoil, (999, 999)))
@@ -53,23 +53,23 @@ class TestABreachIsNoticed:
 
 
 class TestAModel:
-    """The laws need to know what a stored state promises."""
+    """The laws need the promises of a stored state."""
 
-    def test_is_asked_for_by_a_sentence(self) -> None:
-        """A strategy that is only discovered fails with the name of the file to write, not with a KeyError."""
+    def test_a_missing_model_is_reported_with_its_file(self) -> None:
+        """A strategy without a model fails with the name of the file to write, not with a KeyError."""
         with pytest.raises(Broken, match=r"strategy SourceFiles has no model: .*models/source_files\.py"):
             World(Scenario("SourceFiles", "Append"))
 
-    def test_of_the_counter_bounds_it_as_the_strategy_does(self) -> None:
-        """A bound that is looser than the strategy's would never be met."""
+    def test_the_model_of_the_counter_has_the_bound_of_the_strategy(self) -> None:
+        """A looser bound in the model would never be reached."""
         assert counter.HISTORY_MAX == CounterModel.IN_FLIGHT_MAX
 
 
 class TestARegion:
-    """Positions on several axes: what is held, what is taken, and what both have."""
+    """A region has positions on several axes, with operations for overlap, containment and size."""
 
-    def test_knows_what_it_has_in_common_with_another(self) -> None:
-        """A position is one of its axis: the same offsets of two partitions have nothing in common."""
+    def test_two_regions_overlap_only_on_a_common_axis(self) -> None:
+        """A position belongs to its axis: the same offsets of two partitions do not overlap."""
         held = Region.of(("a", 0, 10), ("b", 5, 6))
 
         assert held.common(Region.of(("a", 8, 12), ("b", 0, 5), ("c", 0, 9))) == 2

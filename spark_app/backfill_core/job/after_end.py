@@ -1,4 +1,4 @@
-"""Endings: what a job that has ended refuses, and what a stop before the first commit of an attempt leaves."""
+"""Endings: requests that an ended job refuses, and the message for a stop before the first commit of an attempt."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from backfill_core.protocol.receipt import Receipt
 
 
 def refuse_after_end(spec: BackfillSpec, receipt: Receipt | None) -> BackfillError | None:
-    """Return why a job that has ended does not do what its spec now requests; `None` if nothing is missing.
+    """Return the error if an ended job does not meet its spec; `None` if nothing is missing.
 
     Args:
-        spec: Of the new attempt.
-        receipt: The last one of the job; `None` if it took none.
+        spec: Spec of the new attempt.
+        receipt: Last receipt of the job; `None` if it took none.
     """
     compared = receipt is not None and (receipt.complete or bool(receipt.cut_off))
     by_bytes = 0 if receipt is None else receipt.files_by_bytes
@@ -40,10 +40,10 @@ def refuse_after_end(spec: BackfillSpec, receipt: Receipt | None) -> BackfillErr
 
 
 def describe_early_stop(state: JobState | None) -> str:
-    """Return what a stop before the first commit of an attempt leaves.
+    """Describe the target after a stop that precedes the first commit of an attempt.
 
     Args:
-        state: What earlier attempts committed; `None` if the target holds no state, or was not read yet.
+        state: State from earlier attempts; `None` if the target contains no state, or was not read yet.
     """
     if state is None:
         return "stopped before this attempt wrote anything; run it again"

@@ -1,11 +1,11 @@
-"""Commands on their way: received, in force since a barrier, acknowledged after its commit (R-SNAP-40).
+"""Commands in progress: received, then in force from a barrier on, then acknowledged after its commit (R-SNAP-40).
 
 revision                                      answer
 -------------------------------------------   ---------------------------------------------------
 of another attempt                            WrongAttempt, at once
 in force already                              Applied, at once
-on its way already                            none; the one under way answers
-older than one in force or on its way         Superseded, at once
+received before, and not answered yet         none; the answer to the earlier one follows
+older than one in force or in progress        Superseded, at once
 newer than all                                Applied, once the commit that holds it is durable
 a limit of bytes, of a source without files   Refused, at once
 """
@@ -22,26 +22,26 @@ from backfill_core.protocol.events import CommandReceived, StopRequested
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """Commands that no durable commit holds yet."""
+    """Commands that no durable commit contains yet."""
 
     received: tuple[CommandReceived, ...] = ()
-    """They take effect at the next barrier."""
+    """Commands that take effect at the next barrier."""
 
     applied: tuple[CommandReceived, ...] = ()
-    """In force, and to be part of the next commit."""
+    """Commands in force, for the next commit."""
 
     stop: StopRequested | None = None
-    """The process is asked to end."""
+    """Request to end the process."""
 
     @property
     def empty(self) -> bool:
-        """Does no command wait for a barrier or a commit?"""
+        """True if no command waits for a barrier or a commit."""
         return not (self.received or self.applied)
 
     @property
     def waits_for_a_state(self) -> bool:
-        """Are commands in force, and is the state all that is to say so? A receipt is taken of a commit of rows."""
-        return bool(self.applied) and not any(isinstance(one.command, VerifyNow) for one in self.applied)
+        """True if commands are in force and a state-only commit can acknowledge them. A receipt needs a commit of rows."""
+        return bool(self.applied) and not any(isinstance(event.command, VerifyNow) for event in self.applied)
 
     def receive(
         self, event: CommandReceived, epoch: Epoch, in_force: int, committing: tuple[CommandReceived, ...]
@@ -50,7 +50,7 @@ class Inbox:
 
         Args:
             event: The command.
-            epoch: The open one.
+            epoch: The open epoch.
             in_force: Newest revision in force.
             committing: Commands in the commit under way.
         """
@@ -61,25 +61,26 @@ class Inbox:
 
         if event.attempt != attempt:
             return self, answer("WrongAttempt", f"this is attempt {attempt}")
-        newest = max([in_force, *(one.revision for one in self.received)])
-        known = any(one.revision == revision for one in (*self.received, *self.applied, *committing))
-        if revision == in_force and not known:
+        newest = max([in_force, *(received.revision for received in self.received)])
+        pending = (*self.received, *self.applied, *committing)
+        repeated = any(earlier.revision == revision for earlier in pending)
+        if revision == in_force and not repeated:
             return self, answer("Applied", "it was in force already")
         if revision <= newest:
-            return self, () if known else answer("Superseded", f"revision {newest} is newer")
+            return self, () if repeated else answer("Superseded", f"revision {newest} is newer")
         return replace(self, received=(*self.received, event)), ()
 
     def put_in_force(self) -> Inbox:
-        """All that was received takes effect."""
+        """Return the inbox with all received commands in force."""
         return Inbox((), (*self.applied, *self.received))
 
     def put_back(self, commands: tuple[CommandReceived, ...]) -> Inbox:
-        """The commit that held them was given up."""
+        """Return the inbox with the commands of an abandoned commit."""
         return replace(self, applied=(*commands, *self.applied))
 
 
 def refused_of_bytes(event: CommandReceived, epoch: Epoch, *, knows_bytes: bool) -> tuple[Acknowledge, ...]:
-    """Refuse a limit of bytes where none can be counted, of this attempt's commands."""
+    """Refuse a limit of bytes from a command of this attempt, if the source has no files."""
     command = event.command
     if (
         knows_bytes
@@ -88,10 +89,10 @@ def refused_of_bytes(event: CommandReceived, epoch: Epoch, *, knows_bytes: bool)
         or command.bytes_per_s is None
     ):
         return ()
-    words = "a limit of bytes is one of the bytes of files, and this source has its rows in none: give rows a second"
-    return (Acknowledge(event.attempt, epoch.number, event.revision, "Refused", words),)
+    message = "this source has no files, so its bytes per second cannot be limited: limit the rows per second instead"
+    return (Acknowledge(event.attempt, epoch.number, event.revision, "Refused", message),)
 
 
 def waits_for_no_barrier(event: CommandReceived) -> bool:
-    """Is the next barrier too late for it?"""
+    """True if the command cannot wait for the next barrier."""
     return isinstance(event.command, Pause | Stop) and event.command.force

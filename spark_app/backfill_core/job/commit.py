@@ -2,15 +2,15 @@
 
 commit       event                                  then
 ----------   ------------------------------------   ----------------------------------------------------
-Idle         a barrier has something to say         Committing
-Committing   `Sealed`                               Idle: acknowledgements leave, the strategy hears of it
-Committing   `SealFailed` that may pass             RetryAt, later each time
-Committing   `SealFailed`: others changed the       Idle: the last receipt is taken again, up to three times
-             target after it was compared
-Committing   `SealFailed`: a MERGE was quicker      Idle: the commit that follows the MERGE holds the commands
-             than the state beside it
-Committing   any other `SealFailed`                 the attempt fails; the next one goes on from the last commit
-RetryAt      its time came                          Committing, the same action
+Idle         a barrier has something to commit      Committing
+Committing   `Sealed`                               Idle: acknowledgements leave, the strategy is notified
+Committing   a retryable `SealFailed`               RetryAt, with a delay that doubles each time
+Committing   `SealFailed`: other writers changed    Idle: the last receipt is taken again, up to three times
+             the target after it was compared
+Committing   `SealFailed`: a MERGE committed        Idle: the commit that follows the MERGE holds the commands
+             before the state-only commit
+Committing   any other `SealFailed`                 the attempt fails; the next one resumes from the last commit
+RetryAt      the delay has passed                   Committing, the same action
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from backfill_core.protocol.strategy import CommitRequest, JobWarning
 
 RETRY_MAX_S = 30.0
 COMPARED_AGAIN_MAX = 3
-"""How often the last receipt is taken again because others changed the target after it; one more ends the attempt."""
+"""Most times that the last receipt is taken again because other writers changed the target after it. One more ends the attempt."""
 
 SECONDS_KEPT_MAX = 512
 FOREIGN_HINT = "Another writer changed the target: find the rows with `backfill verify --explain`, correct them, or fill a new target."
@@ -60,26 +60,26 @@ class Committing:
 
     action: Seal
     commands: tuple[CommandReceived, ...]
-    """To be acknowledged once it is durable."""
+    """Acknowledged once the commit is durable."""
 
     verify: bool
-    """Is a receipt taken of what it commits?"""
+    """True if a receipt is taken of this commit."""
 
     polls: bool
-    """Is the source polled anew once it is durable?"""
+    """True if the source is polled again once the commit is durable."""
 
     state: JobState
     failures: int = 0
 
     def acknowledgements(self) -> list[Action]:
-        """Return the answers that leave once it is durable."""
+        """Return the answers that leave once the commit is durable."""
         epoch = self.action.epoch
-        return [Acknowledge(one.attempt, epoch, one.revision, "Applied") for one in self.commands]
+        return [Acknowledge(event.attempt, epoch, event.revision, "Applied") for event in self.commands]
 
     def fail(self, error: BackfillError, retries_max: int, now: Now) -> RetryAt | None:
-        """Return when it is tried again; None: the attempt ends.
+        """Return the time of the next try; `None` if the attempt ends.
 
-        Files that are gone must be staged again, and the state counts them as committed: only the next attempt can.
+        Missing files must be staged again, but the state counts them as committed. Only the next attempt can repair that.
         """
         failures = self.failures + 1
         final = not error.retryable or error.ends_attempt or failures > retries_max
@@ -90,7 +90,7 @@ class Committing:
 
 @dataclass(frozen=True, slots=True)
 class RetryAt:
-    """A commit failed and may pass when it is tried again."""
+    """A commit failed with a retryable error."""
 
     at_s: float
     commit: Committing
@@ -111,43 +111,43 @@ def under_way(commit: CommitInFlight) -> Committing | None:
 
 
 def backoff_s(failures: int) -> float:
-    """Return the seconds until the next try, after so many failures in a row."""
+    """Return the seconds until the next try, after this number of failures in a row."""
     return min(RETRY_MAX_S, 2.0 ** (failures - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class CommitLog:
-    """What is known of past commits: our own, and those of others."""
+    """Past commits to the target: those of this job, and those of other writers."""
 
     table_version: int = -1
     sealed_ms: int | None = None
-    """When the newest one was durable."""
+    """Time at which the newest commit became durable, in milliseconds."""
 
     percent: int = 0
-    """Part of the job that is done, as the newest one says."""
+    """Finished part of the job according to the newest commit."""
 
     seconds: tuple[float, ...] = ()
     others: tuple[ForeignCommit, ...] = ()
-    """What others committed to the target, as far as it was seen."""
+    """Foreign commits to the target seen so far, oldest first; only the newest are kept."""
 
     hooks_failure: BackfillError | None = None
     """Failure of the newest hooks; `None` if they succeeded."""
 
     def sealed(self, event: Sealed, percent: int, now: Now) -> CommitLog:
-        """Return the log with one more commit of ours, whose state says so many percent."""
+        """Return the log with one more commit of this job, whose state stores this percentage."""
         kept = (*self.seconds[1 - SECONDS_KEPT_MAX :], event.seconds)
         return replace(self, table_version=event.table_version, sealed_ms=now.wall_ms, percent=percent, seconds=kept)
 
     def note(self, commits: tuple[ForeignCommit, ...]) -> CommitLog:
-        """Return the log with commits of others."""
-        new = {one.version: one for one in (*self.others, *commits)}
+        """Return the log with more foreign commits."""
+        new = {commit.version: commit for commit in (*self.others, *commits)}
         return replace(self, others=tuple(new[version] for version in sorted(new))[-OTHERS_KEPT_MAX:])
 
     @property
     def warnings(self) -> tuple[JobWarning, ...]:
-        """What users must know of the target's log."""
-        others = f"others changed the target: {self.others_words}"
-        failed = f"the target's log gets no checkpoint, and is tried again: {self.hooks_failure}"
+        """Warnings for the user about the target's log."""
+        others = f"other writers changed the target: {self.others_words}"
+        failed = f"the target's log has no new checkpoint; the job tries again: {self.hooks_failure}"
         return (
             *((JobWarning("ForeignCommits", others),) if self.others else ()),
             *((JobWarning("CheckpointFailed", failed),) if self.hooks_failure is not None else ()),
@@ -155,13 +155,13 @@ class CommitLog:
 
     @property
     def others_words(self) -> str:
-        """The newest commits of others, for people."""
-        return _some(map(str, self.others[-OTHERS_SHOWN_MAX:]), more=len(self.others) - OTHERS_SHOWN_MAX)
+        """Description of the newest foreign commits, for messages."""
+        return _join_shown(map(str, self.others[-OTHERS_SHOWN_MAX:]), more=len(self.others) - OTHERS_SHOWN_MAX)
 
     def mismatch(self, receipt: Receipt, suspects: Sequence[str] = ()) -> VerificationFailedError:
-        """Return the error of a receipt whose sides differ; `suspects` decide which rows the target has."""
-        others = f" Others committed {self.others_words}." if self.others else ""
-        where = " and in ".join(filter(None, (_vnode_words(receipt), _file_words(receipt))))
+        """Return the error for a receipt whose sides differ; `suspects` decide which rows the target has."""
+        others = f" Other writers committed {self.others_words}." if self.others else ""
+        where = " and in ".join(filter(None, (_describe_vnodes(receipt), _describe_files(receipt))))
         return VerificationFailedError(
             f"source {receipt.source_position} and target version {receipt.target_version} differ in {where}.{others}",
             hint=self._hint(receipt, suspects),
@@ -177,7 +177,7 @@ class CommitLog:
 
 
 def describe_suspects(where: str | None, partitions: Iterable[str], pinned_version: int | None) -> tuple[str, ...]:
-    """Return what decides which rows a target has, for a difference that no other writer explains.
+    """Describe the settings that decide which rows a target has, for a difference that no foreign commit explains.
 
     Args:
         where: The filter of the spec.
@@ -192,31 +192,31 @@ def describe_suspects(where: str | None, partitions: Iterable[str], pinned_versi
     )
 
 
-def _vnode_words(receipt: Receipt) -> str:
-    shown = [str(one.vnode) for one in receipt.mismatches[:VNODES_SHOWN_MAX]]
-    words = _some(shown, more=len(receipt.mismatches) - VNODES_SHOWN_MAX)
-    return f"vnode {words} of {receipt.vnodes}" if shown else ""
+def _describe_vnodes(receipt: Receipt) -> str:
+    shown = [str(mismatch.vnode) for mismatch in receipt.mismatches[:VNODES_SHOWN_MAX]]
+    vnodes = _join_shown(shown, more=len(receipt.mismatches) - VNODES_SHOWN_MAX)
+    return f"vnode {vnodes} of {receipt.vnodes}" if shown else ""
 
 
-def _file_words(receipt: Receipt) -> str:
-    shown = (f"file {one.path} ({one.what})" for one in receipt.files[:FILES_SHOWN_MAX])
-    return _some(shown, more=len(receipt.files) - FILES_SHOWN_MAX)
+def _describe_files(receipt: Receipt) -> str:
+    shown = (f"file {file.path} ({file.what})" for file in receipt.files[:FILES_SHOWN_MAX])
+    return _join_shown(shown, more=len(receipt.files) - FILES_SHOWN_MAX)
 
 
-def _some(shown: Iterable[str], *, more: int) -> str:
-    words = ", ".join(shown)
-    return f"{words} and {more} more" if more > 0 else words
+def _join_shown(shown: Iterable[str], *, more: int) -> str:
+    joined = ", ".join(shown)
+    return f"{joined} and {more} more" if more > 0 else joined
 
 
 NOTHING = CommitRequest((), 0, 0, changed=False, announces=False, polls=False)
-"""A commit of the state alone."""
+"""A commit of the state without files."""
 
 
 class Commits:
     """The commit in flight, and the log of past ones."""
 
     def __init__(self) -> None:
-        """Begin before the first."""
+        """Start before the first commit."""
         self.in_flight: CommitInFlight = Idle()
         self.log = CommitLog()
         self._compared_again = self._failures_before = 0
@@ -224,7 +224,7 @@ class Commits:
 
     @property
     def idle(self) -> bool:
-        """May a commit begin?"""
+        """True if a commit may begin."""
         return isinstance(self.in_flight, Idle)
 
     @property
@@ -235,7 +235,7 @@ class Commits:
 
     @property
     def retry_at_s(self) -> float | None:
-        """When the commit is tried again."""
+        """Monotonic time of the next try; `None` unless a commit waits for one."""
         return self.in_flight.at_s if isinstance(self.in_flight, RetryAt) else None
 
     def begin(
@@ -249,7 +249,7 @@ class Commits:
         fences: bool,
         final: bool,
     ) -> Seal:
-        """Commit a state with what a strategy hands over; `final`: a finished job was compared before."""
+        """Begin a commit of a state and a strategy's request; `final` if a finished job must have been compared before."""
         receipt = state.receipt if state.finished and final else None
         compared = None if receipt is None else receipt.target_version
         files = tuple(file for file in request.files if file.quarantined_by is None)
@@ -262,7 +262,7 @@ class Commits:
         return action
 
     def begin_beside(self, epoch: Epoch, state: JobState, commands: tuple[CommandReceived, ...]) -> Seal:
-        """Commit a state alone, after a first commit and while the strategy writes to the target itself."""
+        """Begin a state-only commit, after a first commit and while the strategy writes to the target itself."""
         assert self._durable is not None
         text, txn_version = state.encode(), self._durable.txn_version
         action = Seal(epoch.number, txn_version, (), text, beside=self._durable)
@@ -270,14 +270,14 @@ class Commits:
         return action
 
     def retry(self, now: Now) -> list[Action]:
-        """Return the commit whose time has come again."""
+        """Return the waiting commit if its delay has passed."""
         if not isinstance(self.in_flight, RetryAt) or now.mono_s < self.in_flight.at_s:
             return []
         self.in_flight = self.in_flight.commit
         return [self.in_flight.action]
 
     def seal(self, event: Sealed, now: Now) -> Committing | None:
-        """Take the answer; return the commit that is durable now, None for an answer to another one."""
+        """Take the answer; return the commit that is durable now, or `None` if the answer belongs to another one."""
         commit = under_way(self.in_flight)
         if commit is None or commit.action.epoch != event.epoch:
             return None
@@ -287,7 +287,7 @@ class Commits:
         return commit
 
     def fail(self, error: BackfillError, retries_max: int, now: Now) -> tuple[BackfillError | None, Committing | None]:
-        """Take the answer; return the error that ends the attempt, or the commit that is given up, or neither."""
+        """Take the answer; return the error that ends the attempt, or the abandoned commit, or neither."""
         commit = under_way(self.in_flight)
         if commit is None:
             return (error if error.ends_attempt else None), None
@@ -301,8 +301,8 @@ class Commits:
         self.log = replace(self.log.note(error.commits), table_version=error.newest)
         self._compared_again += 1
         if self._compared_again > COMPARED_AGAIN_MAX:
-            words = f"others changed the target each of {self._compared_again} times while it was compared"
-            hint = "Keep others from writing to it until the job is finished, then run it again."
-            return TargetChangedError(f"{words}, at last {self.log.others_words}.", hint=hint), None
+            message = f"other writers changed the target during each of {self._compared_again} comparisons"
+            hint = "Keep other writers away from the target until the job is finished, then run the job again."
+            return TargetChangedError(f"{message}, most recently with {self.log.others_words}.", hint=hint), None
         self.in_flight, self._failures_before = Idle(), commit.failures
         return None, commit

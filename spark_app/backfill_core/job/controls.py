@@ -1,17 +1,17 @@
-"""What the operator of a job has asked for, as one value that every seal carries.
+"""The pause and the limits in force for a job, as one value that every seal carries.
 
-A command changes the controls at a barrier; the controls are part of the state that the barrier seals,
-so a crash cannot leave a command acknowledged and not in force (300 of 300 simulated crashes did, when
-commands were applied after the commit).
+A command changes the controls at a barrier, and the state that the barrier seals contains them. So a crash cannot
+leave a command acknowledged and not in force. A design that applied commands after the commit failed in 300 of 300
+simulated crashes.
 
 command            effect on the controls
 ----------------   ---------------------------------------------------------------
-Pause(History)     no new split; change batches go on (R-SNAP-43)
-Pause(All)         neither splits nor change batches
-Resume             neither kind of pause
-Throttle(n)        history limited to n rows/s, or to so many bytes/s, until changed
-Throttle(n, for)   the same until the moment given, then what was in force before
-VerifyNow, Stop    none: they are acts, not states
+Pause(History)     no new split; change batches continue (R-SNAP-43)
+Pause(All)         no new split and no new change batch
+Resume             ends either kind of pause
+Throttle(n)        limits history to n rows/s, or to n bytes/s, until changed
+Throttle(n, for)   the same until the given time, then the limit that was in force before
+VerifyNow, Stop    none: they start an action, and leave no state
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NUMBERS = {
     "untilMs": COUNT_MAX, "revision": REVISION_MAX, "pausedBy": REVISION_MAX, "limitedBy": REVISION_MAX,
     "afterLimitedBy": REVISION_MAX,
 }  # fmt: skip
-"""Largest values of stored numbers: those of a spec and of a command."""
+"""Largest values of stored numbers, as in specs and commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,34 +40,34 @@ class Controls:
     """Pause and rate, with the revision that set them; `Controls()` is running and unlimited."""
 
     paused: str | None = None
-    """None, `History` or `All`."""
+    """`None`, `History` or `All`."""
 
     rows_per_s: int | None = None
-    """Limit of history in rows a second; None is unlimited, 0 reads nothing (R-SNAP-41)."""
+    """Limit of history in rows per second; `None` if unlimited, 0 to read nothing (R-SNAP-41)."""
 
     until_ms: int | None = None
-    """When a limit with an expiry ends, in milliseconds since 1970."""
+    """Time at which a limit with an expiry ends, in milliseconds since 1970."""
 
     after_rows_per_s: int | None = None
-    """The limit that comes back at `until_ms`."""
+    """Limit that returns at `until_ms`."""
 
     revision: int = 0
-    """Newest command in force; 0: the spec."""
+    """Newest command in force; 0 for the spec."""
 
     spec_paused: str | None = None
     spec_rows_per_s: int | None = None
 
     paused_by: int = 0
-    """Revision of the command that set `paused`; 0: the spec."""
+    """Revision of the command that set `paused`; 0 for the spec."""
 
     limited_by: int = 0
-    """Revision of the command that set the limits; 0: the spec."""
+    """Revision of the command that set the limits; 0 for the spec."""
 
     after_limited_by: int = 0
-    """The same of the limit that comes back."""
+    """Revision of the command that set the limit which returns at `until_ms`; 0 for the spec."""
 
     bytes_per_s: int | None = None
-    """Limit of history in bytes of the source's files a second; of two limits the lower one holds."""
+    """Limit of history in bytes of the source's files per second; the lower of the two limits decides."""
 
     after_bytes_per_s: int | None = None
     spec_bytes_per_s: int | None = None
@@ -98,13 +98,13 @@ class Controls:
         raise TypeError(f"not a command: {command!r}")
 
     def at(self, now_ms: int) -> Controls:
-        """Return the controls as they are at a moment: a limit past its expiry is gone."""
+        """Return the controls at a point in time; a limit past its expiry is removed."""
         if self.until_ms is None or now_ms < self.until_ms:
             return self
         return self._limited(self.after_rows_per_s, self.after_bytes_per_s, self.after_limited_by)
 
     def _limited(self, rows_per_s: int | None, bytes_per_s: int | None, by: int) -> Controls:
-        """Return the same with a limit that does not end."""
+        """Return the controls with a limit that has no expiry."""
         return replace(
             self,
             rows_per_s=rows_per_s,
@@ -117,10 +117,10 @@ class Controls:
         )
 
     def under_spec(self, paused: str | None, rows_per_s: int | None, bytes_per_s: int | None = None) -> Controls:
-        """Return what is in force when an attempt starts.
+        """Return the controls in force when an attempt starts.
 
-        What was commanded before the restart stays in force (R-PROG-8), unless the spec says something else than
-        it did then: a person who edited the file expects the file to count.
+        Earlier commands stay in force after a restart (R-PROG-8), unless the spec's value changed since then: a user who
+        edits the file expects the new value to count.
         """
         controls = self
         if paused != self.spec_paused:
@@ -132,27 +132,27 @@ class Controls:
 
     @property
     def limited(self) -> bool:
-        """Is there a limit, of rows or of bytes?"""
+        """True if rows or bytes have a limit."""
         return (self.rows_per_s, self.bytes_per_s) != (None, None)
 
     @property
     def limit_words(self) -> str:
-        """The limits as people read them; empty: there is none."""
+        """Description of the limits for users; empty without a limit."""
         rows = [] if self.rows_per_s is None else [f"{self.rows_per_s:,} rows/s"]
         return " and ".join(rows + ([] if self.bytes_per_s is None else [f"{self.bytes_per_s:,} bytes/s"]))
 
     @property
     def history_held(self) -> bool:
-        """May no split start?"""
+        """True if no split may start."""
         return self.paused is not None or 0 in (self.rows_per_s, self.bytes_per_s)
 
     @property
     def changes_held(self) -> bool:
-        """May no change batch start?"""
+        """True if no change batch may start."""
         return self.paused == ALL
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form stored in the target, without what has its default."""
+        """Return the form that the target stores, without default values."""
         pairs = {
             "paused": self.paused,
             "rowsPerSecond": self.rows_per_s,
@@ -172,10 +172,10 @@ class Controls:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Controls:
-        """Read what `to_json` wrote.
+        """Read the output of `to_json`.
 
         Raises:
-            StateMismatchError: names the first field that does not fit.
+            StateMismatchError: the message contains the first invalid field.
         """
         stored = StoredFields("state.controls", value)
         for name, most in NUMBERS.items():
@@ -185,7 +185,7 @@ class Controls:
             if value.get(name) is not None:
                 stored.one_of(name, (HISTORY, ALL))
         revision, until = value.get("revision", 0), value.get("untilMs")
-        # A state of before these were kept: what differs from the spec was commanded, by the newest for all we know.
+        # Older states do not record who set a value: a value that differs from the spec is attributed to the newest command.
         held = revision if value.get("paused") != value.get("specPaused") else 0
         limited = revision if until or value.get("rowsPerSecond") != value.get("specRowsPerSecond") else 0
         return cls(

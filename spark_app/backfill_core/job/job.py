@@ -2,13 +2,14 @@
 
 A barrier, in this order (semantics.md, arrangement executor, for all strategies):
 
-1. the commands that arrived take effect, and become part of the state (R-SNAP-40: barriers win over ready work);
+1. the received commands take effect, and become part of the state (R-SNAP-40: barriers precede ready work);
 2. finished work is taken from the strategy;
-3. one `Seal` commits files + state; a barrier with nothing to say commits nothing;
-4. when it is durable (R-SNAP-35): acknowledgements leave, then the next work starts.
+3. one `Seal` commits files and state; a barrier without changes commits nothing;
+4. when the commit is durable (R-SNAP-35), acknowledgements leave, then the next work starts.
 
-A barrier waits for no work. While the strategy writes to the target itself (a MERGE) barriers go on and commits of rows wait for it:
-one writer at a time. Commands do not wait: the state alone is committed beside the MERGE (ADR 0004). The machines: `phase.py` (the attempt), `commit.py`, `commands.py`, `source_watch.py`.
+A barrier waits for no work. While the strategy writes to the target itself (a MERGE), barriers continue and commits of rows wait:
+the target has one writer at a time. Commands do not wait: the state is committed without rows while the MERGE runs (ADR 0004).
+The state machines are `phase.py` (the attempt), `commit.py`, `commands.py` and `source_watch.py`.
 """
 
 from __future__ import annotations
@@ -60,16 +61,16 @@ from backfill_core.protocol.work import Verified, Verify, WorkKind
 
 
 class Job(Attempt):
-    """One attempt at one job; `Job(state, …)` continues what `state` says."""
+    """One attempt at one job; `Job(state, …)` resumes from `state`."""
 
-    # ------------------------------------------------------------------ the one way in
+    # ------------------------------------------------------------------ entry points
     def start(self, now: Now) -> tuple[Action, ...]:
-        """Fence: seal an empty epoch, so that Delta itself refuses every earlier attempt from now on."""
+        """Fence: seal an empty epoch, so that Delta itself rejects every earlier attempt from now on."""
         self._times = Timetable(now.mono_s + self._settings.interval_s)
         return (self._seal(NOTHING, now, verify=False, fences=True), self._poll())
 
     def on(self, event: Event, now: Now) -> tuple[Action, ...]:
-        """Take one event; return what the shell must do, in order. After `Finish` nothing more."""
+        """Take one event; return the actions for the shell, in order. After `Finish` no actions follow."""
         if isinstance(self.phase, Over):
             return ()
         actions = (*self._take(event, now), *self._advance(now))
@@ -88,13 +89,13 @@ class Job(Attempt):
                 self._strategy.on(replace(event, fresh=self._watch.fresh), now)
                 return ()
             case PollFailed(error=error):
-                # Polled again at the next barrier; the source may be away for a while, but not for ever.
+                # The next barrier polls again. A source may be unavailable for a while, but not indefinitely.
                 self._watch = self._watch.lose()
                 return () if self._watch.bears(error) else self._fail(error)
             case CommandReceived():
                 return self._on_command(event)
             case StopRequested():
-                # The user who presses Ctrl-C waits for it: the barrier comes now.
+                # A user who presses Ctrl-C waits for the stop, so the barrier follows at once.
                 self._inbox = replace(self._inbox, stop=event)
                 self._times = self._times.hurry()
                 return ()
@@ -143,7 +144,7 @@ class Job(Attempt):
     def _on_failed(self, work_id: int, error: BackfillError, now: Now) -> tuple[Action, ...]:
         self._lose(work_id, now)
         self._failures += 1
-        # After some another try under this state could say less than the target holds.
+        # After such an error, another try under this state could record less than the target holds.
         if error.ends_attempt or not error.retryable or self._failures > self._settings.retries_max:
             return self._fail(error)
         self._backoff = Backoff(now.mono_s + backoff_s(self._failures), self._failures, error)
@@ -163,7 +164,7 @@ class Job(Attempt):
         self._passed_ms = now.wall_ms
         actions: list[Action] = commit.acknowledgements()
         if commit.action.beside is not None:
-            # Nothing of the strategy was in it.
+            # The commit contained nothing of the strategy.
             return tuple(actions)
         self._strategy.on(event, now)
         if isinstance(self.phase, Fencing):
@@ -172,7 +173,7 @@ class Job(Attempt):
         if commit.polls:
             self._watch = self._watch.expire()
             actions.append(self._poll())
-        # The commit that ends the job has a receipt already, and is the answer to one that was asked for meanwhile.
+        # The commit that ends the job already contains a receipt, which also answers a receipt requested meanwhile.
         if commit.verify and stop_in(self.phase) is None and not commit.state.finished:
             actions += self._verify()
         return (*actions, *self._maybe_over(commit.state))
@@ -192,7 +193,7 @@ class Job(Attempt):
         if given_up is not None:
             self._inbox = self._inbox.put_back(given_up.commands)
         if given_up is not None and given_up.action.beside is None:
-            # The last receipt is taken anew, of the version in which others' changes are: the old one is about less.
+            # The last receipt is taken again at the version that contains the foreign commits: the old one describes an older version.
             self.phase = not_at_end(self.phase)
             self._state = replace(self._state, finished=False, receipt=None)
         return ()
@@ -248,13 +249,13 @@ class Job(Attempt):
             self._epoch = self._epoch.after(1 if due and self._commits.idle else 0)
             return []
         scheduled = due and self._times.barriers % self._settings.commit_every == 0
-        asked = bool(self._inbox.applied) or changed or self._times.hurried
-        wanted = asked or stop_in(self.phase) is not None
-        if not (scheduled or wanted or self._may_conclude() or self._wants_commit()):
+        requested = bool(self._inbox.applied) or changed or self._times.hurried
+        needed = requested or stop_in(self.phase) is not None
+        if not (scheduled or needed or self._may_conclude() or self._wants_commit()):
             self._epoch = self._epoch.after()
             return []
         self._times = replace(self._times, hurried=False)
-        return self._prepare_and_seal(now, wanted=asked)
+        return self._prepare_and_seal(now, wanted=requested)
 
     def _prepare_and_seal(self, now: Now, *, wanted: bool) -> list[Action]:
         request = self._strategy.prepare_commit(self._epoch, self._permits(), now)
@@ -276,7 +277,7 @@ class Job(Attempt):
         return self._conclude(now)
 
     def _conclude(self, now: Now) -> list[Action]:
-        """Verify, then say in the state that the job is finished; it is complete once that is durable (R-PROG-3)."""
+        """Verify, then mark the state as finished. The job is complete once that commit is durable (R-PROG-3)."""
         if not self._may_conclude():
             return []
         if self._settings.verify_final:
@@ -287,17 +288,17 @@ class Job(Attempt):
         return [self._seal(NOTHING, now, verify=False)]
 
     def _apply_commands(self, now: Now) -> bool:
-        """Put what arrived into force; return whether the stored controls must change."""
+        """Put the received commands into force; return whether the stored controls must change."""
         before = self._controls
         self._controls = self._controls.at(now.wall_ms)
         changed = self._controls != before
-        for one in self._inbox.received:
-            self._controls = self._controls.after(one.command, one.revision, now.wall_ms)
-            self._verify_wanted |= isinstance(one.command, VerifyNow)
-            if isinstance(one.command, Stop):
+        for event in self._inbox.received:
+            self._controls = self._controls.after(event.command, event.revision, now.wall_ms)
+            self._verify_wanted |= isinstance(event.command, VerifyNow)
+            if isinstance(event.command, Stop):
                 self.phase = stopped(self.phase, awaited=False)
-            if isinstance(one.command, Pause | Stop):
-                self._times = self._times.cancel_in(0.0 if one.command.force else self._settings.pause_budget_s, now)
+            if isinstance(event.command, Pause | Stop):
+                self._times = self._times.cancel_in(0.0 if event.command.force else self._settings.pause_budget_s, now)
         stop = self._inbox.stop
         if stop is not None:
             self.phase = stopped(self.phase, awaited=True)
@@ -308,13 +309,13 @@ class Job(Attempt):
         return changed
 
     def _quieten(self, now: Now) -> list[Action]:
-        """Forget the deadline of a pause that was taken back before it passed."""
+        """Remove the deadline of a pause that was withdrawn before it passed."""
         stop = stop_in(self.phase)
         if stop is None and self._controls.paused is None:
             self._times = replace(self._times, cancel_s=None)
         if self._times.cancels(now):
             return self._cancel_running(now)
-        # A check that is nearly done is worth nothing to an attempt that ends, so it gets no time.
+        # The result of a check is of no use to an attempt that ends, so the check gets no time.
         return [] if stop is None else [*self._work.cancel(lambda work: work.kind is WorkKind.CHECK)]
 
     def _cancel_running(self, now: Now) -> list[Action]:
@@ -329,7 +330,7 @@ class Job(Attempt):
         self._state = replace(
             self._state,
             epoch=epoch.number,
-            # An attempt before this one may have died between its two commits.
+            # The attempt before this one may have died between its two commits.
             quarantine=quarantine if fences else quarantine.after(request.files, epoch.txn_version),
             progress=self._strategy.stored.encode(),
             consumed=self._strategy.status.consumed,
@@ -351,7 +352,7 @@ class Job(Attempt):
         return action
 
     def _seal_beside(self, now: Now) -> Seal:
-        """Commit that commands are in force while a MERGE runs: the state that is durable, with other controls."""
+        """Commit while a MERGE runs: the durable state, with the commands in force."""
         epoch, commands = self._epoch, self._inbox.applied
         self._state = replace(
             self._state,
@@ -365,7 +366,7 @@ class Job(Attempt):
         return self._commits.begin_beside(epoch, self._state, commands)
 
     def _poll(self) -> PollSource:
-        """Poll the source; now and then also whether what will be needed next is still kept (port.md 5.1)."""
+        """Poll the source; every `KEPT_EVERY` barriers also check that it keeps the data needed next (port.md 5.1)."""
         self._watch = self._watch.ask()
         return PollSource(None if self._times.barriers % KEPT_EVERY else self._strategy.status.position)
 

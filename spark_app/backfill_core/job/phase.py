@@ -1,17 +1,17 @@
-"""Where an attempt is, from its fence to its end, and when it moves.
+"""Phases of an attempt, from its fence to its end, and the events that change them.
 
-phase       event                                              then
----------   ------------------------------------------------   -------------------------------------------------------
-Fencing     the first commit is durable                        Running
-Running     a stop takes effect at a barrier                   Draining
-Running     everything that Exit waits for is durable          Verifying; Finishing where no last receipt is wanted
-Draining    nothing runs and nothing is left to commit         Over (Stopped)
-Verifying   source and target are equal                        Finishing
-Verifying   the comparison is lost                             Running; Draining after a stop
-Verifying   source and target differ, and a commit says so     Over (Failed)
-Finishing   the commit that says `finished` is durable         Over (Complete)
-Finishing   others changed the target after it was compared    Running; Draining after a stop
-any         an error that another try cannot pass              Over (Failed)
+phase       event                                                     then
+---------   -------------------------------------------------------   -------------------------------------------------------
+Fencing     the first commit is durable                               Running
+Running     a stop takes effect at a barrier                          Draining
+Running     everything that Exit waits for is durable                 Verifying; Finishing if no last receipt is configured
+Draining    nothing runs and nothing is left to commit                Over (Stopped)
+Verifying   source and target are equal                               Finishing
+Verifying   the comparison is lost                                    Running; Draining after a stop
+Verifying   source and target differ, and a commit records it         Over (Failed)
+Finishing   the commit that records `finished` is durable             Over (Complete)
+Finishing   other writers changed the target after the comparison     Running; Draining after a stop
+any         an error that is not retryable                            Over (Failed)
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from backfill_core.protocol.clock import Now
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """The pace of a job."""
+    """Pace and limits of a job."""
 
     interval_s: float = 1.0
     commit_every: int = 1
     verify_final: bool = False
     knows_bytes: bool = True
-    """May a limit be one of bytes: are they known of the source's rows?"""
+    """True if the sizes of the source's rows are known, so that a limit of bytes is possible."""
 
     follows: bool = False
-    """Does the job go on once it has caught up?"""
+    """True if the job continues once it has caught up."""
 
     pause_budget_s: float = 1.0
-    """How long running work may go on after a pause or stop before it is cancelled."""
+    """Seconds that running work may continue after a pause or stop before it is cancelled."""
 
     retries_max: int = 5
-    """Failures in a row that may succeed when tried again; one more ends the attempt."""
+    """Retryable failures in a row; one more ends the attempt."""
 
     burst_s: float = 1.1
-    """Unused rate that is kept, in seconds or in barriers, whichever is longer: one that is a little late must not lose its quota."""
+    """Unused rate that is kept, in seconds or in barriers, whichever is longer: a barrier that is a little late keeps its quota."""
 
     suspects: tuple[str, ...] = ()
-    """What decides which rows the target has. Named if both sides differ, and no other writer explains it."""
+    """Settings that decide which rows the target has. An error names them if both sides differ without a foreign commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fencing:
-    """The first commit is under way, by which the target refuses every earlier attempt; nothing else runs."""
+    """The first commit is under way; with it the target rejects every earlier attempt. Nothing else runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """No work starts; what runs gets the budget of a stop."""
+    """No work starts; running work gets the budget of a stop."""
 
     awaited: bool
-    """Is the process itself asked to end, so that it may leave work behind that does not end in time?"""
+    """True if the process itself must end, so that it may leave work behind that does not end in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Verifying:
     """The last receipt is being taken."""
 
     stop: Draining | None = None
-    """A stop that takes effect should the job not end."""
+    """A stop that takes effect if the job does not end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ LivePhase = Fencing | Running | Draining | Verifying | Finishing
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The attempt has ended; the job hears nothing more."""
+    """The attempt has ended; the job ignores further events."""
 
     finish: Finish
     ended_in: LivePhase
@@ -125,49 +125,49 @@ def stopped(phase: JobPhase, *, awaited: bool) -> JobPhase:
 
 
 def not_at_end(phase: JobPhase) -> JobPhase:
-    """Return the phase once the end turns out not to be reached."""
+    """Return the phase once the job turns out to be unfinished."""
     return stop_in(phase) or Running() if isinstance(phase, Verifying | Finishing) else phase
 
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """When an attempt moves, in monotonic seconds."""
+    """Deadlines of an attempt, in monotonic seconds."""
 
     barrier_s: float
     barriers: int = 0
-    """Scheduled ones so far."""
+    """Scheduled barriers so far."""
 
     hurried: bool = False
-    """Is a barrier wanted at once?"""
+    """True if a barrier must follow at once."""
 
     cancel_s: float | None = None
-    """When running work gets no more time after a pause or stop."""
+    """Deadline of running work after a pause or stop."""
 
     leave_s: float | None = None
-    """When an attempt whose process must end leaves work behind."""
+    """Time at which an attempt whose process must end leaves work behind."""
 
     def hurry(self) -> Timetable:
-        """Return it with a barrier at once."""
+        """Return the timetable with a barrier at once."""
         return replace(self, hurried=True)
 
     def next(self, interval_s: float, now: Now) -> Timetable:
-        """Return it after a scheduled barrier; one that is late does not make the next one early."""
+        """Return the timetable after a scheduled barrier; a late barrier does not make the next one early."""
         return replace(self, barrier_s=max(self.barrier_s + interval_s, now.mono_s), barriers=self.barriers + 1)
 
     def cancel_in(self, budget_s: float, now: Now) -> Timetable:
-        """Return it with a deadline for running work; a pause or stop repeated does not give it more time."""
+        """Return the timetable with a deadline for running work; a repeated pause or stop does not extend it."""
         at_s = now.mono_s + budget_s
         return replace(self, cancel_s=at_s if self.cancel_s is None else min(at_s, self.cancel_s))
 
     def cancels(self, now: Now) -> bool:
-        """Is the time of running work over?"""
+        """True if the deadline of running work has passed."""
         return self.cancel_s is not None and now.mono_s >= self.cancel_s
 
     def cancelled(self, leave_in_s: float | None, now: Now) -> Timetable:
-        """Return it once running work was cancelled; with seconds, the attempt then waits no longer for its end."""
+        """Return the timetable once running work was cancelled; `leave_in_s` limits how long the attempt waits for its end."""
         leave_s = self.leave_s if leave_in_s is None else now.mono_s + leave_in_s
         return replace(self, cancel_s=None, leave_s=leave_s)
 
     def leaves(self, now: Now) -> bool:
-        """Has work that does not end been waited for long enough?"""
+        """True if the wait for work that does not end is over."""
         return self.leave_s is not None and now.mono_s >= self.leave_s

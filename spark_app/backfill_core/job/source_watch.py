@@ -1,11 +1,11 @@
-"""Watching the source: one poll at a time from the barriers, and one more whenever what was seen does not count any more.
+"""Polls of the source: one at a time from the barriers, and one more when earlier answers become stale.
 
 event                                     then
 ---------------------------------------   ------------------------------------------------------------------
-a poll is asked for                       it is awaited; no barrier asks for another before it is answered
-a commit makes earlier polls stale        those that are awaited count as stale when they come
-`SourcePolled`                            fresh, unless it was awaited when polls became stale
-`PollFailed`                              borne while the error may pass, for half a minute of barriers
+a poll starts                             no barrier starts another poll before its answer arrives
+a commit makes earlier polls stale        answers that are still awaited count as stale
+`SourcePolled`                            fresh, unless the poll started before the polls became stale
+`PollFailed`                              tolerated while the error is retryable, for `LOST_MAX` polls in a row
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from backfill_core.errors import BackfillError
 from backfill_core.protocol.clock import Now
 
 KEPT_EVERY = 10
-"""Barriers between two polls that ask whether the source still keeps the next version: a slow copy must not end with that."""
+"""Barriers between two polls that check that the source still keeps the next version, so that a slow copy does not lose it."""
 
 LOST_MAX = 30
-"""Failed polls in a row that are borne."""
+"""Tolerated number of failed polls in a row, about half a minute of barriers."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceWatch:
-    """Counts of polls."""
+    """Counts of polls, and the age of their answers."""
 
     asked: int = 0
     answered: int = 0
@@ -32,37 +32,37 @@ class SourceWatch:
     """Answers up to this one do not count as fresh."""
 
     lost: int = 0
-    """Failed ones in a row."""
+    """Failed polls in a row."""
 
     answered_ms: int | None = None
-    """Wall time of the newest answer that was no failure."""
+    """Wall time of the newest successful answer, in milliseconds."""
 
     @property
     def awaits(self) -> bool:
-        """Is an answer to come?"""
+        """True if a poll is not answered yet."""
         return self.asked != self.answered
 
     @property
     def fresh(self) -> bool:
-        """Was the newest answer asked for after polls became stale?"""
+        """True if the newest answer belongs to a poll that started after polls became stale."""
         return self.answered > self.stale_up_to
 
     def ask(self) -> SourceWatch:
-        """One more poll is under way."""
+        """Return the counts with one more poll under way."""
         return replace(self, asked=self.asked + 1)
 
     def expire(self) -> SourceWatch:
-        """What was asked so far does not count as fresh."""
+        """Return the counts with all polls so far stale."""
         return replace(self, stale_up_to=self.asked)
 
     def answer(self, now: Now) -> SourceWatch:
-        """A poll was answered."""
+        """Return the counts with one more answer."""
         return replace(self, answered=self.answered + 1, lost=0, answered_ms=now.wall_ms)
 
     def lose(self) -> SourceWatch:
-        """A poll failed."""
+        """Return the counts with one more failure."""
         return replace(self, answered=self.answered + 1, lost=self.lost + 1)
 
     def bears(self, error: BackfillError) -> bool:
-        """May the poll that failed last be tried again?"""
+        """True if the poll that failed last may be tried again."""
         return error.retryable and not error.ends_attempt and self.lost <= LOST_MAX

@@ -1,7 +1,7 @@
-"""The state of a job as its target keeps it: one JSON text in the domain metadata, at most 64 KiB.
+"""The state of a job as its target stores it: one JSON string in the domain metadata, at most 64 KiB.
 
-The target table is the checkpoint: this text is committed together with the rows it speaks of. It never
-holds a list of rows or files, so it does not grow with the table.
+The target table is the checkpoint: the state is committed together with the rows that it describes. It never
+contains a list of rows or files, so it does not grow with the table.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ FORMAT = 1
 DIGEST_CHARACTERS, PARTITION_CHARACTERS = 128, 64
 SIZE_MAX_BYTES = 64 * 1024
 MISMATCHES_STORED_MAX = 64
-FILES_STORED_MAX, FILE_WORDS_MAX = 8, 200
-"""Files that differ of which a stored receipt tells, and characters of each of their texts."""
+FILES_STORED_MAX, FILE_CHARACTERS = 8, 200
+"""Limits of a stored receipt: differing files, and characters of each path and description."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """Everything that a new attempt needs to go on where the last seal left off."""
+    """Everything that a new attempt needs to resume from the last seal."""
 
     job_id: str
     spec_hash: str
     attempt: int
     epoch: int
     strategy: str
-    """Name of the strategy; its own state is `progress`, under the same name in the JSON."""
+    """Name of the strategy; `progress` is stored in the JSON under this name, starting in lower case."""
 
     progress: Mapping[str, Any] = field(default_factory=dict)
-    """What the strategy stores, as JSON; only its own codec reads it (`StrategyPlugin.decode`)."""
+    """State of the strategy, as JSON; only its own codec reads it (`StrategyPlugin.decode`)."""
 
     consumed: Position | None = None
-    """Position of the source that the target is complete up to; None while it is complete up to none."""
+    """Position of the source that the target is complete up to; `None` before the first one."""
 
     rows_done: int = 0
     changes_done: int = 0
@@ -56,22 +56,22 @@ class JobState:
     """Hash of each field of the spec that must not change, by its path; empty in states of earlier releases."""
 
     percent: int = 0
-    """Part of the whole job that was done, as it was shown; what is shown next is never less."""
+    """Finished part of the whole job, as shown to users; the shown value never falls."""
 
     driver: str = ""
-    """Random name of the process: two that took the same attempt number do not take each other's seal for theirs."""
+    """Random name of the process, so that two processes with the same attempt number recognize their own seals."""
 
     quarantine: Quarantine = field(default_factory=Quarantine)
-    """Bad records that went into a table of their own."""
+    """Bad records, which are written to a separate table."""
 
     committed_ms: int | None = None
     """Time of the commit that stores this state, in milliseconds; `None` in states of earlier releases."""
 
     def encode(self) -> str:
-        """Return the JSON text.
+        """Return the JSON string.
 
         Raises:
-            ValueError: it is larger than 64 KiB; a strategy must bound its state before that.
+            ValueError: it is larger than 64 KiB; a strategy must limit its state before that.
         """
         document = {
             "format": FORMAT,
@@ -100,14 +100,14 @@ class JobState:
         return text
 
     def dropped(self, txn: int | None) -> bool:
-        """Is the newest transaction the one that took its rows out? Then it is past, whatever it says.
+        """Return whether the newest transaction is the one that removed the job's rows; if so, the state is obsolete.
 
-        A driver that was thought dead may commit its state, even that it has finished, just before its rows go.
+        A driver that was considered dead may still commit its state, even a finished one, just before its rows are removed.
         """
         return txn == txn_version(self.attempt + 1, 0)
 
     def begun_anew(self) -> JobState:
-        """Return the state of the same job with nothing done: its attempts, epochs and controls go on."""
+        """Return the state of the same job with nothing done; its attempts, epochs and controls continue."""
         return replace(
             self,
             progress={},
@@ -123,10 +123,10 @@ class JobState:
 
     @classmethod
     def decode(cls, text: str) -> JobState:
-        """Read what `encode` wrote.
+        """Read the output of `encode`.
 
         Raises:
-            StateMismatchError: the text is of another format (a newer release wrote it), or names a field that does not fit.
+            StateMismatchError: the format is another one (of a newer release), or a field is invalid and named.
         """
         document = _document(text)
         if document.get("format") != FORMAT:
@@ -137,7 +137,7 @@ class JobState:
         stored = StoredFields("state", document)
         strategy = stored.typed("strategy", str)
         member = strategy[:1].lower() + strategy[1:]
-        # Earlier releases stored this beside what the strategy stores.
+        # Earlier releases stored this next to the state of the strategy.
         early = {name: document[name] for name in ("keyProven",) if name in document}
         return cls(
             job_id=stored.typed("jobId", str),
@@ -164,7 +164,7 @@ class JobState:
 def _document(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
-        json.dumps(document, ensure_ascii=False).encode()  # half of a surrogate pair is in no text
+        json.dumps(document, ensure_ascii=False).encode()  # rejects half of a surrogate pair
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
@@ -173,7 +173,7 @@ def _document(text: str) -> dict[str, Any]:
 
 
 def _position(value: Any) -> Position | None:
-    """Return a position, which only its source can read; its numbers are in the range of every reader."""
+    """Check a position, which only its source can interpret; its numbers must be in the range of every reader."""
     check_numbers(value)
     if type(value) in {bool, float} or (type(value) is int and value < 0):
         raise ValueError("no position")
@@ -183,31 +183,31 @@ def _position(value: Any) -> Position | None:
 def check_same_spec(
     stored: JobState, *, job_id: str, spec_hash: str, spec_fields: Mapping[str, str] | None = None
 ) -> None:
-    """Refuse to go on with the state of another spec, and name the fields that differ.
+    """Refuse to resume from the state of another spec, and name the fields that differ.
 
     Raises:
-        StateMismatchError: job, source, transform, target or strategy differ from those of the state.
+        StateMismatchError: the job, source, transform, target or strategy differs from that of the state.
     """
     if stored.job_id == job_id and stored.spec_hash == spec_hash:
         return
     then, now = stored.spec_fields, spec_fields or {}
     changed = sorted(name for name in {*then, *now} if then.get(name) != now.get(name)) if then and now else []
     whose = f"the state of job {stored.job_id!r} (attempt {stored.attempt}, epoch {stored.epoch})"
-    words = (
+    message = (
         f"the target holds {whose}, and {', '.join(changed)} changed since that job began."
         if changed
         else f"the target holds {whose} with spec {stored.spec_hash[:12]}; "
         f"this is job {job_id!r} with spec {spec_hash[:12]}."
     )
     raise StateMismatchError(
-        words,
+        message,
         hint="Source, transform, target and strategy of a job cannot change: restore them, "
         "or give the changed job another jobId and another target.",
     )
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
-    """Return the stored form of a receipt; of many mismatches, and of many files that differ, only the first are kept."""
+    """Return the stored form of a receipt; only the first mismatches and differing files are kept."""
     kept = receipt.mismatches[:MISMATCHES_STORED_MAX]
     return {
         "sourceVersion": receipt.source_version,
@@ -216,7 +216,7 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
         "rows": receipt.rows,
         "vnodes": receipt.vnodes,
         "digest": receipt.digest,
-        "mismatches": [[one.vnode, one.source_rows, one.target_rows] for one in kept],
+        "mismatches": [[mismatch.vnode, mismatch.source_rows, mismatch.target_rows] for mismatch in kept],
         "mismatchCount": len(receipt.mismatches),
         "seconds": receipt.seconds,
         "verifiedMs": receipt.verified_ms,
@@ -224,7 +224,7 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
         "rowsFiltered": receipt.rows_filtered,
         "rowsTotal": receipt.rows_total,
         **({"cutOff": _spans_to_json(receipt.cut_off)} if receipt.cut_off else {}),
-        # A version says itself.
+        # The position of a versioned source is its version, which is stored above.
         **({"source": receipt.source_position} if receipt.source_version is None else {}),
         **_files_to_json(receipt),
     }
@@ -233,20 +233,20 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
 def _files_to_json(receipt: Receipt) -> dict[str, Any]:
     if receipt.rows_by_rows is None and not receipt.files:
         return {}
-    files = [[one.path[-FILE_WORDS_MAX:], one.what[:FILE_WORDS_MAX]] for one in receipt.files[:FILES_STORED_MAX]]
+    files = [[file.path[-FILE_CHARACTERS:], file.what[:FILE_CHARACTERS]] for file in receipt.files[:FILES_STORED_MAX]]
     return {"filesByBytes": receipt.files_by_bytes, "rowsByRows": receipt.rows_by_rows, "files": files}
 
 
 def _spans_to_json(ranges: tuple[OffsetRange, ...]) -> list[list[Any]]:
-    return [[one.partition, one.start, one.stop] for one in ranges[:MISMATCHES_STORED_MAX]]
+    return [[span.partition, span.start, span.stop] for span in ranges[:MISMATCHES_STORED_MAX]]
 
 
 def receipt_from_json(value: dict[str, Any]) -> Receipt:
-    """Read what `receipt_to_json` wrote.
+    """Read the output of `receipt_to_json`.
 
     Raises:
-        StateMismatchError: names the first field that does not fit.
-        ValueError, TypeError: a list in it has something else.
+        StateMismatchError: the message contains the first invalid field.
+        ValueError, TypeError: an element of a list is invalid.
     """
     check_numbers(value)
     stored = StoredFields("state.receipt", value)
@@ -261,7 +261,7 @@ def receipt_from_json(value: dict[str, Any]) -> Receipt:
         rows=stored.count("rows"),
         vnodes=stored.count("vnodes"),
         digest=stored.typed("digest", str)[:DIGEST_CHARACTERS],
-        mismatches=tuple(_mismatch(*one) for one in value["mismatches"]),
+        mismatches=tuple(_mismatch(*mismatch) for mismatch in value["mismatches"]),
         seconds=seconds,
         verified_ms=stored.optional_count("verifiedMs"),
         complete=value.get("complete", True) is True,
@@ -270,8 +270,8 @@ def receipt_from_json(value: dict[str, Any]) -> Receipt:
         source_position=str(value.get("source", f"version {version}"))[:MESSAGE_MAX],
         files_by_bytes=stored.count("filesByBytes", 0),
         rows_by_rows=stored.optional_count("rowsByRows"),
-        files=tuple(FileMismatch(*map(str, one)) for one in value.get("files", ())),
-        cut_off=tuple(_cut_off(*one) for one in value.get("cutOff", ())),
+        files=tuple(FileMismatch(*map(str, file)) for file in value.get("files", ())),
+        cut_off=tuple(_cut_off(*span) for span in value.get("cutOff", ())),
     )
 
 

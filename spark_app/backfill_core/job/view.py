@@ -1,4 +1,4 @@
-"""An attempt as it can be seen: what it holds, what is permitted, and one look at it for people and for the operator.
+"""Views of an attempt: its contents, its permissions, and a snapshot for users and for the operator.
 
 Nothing here changes an attempt; `job.py` does.
 """
@@ -39,7 +39,7 @@ from backfill_core.protocol.strategy import Facts, JobWarning, Permits, Strategy
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """How far a job is, and why it is not faster."""
+    """Progress of a job, and the reason for its pace."""
 
     attempt: int
     epoch: int
@@ -48,7 +48,7 @@ class JobView:
     changes_done: int
     bytes_done: int
     bad_records: int
-    """In their own table, or announced by the newest commit."""
+    """Bad records in the quarantine table, or announced by the newest commit."""
 
     running: int
     quiet: bool
@@ -57,24 +57,24 @@ class JobView:
     receipt: Receipt | None
     seal_seconds: tuple[float, ...]
     sealed_ms: int | None
-    """When the newest seal was durable."""
+    """Time at which the newest seal became durable, in milliseconds."""
 
     passed_ms: int | None
-    """When the newest barrier passed: its commit was durable, or it had none."""
+    """Time at which the newest barrier passed: its commit was durable, or it had none."""
 
     looked_ms: int | None
-    """When the source answered the newest look."""
+    """Time at which the source answered the newest poll."""
 
     table_version: int
     reason: str
     course: Course
-    """The steps of the job, and how much of the whole is done."""
+    """Steps of the job, and the finished part of the whole."""
 
     finished: bool = False
-    """Is the end of the job durable?"""
+    """True if the end of the job is durable."""
 
     warnings: tuple[JobWarning, ...] = ()
-    """What will end the job unless the user acts, and what others did to the target."""
+    """Conditions that end the job unless the user acts, and foreign commits to the target."""
 
     executors_lost: Mapping[str, int] = field(default_factory=dict)
     """Executors that this driver lost, by reason."""
@@ -82,16 +82,16 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Work failed and is tried again later; until then nothing starts."""
+    """Work failed and is retried later; until then nothing starts."""
 
     until_s: float
     failures: int
-    """In a row."""
+    """Number of failures in a row."""
 
     error: BackfillError
 
     def words(self, now: Now) -> str:
-        """Say when it is tried again, and why not now."""
+        """Describe the time and the reason of the retry."""
         left_s = round(max(0.0, self.until_s - now.mono_s))
         return f"trying again in {show_seconds(left_s)}, failure {self.failures}: {self.error}"
 
@@ -106,9 +106,9 @@ def reason_of(
     doing: str,
     history_complete: bool,
 ) -> str:
-    """Say in words why a job is not faster, the most important first; `doing`: what its strategy says.
+    """Describe why a job is not faster, the most important reason first; `doing` is the strategy's description.
 
-    A strategy that merges changes while rows are held or limited says so too: they wait for the MERGE as well.
+    A strategy that merges changes while rows are paused or limited adds its description, because the rows also wait for the MERGE.
     """
     if stop_in(phase) is not None:
         return "stopping at a barrier"
@@ -120,9 +120,9 @@ def reason_of(
         return doing
     also = f"; {doing}" if doing else ""
     if controls.paused is not None:
-        what = "everything" if controls.changes_held else "the snapshot"
+        scope = "everything" if controls.changes_held else "the snapshot"
         ending = "; work under way is ending" if len(work) and (controls.changes_held or not doing) else ""
-        return f"{what} is paused {_by(controls.paused_by)}{ending}{'' if controls.changes_held else also}"
+        return f"{scope} is paused {_by(controls.paused_by)}{ending}{'' if controls.changes_held else also}"
     if controls.limited and not history_complete:
         until_ms = controls.until_ms
         until = "" if until_ms is None else f", for {show_seconds(max(0, until_ms - now.wall_ms) // 1000)} more"
@@ -135,7 +135,7 @@ def _by(revision: int) -> str:
 
 
 class Attempt:
-    """What one attempt at a job holds, and the questions about it."""
+    """Data of one attempt, and queries about it."""
 
     def __init__(
         self,
@@ -145,14 +145,14 @@ class Attempt:
         now: Now,
         spent: Mapping[str, float] | None = None,
     ) -> None:
-        """Take the state as the last attempt left it, with this attempt's number already in it.
+        """Start from the state of the last attempt; it already contains this attempt's number.
 
         Args:
-            state: What to go on from.
+            state: State to resume from.
             strategy: Chooses the work.
-            settings: The pace.
-            now: The moment.
-            spent: Seconds by step that this attempt took before.
+            settings: Pace and limits.
+            now: Current time.
+            spent: Seconds by step that this attempt used before.
         """
         self._state = state
         self._strategy = strategy
@@ -179,9 +179,9 @@ class Attempt:
         self._strategy.on(LimitSet(self._controls.rows_per_s, burst_s, self._controls.bytes_per_s), now)
 
     def wake_at_s(self) -> float:
-        """Return when a `Tick` is due at the latest, in monotonic seconds."""
+        """Return the latest monotonic time of the next `Tick`."""
         times = (
-            # Before the fence is durable no barrier passes, so none needs a wake-up.
+            # No barrier passes before the fence is durable, so none needs a wake-up.
             None if isinstance(self.phase, Fencing) else self._times.barrier_s,
             self._times.cancel_s,
             self._times.leave_s if self._may_leave() else None,
@@ -190,7 +190,7 @@ class Attempt:
         )
         return min((time for time in times if time is not None), default=math.inf)
 
-    # ------------------------------------------------------------------ questions
+    # ------------------------------------------------------------------ queries
     @property
     def _over(self) -> bool:
         return isinstance(self.phase, Over)
@@ -200,7 +200,7 @@ class Attempt:
         return stop_in(self.phase) is not None and not self._work and self._commits.idle
 
     def _permits(self) -> Permits:
-        """Return what may start; the proof of a key is wanted until the attempt is about to end."""
+        """Return the work that may start; the proof of a key may start until the attempt is about to end."""
         idle, controls = self._backoff is None, self._controls
         open_ = isinstance(self.phase, Running) and idle
         return Permits(
@@ -217,15 +217,15 @@ class Attempt:
         return status.wants_commit or (status.wants_announcement and self._permits().changes)
 
     def _may_conclude(self) -> bool:
-        """Is everything that Exit waits for durable? The end waits for no barrier."""
+        """Return whether everything that Exit waits for is durable; the end waits for no barrier."""
         at_work = self._work or not self._commits.idle or self._backoff is not None
         return isinstance(self.phase, Running) and not at_work and self._strategy.status.complete
 
     def _may_leave(self) -> bool:
-        """May the job end beside work that does not?
+        """Return whether the job may end while work still runs.
 
-        That is a MERGE on its way to its commit. Nothing is sealed meanwhile, and its number is announced: like after a
-        kill, the next attempt knows by that number whether it came. A command that waits to be sealed keeps the job here.
+        That work is a MERGE that has not committed yet. Nothing is sealed meanwhile, and its transaction number is announced. As after a
+        kill, the next attempt uses that number to detect the commit. A command that waits for its seal keeps the job running.
         """
         return bool(self._work) and self._commits.idle and self._inbox.empty
 
@@ -235,7 +235,7 @@ class Attempt:
         return self.phase.ended_in if isinstance(self.phase, Over) else self.phase
 
     def _step(self) -> str:
-        """Return the step that the job is in; empty: nothing of it is left."""
+        """Return the current step of the job; empty if no step is left."""
         if isinstance(self.phase, Over) and self.phase.finish.outcome == "Complete":
             return ""
         phase = self._phase_or_last
@@ -251,7 +251,7 @@ class Attempt:
         held = controls.changes_held if self._strategy.status.history_complete else controls.history_held
         held = (held and not isinstance(self._phase_or_last, Fencing)) or stop_in(self.phase) is not None
         facts = self._strategy.view(now).facts
-        # A limit of bytes is one of rows to who knows the bytes of a row.
+        # The strategy converts a limit of bytes to rows, because it knows the size of a row.
         limit = controls.rows_per_s if controls.bytes_per_s is None else facts.limit_rows_per_s
         return replace(facts, limit_rows_per_s=limit, held=held, copy=None if held else facts.copy)
 
@@ -262,11 +262,11 @@ class Attempt:
 
     @property
     def at_rest(self) -> bool:
-        """Is a pause in force and nothing running any more? Who commanded it waits for that."""
+        """True if a pause is in force and no work runs; the sender of the pause waits for that."""
         return self._controls.paused is not None and not self._work
 
     def view(self, now: Now) -> JobView:
-        """Return how things stand."""
+        """Return a snapshot of the attempt."""
         strategy, commits = self._strategy.view(now), self._commits.log
         complete = self._strategy.status.history_complete
         reason = reason_of(

@@ -1,4 +1,4 @@
-"""The work under way, by kind: what a pause or a stop cancels, and what is awaited."""
+"""The work under way, by kind: work that a pause or a stop cancels, and work to wait for."""
 
 from __future__ import annotations
 
@@ -13,62 +13,62 @@ from backfill_core.protocol.work import Verify, Work, WorkKind
 class _Entry:
     work: Work
     cancelled: bool = False
-    """Was its end asked for?"""
+    """True if a cancel was sent."""
 
 
 class WorkTable:
-    """Every piece of work from its start to its one answer; numbers are never used twice."""
+    """All work, from its start to its single answer; ids are never reused."""
 
     def __init__(self) -> None:
-        """Begin with nothing; 0 is no work's number."""
+        """Start empty; no work has id 0."""
         self._entries: dict[int, _Entry] = {}
         self.next_id = 1
 
     def __len__(self) -> int:
-        """Return how many are under way."""
+        """Return the number of works under way."""
         return len(self._entries)
 
     @property
     def verify_id(self) -> int | None:
-        """The comparison that is under way."""
-        return next((number for number, one in self._entries.items() if isinstance(one.work, Verify)), None)
+        """Id of the comparison under way; `None` if no comparison runs."""
+        return next((work_id for work_id, entry in self._entries.items() if isinstance(entry.work, Verify)), None)
 
     @property
     def checks(self) -> bool:
-        """Is a check of the strategy under way?"""
+        """True if a check of the strategy is under way."""
         return any(
-            one.work.kind is WorkKind.CHECK and not isinstance(one.work, Verify) for one in self._entries.values()
+            entry.work.kind is WorkKind.CHECK and not isinstance(entry.work, Verify) for entry in self._entries.values()
         )
 
     def start(self, work: Iterable[Work]) -> list[StartWork]:
-        """Enter work, and return what starts it."""
+        """Add works, and return the actions that start them."""
         started = []
-        for one in work:
-            self._entries[one.work_id] = _Entry(one)
-            self.next_id = max(self.next_id, one.work_id + 1)
-            started.append(StartWork(one))
+        for item in work:
+            self._entries[item.work_id] = _Entry(item)
+            self.next_id = max(self.next_id, item.work_id + 1)
+            started.append(StartWork(item))
         return started
 
     def end(self, work_id: int) -> None:
-        """Its answer came."""
+        """Remove work that answered."""
         self._entries.pop(work_id, None)
 
     def cancel(self, which: Callable[[Work], bool]) -> list[CancelWork]:
-        """Return what asks some work for its end, once."""
-        fresh = [number for number, one in self._entries.items() if not one.cancelled and which(one.work)]
-        for number in fresh:
-            self._entries[number].cancelled = True
-        return [CancelWork(number) for number in fresh]
+        """Return the actions that cancel the selected works; each work is cancelled once."""
+        fresh = [work_id for work_id, entry in self._entries.items() if not entry.cancelled and which(entry.work)]
+        for work_id in fresh:
+            self._entries[work_id].cancelled = True
+        return [CancelWork(work_id) for work_id in fresh]
 
     def abandon(self) -> list[CancelWork]:
-        """Return what asks all work for its end, again."""
-        return [CancelWork(number) for number in self._entries]
+        """Return the actions that cancel all work, cancelled work included."""
+        return [CancelWork(work_id) for work_id in self._entries]
 
 
 def held_by(*, stopping: bool, changes_held: bool) -> Callable[[Work], bool]:
-    """Return which work a stop, a pause of everything or a pause of history ends.
+    """Select the work that a stop, a pause of everything or a pause of history ends.
 
-    Changes go on in a pause of history (R-SNAP-43), and a receipt in every pause.
+    Changes continue in a pause of history (R-SNAP-43), and a receipt continues in every pause.
     """
     if stopping:
         return lambda _: True

@@ -1,4 +1,4 @@
-"""What a decision asks of the operator: the status to write, the actions to execute, the events to tell. All frozen values."""
+"""Output of a decision: the status to write, the actions to execute, the events to emit. All values are frozen."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from backfill_api.status.status import AttemptKind, BackfillStatus
 from backfill_api.wire import CommandRequest
 
 DRIVERS_LIMITED: Final = "DriversLimited"
-"""The reason of a Backfill that waits for a driver's slot."""
+"""Reason of a Backfill that waits for a driver's slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class PersistIntent:
     """Write the decision's status now, under the observation's resourceVersion; on a conflict, drop the decision.
 
-    Always the first action: what follows must not happen unless it is on record. An unchanged status is written too,
-    because the write is the fence: a stale observation must not launch what has ended meanwhile.
+    Always the first action: later actions must not happen unless they are on record. An unchanged status is written too,
+    because the write is the fence: a stale observation must not launch an attempt that has ended meanwhile.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class RefetchPods:
-    """Ask the API server for the pods by label and for this pod by name, then decide again with `live=True`.
+    """Read the pods by label and this pod by name from the API server, then decide again with `live=True`.
 
     Always the only action; the status is not written.
     """
 
     pod_name: str
     executors_of: str = ""
-    """UID of the driver pod whose executors are to be asked for too, those that run included; empty: none."""
+    """UID of the driver pod whose executors must be read too, running ones included; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchDriver:
-    """Make the attempt's ConfigMap, Secret and Service, and its pod last.
+    """Create the attempt's ConfigMap, Secret and Service, then its pod.
 
-    "Already exists" is success for the first three if the owner is right; for the pod it means: refetch the pods.
+    "Already exists" is success for the first three if the owner is right. For the pod it means that the pods must be read again.
     """
 
     attempt: int
@@ -48,16 +48,16 @@ class LaunchDriver:
     rows_per_second: int | None = None
     bytes_per_second: int | None = None
     token_hashes: tuple[str, ...] = ()
-    """Of tokens that its Secret may hold; a Secret with another token is not ours. Empty: not on record."""
+    """Hashes of tokens that its Secret may contain; a Secret with another token is not the attempt's. Empty if not on record."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnsureObjects:
-    """Make the ConfigMap and the Service of an attempt whose pod has a node again if they were deleted.
+    """Recreate the ConfigMap and the Service of an attempt whose pod has a node, if they were deleted.
 
-    Execute it at the pace of relists: each time asks the API server. They are made only under the observation's
-    resourceVersion, like an attempt. A Secret cannot be made again, because its certificate is the driver's: an event
-    says that it is gone.
+    Executed at the pace of relists, because each execution calls the API server. The objects are created only under the
+    observation's resourceVersion, like an attempt. A Secret cannot be created again, because it contains the driver's certificate:
+    an event reports that it is missing.
     """
 
     of: LaunchDriver
@@ -65,14 +65,14 @@ class EnsureObjects:
 
 @dataclass(frozen=True, slots=True)
 class SendCommand:
-    """Send a command to the driver of its attempt; several are sent in order, until one gets no answer."""
+    """Send a command to the driver of its attempt. Several commands are sent in order, until one gets no answer."""
 
     request: CommandRequest
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete a pod if it still has this UID; SIGTERM makes a driver stop at a barrier within the grace."""
+    """Delete a pod if it still has this UID; on SIGTERM a driver stops at a barrier within the grace period."""
 
     name: str
     uid: str
@@ -81,24 +81,24 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class DeleteAttemptObjects:
-    """Delete ConfigMap, Secret and Service of an attempt that is over; missing ones are fine."""
+    """Delete ConfigMap, Secret and Service of a finished attempt; missing ones are no error."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """Add `backfill.dev/drain`, under the observation's resourceVersion; the answer has the one for the status write."""
+    """Add `backfill.dev/drain` under the observation's resourceVersion. The response has the resourceVersion for the status write."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Remove `backfill.dev/drain`, under the observation's resourceVersion; a deleted object may be gone after it."""
+    """Remove `backfill.dev/drain` under the observation's resourceVersion; a deleted object may disappear after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """Delete the Backfill itself, if it still has the observation's UID: its time to live is over."""
+    """Delete the Backfill itself if it still has the observation's UID: its time to live has passed."""
 
 
 Action = (
@@ -117,7 +117,7 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class EventNote:
-    """An event for `kubectl describe`; the operator leaves out one that it has just written."""
+    """An event for `kubectl describe`; the operator skips an event that it has just written."""
 
     kind: Literal["Normal", "Warning"]
     reason: str
@@ -126,21 +126,21 @@ class EventNote:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Everything that follows from one observation: do the actions in order, then write the status if it differs.
+    """Everything that follows from one observation: execute the actions in order, then write the status if it differs.
 
-    The first action that fails ends the list, and the status is not written; what was done is safe to do again. Every
-    write of the object carries the resourceVersion of the observation, or of the write before it. After `PersistIntent`
+    The first failed action ends the list, and the status is not written; completed actions are safe to repeat. Every
+    write of the object uses the resourceVersion of the observation, or of the previous write. After `PersistIntent`
     the status is on record and need not be written again.
     """
 
     status: BackfillStatus
     actions: tuple[Action, ...] = ()
     requeue_after_s: float | None = None
-    """Decide again after this long at the latest; None: when something changes."""
+    """Longest time until the next decision; `None` to wait for a change."""
 
     events: tuple[EventNote, ...] = ()
 
     @property
     def waits_for_room(self) -> bool:
-        """Would it launch a driver if there were room for one more?"""
-        return any(one.reason == DRIVERS_LIMITED for one in self.status.conditions)
+        """True if it would launch a driver as soon as a slot is free."""
+        return any(condition.reason == DRIVERS_LIMITED for condition in self.status.conditions)

@@ -1,11 +1,11 @@
-"""From the desired controls to numbered commands, and from acknowledgements to the controls in force.
+"""Commands of a Backfill: from the desired controls to numbered commands, and from acknowledgements to the controls in force.
 
-Each command has one revision for ever, and revisions only grow. A command is on record in the status before it is sent,
-and is sent again until it is acknowledged. Pause and limit are two dimensions: when both change, that is two commands with
-two revisions. A newer command replaces one of its dimension that waits.
+Each command keeps one revision, and revisions only grow. A command is recorded in the status before it is sent,
+and is sent again until it is acknowledged. Pause and limit are two dimensions: if both change, two commands with two revisions
+follow. A newer command replaces a waiting one of its dimension.
 
-Level-based: the desired controls are compared with those that the driver *reports*. So a lost command, another sender's
-command, and a control that the target's state restored are all repaired in the same way.
+The design is level-based: the desired controls are compared with those that the driver *reports*. So a lost command, a command from
+another sender, and a control restored from the target's state are all corrected in the same way.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ class CommandPlan:
 
     control: Control
     decided: bool
-    """Is there a new command, which must be on record before it is sent?"""
+    """True if there is a new command, which must be on record before it is sent."""
 
     requests: tuple[CommandRequest, ...]
 
     def revision_of(self, type_: str) -> int | None:
-        """Return the number of a pending command."""
-        return next((one.revision for one in self.control.pending if one.command.type == type_), None)
+        """Return the revision of a pending command; `None` if no command of this type is pending."""
+        return next((pending.revision for pending in self.control.pending if pending.command.type == type_), None)
 
 
 def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> CommandPlan:
-    """Take the acknowledgements, number the new commands, and return what is to be sent now.
+    """Process the acknowledgements, number the new commands, and return the commands to send now.
 
     Args:
         context: The classified observation.
         number: The number of the attempt in flight.
-        stop: Command the driver to stop; asked once, later decisions know it from the status.
-        steer: Other commands are allowed: the driver does not stop, and the spec can be read.
+        stop: True to stop the driver. This is requested once; later decisions find the stop in the status.
+        steer: True if other commands are allowed: the driver does not stop, and the spec is readable.
     """
     control = context.status.control or Control()
     if control.attempt != number and context.progress is None:
@@ -63,7 +63,7 @@ def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> 
         if token and token != control.verify_token:
             new.append(Command(type="Verify"))
             control = control.model_copy(update={"verify_token": token})
-        # A command above corrects what differed, so from here on these are the controls that were asked for.
+        # A command above corrects each difference, so from here on these are the requested controls.
         control = control.model_copy(update=context.desired.controls)
     if new:
         control = _with(control, new, context)
@@ -71,21 +71,21 @@ def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> 
 
 
 def refusals(context: Context, control: Control) -> str:
-    """Return what the driver refuses of the commands that wait, for people; empty: nothing.
+    """Describe pending commands that the driver rejects; empty if it rejects none.
 
-    It is of an earlier version, and does not know what is asked for; or its source has not what a limit is about.
+    The driver's version is too old for them, or its source does not support the limit.
     """
-    waiting = {one.revision: one.command.type for one in control.pending}
+    waiting = {pending.revision: pending.command.type for pending in control.pending}
     refused = (
         ack for ack in _answers(context, control.attempt) if ack.outcome == "Refused" and ack.revision in waiting
     )
-    words = (f"{waiting[one.revision]} (revision {one.revision}): {one.message}" for one in refused)
-    return "; ".join(words)[:REFUSAL_CHARACTERS_MAX]
+    messages = (f"{waiting[ack.revision]} (revision {ack.revision}): {ack.message}" for ack in refused)
+    return "; ".join(messages)[:REFUSAL_CHARACTERS_MAX]
 
 
 def settled(context: Context, control: Control) -> bool:
-    """Are the desired controls in force, as far as is known? Verify and Stop do not count: they are no controls."""
-    if any(one.command.type in (*_PAUSE, "Throttle") for one in control.pending):
+    """Return whether the desired controls are in force, as far as the status shows. Verify and Stop are not controls, and do not count."""
+    if any(pending.command.type in (*_PAUSE, "Throttle") for pending in control.pending):
         return False
     desired = (context.desired.paused, context.desired.rows_per_second, context.desired.bytes_per_second)
     if (control.paused, control.rows_per_second, control.bytes_per_second) != desired:
@@ -97,13 +97,15 @@ def settled(context: Context, control: Control) -> bool:
 
 
 def _believed(context: Context, control: Control) -> Control:
-    """Return the control state; without its commands if a person gave it a revision, which no command could follow."""
+    """Return the control state; without its commands if a user edited a revision so high that no command could follow it."""
     if context.progress is None:
         return control
-    newest = max(control.desired_revision, control.acked_revision, *(one.revision for one in control.pending), 0)
+    newest = max(
+        control.desired_revision, control.acked_revision, *(pending.revision for pending in control.pending), 0
+    )
     if newest <= context.progress.revision + REVISIONS_AHEAD_MAX:
         return control
-    # What differs from the desired controls is asked for again.
+    # Controls that differ from the desired ones are requested again.
     fresh = {"desired_revision": 0, "acked_revision": 0, "pending": (), "pending_since": None}
     return control.model_copy(update=fresh)
 
@@ -111,30 +113,30 @@ def _believed(context: Context, control: Control) -> Control:
 def _acknowledged(context: Context, control: Control, number: int) -> tuple[Control, list[Command]]:
     """Return the control state after the acknowledgements, and the commands that need a new revision."""
     if control.attempt != number:
-        # A new driver starts with its controls, or is corrected; only a requested receipt must be asked for again.
+        # A new driver starts with its controls, or is corrected. Only a requested receipt must be requested again.
         lost = [pending.command for pending in control.pending if pending.command.type == "Verify"]
         if control.verify_epoch is not None and not lost:
             lost = [Command(type="Verify")]
         reported = context.progress.revision if context.progress else 0
         fresh = {"attempt": number, "pending": (), "pending_since": None, "verify_epoch": None}
-        # The target may be a new one, whose state has no revision.
+        # The target may be a new one, whose state contains no revision.
         return control.model_copy(update=fresh | {"acked_revision": min(control.acked_revision, reported)}), lost
     acks = {ack.revision: ack for ack in _answers(context, number)}
     again: list[Command] = []
     kept: list[PendingCommand] = []
-    for one in control.pending:
-        ack = acks.get(one.revision)
+    for pending in control.pending:
+        ack = acks.get(pending.revision)
         if ack is None or ack.outcome not in ("Applied", "Superseded"):
-            kept.append(one)
+            kept.append(pending)
         elif ack.outcome == "Superseded":
-            again += [one.command] if one.command.type in ("Verify", "Stop") else []
+            again += [pending.command] if pending.command.type in ("Verify", "Stop") else []
         else:
             control = control.model_copy(
                 update={
-                    "acked_revision": max(control.acked_revision, one.revision),
+                    "acked_revision": max(control.acked_revision, pending.revision),
                     "epoch": max(control.epoch, ack.epoch),
                     "last_ack_time": context.timestamp,
-                    "verify_epoch": ack.epoch if one.command.type == "Verify" else control.verify_epoch,
+                    "verify_epoch": ack.epoch if pending.command.type == "Verify" else control.verify_epoch,
                 }
             )
     if len(kept) == len(control.pending):
@@ -145,7 +147,7 @@ def _acknowledged(context: Context, control: Control, number: int) -> tuple[Cont
 
 
 def _with_receipt(context: Context, control: Control) -> Control:
-    """Forget a requested receipt once it, or a newer one, is here."""
+    """Clear a requested receipt once it, or a newer one, has arrived."""
     taken = context.report.receipt if context.report is not None else None
     epoch = control.verify_epoch
     if epoch is None or taken is None or taken.epoch is None or taken.epoch < epoch:
@@ -160,21 +162,21 @@ def _answers(context: Context, number: int) -> Iterator[Ack]:
 
 
 def _corrections(context: Context, control: Control) -> list[Command]:
-    """Return the commands that make the controls, once all that waits is acknowledged, the desired ones."""
+    """Return the commands that lead to the desired controls, once all waiting commands are acknowledged."""
     progress, desired = context.progress, context.desired
-    # A progress from before the newest acknowledgement does not show the controls of now.
-    known = progress is not None and progress.revision >= control.acked_revision
+    # A progress that is older than the newest acknowledgement does not show the current controls.
+    current = progress is not None and progress.revision >= control.acked_revision
     paused: str | None = control.paused
     limits = (control.rows_per_second, control.bytes_per_second)
-    if progress is not None and known:
+    if progress is not None and current:
         paused = progress.paused
         limits = (progress.throttle_rows_per_second, progress.throttle_bytes_per_second)
-    for one in control.pending:
-        match one.command.type:
+    for pending in control.pending:
+        match pending.command.type:
             case "Pause" | "Resume":
-                paused = None if one.command.pause is None else one.command.pause.scope
+                paused = None if pending.command.pause is None else pending.command.pause.scope
             case "Throttle":
-                throttle = one.command.throttle or ThrottleCommand()
+                throttle = pending.command.throttle or ThrottleCommand()
                 limits = (throttle.rows_per_second, throttle.bytes_per_second)
             case _:
                 pass
@@ -192,13 +194,12 @@ def _corrections(context: Context, control: Control) -> list[Command]:
 
 
 def _with(control: Control, new: list[Command], context: Context) -> Control:
-    """Add the new commands, with revisions above all that are known; each replaces an earlier one of its kind."""
+    """Add the new commands with revisions above all existing ones; each command replaces an earlier one of its kind."""
     new = list({_kind(command.type): command for command in new}.values())
     reported = context.progress.revision if context.progress else 0
     revision = max(control.desired_revision, control.acked_revision, reported, 0)
-    pending = [
-        one for one in control.pending if not any(_kind(one.command.type) == _kind(command.type) for command in new)
-    ]
+    replaced = {_kind(command.type) for command in new}
+    pending = [earlier for earlier in control.pending if _kind(earlier.command.type) not in replaced]
     for offset, command in enumerate(new, start=1):
         pending.append(PendingCommand(revision=revision + offset, command=command))
     return control.model_copy(
@@ -215,11 +216,11 @@ def _kind(type_: str) -> str:
 
 
 def _requests(context: Context, control: Control, number: int) -> tuple[CommandRequest, ...]:
-    """Return what waits, in order; nothing is sent to a driver that never answered."""
+    """Return the waiting commands, in order; a driver that never answered gets none."""
     if context.report is None or number < 1 or control.attempt != number:
         return ()
     return tuple(
-        CommandRequest(attempt=number, revision=one.revision, command=one.command)
-        for one in control.pending
-        if 1 <= one.revision <= REVISION_MAX
+        CommandRequest(attempt=number, revision=pending.revision, command=pending.command)
+        for pending in control.pending
+        if 1 <= pending.revision <= REVISION_MAX
     )

@@ -1,9 +1,9 @@
-"""The one entry point: from an observation to a decision.
+"""The entry point of the lifecycle: from an observation to a decision.
 
-Total: every observation, however odd, has an answer. Deterministic: the same observation and moment give the same answer.
-Without memory: what must outlive this call is in the status, and what must not be done twice is on record there first.
+Total: every observation, even an unexpected one, has an answer. Deterministic: the same observation and time give the same answer.
+Stateless: data that must outlive this call is in the status, and an action that must not run twice is recorded there first.
 
-A step decides one situation. When the situation is over, it answers `Ended`, and `NEXT` says which step decides from there:
+A step decides one situation. When the situation is over, it returns `Ended`, and `NEXT` contains the step that follows:
 
     finalize            DriverToDrain  reconcile_running
     reconcile_running   NotLaunched    launch
@@ -12,7 +12,7 @@ A step decides one situation. When the situation is over, it answers `Ended`, an
     reconcile_finished  Reopened       reconcile_idle
     reconcile_idle      Launchable     plan_attempt
 
-A step never comes back to one before it, so `STEPS_MAX` steps always suffice.
+A step never returns to an earlier one, so `STEPS_MAX` steps always suffice.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NEXT: Final[Mapping[Outcome, Step]] = {
     "Launchable": plan_attempt,
 }
 STEPS_MAX: Final = 5
-"""Steps on the longest way through `NEXT`: finalize, reconcile_running, on_terminated, reconcile_idle, plan_attempt."""
+"""Number of steps on the longest path through `NEXT`: finalize, reconcile_running, on_terminated, reconcile_idle, plan_attempt."""
 
 NOTEWORTHY: Final = frozenset({"AwaitingApproval", "Paused", "Suspended", "Running", "Succeeded"})
 ALARMING: Final = frozenset({"Retrying", "Failed"})
@@ -63,17 +63,17 @@ TOLD_ONCE: Final[Mapping[str, Literal["Normal", "Warning"]]] = {
     "SpecChanged": "Normal", PLAN_OUTDATED: "Normal", EXECUTORS_WAITING: "Warning", JAVA_SILENT: "Warning",
     COMMIT_STALLED: "Warning", "QuotaExceeded": "Warning",
 }  # fmt: skip
-"""Reasons that come and go within a phase, so that no event of a phase tells of them."""
+"""Reasons that come and go within a phase, so that no event about the phase reports them."""
 
 BESIDE_SHOWN_MAX: Final = 3
 
 
 def decide(observation: Observation, now_ms: int) -> Decision:
-    """Return the status that is true now, and the actions that bring the cluster nearer to what is desired.
+    """Return the current status, and the actions that bring the cluster closer to the desired state.
 
     Args:
-        observation: What is known of one Backfill.
-        now_ms: Wall time of the decision: what is timed must survive a restart of the operator.
+        observation: The observed state of one Backfill.
+        now_ms: Wall time of the decision, because timeouts must survive a restart of the operator.
     """
     context = classify(observation, now_ms)
     lingering = {pod: left_ms for pod in context.our_pods if (left_ms := lingers_ms(context, pod)) is not None}
@@ -104,7 +104,7 @@ def decide(observation: Observation, now_ms: int) -> Decision:
 
 
 def _ended_sidecars(actions: tuple[Action, ...], lingering: Mapping[DriverPod, int]) -> tuple[EventNote, ...]:
-    """Return an event for each retained pod that is deleted because another container of it still runs."""
+    """Return an event for each retained pod that is deleted because another container of the pod still runs."""
     deleted = {action.uid for action in actions if isinstance(action, DeletePod)}
     return tuple(
         EventNote(
@@ -116,7 +116,7 @@ def _ended_sidecars(actions: tuple[Action, ...], lingering: Mapping[DriverPod, i
 
 
 def dispatch(context: Context) -> StepResult:
-    """Ask the step of the situation, and those that follow it, until one has the final answer."""
+    """Call the step of the situation, and the steps that follow it, until one returns the final result."""
     step, actions = first_step(context), list[Action]()
     for _ in range(STEPS_MAX):
         answer = step(context)
@@ -124,35 +124,35 @@ def dispatch(context: Context) -> StepResult:
             return replace(answer, actions=(*actions, *answer.actions))
         step, context = NEXT[answer.outcome], answer.context
         actions += answer.actions
-    raise AssertionError("the steps follow each other in a circle")
+    raise AssertionError("the steps form a cycle")
 
 
 def first_step(context: Context) -> Step:
-    """Return the step that decides the situation of the observation."""
+    """Return the step for the situation of the observation."""
     if context.observation.deletion_ms is not None:
         return finalize
     if context.attempt is not None:
-        # Even when the status says that the job is over: then it is older than this attempt's pod.
+        # This also applies if the status reports a finished job: the status is then older than this attempt's pod.
         return reconcile_running
     return reconcile_idle if context.finished is None else reconcile_finished
 
 
 def _shared_target(observation: Observation, conditions: ConditionSet) -> dict[str, Fact]:
-    """Name the other Backfills that write the same target; a job that is over writes no more."""
+    """Return the detail about other Backfills that write the same target; a finished job no longer writes."""
     if not observation.beside or conditions.finished:
         return {}
     more = len(observation.beside) - BESIDE_SHOWN_MAX
     names = ", ".join(observation.beside[:BESIDE_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
-    message = f"{names} write the same target: only one of them can have it; delete the others, or give each its own"
+    message = f"{names} write the same target, but only one Backfill can own it; delete the others, or give each a separate target"
     return {SHARED_TARGET: Fact("True", SHARED_TARGET, message)}
 
 
 def _override_ignored(context: Context) -> dict[str, Fact]:
-    """Show why an annotation is ignored, and what holds instead."""
+    """Return the detail about an ignored annotation: the error, and the controls in force."""
     desired = context.desired
     if not desired.override_error:
         return {}
-    held = "the spec holds" if desired.override is None else f"in force is {_shown(desired.override)}"
+    held = "the spec applies" if desired.override is None else f"in force is {_shown(desired.override)}"
     message = f"{desired.override_error}; {held}: correct or remove the annotation"
     return {OVERRIDE_IGNORED: Fact("True", OVERRIDE_IGNORED, message)}
 
@@ -162,23 +162,23 @@ def _shown(override: Override) -> str:
 
 
 def _events(context: Context, conditions: ConditionSet, attempt: Attempt | None) -> tuple[EventNote, ...]:
-    """Return an event for each thing that is new; what lasts is in the conditions."""
+    """Return an event for each change; conditions report lasting states."""
     notes = []
     before = context.observation.status
-    known = {one.type for one in before.conditions}
+    existing = {condition.type for condition in before.conditions}
     ready = context.condition("Ready")
     ignored = conditions.details.get(OVERRIDE_IGNORED)
     if ignored is not None:
         notes.append(EventNote("Warning", ignored.reason, ignored.message))
-    edited, told = conditions.details.get(EDIT_PENDING), context.condition(EDIT_PENDING)
-    if edited is not None and (told is None or told.message != edited.message):
+    edited, earlier = conditions.details.get(EDIT_PENDING), context.condition(EDIT_PENDING)
+    if edited is not None and (earlier is None or earlier.message != edited.message):
         notes.append(EventNote("Normal", edited.reason, edited.message))
     shared = conditions.details.get(SHARED_TARGET)
-    if shared is not None and SHARED_TARGET not in known:
+    if shared is not None and SHARED_TARGET not in existing:
         notes.append(EventNote("Warning", shared.reason, shared.message))
     if conditions.state == "Complete" and conditions.message and (ready is None or ready.message != conditions.message):
         notes.append(EventNote("Warning", "EditIgnored", conditions.message))
-    if conditions.needs_a_person and "Stalled" not in known:
+    if conditions.needs_a_person and "Stalled" not in existing:
         notes.append(EventNote("Warning", conditions.reason, conditions.message))
     elif conditions.reason in TOLD_ONCE and (ready is None or ready.reason != conditions.reason):
         notes.append(EventNote(TOLD_ONCE[conditions.reason], conditions.reason, conditions.message))
@@ -193,9 +193,9 @@ def _events(context: Context, conditions: ConditionSet, attempt: Attempt | None)
 
 
 def _described(context: Context, conditions: ConditionSet, attempt: Attempt | None) -> str:
-    """Return what an event says of a phase whose conditions have no message."""
+    """Return the message of an event about a phase whose conditions have no message."""
     if conditions.phase == "Running" and attempt is not None:
         return f"the driver of attempt {attempt.number} is ready: pod {attempt.pod_name}"
     if conditions.phase == "Paused":
-        return f"paused by {'the override annotation' if context.desired.pause_overridden else 'the spec'}; the driver stays, at a barrier"
+        return f"paused by {'the override annotation' if context.desired.pause_overridden else 'the spec'}; the driver waits at a barrier"
     return ""

@@ -1,7 +1,7 @@
-"""What the operator observed of one Backfill: all frozen values.
+"""Observed state of one Backfill, as frozen values.
 
 Times are milliseconds since 1970 UTC (`*_ms`), durations have their unit in the name. An observation may be stale or
-incomplete: a stale one costs a round, never a second driver.
+incomplete: a stale one costs one more decision, but never a second driver.
 """
 
 from __future__ import annotations
@@ -22,98 +22,98 @@ PodPhase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
 
 @dataclass(frozen=True, slots=True)
 class SpecRefused:
-    """The spec cannot be read; a driver that runs goes on under the spec that it was started with."""
+    """The spec is unreadable; a running driver continues under the spec with which it started."""
 
     errors: tuple[str, ...]
-    """One line for each field: path, what is wrong, hint."""
+    """One line for each field: path, error, hint."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingExecutors:
-    """Executor pods of one driver that were made and do not start: why one of them does not, which stands for all."""
+    """Executor pods of one driver that were created and do not start; the reason of one of them represents all."""
 
     waiting: str = ""
-    """Why a container waits: `ImagePullBackOff`, `CreateContainerConfigError`…; empty: no node takes the pod."""
+    """Waiting reason of a container (`ImagePullBackOff`, `CreateContainerConfigError`…); empty if no node accepts the pod."""
 
     message: str = ""
-    """Of the container, else of the scheduler."""
+    """Message of the container, or else of the scheduler."""
 
     running: int | None = None
-    """How many other executors run; None: not looked at."""
+    """Number of other executors that run; `None` if they were not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverPod:
-    """A pod that carries the Backfill's label, or the name that its driver has."""
+    """A pod with the Backfill's label, or with the name of its driver."""
 
     name: str
     uid: str
     owner_uid: str | None
-    """UID of the controlling owner; a pod with another owner is not ours."""
+    """UID of the controlling owner; a pod with another owner does not belong to this Backfill."""
 
     attempt: int | None
-    """Number in its label; None: it has none, or the label is no number."""
+    """Number in its label; `None` without a label, or if the label is not a number."""
 
     backfill_uid: str = ""
-    """UID in its label; it stays when `kubectl delete --cascade=orphan` removes the owner."""
+    """UID in its label, which remains when `kubectl delete --cascade=orphan` removes the owner."""
 
     kind: AttemptKind = "Run"
     phase: PodPhase = "Pending"
     ready: bool = False
-    """Is its driver's container ready? Other containers of the pod do not count."""
+    """True if its driver's container is ready; other containers of the pod do not count."""
 
     started: bool = False
-    """Did its driver's container ever run?"""
+    """True if its driver's container ever ran."""
 
     unready: str = ""
-    """Which other container is not ready, and why; empty if all are."""
+    """Name and reason of another container that is not ready; empty if all are ready."""
 
     held: str = ""
-    """Which sidecar the driver's container waits for, and why; empty if it waits for none."""
+    """Name and reason of the sidecar that the driver's container waits for; empty if it waits for none."""
 
     lingering: str = ""
-    """Names of the containers that still run after its driver's has ended; empty if none does."""
+    """Names of the containers that still run after its driver's container ended; empty if none does."""
 
     init_failed: str = ""
-    """Which init container failed, with its exit code and message; empty if none did."""
+    """Name, exit code and message of the init container that failed; empty if none did."""
 
     launched_of: str = ""
-    """Hash of the part of the spec that it was made of; empty: not known, an earlier version of the operator made it."""
+    """Hash of the part of the spec from which it was created; empty if unknown (created by an earlier version of the operator)."""
 
     launched_fields: str = ""
-    """Hashes of the single fields that it was made of; empty: not known."""
+    """Hashes of the single fields from which it was created; empty if unknown."""
 
     executors_of: str = ""
-    """Hash of the part of the spec that its executors are made of; empty: not known."""
+    """Hash of the part of the spec from which its executors are created; empty if unknown."""
 
     executors: WaitingExecutors | None = None
-    """Its executors that do not start; None: none was seen."""
+    """Its executors that do not start; `None` if no such executor was seen."""
 
     created_ms: int = 0
     deletion_ms: int | None = None
-    """`deletionTimestamp`: when its grace is over."""
+    """`deletionTimestamp`: the end of its grace period."""
 
     exit_code: int | None = None
     reason: str = ""
-    """Of the pod (`Evicted`, `NodeLost`…), else of its container (`OOMKilled`, `Error`…)."""
+    """Reason of the pod (`Evicted`, `NodeLost`…), or else of its container (`OOMKilled`, `Error`…)."""
 
     message: str = ""
     waiting: str = ""
-    """Why its container, or an init container, waits: `ImagePullBackOff`, `CreateContainerConfigError`…"""
+    """Waiting reason of its container or an init container: `ImagePullBackOff`, `CreateContainerConfigError`…"""
 
     waiting_message: str = ""
     unscheduled: str = ""
-    """Why no node takes it, as the scheduler says."""
+    """Reason why no node accepts it, according to the scheduler."""
 
     scheduled: bool = False
-    """Has a node taken it?"""
+    """True if it is assigned to a node."""
 
     scheduled_ms: int = 0
-    """When a node took it, or when its init containers and sidecars were ready, if that was later; 0 if that is not known."""
+    """Time at which it was assigned to a node, or at which its init containers and sidecars were ready, if later; 0 if unknown."""
 
     oom_killed: bool = False
     disrupted: bool = False
-    """Has it the condition `DisruptionTarget`: evicted, preempted, or its node is being removed?"""
+    """True if it has the condition `DisruptionTarget`: evicted, preempted, or its node is being removed."""
 
     disruption: str = ""
     """Reason and message of that condition."""
@@ -123,19 +123,19 @@ class DriverPod:
 
     @property
     def over(self) -> bool:
-        """Will no process of it run again?"""
+        """True if none of its processes will run again."""
         return self.phase in ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
 class DriverReport:
-    """What one attempt's driver reported last, over its control server."""
+    """Latest report of one attempt's driver, from its control server."""
 
     attempt: int
-    """The operator's number; a report of another attempt does not count."""
+    """Number that the operator assigned; a report of another attempt does not count."""
 
     heard_ms: int | None = None
-    """When it answered last."""
+    """Time of its latest answer."""
 
     progress: Progress | None = None
     receipt: ReceiptSummary | None = None
@@ -143,31 +143,31 @@ class DriverReport:
     """Answers to commands, in any order; they may repeat."""
 
     unreachable_since_ms: int | None = None
-    """When it stopped answering; None: it answers."""
+    """Time since which it does not answer; `None` if it answers."""
 
     unreachable: str = ""
-    """Why, as the operator saw it."""
+    """Cause, as the operator observed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
-    """The last launch of an attempt, when the API server refused it; forgotten when one succeeds."""
+    """The last launch of an attempt that the API server refused; removed when a launch succeeds."""
 
     attempt: int
     at_ms: int
     status: int
-    """Of HTTP; 0: no answer."""
+    """HTTP status; 0 without an answer."""
 
     reason: str = ""
-    """Of the `Status` object: `Forbidden`, `Invalid`, `AlreadyExists`…"""
+    """Reason of the `Status` object: `Forbidden`, `Invalid`, `AlreadyExists`…"""
 
     message: str = ""
-    """The server's message, shown to people as it is."""
+    """The server's message, shown to users unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A Backfill and everything that belongs to it, as the operator saw them at one moment."""
+    """A Backfill and everything that belongs to it, as the operator saw them at one time."""
 
     namespace: str
     name: str
@@ -176,29 +176,29 @@ class Observation:
     spec: BackfillSpec | SpecRefused
     status: BackfillStatus = field(default_factory=BackfillStatus)
     resource_version: str = ""
-    """Of the object that had `status`: the fence of `PersistIntent`."""
+    """Resource version of the object with `status`: the fence of `PersistIntent`."""
 
     deletion_ms: int | None = None
-    """When its deletion was requested."""
+    """Time at which its deletion was requested."""
 
     finalizers: tuple[str, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     pods: tuple[DriverPod, ...] = ()
-    """By label, and the one with the name of the current attempt's driver, whatever its owner."""
+    """Pods by label, and the one with the name of the current attempt's driver, for any owner."""
 
     beside: tuple[str, ...] = ()
-    """Other Backfills that write the same target, by the names that people may see."""
+    """Other Backfills that write the same target, by the names that users may see."""
 
     no_room: str = ""
-    """Why no further driver may be made now; empty: one may."""
+    """Reason why no further driver may be created now; empty if one may."""
 
     live: bool = False
-    """Did `pods` come from the API server for this observation? False: they are what the cache holds."""
+    """True if `pods` were read from the API server for this observation, false if they come from the cache."""
 
     recordable: bool = True
-    """May the status be written? False: the API server refuses it, so nothing may depend on its record."""
+    """True if the status may be written; false if the API server refuses it, so that no action may depend on its record."""
 
     report: DriverReport | None = None
     launch_failed: LaunchFailed | None = None
     token_hash: str = ""
-    """Of the token that the next Secret will hold."""
+    """Hash of the token for the next Secret."""

@@ -1,4 +1,4 @@
-"""Which jobs are over and tidied, so that only time, an edit, an annotation, a pod or a deletion gives them anything to decide."""
+"""Finished and tidied jobs. Only time, an edit, an annotation, a pod or a deletion gives them anything to decide."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ OVER = ("Complete", "Failed")
 
 
 def at_rest(status: BackfillStatus, *, generation: int) -> bool:
-    """Would `decide` change nothing, for an object without pods, finalizer and annotations of ours, before its time to live is over?
+    """Return whether `decide` would change nothing, until the time to live is over.
 
-    Also of a status that a person edited while no operator ran: one that says something else than `decide` is not at rest.
+    The object must have no pods, no finalizer and no annotations of the operator. A status that a user edited while no operator ran,
+    so that it differs from the result of `decide`, is not at rest.
     """
-    over = next((one for one in status.conditions if one.type in OVER and one.status == "True"), None)
+    over = next((shown for shown in status.conditions if shown.type in OVER and shown.status == "True"), None)
     if over is None or status.completion_time is None or ms_of(status.completion_time) is None:
         return False
     if status.override is not None or status.attempt is None or status.attempt.state != "Ended":
         return False
-    return status.observed_generation == generation and _says_it(status, over, generation=generation)
+    return status.observed_generation == generation and _shows_end(status, over, generation=generation)
 
 
 def forgotten_ms(status: BackfillStatus, ttl_s: int | None) -> int | None:
-    """Return when a job that is over is to be deleted; None: never."""
+    """Return the time at which a finished job must be deleted; `None` for never."""
     completed_ms = ms_of(status.completion_time)
     return None if ttl_s is None or completed_ms is None else completed_ms + ttl_s * 1000
 
 
-def _says_it(status: BackfillStatus, over: Condition, *, generation: int) -> bool:
-    """Are phase and conditions those of a job that is over in this way?"""
+def _shows_end(status: BackfillStatus, over: Condition, *, generation: int) -> bool:
+    """Return whether phase and conditions are those of a job that is over in this way."""
     complete = over.type == "Complete"
-    made = ConditionSet.complete(over.message) if complete else ConditionSet.failed(over.reason, over.message)
-    facts = made.with_details(without_driver(status)).facts()
-    shown = {one.type: fact_of(one) for one in status.conditions}
-    generations = {one.observed_generation for one in status.conditions}
+    expected = ConditionSet.complete(over.message) if complete else ConditionSet.failed(over.reason, over.message)
+    facts = expected.with_details(without_driver(status)).facts()
+    shown = {condition.type: fact_of(condition) for condition in status.conditions}
+    generations = {condition.observed_generation for condition in status.conditions}
     return (
-        status.phase == made.phase
+        status.phase == expected.phase
         and shown == facts
         and len(status.conditions) == len(facts)
         and generations == {generation}

@@ -98,8 +98,6 @@ class Target:
     """The largest id that it ever gave to a column; 0 without column mapping."""
 
     features: frozenset[str] = frozenset()
-    own: frozenset[str] = frozenset()
-    """Names of the properties that the job's spec sets."""
 
 
 @dataclass(frozen=True, slots=True)

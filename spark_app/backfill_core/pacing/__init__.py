@@ -1,1 +1,1 @@
-"""How fast: rate limit, sizes of splits and batches, time left, convergence, retention."""
+"""Pace of a job: rate limit, sizes of splits and batches, time left, convergence, retention."""

@@ -1,7 +1,7 @@
-"""Is the job catching up? The limit of what may be pending, and the trend of the lag.
+"""Convergence of a job: the limit of pending changes, and the trend of the lag.
 
-The limit only shrinks, so that job and source must meet. A source that offers back-pressure makes no new version while its
-lag is not below the limit. A Delta table offers none: there a lag that does not fall over ten batches is reported.
+The limit only shrinks, so that job and source must meet. A source that offers back-pressure commits no new version until its
+lag is below the limit. A Delta table offers none, so a lag that does not fall over ten batches is reported instead.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ TIMES_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class PendingLimit:
-    """How much may be pending; units are the caller's (versions, or milliseconds of epochs)."""
+    """Most that may be pending, in the caller's unit (versions, or milliseconds of epochs)."""
 
     limit: float | None
-    """None before the first step: practically unlimited."""
+    """`None` before the first step, which means practically unlimited."""
 
     share: float = 0.5
-    """What of a consumed amount it shrinks by. Half: the source may advance one epoch while the job advances two."""
+    """Part of a consumed amount by which the limit shrinks. Half: the source may advance one epoch while the job advances two."""
 
     def step(self, lag: int, elapsed: int) -> PendingLimit:
-        """Take one consumed step: `limit := min(lag, limit - elapsed * share)`, never below 0, never up (R-SNAP-23, 24, 25)."""
+        """Return the limit after a consumed step: `limit := min(lag, limit - elapsed * share)`, never below 0, never up (R-SNAP-23, 24, 25)."""
         before = float(lag) if self.limit is None else self.limit - elapsed * self.share
         return replace(self, limit=max(0.0, min(lag, before)))
 
     def admits(self, lag: int) -> bool:
-        """May another version come (R-SNAP-26)?"""
+        """Return whether another version may arrive (R-SNAP-26)."""
         return self.limit is None or lag < self.limit
 
 
 @dataclass(frozen=True, slots=True)
 class LagTrend:
-    """The last lags of a job, in the caller's unit."""
+    """Recent lags of a job, in the caller's unit."""
 
     lags: tuple[int, ...] = ()
-    """After each of the last batches, oldest first."""
+    """Lag after each of the last batches, oldest first."""
 
     def observe(self, lag: int) -> LagTrend:
-        """Take the lag after a batch."""
+        """Return the trend with the lag after one more batch."""
         return LagTrend((*self.lags[-STEPS_WATCHED:], lag))
 
     @property
     def non_convergent(self) -> bool:
-        """Did the lag not fall over ten batches?"""
+        """True if the lag did not fall over ten batches."""
         return len(self.lags) > STEPS_WATCHED and self.lags[-1] >= self.lags[0] > 0
 
 
 @dataclass(frozen=True, slots=True)
 class BatchStep:
-    """A batch that became durable: when, up to which version, and the newest version then."""
+    """A batch that became durable: its time, its last version, and the newest version at that time."""
 
     at_s: float
     upto: int
@@ -61,13 +61,13 @@ class BatchStep:
 
 @dataclass(frozen=True, slots=True)
 class EpochTimes:
-    """Commit times of versions, as far as they were seen; between two of them time passes evenly."""
+    """Known commit times of versions, with linear interpolation between them."""
 
     known: tuple[tuple[int, int], ...] = ()
     """(version, milliseconds since 1970), both ascending."""
 
     def learn(self, version: int, timestamp_ms: int) -> EpochTimes:
-        """Take the commit time of a version; older ones than the newest known say nothing new. At most 1,000 are kept."""
+        """Add the commit time of a version. Versions up to the newest known one are ignored, and at most 1,000 are kept."""
         if not self.known:
             return EpochTimes(((version, timestamp_ms),))
         newest, newest_ms = self.known[-1]
@@ -77,12 +77,12 @@ class EpochTimes:
         return EpochTimes((*kept, (version, max(timestamp_ms, newest_ms))))
 
     def forget_before(self, version: int) -> EpochTimes:
-        """Keep what is needed for a version and all later ones."""
-        first = max((at for at, one in enumerate(self.known) if one[0] <= version), default=0)
+        """Drop times that are not needed for this version and later ones."""
+        first = max((at for at, (earlier, _) in enumerate(self.known) if earlier <= version), default=0)
         return EpochTimes(self.known[first:])
 
     def at(self, version: int) -> int:
-        """Return the commit time of a version; outside of what is known that of the nearest one."""
+        """Return the commit time of a version; outside of the known range, that of the nearest known version."""
         if not self.known or version <= self.known[0][0]:
             return self.known[0][1] if self.known else 0
         for (low, low_ms), (high, high_ms) in pairwise(self.known):

@@ -1,4 +1,4 @@
-"""Executors that a job lost, counted by reason from the messages in which Spark explains each removal."""
+"""Executors that a job lost, counted by reason from the messages with which Spark explains each removal."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ OOM_KILLED, KILLED, JAVA_OUT_OF_MEMORY = "OOMKilled", "Killed", "JavaOutOfMemory
 DELETED, UNRESPONSIVE, DISCONNECTED, ENDED = "Deleted", "Unresponsive", "Disconnected", "Ended"
 
 RELEASED = ("killed by driver", "executor decommission", "all executors")
-"""Parts of Spark's messages about executors that the job gave up itself: their number follows the load, or the driver ends."""
+"""Parts of Spark's messages about executors that the job released itself: their number follows the load, or the driver ends."""
 
 BRIEF = "the api gave the following brief reason:"
-"""Begins the line with `status.reason` of the pod, as a kubelet set it."""
+"""Start of the line with the pod's `status.reason`, as a kubelet sets it."""
 
 POD_REASONS = (
     "Evicted", "NodeAffinity", "NodeLost", "NodeShutdown", "OutOfcpu", "OutOfmemory", "OutOfpods", "Preempted", "Preempting",
@@ -24,7 +24,7 @@ POD_REASONS = (
 
 EXITED, DIGITS_MAX = "exited with exit code ", 4
 EXIT_CODES = {50: ENDED, 51: ENDED, 52: JAVA_OUT_OF_MEMORY, 137: KILLED, 143: KILLED}
-"""Spark's own code for a heap that is full, and those of SIGKILL and SIGTERM."""
+"""Exit codes: Spark's own code for a full heap, and those of SIGKILL and SIGTERM."""
 
 PARTS = {
     "was deleted by a user or the framework": DELETED,
@@ -40,10 +40,10 @@ MESSAGE_MAX = 8192
 
 
 def reason_of(message: str) -> str | None:
-    """Return the reason of a removal in one word; `None` if the job gave the executor up itself.
+    """Return the reason of a removal as one word; `None` if the job released the executor itself.
 
     Args:
-        message: Spark's message; it quotes the pod and its containers, whose texts anybody may write.
+        message: Spark's message. It quotes the pod and its containers, so it may contain text from any user.
     """
     text = message[:MESSAGE_MAX].lower()
     if any(part in text for part in RELEASED):
@@ -51,8 +51,10 @@ def reason_of(message: str) -> str | None:
     if "oomkilled" in text:
         return OOM_KILLED
     brief = text.partition(BRIEF)[2].strip().partition("\n")[0].strip()
-    named = next((reason for reason in POD_REASONS if reason.lower() == brief), None)
-    return named or _by_exit_code(text) or next((word for part, word in PARTS.items() if part in text), "Unknown")
+    pod_reason = next((reason for reason in POD_REASONS if reason.lower() == brief), None)
+    return (
+        pod_reason or _by_exit_code(text) or next((reason for part, reason in PARTS.items() if part in text), "Unknown")
+    )
 
 
 def _by_exit_code(text: str) -> str | None:
@@ -65,16 +67,16 @@ class ExecutorLosses:
     """Executors lost by this driver, by reason; `seen` adds those of a newer list."""
 
     watched: bool = False
-    """Are there executors at all? `False` for a driver that works alone."""
+    """True if the job has executors; `False` for a driver without executors."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     listed: Collection[str] = frozenset()
-    """Ids of the newest list; Spark keeps the last hundred removed executors."""
+    """Ids in the newest list; Spark keeps the last hundred removed executors."""
 
     seen_s: float | None = None
 
     def due(self, now_s: float) -> bool:
-        """Return whether the list is to be read again."""
+        """Return whether the list must be read again."""
         return self.watched and (self.seen_s is None or now_s - self.seen_s >= LOOK_EVERY_S)
 
     def seen(self, removed: Mapping[str, str], now_s: float) -> ExecutorLosses:

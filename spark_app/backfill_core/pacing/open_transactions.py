@@ -1,7 +1,7 @@
 """Partitions whose newest records wait behind an open transaction.
 
-A reader of committed records stops at the last stable offset, where the oldest open transaction begins. The high watermark is the
-offset after the last record. They differ for a moment whenever a producer uses transactions, and for long when a producer died.
+A reader of committed records stops at the last stable offset, which is the start of the oldest open transaction. The high watermark
+is the offset after the last record. They differ briefly whenever a producer uses transactions, and for long after a producer died.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import JobWarning
 
 LASTING_S = 5.0
-"""A transaction that is open for longer is reported."""
+"""Age in seconds from which an open transaction is reported."""
 
 SHOWN_MAX = 4
 
@@ -37,14 +37,14 @@ class OpenTransactions:
         for span in between(stable, watermarks):
             before = self.since.get(span.partition)
             since[span.partition] = before if before is not None and before[0] == span.start else (span.start, now_s)
-        lasting = (one for one in between(stable, watermarks) if now_s - since[one.partition][1] >= LASTING_S)
+        lasting = (span for span in between(stable, watermarks) if now_s - since[span.partition][1] >= LASTING_S)
         return OpenTransactions(since, tuple(lasting))
 
     def warnings(self, now_s: float) -> tuple[JobWarning, ...]:
-        """Name the partitions, their offsets, and the age of the oldest transaction."""
+        """Warn with the partitions, their offsets, and the age of the oldest transaction."""
         if not self.lasting:
             return ()
-        age_s = now_s - min(self.since[one.partition][1] for one in self.lasting)
+        age_s = now_s - min(self.since[span.partition][1] for span in self.lasting)
         message = (
             f"records wait behind transactions that have been open for up to {show_seconds(round(age_s))}: {describe_ranges(self.lasting)}. "
             "End the producer's transaction, or wait until the broker aborts it (transaction.timeout.ms)"
@@ -52,24 +52,24 @@ class OpenTransactions:
         return (JobWarning("OpenTransaction", message),)
 
 
-def warn_of_open(found: Subscribed, head: Head, *, opened_s: float, now_s: float) -> tuple[JobWarning, ...]:
-    """Name the transactions of a plan's first look that are still open at its last one; both times are monotonic."""
-    opened = OpenTransactions().poll(found.newest, found.watermarks or found.newest, opened_s)
+def warn_of_open(subscribed: Subscribed, head: Head, *, opened_s: float, now_s: float) -> tuple[JobWarning, ...]:
+    """Warn of transactions that are open at both the first and the last poll of a plan; both times are monotonic."""
+    opened = OpenTransactions().poll(subscribed.newest, subscribed.watermarks or subscribed.newest, opened_s)
     return opened.poll(head.position, head.watermarks or head.position, now_s).warnings(now_s)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionWait:
-    """The wait of a job that has read everything readable, for the records that transactions held back at that time."""
+    """Wait of a job that has read all readable records, for records behind transactions that were open at that time."""
 
     watermarks: Offsets
-    """High watermarks when the wait began; later records are not awaited, or a busy topic would never be caught up with."""
+    """High watermarks at the start of the wait. Later records are not awaited, because a job could never catch up with a busy topic."""
 
     until_s: float
     """Monotonic time at which the job ends without the rest; infinite if it follows its source."""
 
     def reason(self, now_s: float) -> str:
-        """Return what the job waits for, and for how long."""
+        """Describe the wait and its end."""
         left = (
             ""
             if self.until_s == math.inf
@@ -78,19 +78,19 @@ class TransactionWait:
         return f"waiting for open transactions{left}"
 
     def missing(self, reached: Offsets) -> tuple[OffsetRange, ...]:
-        """Return the offsets that are awaited and not in the target; `reached`: the offset before which it holds everything."""
+        """Return the awaited offsets that the target lacks; it contains everything before `reached`."""
         return between(reached, self.watermarks)
 
 
 def describe_ranges(ranges: Sequence[OffsetRange]) -> str:
-    """Return ranges for people: the first few by partition and offset, and the number of others."""
-    spans = [f"partition {one.partition} offset {one.start} to {one.stop}" for one in ranges[:SHOWN_MAX]]
+    """Describe ranges for users: the first few by partition and offset, and the number of the rest."""
+    spans = [f"partition {span.partition} offset {span.start} to {span.stop}" for span in ranges[:SHOWN_MAX]]
     more = len(ranges) - SHOWN_MAX
     return ", ".join(spans) + (f", and {more} more partitions" if more > 0 else "")
 
 
 def describe_cut_off(ranges: Sequence[OffsetRange]) -> str:
-    """Return the message of a job that ended without records behind open transactions; empty if it has all."""
+    """Return the message of a job that ended without records behind open transactions; empty if none is missing."""
     if not ranges:
         return ""
     return f"the target lacks records behind transactions that are still open: {describe_ranges(ranges)}"

@@ -1,4 +1,4 @@
-"""What rows cost under a limit: one for each row that a reader sees, or what the bytes of their files are in rows of the mean size."""
+"""Costs of rows under a limit: one for each row that a reader sees, or the bytes of their files, converted to rows of mean size."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import accumulate, pairwise
 
 
 def mean_row_bytes(rows: Sequence[int], file_bytes: Sequence[int]) -> float | None:
-    """Return the bytes of files that a row takes in the mean; None: they are not known, or there is no row.
+    """Return the average bytes of a row in its file; `None` if the bytes are unknown or there is no row.
 
     Args:
-        rows: Of each file; one without any is not read, and its bytes do not count.
-        file_bytes: Of each file; empty: not known.
+        rows: Rows of each file; a file without rows is not read, and its bytes do not count.
+        file_bytes: Bytes of each file; empty if unknown.
     """
     if not file_bytes or not any(rows):
         return None
@@ -20,21 +20,21 @@ def mean_row_bytes(rows: Sequence[int], file_bytes: Sequence[int]) -> float | No
 
 
 class RowCosts:
-    """Costs of the rows of some files, in an order; the bytes of a file belong to its rows evenly."""
+    """Costs of the rows of some files, in an order; each row of a file has the same cost."""
 
     def __init__(self, offsets: Sequence[int], file_bytes: Sequence[int] = (), live: Sequence[int] = ()) -> None:
-        """Take the first row of each file, then the number of all rows.
+        """Compute the costs.
 
         Args:
-            offsets: In the order of reading.
-            file_bytes: Of each file in that order; empty: bytes cost nothing.
-            live: Rows of each file without deleted ones, which cost nothing; empty: none are deleted.
+            offsets: First row of each file in the order of reading, then the number of all rows.
+            file_bytes: Bytes of each file in that order; empty if bytes are not limited.
+            live: Rows of each file without deleted rows, which cost nothing; empty if no row is deleted.
         """
         self._offsets = offsets
         rows = [stop - start for start, stop in pairwise(offsets)]
         mean = mean_row_bytes(rows, file_bytes)
         self.by_bytes = bool(mean)
-        """Do rows of a large file cost more than those of a small one with as many?"""
+        """True if a row of a large file costs more than a row of a small file with as many rows."""
 
         self._costs: list[float] | None = None
         if mean:
@@ -44,21 +44,21 @@ class RowCosts:
             self._costs = [0.0, *accumulate(map(float, live))]
 
     def of(self, start: int, stop: int) -> float:
-        """Return what an interval of the order costs."""
+        """Return the cost of an interval of the order."""
         return (
             stop - start if self._costs is None else self._before(stop, self._costs) - self._before(start, self._costs)
         )
 
     def surplus(self, read: int, rows: int, cost: float) -> float:
-        """Return what some rows cost more than they were charged for, once it is known how many were read."""
+        """Return the cost of rows beyond their charge, once the number of read rows is known."""
         return (read - rows) * cost / rows if self.by_bytes else read - cost
 
     def at(self, position: int) -> float:
-        """Return what a row costs at a position; never nothing."""
+        """Return the cost of the row at a position; never 0."""
         return self.of(position, position + 1) or 1.0
 
     def rows(self, start: int, cost: float) -> int:
-        """Return how many rows from a position on cost about so much: of the first file that has any, at least one."""
+        """Return the number of rows after a position that cost about `cost`; at least one, within the first file with a cost."""
         costs = self._costs
         if costs is None:
             return int(cost)
@@ -67,7 +67,7 @@ class RowCosts:
         low, high = self._offsets[file], self._offsets[file + 1]
         whole = costs[file + 1] - costs[file]
         within = (target - costs[file]) / whole if whole else 1.0
-        # A hair of rounding must not cost a row.
+        # A rounding error must not cost a row.
         return max(1, int(low + min(1.0, within) * (high - low) + 1e-6) - start)
 
     def _before(self, position: int, costs: Sequence[float]) -> float:

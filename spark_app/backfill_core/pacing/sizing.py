@@ -1,4 +1,4 @@
-"""How large the next split is, and which files it is made of."""
+"""Sizes of the next split and batch, and the files of a split."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from math import ceil
 from statistics import linear_regression
 
 GROWTH_MAX = 2.0
-"""A split is at most twice, at least half as large as the one before: one odd measurement does no harm."""
+"""Most growth or shrinkage from one split to the next, so that one outlier does no harm."""
 
 LAST_PART = 3
-"""The last splits have at least a third of the usual rows."""
+"""Divisor for the last splits: they have at least a third of the usual rows."""
 
 MEMORY = 0.5
 """Weight of the newest measurement in the running mean."""
 
 OVERHEAD_MAX = 3.0
-"""So many times its start-up may a batch take: a third of the time at most does nothing for the lag."""
+"""A batch may take this multiple of its start-up time. Then start-up, which does not reduce the lag, takes at most a third of it."""
 
 BATCHES_WATCHED = 16
-"""A first MERGE on a cold JVM says little about the twentieth."""
+"""Number of recent batches in the estimate: a first MERGE on a cold JVM does not predict the twentieth."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitSizer:
     """Grows or shrinks splits until one takes `target_s` seconds.
 
-    Seconds, not fractions: with splits of 3-4 s the copy ran 1.3-1.4 times as fast as a plain Delta copy,
-    with splits of under a second no faster than it.
+    The target is seconds, not fractions of one. With splits of 3-4 s the copy ran 1.3-1.4 times as fast as a plain Delta copy.
+    With splits below a second it was no faster.
     """
 
     target_s: float
@@ -41,22 +41,22 @@ class SplitSizer:
     rate_rows_per_s: float | None = None
 
     def observe(self, rows: int, seconds: float) -> SplitSizer:
-        """Learn how long a split took."""
+        """Return the sizer after a measured split."""
         if rows <= 0 or seconds <= 0:
             return self
         newest = rows / seconds
         rate = newest if self.rate_rows_per_s is None else MEMORY * newest + (1 - MEMORY) * self.rate_rows_per_s
-        wanted = min(max(rate * self.target_s, self.rows / GROWTH_MAX), self.rows * GROWTH_MAX)
-        bounded = round(min(max(wanted, self.rows_min), self.rows_max))
+        target = min(max(rate * self.target_s, self.rows / GROWTH_MAX), self.rows * GROWTH_MAX)
+        bounded = round(min(max(target, self.rows_min), self.rows_max))
         return replace(self, rows=bounded, rate_rows_per_s=rate)
 
     def doubles_after(self, seconds: float) -> bool:
-        """Return whether a split that took so long is short enough that the next one has twice its rows, whatever was measured before."""
+        """Return whether a split of this duration is so short that the next one doubles its rows, independent of earlier measurements."""
         return seconds < MEMORY * self.target_s / GROWTH_MAX
 
     @property
     def rows_per_split(self) -> int:
-        """Rows the next split should have."""
+        """Target rows of the next split."""
         return self.rows
 
 
@@ -64,9 +64,9 @@ class SplitSizer:
 class BatchSizer:
     """Grows or shrinks batches of changes until one takes `target_s` seconds, or is mostly work and not start-up.
 
-    A MERGE has a cost of its own, on a busy cluster more seconds than the target. Who shrinks batches of which half
-    takes as long as the whole is left with one version a batch, and never catches up. So the cost of a batch is told
-    from that of a version by a line through the newest batches, and a batch may take three times the former.
+    A MERGE has fixed costs, which may exceed the target on a busy cluster. A sizer that only shrinks such batches ends at one
+    version per batch, and never catches up. So a line through the newest batches separates the fixed cost of a batch from
+    the cost of a version. A batch may take three times its fixed cost.
     """
 
     target_s: float
@@ -78,27 +78,27 @@ class BatchSizer:
     """Versions and seconds of the newest batches."""
 
     def observe(self, took: int, seconds: float) -> BatchSizer:
-        """Learn how long a batch of so many versions took."""
+        """Return the sizer after a measured batch."""
         lately = (*self.lately, (took, seconds))[-BATCHES_WATCHED:]
         limit = max(self.target_s, OVERHEAD_MAX * _overhead(lately))
         factor = min(max(limit / max(seconds, 1e-3), 1 / GROWTH_MAX), GROWTH_MAX)
-        # The last batch of a lag is a small one, and says nothing against larger ones.
+        # The last batch of a lag is small, which is no reason to shrink larger ones.
         versions = self.versions if factor > 1 and took < self.versions else ceil(took * factor)
         return replace(self, versions=min(max(versions, 1), self.versions_max), lately=lately)
 
     @property
     def version_s(self) -> float | None:
-        """Return the seconds that a version took in the newest batches; None before the first, which counts until there is another."""
+        """Measured seconds per version in the newest batches; `None` before the first, which counts only until there is another one."""
         warm = self.lately[1:] or self.lately
         versions = sum(took for took, _ in warm)
         return sum(seconds for _, seconds in warm) / versions if versions else None
 
 
 def _overhead(lately: Sequence[tuple[int, float]]) -> float:
-    """Return the seconds that a batch takes whatever its size: where the line of least squares has none, within what was seen.
+    """Return the fixed seconds of a batch: the intercept of a least-squares line, limited to measured durations.
 
-    Batches of one size do not tell. Half is assumed of them, so that the next is half again as large and tells; else a job
-    whose first batch happens to take the target would keep that size for ever.
+    Batches of one size do not determine a line. Half of their duration is then assumed, so that the next batch is half again as large
+    and determines it. Otherwise a job whose first batch takes exactly the target would never change its size.
     """
     shortest = min(seconds for _, seconds in lately)
     sizes = [size for size, _ in lately]
@@ -109,21 +109,21 @@ def _overhead(lately: Sequence[tuple[int, float]]) -> float:
 
 
 def tapered(usual: int, left: int, *, slots: int) -> int:
-    """Return the rows of the next split: fewer towards the end, so that all slots end together.
+    """Return the rows of the next split; they shrink towards the end, so that all slots end together.
 
-    Never less than a part of the usual ones: a split has a cost of its own (a Spark job, 0.2 s), and a long tail of
-    small ones costs more than it saves.
+    Never less than a third of the usual rows: a split has fixed costs (a Spark job, 0.2 s), and many small splits at the end
+    cost more than they save.
 
     Args:
         usual: Rows of a split in the middle of the copy.
-        left: Rows that no split has taken, at least 1.
-        slots: Splits in flight.
+        left: Rows that are in no split yet, at least 1.
+        slots: Number of splits in flight.
     """
     return min(usual, max(-(-left // (2 * slots)), usual // LAST_PART))
 
 
 def leaves_more(prefix: Sequence[int], gap: tuple[int, int], rows: int) -> bool:
-    """Return whether a split of so many rows from the start of a gap leaves at least as many rows of its first file."""
+    """Return whether a split of `rows` from the start of a gap leaves at least as many rows of its first file."""
     start, end = gap
     return min(end, prefix[min(bisect_right(prefix, start), len(prefix) - 1)]) - start >= 2 * rows
 
@@ -134,12 +134,12 @@ def split_span(prefix: Sequence[int], gap: tuple[int, int], rows_wanted: int, *,
     Args:
         prefix: First row of each file, then the number of all rows.
         gap: Missing interval of the row index.
-        rows_wanted: How many rows it should have, at least 1.
-        exact: End inside files to have just so many rows (a rate limit); else only whole files, as many as
-            come nearest to it, but at least the rest of the first one.
+        rows_wanted: Target rows, at least 1.
+        exact: True to end inside a file at exactly the target (for a rate limit). Otherwise the split has whole files, with
+            the number of rows nearest to the target, and at least the rest of the first file.
 
     Returns:
-        `[start, stop)` with `start == gap[0]` and `stop <= gap[1]`; None for an empty gap.
+        `[start, stop)` with `start == gap[0]` and `stop <= gap[1]`; `None` for an empty gap.
     """
     start, end = gap
     if start >= end:
@@ -149,5 +149,5 @@ def split_span(prefix: Sequence[int], gap: tuple[int, int], rows_wanted: int, *,
         return start, stop
     behind = bisect_right(prefix, stop)
     below, above = prefix[behind - 1], min(end, prefix[min(behind, len(prefix) - 1)])
-    # Not always the one below: of files a little larger than half a split, each split would have one instead of two.
+    # Rounding down only would give each split one file instead of two, if files are a little larger than half a split.
     return start, above if below <= start or above - stop < stop - below else below

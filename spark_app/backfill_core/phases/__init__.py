@@ -1,1 +1,1 @@
-"""What strategies that copy and replay a table share."""
+"""Building blocks shared by strategies that copy and replay a table."""

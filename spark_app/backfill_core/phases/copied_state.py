@@ -1,4 +1,4 @@
-"""What a state stores of the copy of one pinned version; bounded, whatever the number of files."""
+"""The copy of one pinned version as a stored state, bounded for any number of files."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from backfill_core.protocol.strategy import Pinned, PinVersion, StoredSummary
 
 @dataclass(frozen=True, slots=True)
 class CopiedState:
-    """Which version it is, and how much of it was handed to a commit."""
+    """The pinned version, and the part of it that was handed to a commit."""
 
     version: int
     table_id: str
     fingerprint: str
     rows: int
-    """Of the row index, deleted ones included."""
+    """Rows of the row index, deleted ones included."""
 
     rows_read: int
-    """Committed in files of the snapshot."""
+    """Rows committed in files of the snapshot."""
 
     rows_live: int | None
-    """None: an early release stored it, which did not say."""
+    """Rows that readers see; `None` in a state of an early release, which did not store it."""
 
     rows_filtered: int
-    """Rows of the snapshot that the filter left out; 0 in a state of an earlier release."""
+    """Rows of the snapshot that the filter excluded; 0 in a state of an earlier release."""
 
     splits: int
     files: int
@@ -37,7 +37,7 @@ class CopiedState:
 
     @classmethod
     def of(cls, copy: Copy, pinned: Pinned) -> Self:
-        """Return what the next commit stores."""
+        """Return the state that the next commit stores."""
         return cls(
             version=pinned.version,
             table_id=pinned.table_id,
@@ -53,10 +53,10 @@ class CopiedState:
 
     @classmethod
     def read(cls, fields: StoredFields) -> Self:
-        """Read what `encode` returned, beside whatever else is there.
+        """Read the output of `encode`; other fields may be present.
 
         Raises:
-            StateMismatchError: names the first field that does not fit.
+            StateMismatchError: the message contains the first invalid field.
         """
         return cls(
             version=fields.typed("version", int),
@@ -72,7 +72,7 @@ class CopiedState:
         )
 
     def encode(self) -> dict[str, Any]:
-        """Return the JSON value, which a strategy adds its own fields to."""
+        """Return the JSON value, to which a strategy adds its own fields."""
         return {
             "version": self.version,
             "tableId": self.table_id,
@@ -87,18 +87,18 @@ class CopiedState:
         }
 
     def open_request(self, complete_up_to: int | None) -> PinVersion:
-        """Pin the version again; once all of it was read, the one that the target is complete up to will do."""
+        """Request the version again. Once all of it was read, the version that the target is complete up to is sufficient."""
         return PinVersion(self.version, None if complete_up_to == self.version else complete_up_to, self.table_id)
 
     def summary(self, phase: str, *, copied: bool) -> StoredSummary:
-        """Return how far the job is; a state of an earlier release counts no filtered rows before all rows were read."""
+        """Return the progress of the job. A state of an earlier release counts filtered rows only after all rows were read."""
         live = self.rows if self.rows_live is None else self.rows_live
         counted = live - self.rows_read if copied and self.rows_live is not None else 0
         filtered = max(self.rows_filtered, counted)
         return StoredSummary(phase, live, self.rows_read + filtered, filtered, self.splits)
 
     def recall(self, pinned: Pinned) -> Pinned:
-        """Return the pinned version of the job; of one that is gone, all of which was read, what the state remembers."""
+        """Return the pinned version of the job. If the source no longer has it, all of it was read, and the state describes it."""
         if pinned.version == self.version:
             return pinned
         live = self.rows_read if self.rows_live is None else self.rows_live
@@ -115,14 +115,14 @@ class CopiedState:
         )
 
     def resume(self, copy: Copy, pinned: Pinned) -> None:
-        """Let a copy go on behind what is committed: no row twice (R-SNAP-7, 37, 38).
+        """Resume a copy after the committed rows, so that no row is copied twice (R-SNAP-7, 37, 38).
 
         Raises:
-            StateMismatchError: the pinned version is not made of the same files any more.
+            StateMismatchError: the pinned version now consists of other files.
         """
         if self.fingerprint != pinned.fingerprint:
             raise StateMismatchError(
-                f"version {self.version} of the source is not made of the same files as when the job began "
+                f"the files of version {self.version} of the source differ from those at the start of the job "
                 f"({self.files} files, {self.rows} rows then; {len(pinned.rows)} and {copy.total} now).",
                 hint="The source was replaced: give the job another jobId and another target.",
             )

@@ -1,8 +1,8 @@
-"""Copying: the rows of one pinned version in splits of any size and order, under a limit or without one.
+"""Copy of the rows of one pinned version in splits of any size and order, with or without a rate limit.
 
-The row index: files of the version in path order, rows numbered by prefix sums. What is done is a set of intervals of it,
-so splits may be retried and committed in any order (R-SNAP-6, 16, 37). It only grows (R-SNAP-36). An attempt counts rows in the order in which it reads
-the files; `covered` and `done` are of the row index.
+The row index numbers the rows of the version's files in path order, by prefix sums. The copied rows are a set of intervals of it,
+so splits may be retried and committed in any order (R-SNAP-6, 16, 37). The set only grows (R-SNAP-36). An attempt counts rows in the
+order in which it reads the files, but `covered` and `done` use the row index.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from backfill_core.protocol.strategy import Permits
 from backfill_core.protocol.work import ReadSplit, SplitStaged, StagedFile
 
 FIRST_SPLIT_ROWS = 300_000
-"""Few: a JVM that has just started takes seven times as long for them as later. Where files are decoded it is `SPLIT_ROWS_MIN`."""
+"""Small, because a JVM that has just started needs seven times longer for the rows. If files are decoded, `SPLIT_ROWS_MIN` is used."""
 
 UNSURE = 4.0
-"""Standard errors by which a count in the mean may be off."""
+"""Standard errors by which a count that is only known on average may be off."""
 
 SPLIT_ROWS_MIN = 50_000
 SPLIT_ROWS_MAX = 50_000_000
@@ -39,25 +39,25 @@ SPLIT_ROWS_MAX = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class CopySettings:
-    """How a copy runs; none of it changes the result."""
+    """Settings of a copy; they do not change its result."""
 
     filtered: bool
-    """The transform drops rows, so files do not tell how many rows were read."""
+    """True if the transform drops rows, so that the files' row counts differ from the rows read."""
 
     in_flight_max: int
     split_target_s: float
     reads_ahead: bool
-    """May files be read before a limit admits their rows?"""
+    """True if files may be read before a limit admits their rows."""
 
     whole_files: bool = False
-    """Is no file cut, not even by a limit? Then it admits a file when it owes none, and the file's rows are owed after."""
+    """True if no file is cut, not even by a limit. The limit then admits a file when the debt is paid, and the file's rows become debt."""
 
     decodes: bool = False
-    """Is every file decoded? Then the first splits may be smaller than a file, also without a limit."""
+    """True if every file is decoded. Then the first splits may be smaller than a file, also without a limit."""
 
 
 class Copy:
-    """The splits of one pinned version, from their choice to their commit."""
+    """The splits of one pinned version, from their selection to their commit."""
 
     def __init__(
         self,
@@ -67,42 +67,42 @@ class Copy:
         file_bytes: Sequence[int] = (),
         live: Sequence[int] = (),
     ) -> None:
-        """Begin with nothing; rows, bytes and live rows are those of each file. Bytes may be unknown; without `live` no row is deleted."""
+        """Start without copied rows; `rows`, `file_bytes` (if known) and `live` (if rows are deleted) have one value for each file."""
         self._settings, self._rows, self._order, self._bytes = settings, rows, order, file_bytes
         self._live = live
         self._reading = ReadingOrder(rows, order)
         self.total = self._reading.offsets[-1]
         self.sealed = IntervalSet()
-        """Durable, in the order of reading."""
+        """Durable rows, in the order of reading."""
 
         self.prepared = IntervalSet()
-        """Handed to a commit, in the order of reading."""
+        """Rows handed to a commit, in the order of reading."""
 
         self.complete = not self.total
-        """Was every row handed to a commit? Durable only when that is."""
+        """True if every row was handed to a commit; the copy is durable only with that commit."""
 
         self.rows = self.rows_sealed = 0
-        """Rows of the files of the snapshot: handed to a commit, and durable."""
+        """Rows of the snapshot's files: handed to a commit, and durable."""
 
         self.splits = 0
         self._mixed = False
-        """Has the newest commit rows that were begun under another limit?"""
+        """True if the newest commit contains rows that were started under another limit."""
 
         self.revision = 0
-        """Grows with each change of what is stored."""
+        """Number of changes of the stored state."""
 
         self._splits = Splits(filtered=settings.filtered)
         self._bucket = TokenBucket.unlimited()
         self._barrier_passed = self._limited = self._began = False
         self.rate_limit: float | None = None
         self._costs = self._seen = RowCosts(self._reading.offsets, live=live)
-        """What rows cost under the limit, and how many of them readers see."""
+        """Cost of rows under the limit, and the number of rows that readers see."""
 
         self.rows_left = round(self._seen.of(0, self.total))
-        """Rows that readers see, of those that are not durable."""
+        """Rows that readers see and that are not durable."""
 
         self.rows_filtered = 0
-        """Rows that the filter left out, of those that are durable. It never falls: of a file that is done in part it is the least that is sure."""
+        """Durable rows that the filter excluded. The count never falls: a file that is done in part counts with its guaranteed minimum."""
 
         self.meter = RateMeter()
         self._sizer = SplitSizer(
@@ -112,10 +112,10 @@ class Copy:
             rows_max=SPLIT_ROWS_MAX,
         )
         self._cuts = settings.decodes and not settings.whole_files
-        """May the next split without a limit end inside a file? Each cut reads its whole file, so only the first splits do."""
+        """True if the next split without a limit may end inside a file. Each cut reads its whole file, so only the first splits do."""
 
     def resume(self, done: IntervalSet, rows: int, splits: int, filtered: int = 0) -> None:
-        """Go on from what an earlier attempt committed, its counts included (R-SNAP-44)."""
+        """Resume after the commits of an earlier attempt; its counts continue (R-SNAP-44)."""
         self._reading = ReadingOrder(self._rows, self._order, done)
         self.sealed = self.prepared = self._reading.in_order(done)
         self.complete = done.size == self.total
@@ -125,7 +125,7 @@ class Copy:
         self._count()
 
     def _count(self) -> None:
-        """Count what is durable, in rows that readers see."""
+        """Count the durable rows that readers see."""
         self.rows_left = self._left(self.sealed)
         self.rows_filtered = self._filtered(self.sealed, self.rows_sealed)
 
@@ -133,12 +133,12 @@ class Copy:
         return round(self._seen.of(0, self.total) - sum(self._seen.of(*span) for span in done.spans))
 
     def _filtered(self, part: IntervalSet, rows: int) -> int:
-        """Return the rows that the filter left out of a part of which `rows` passed; at least those counted before."""
+        """Return the rows that the filter excluded from a part of which `rows` passed; never less than counted before."""
         if not self._settings.filtered:
             return self.rows_filtered
         spans, offsets = part.spans, self._reading.offsets
         done = round(self._seen.of(0, self.total)) - self._left(part)
-        # A part of a file has its rows in the mean only.
+        # The rows of a part of a file are known only on average.
         parts = {
             bisect_right(offsets, edge) - 1
             for span in spans
@@ -148,46 +148,46 @@ class Copy:
         unsure: float = UNSURE * sum(self._seen.of(offsets[file], offsets[file + 1]) for file in parts) ** 0.5
         return max(self.rows_filtered, round(done - rows - unsure))
 
-    # -------------------------------------------------------------- what there is
+    # -------------------------------------------------------------- state
     @property
     def covered(self) -> IntervalSet:
-        """What of the row index is durable."""
+        """Durable part of the row index."""
         return self._reading.in_row_index(self.sealed)
 
     @property
     def done(self) -> Done:
-        """What of the row index was handed to a commit, in a bounded form."""
+        """Part of the row index that was handed to a commit, in a bounded form."""
         return bounded(self._reading.in_row_index(self.prepared), self._rows)
 
     @property
     def rows_filtered_prepared(self) -> int:
-        """Rows that the filter left out, as `rows_filtered` is once everything that was handed to a commit is durable."""
+        """Value of `rows_filtered` once everything handed to a commit is durable."""
         return self._filtered(self.prepared, self.rows)
 
     @property
     def watermark(self) -> Watermark | None:
-        """How far the order is that was asked for."""
+        """Position that the copy has reached in the requested order."""
         return self._reading.watermark(self.sealed)
 
     @property
     def rows_per_split(self) -> int:
-        """Rows that the next split without a limit should have."""
+        """Target rows of the next split without a limit."""
         return self._sizer.rows_per_split
 
     @property
     def all_staged(self) -> bool:
-        """Is all that is missing staged, so that a commit completes the copy?"""
+        """True if all missing rows are staged, so that a commit completes the copy."""
         return bool(self._splits.staged) and not self._splits.running and self._first_gap() is None
 
     @property
     def begins(self) -> bool:
-        """Are the first rows of this attempt decoded and staged, without a limit? Their commit waits for no barrier."""
+        """True if the first rows of this attempt are decoded and staged, without a limit. Their commit waits for no barrier."""
         decoded = self._settings.decodes and not self._limited
         return decoded and bool(self._splits.staged) and not self._began
 
     # -------------------------------------------------------------- events
     def set_limit(self, limit: LimitSet, now: Now) -> None:
-        """Limit the rows or bytes per second; the first limit begins with one second's rows."""
+        """Limit the rows or bytes per second; the first limit starts with the rows of one second."""
         row_bytes = mean_row_bytes(self._rows, self._bytes)
         rate = limit.in_rows(row_bytes).rows_per_s
         self._splits.limit += rate != self.meter.limit
@@ -197,26 +197,26 @@ class Copy:
         self._bucket = self._bucket.under(rate, now.mono_s, limit.burst_s)
 
     def pass_barrier(self) -> None:
-        """A limit admits one epoch's quota when a barrier passes."""
+        """Note a barrier: a limit admits the quota of one epoch at each."""
         self._barrier_passed = True
 
     def finish(self, result: SplitStaged, now: Now) -> None:
         """Take a finished split; it waits for the next commit."""
         if result.work_id not in self._splits.running:
             return
-        self._bucket, one = self._splits.finish(result.work_id, result.files, now.mono_s, self._bucket)
-        if one.charged is ChargePolicy.NEVER and not self._limited:
-            took_s = now.mono_s - one.since_s
-            self._sizer = self._sizer.observe(one.rows, took_s)
+        self._bucket, split = self._splits.finish(result.work_id, result.files, now.mono_s, self._bucket)
+        if split.charged is ChargePolicy.NEVER and not self._limited:
+            took_s = now.mono_s - split.since_s
+            self._sizer = self._sizer.observe(split.rows, took_s)
             self._cuts = self._cuts and self._sizer.doubles_after(took_s)
 
     def lose(self, work_id: int) -> None:
-        """Forget a split: its rows are read again."""
+        """Forget a split, so that its rows are read again."""
         self._splits.running.pop(work_id, None)
 
     # -------------------------------------------------------------- choosing work
     def propose(self, permits: Permits, ids: Iterator[int], now: Now) -> tuple[ReadSplit, ...]:
-        """Choose the splits that start now."""
+        """Return the splits that start now."""
         at_barrier, self._barrier_passed = self._barrier_passed, False
         work = self._chosen(at_barrier, permits, ids, now)
         if at_barrier:
@@ -230,13 +230,13 @@ class Copy:
         self.meter = self.meter.hold(now.mono_s, held=not permits.history)
         if self._limited and permits.history:
             if at_barrier:
-                # A barrier that commits nothing admits its share too: the next commit takes it along.
+                # A barrier without a commit also admits its share. The next commit includes it.
                 self._bucket = self._splits.admit(now.mono_s, self._bucket, held=False)
             ahead = self._read_ahead(permits.epoch, ids, now)
             if self._splits.anything_ahead:
-                # Sub-file ranges would be made from what the buffer leaves in the bucket, each for a look at its whole file.
+                # Sub-file ranges would use the remaining tokens in the bucket, and each range reads its whole file.
                 return ahead
-        # Under a limit two epochs' quotas overlap: one being read, one waiting for its barrier.
+        # Under a limit the quotas of two epochs overlap: one is being read, one waits for its barrier.
         in_flight_max = self._settings.in_flight_max
         slots = in_flight_max * (2 if self._limited else 1) - len(self._splits.running)
         if not permits.history or slots <= 0 or (self._limited and not at_barrier):
@@ -245,7 +245,7 @@ class Copy:
         work: list[ReadSplit] = []
         exact = self._limited and not self._settings.whole_files
         for share in self._rows_wanted(now, min(slots, in_flight_max)):
-            # What a file was longer than its share is owed by the next one.
+            # A file that exceeds its share is charged to the next share.
             rows = share if exact else int(min(share, self._bucket.available(now.mono_s)))
             gap = self._first_gap()
             if self._limited and gap is not None and rows >= 1:
@@ -274,18 +274,18 @@ class Copy:
         return self._splits.begin(split, now.mono_s, policy, self._costs)
 
     def _read_ahead(self, epoch: Epoch, ids: Iterator[int], now: Now) -> tuple[ReadSplit, ...]:
-        """Start whole files at any moment, while less than some seconds' worth is buffered; see `prefetch`."""
+        """Start whole files at any time, while less than a few seconds of rows are buffered; see `prefetch`."""
         if (self.rate_limit or 0) < RATE_MIN or not self._settings.reads_ahead:
             return ()
         splits, in_flight_max = self._splits, self._settings.in_flight_max
         work: list[ReadSplit] = []
         while len(splits.reading_ahead) < in_flight_max and len(splits.running) < 2 * in_flight_max:
-            gap, under_way = self._first_gap(), sum(one.rows for one in splits.reading_ahead)
+            gap, under_way = self._first_gap(), sum(split.rows for split in splits.reading_ahead)
             if gap is None:
                 break
             row_cost, offsets = self._costs.at(gap[0]), self._reading.offsets
             second = (self.rate_limit or 0) / row_cost
-            found = splits.buffer.next_split(
+            next_split = splits.buffer.next_split(
                 offsets,
                 gap,
                 under_way=under_way,
@@ -294,16 +294,16 @@ class Copy:
                 row_cost=row_cost,
                 grid=splits.grid(second, is_short=is_short(offsets, gap[0], second)),
             )
-            if not found:
+            if next_split is None:
                 break
-            span, boundaries = found
+            span, boundaries = next_split
             work.append(self._begin(span, boundaries, ChargePolicy.WHEN_SEALED, epoch, next(ids), now))
         return tuple(work)
 
     def _rows_wanted(self, now: Now, slots: int) -> list[int]:
         if self._limited:
             quota = int(self._bucket.available(now.mono_s))
-            # A sub-file range costs a job and a look at its whole file, however few rows it has: no more of them than will do.
+            # A sub-file range costs a Spark job and a read of its whole file, so the number of ranges is small.
             slots = min(slots, max(1, quota // SPLIT_ROWS_MIN))
             return [len(range(slot, quota, slots)) for slot in range(slots)] if quota > 0 else []
         left = self.total - self._splits.taken(self.prepared).size
@@ -312,33 +312,33 @@ class Copy:
 
     def _first_gap(self) -> tuple[int, int] | None:
         taken = self._splits.taken(self.prepared)
-        if len(taken) > SPANS_MAX and self._splits.running:  # only the first gap is worked on
+        if len(taken) > SPANS_MAX and self._splits.running:  # only the first gap is read
             return None
         return taken.first_gap(0, self.total)
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> tuple[StagedFile, ...]:
-        """Hand over what is finished; under a limit sub-file ranges one epoch later, so that slow reads do not bunch.
+        """Hand over the finished splits. Under a limit, sub-file ranges follow one epoch later, so that slow reads do not bunch.
 
-        The quota of epoch e starts with e's first moment and is committed by the barrier that closes e + 1:
-        a read may take up to two epochs before the committed rate shows it. What was read ahead has its own pace.
+        The quota of epoch e starts with the epoch, and the barrier that closes e + 1 commits it. So a read may take up to two
+        epochs before the committed rate shows it. Rows that were read ahead of the limit have a separate pace.
         """
         held = permits.history_held
         self._bucket = self._splits.admit(now.mono_s, self._bucket, held=held)
         ready = self._splits.take_ready(epoch.number if self._limited and not held else None)
-        self._mixed = self._mixed or any(one.limit != self._splits.limit for one in ready)
-        files = tuple(file for one in ready for file in one.files)
-        for one in ready:
-            self.prepared = self.prepared.add(one.start, one.stop)
+        self._mixed = self._mixed or any(split.limit != self._splits.limit for split in ready)
+        files = tuple(file for split in ready for file in split.files)
+        for split in ready:
+            self.prepared = self.prepared.add(split.start, split.stop)
         self.rows += sum(file.rows for file in files)
-        self.splits += sum(one.last for one in ready)
+        self.splits += sum(split.last for split in ready)
         self.revision += bool(ready)
         self._began = self._began or bool(ready)
         self.complete = self.complete or self.prepared.size == self.total
         return files
 
     def seal(self, now: Now) -> None:
-        """What was prepared last is durable."""
+        """Record that the last commit is durable."""
         before = self.rows_left
         self.sealed, self.rows_sealed = self.prepared, self.rows
         self._count()

@@ -1,8 +1,8 @@
-"""Copy, then replay: one pinned version in splits, the proof of the key where it is due, then the changes after that version.
+"""Copy, then replay: one pinned version in splits, the proof of the key if it is due, then the changes after that version.
 
-What strategies of this kind share. Each owns a `CopyReplay`, tells it every event, and adds its rule of when the job has caught up.
-The proof (`phases/key_proof.py`) waits for the commit of the last split and holds all changes: a MERGE would hide two rows with one
-key (ADR 0011).
+Several strategies share this machine. Each owns a `CopyReplay`, forwards every event to it, and adds its rule for the end of the
+catch-up. The proof (`phases/key_proof.py`) waits for the commit of the last split, and all changes wait for the proof: a MERGE would
+hide two rows with one key (ADR 0011).
 """
 
 from __future__ import annotations
@@ -40,37 +40,37 @@ READS_AHEAD_INTERVAL_MS = 1500
 
 @dataclass(frozen=True, slots=True)
 class CopyReplaySettings:
-    """How the machine runs; none of it changes the result."""
+    """Settings of the machine; they do not change its result."""
 
     merges: bool
-    """Changes are merged (Upsert); else staged and sealed like splits (Append, Changelog)."""
+    """True if changes are merged (Upsert); otherwise they are staged and sealed like splits (Append, Changelog)."""
 
     filtered: bool
-    """The transform drops rows, so rows sealed need not equal rows of the source."""
+    """True if the transform drops rows, so that sealed rows may differ from rows of the source."""
 
     in_flight_max: int = 2
     split_target_s: float = 4.0
     batch_target_s: float = 10.0
     follow: bool = False
     reads_ahead: bool = True
-    """May files be read ahead of a limit? What is kept ahead is a few seconds' worth, which slow barriers would wait for."""
+    """True if files may be read ahead of a limit. Slow barriers would have to wait for the few seconds of rows kept ahead."""
 
     whole_files: bool = False
-    """Is no file cut, because files of the target stand for files of the source?"""
+    """True if no file is cut, because files of the target stand for files of the source."""
 
     @property
     def way(self) -> ChangeWay:
-        """How changes come into the target."""
+        """Method by which changes enter the target."""
         return ChangeWay.of(merges=self.merges)
 
     @property
     def copy(self) -> CopySettings:
-        """What of it the copy needs."""
+        """Settings for the copy."""
         return CopySettings(self.filtered, self.in_flight_max, self.split_target_s, self.reads_ahead, self.whole_files)
 
     @classmethod
     def shared(cls, spec: BackfillSpec) -> Self:
-        """Read from a spec what is here; fields of a strategy's own have their defaults."""
+        """Read the shared settings from a spec; settings of one strategy keep their defaults."""
         params = spec.strategy.params
         assert isinstance(params, SplitParams)
         return cls(
@@ -85,7 +85,7 @@ class CopyReplaySettings:
 
 
 class CopyReplay:
-    """See the module."""
+    """Copy and replay of one attempt; see the module."""
 
     def __init__(
         self,
@@ -97,19 +97,19 @@ class CopyReplay:
         end: CatchUpEnd,
         key_proven: bool,
     ) -> None:
-        """Begin with nothing.
+        """Start without copied rows.
 
         Args:
-            opened: What was found when the job was opened.
-            pinned: The pinned version of the job, which may be gone by now.
-            settings: How it runs.
-            limit: How much may be pending while the job catches up.
-            end: Which commit says that the job has caught up.
-            key_proven: Did an earlier attempt prove the key?
+            opened: The opened source and target.
+            pinned: The pinned version of the job, which may no longer exist.
+            settings: Settings of the machine.
+            limit: Rule for the pending changes during the catch-up.
+            end: The commit that records the catch-up.
+            key_proven: True if an earlier attempt proved the key.
         """
         self._settings, self._pinned = settings, pinned
-        how = replace(settings.copy, decodes=opened.decodes)
-        self.copy = Copy(pinned.rows, how, pinned.order, pinned.bytes, pinned.live)
+        copy_settings = replace(settings.copy, decodes=opened.decodes)
+        self.copy = Copy(pinned.rows, copy_settings, pinned.order, pinned.bytes, pinned.live)
         self.replay = Replay(
             pinned.version,
             way=settings.way,
@@ -123,12 +123,12 @@ class CopyReplay:
         self._key = KeyProver(due=opened.proves_key, proven=proven)
         self._steps = (COPY, *((KEY_PROOF,) if self._key.holds_changes else ()), CATCH_UP)
         self._prepared_at = self._sealed_at = -1
-        """Revisions of what is stored: of the newest commit, and of the newest durable one."""
+        """Revisions of the stored state: in the newest commit, and in the newest durable one."""
 
-    # -------------------------------------------------------------- what there is
+    # -------------------------------------------------------------- state
     @property
     def key_proven(self) -> bool:
-        """Is the key proven, as a state stores it?"""
+        """True if the key is proven, as a state stores it."""
         return self._key.stored
 
     @property
@@ -137,11 +137,11 @@ class CopyReplay:
 
     @property
     def _dirty(self) -> bool:
-        """Does the newest durable commit not say everything?"""
+        """True if the newest durable commit lacks a change."""
         return self._revision != self._sealed_at
 
     def status(self, *, holds_source: bool) -> StrategyStatus:
-        """Return where it is."""
+        """Return the status of the machine."""
         copy, replay, dirty = self.copy, self.replay, self._dirty
         follow, copied, due = self._settings.follow, copy.complete, self._key.holds_changes
         ends = replay.caught_up and dirty and not follow
@@ -154,7 +154,7 @@ class CopyReplay:
             complete=replay.caught_up and replay.idle and not dirty and not follow,
             step=COPY if not copied else KEY_PROOF if due else CATCH_UP,
             steps=self._steps,
-            # A finished MERGE is committed at once: the target is ahead of its state.
+            # A finished MERGE is committed at once, because the target is ahead of the stored state.
             wants_commit=replay.applied or (ends if copied else copy.all_staged or copy.begins),
             wants_announcement=copied and not due and replay.wants_announcement(dirty=dirty),
             blocks_commit=replay.merging,
@@ -163,7 +163,7 @@ class CopyReplay:
         )
 
     def _failure(self) -> BackfillError | None:
-        """Return the error of a complete snapshot with another number of rows than the source has."""
+        """Return the error if a complete snapshot has another number of rows than the source."""
         copy, pinned = self.copy, self._pinned
         if not copy.complete or self._settings.filtered or copy.rows == pinned.rows_live:
             return None
@@ -174,7 +174,7 @@ class CopyReplay:
 
     # -------------------------------------------------------------- events
     def on(self, event: StrategyEvent, now: Now) -> None:
-        """See `Strategy`."""
+        """Handle an event; see `Strategy`."""
         match event:
             case LimitSet():
                 self.copy.set_limit(event, now)
@@ -208,7 +208,7 @@ class CopyReplay:
 
     # -------------------------------------------------------------- choosing work
     def propose(self, permits: Permits, now: Now) -> tuple[Work, ...]:
-        """See `Strategy`."""
+        """Return the work that starts now; see `Strategy`."""
         ids = itertools.count(permits.first_id)
         if not self.copy.complete:
             return self.copy.propose(permits, ids, now)
@@ -218,7 +218,7 @@ class CopyReplay:
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now, *, forgets_polls: bool) -> CommitRequest:
-        """See `Strategy`; `forgets_polls`: what was seen of the source before the copy was complete counts no more."""
+        """Prepare a commit, see `Strategy`; `forgets_polls` to discard polls of the source from before the copy was complete."""
         copy, replay = self.copy, self.replay
         copied, rows = copy.complete, copy.rows
         files = copy.prepare_commit(epoch, permits, now)
@@ -245,7 +245,7 @@ class CopyReplay:
 
     # -------------------------------------------------------------- view
     def doing(self) -> str:
-        """Say what is under way once all rows of the pinned version are there; empty when nothing is."""
+        """Describe the work under way once all rows of the pinned version are copied; empty if no work runs."""
         if not self.copy.complete:
             return ""
         if self._key.running:
@@ -253,7 +253,7 @@ class CopyReplay:
         return view.doing(self.replay, self._settings.way)
 
     def view(self, phase: str, doing: str, now: Now) -> StrategyView:
-        """See `Strategy`."""
+        """Return the progress; see `Strategy`."""
         pinned, copied, replay, copying = self._pinned, self._copied(), self.replay, not self.copy.complete
         warnings = view.pinned_warnings(pinned, copied, replay, now, copying=copying)
         return view.Look(pinned, copied, replay, phase, doing, copying).at(now, warnings)

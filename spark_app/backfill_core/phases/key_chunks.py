@@ -1,4 +1,4 @@
-"""Chunks of a copy in the order of a key, and the cells between two cuts, by which their rows are estimated."""
+"""Chunks of a copy in the order of a key, and the cells between two cuts, which are used to estimate rows."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from backfill_core.protocol.work import StagedFile
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """It is not being read."""
+    """The chunk is not being read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """It is being read."""
+    """The chunk is being read."""
 
     work_id: int
     since_s: float
     charged: int | None
-    """Rows that the limit was charged for; None: there was no limit."""
+    """Rows charged to the limit; `None` without a limit."""
 
     cut_off: bool
-    """May the read end before the chunk does? Then nothing behind it starts: it would wait for all of the chunk."""
+    """True if the read may end before the chunk does. Then no later chunk starts, because it would wait for the whole chunk."""
 
     limit: int
-    """Number of the limit under which it was begun."""
+    """Number of the limit that was in force at its start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Its rows are in files that no commit names yet."""
+    """The rows of the chunk are in files that no commit contains yet."""
 
     files: tuple[StagedFile, ...]
     rows_read: int
@@ -51,21 +51,21 @@ class Chunk:
     low: KeyPosition | None
     high: KeyPosition | None
     rows: int
-    """Estimate."""
+    """Estimated rows."""
 
     state: Waiting | Running | Staged = Waiting()
 
     @property
     def reached(self) -> Reached:
-        """How far its vnodes are once it is committed; without a position where no row is left (R-ARR-20, R-ARR-30)."""
+        """Progress of its vnodes once it is committed; without a position if no row is left (R-ARR-20, R-ARR-30)."""
         return Completed() if self.high is None else UpTo(self.high)
 
 
 class KeyCells:
-    """Numbered from 0 on; the last cell has no end."""
+    """Cells between cuts, numbered from 0; the last cell has no end."""
 
     def __init__(self, line: KeyLine) -> None:
-        """Take the cuts."""
+        """Build the cells from the cuts."""
         self._order = line.space.order
         self._cuts = [cut.position for cut in line.cuts]
         self._sort_keys = [self._order.sort_key(position) for position in self._cuts]
@@ -73,28 +73,28 @@ class KeyCells:
 
     @property
     def behind(self) -> int:
-        """How many cells there are."""
+        """Number of cells."""
         return len(self._cuts) + 1
 
     def end(self, cell: int) -> KeyPosition | None:
-        """Return where a cell ends."""
+        """Return the end of a cell; `None` for the last one."""
         return self._cuts[cell] if cell < len(self._cuts) else None
 
     def first(self, position: KeyPosition | None) -> int:
-        """Return the first cell that ends after a position; None: the first one at all."""
+        """Return the first cell that ends after a position; the very first cell for `None`."""
         return 0 if position is None else bisect_right(self._sort_keys, self._order.sort_key(position))
 
     def begins_at(self, position: KeyPosition | None) -> bool:
-        """Does a cell begin there?"""
+        """Return whether a cell begins at the position."""
         cell = self.first(position)
         return position is None or (cell > 0 and self._sort_keys[cell - 1] == self._order.sort_key(position))
 
     def last(self, first: int, wanted: int, *, at_most: bool) -> int:
-        """Return the last of the cells that together come nearest to so many rows, from below if `at_most`; `first` at least."""
+        """Return the last of the cells that together come nearest to `wanted` rows, from below if `at_most`; never before `first`."""
         stop = self._prefix[first] + wanted
         behind = bisect_right(self._prefix, stop) - 1
         above = self._prefix[min(behind + 1, self.behind)]
-        # Not always below: of cells a little larger than half a chunk, each chunk would have one instead of two.
+        # Rounding down only would give each chunk one cell instead of two, if cells are a little larger than half a chunk.
         if not at_most and 0 < above - stop < stop - self._prefix[behind]:
             behind += 1
         return min(max(behind - 1, first), self.behind - 1)

@@ -1,15 +1,15 @@
-"""Copying in the order of a key: ranges of one version after the other, several side by side, committed as a prefix.
+"""Copy in the order of a key: ranges of one version after the other, read in parallel, committed as a prefix.
 
-Chunks wait in a queue in the order of their keys. A commit takes them from its front as long as they are staged, so that what the
-target holds is always all rows up to one position of each vnode (R-ARR-7, R-ARR-42).
+Chunks wait in a queue in the order of their keys. A commit takes staged chunks from its front. So the target always contains all rows
+up to one position of each vnode (R-ARR-7, R-ARR-42).
 
 chunk     event                                                       then
 -------   ---------------------------------------------------------   ---------------------------------------------------
 Waiting   a slot is free, history may be read, a limit has permits    Running
 Running   its work is lost                                            Waiting
-Running   it finished                                                 Staged; what a limit cut off is a new chunk behind it
-Staged    a commit is prepared, all chunks before it are staged       gone: the position of its vnodes moves
-any       its version is passed over                                  thrown away; its rows are read again later
+Running   it finished                                                 Staged; the part cut off by a limit is a new chunk
+Staged    a commit is prepared, all chunks before it are staged       removed: the position of its vnodes moves
+any       the strategy skips its version                              discarded; its rows are read again later
 """
 
 from __future__ import annotations
@@ -34,103 +34,103 @@ FIRST_CHUNK_ROWS = 300_000
 CHUNK_ROWS_MIN = 50_000
 CHUNK_ROWS_MAX = 50_000_000
 GROWN_SHARE, GROWN_CHUNKS = 8, 16
-"""New cuts are taken once reads had so many more rows than estimated: this part of all rows, or so many chunks, whichever is less."""
+"""New cuts are taken once reads exceeded their estimates by an eighth of all rows or by 16 chunks, whichever is less."""
 
 GROWN_ROWS_MAX = 1_000_000
-"""Rows of a read without an estimate, at most: one task sorts the keys of all of them to find the last one."""
+"""Most rows of a read without an estimate: one task sorts the keys of all of them to find the last one."""
 
 QUEUED_MAX = 64
-"""Chunks that are read or staged and not committed: staged files that a commit does not name yet are lost by a crash."""
+"""Most chunks that are read or staged and not committed: a crash loses staged files that no commit contains."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyCopySettings:
-    """How a copy runs; none of it changes the result."""
+    """Settings of a copy; they do not change its result."""
 
     in_flight_max: int
     chunk_target_s: float
     chunk_rows: int | None = None
-    """Rows of a chunk at most; None: as many as take the target's time."""
+    """Most rows of a chunk; `None` to use the target time."""
 
     proves_key: bool = False
-    """Does each chunk check that no two of its rows have one key?"""
+    """True if each chunk checks that no two of its rows share a key."""
 
     proven_version: int | None = None
-    """Version of the source in which the key was proven: its chunks need no check. `None` if there is none."""
+    """Source version in which the key was proven, so that its chunks need no check; `None` if there is none."""
 
 
 class KeyCopy:
-    """The chunks of one attempt, from their choice to their commit."""
+    """The chunks of one attempt, from their selection to their commit."""
 
     def __init__(self, line: KeyLine, settings: KeyCopySettings, version: int) -> None:
-        """Begin before the first row; `version` is that of the line."""
+        """Start before the first row; `version` is that of the line."""
         self._settings, self.space, self._order = settings, line.space, line.space.order
         self._cells, self._cells_version = KeyCells(line), version
         self._surplus = 0
-        """Rows that reads of newer versions had more than estimated, since the newest cuts."""
+        """Rows beyond the estimates in reads of newer versions, since the newest cuts."""
 
         self.sealed = self.prepared = VnodePositions.at_start(line.space.vnodes)
         self.rows_read = self.rows_read_sealed = 0
         """Rows of the source: handed to a commit, and durable."""
 
         self.rows = self.rows_sealed = 0
-        """The same without those that the filter left out."""
+        """The same without the rows that the filter excluded."""
 
         self.chunks = 0
         self.revision = 0
-        """Grows with each change of what is stored."""
+        """Number of changes of the stored state."""
 
         self.failure: BackfillError | None = None
         self._read_since_cut = 0
         self._queue: list[Chunk] = []
         self._dropped: set[int] = set()
-        """Work under way for chunks that were thrown away."""
+        """Ids of running work whose chunks were discarded."""
 
         self._bucket = TokenBucket.unlimited()
         self._limit, self._mixed = 0, False
-        """Number of the limit in force; has the newest commit rows of another one?"""
+        """Number of the limit in force, and whether the newest commit contains rows of another limit."""
         self._barrier_passed = False
         self.meter = RateMeter()
         self._sizer = SplitSizer(settings.chunk_target_s, FIRST_CHUNK_ROWS, CHUNK_ROWS_MIN, CHUNK_ROWS_MAX)
 
     def resume(self, positions: VnodePositions, *, rows: int, rows_read: int, chunks: int) -> None:
-        """Go on from what an earlier attempt committed: no row twice, and the counts go on (R-ARR-32, R-ARR-38, R-ARR-39)."""
+        """Resume after the commits of an earlier attempt: no row is copied twice, and counts continue (R-ARR-32, R-ARR-38, R-ARR-39)."""
         self.sealed = self.prepared = positions
         self.rows, self.rows_read, self.chunks = rows, rows_read, chunks
         self.rows_sealed, self.rows_read_sealed = rows, rows_read
 
-    # -------------------------------------------------------------- what there is
+    # -------------------------------------------------------------- state
     @property
     def complete(self) -> bool:
-        """Was every row handed to a commit? Durable only when that is."""
+        """True if every row was handed to a commit; the copy is durable only with that commit."""
         return self.prepared.complete
 
     @property
     def idle(self) -> bool:
-        """Is no chunk read or staged?"""
-        return all(isinstance(one.state, Waiting) for one in self._queue)
+        """True if no chunk is read or staged."""
+        return all(isinstance(chunk.state, Waiting) for chunk in self._queue)
 
     @property
     def rate_limit(self) -> float | None:
-        """Rows a second; None: no limit."""
+        """Rows per second; `None` without a limit."""
         return self._bucket.rate_per_s
 
     @property
     def rows_per_chunk(self) -> int:
-        """Rows that the next chunk without a limit should have."""
+        """Target rows of the next chunk without a limit."""
         return min(self._sizer.rows_per_split, self._settings.chunk_rows or CHUNK_ROWS_MAX)
 
     @property
     def rows_left(self) -> int:
-        """Estimate: rows that are not durable."""
+        """Estimated rows that are not durable."""
         return self._rows_after(self.sealed)
 
     def reads(self, version: int) -> bool:
-        """Is a chunk of a version being read?"""
-        return any(isinstance(one.state, Running) and one.version == version for one in self._queue)
+        """Return whether a chunk of a version is being read."""
+        return any(isinstance(chunk.state, Running) and chunk.version == version for chunk in self._queue)
 
     def ready(self, version: int) -> bool:
-        """Would a commit take a chunk of a version?"""
+        """Return whether a commit would take a chunk of a version."""
         return bool(self._queue) and self._is_ready(self._queue[0], version)
 
     @staticmethod
@@ -138,11 +138,12 @@ class KeyCopy:
         return isinstance(chunk.state, Staged) and chunk.version == version
 
     def completes(self, version: int) -> bool:
-        """Would a commit complete the copy?"""
-        return bool(self._queue) and self._planned.complete and all(self._is_ready(one, version) for one in self._queue)
+        """Return whether a commit would complete the copy."""
+        planned = bool(self._queue) and self._planned.complete
+        return planned and all(self._is_ready(chunk, version) for chunk in self._queue)
 
     def may_read(self, now: Now) -> bool:
-        """Is there a row to read, and does the limit have a permit for it (R-ARR-19)?"""
+        """Return whether a row is left and the limit has a permit for it (R-ARR-19)."""
         return not self.complete and self._bucket.available(now.mono_s) >= 1
 
     @property
@@ -154,25 +155,25 @@ class KeyCopy:
 
     @property
     def _running(self) -> list[Running]:
-        return [one.state for one in self._queue if isinstance(one.state, Running)]
+        return [chunk.state for chunk in self._queue if isinstance(chunk.state, Running)]
 
     # -------------------------------------------------------------- events
     def set_limit(self, limit: LimitSet, now: Now) -> None:
-        """Limit the rows per second; the first limit begins with one second's rows. Changes have none (R-ARR-35, R-ARR-37)."""
+        """Limit the rows per second; the first limit starts with the rows of one second. Changes are not limited (R-ARR-35, R-ARR-37)."""
         self._limit += limit.rows_per_s != self.meter.limit
         self.meter = self.meter.under(limit.rows_per_s)
         self._bucket = self._bucket.under(limit.rows_per_s, now.mono_s, limit.burst_s)
 
     def pass_barrier(self) -> None:
-        """A limit admits one epoch's quota when a barrier passes."""
+        """Note a barrier: a limit admits the quota of one epoch at each."""
         self._barrier_passed = True
 
     def _find(self, work_id: int) -> int | None:
-        numbers = [one.state.work_id if isinstance(one.state, Running) else None for one in self._queue]
+        numbers = [chunk.state.work_id if isinstance(chunk.state, Running) else None for chunk in self._queue]
         return numbers.index(work_id) if work_id in numbers else None
 
     def finish(self, result: KeyRangeStaged, now: Now) -> None:
-        """Take a finished chunk; it waits for the next commit, and for the chunks before it."""
+        """Take a finished chunk, which waits for the next commit and for the chunks before it."""
         self._dropped.discard(result.work_id)
         at = self._find(result.work_id)
         if at is None:
@@ -192,7 +193,7 @@ class KeyCopy:
             self._cut_again(result.line, chunk.version)
 
     def _cut_again(self, line: KeyLine, version: int) -> None:
-        """Take new cuts; what waits without an end is planned by them."""
+        """Take new cuts; a waiting chunk without an end is removed and planned again."""
         self._cells, self._cells_version = KeyCells(line), version
         self._surplus = self._read_since_cut = 0
         waiting = [(isinstance(chunk.state, Waiting), chunk) for chunk in self._queue]
@@ -203,7 +204,7 @@ class KeyCopy:
         ]
 
     def _parted(self, chunk: Chunk, last: KeyPosition, rows_read: int) -> list[Chunk]:
-        """Return a chunk that was read in part, and what is left of it."""
+        """Return a chunk that was read in part, and the rest of it."""
         if not self._order.fits(last):
             self.failure = KeyInvalidError(
                 f"the key of a row is too large to be a position: {self._order.words(last)[:200]}.",
@@ -212,7 +213,7 @@ class KeyCopy:
         if chunk.low is not None and self._order.sort_key(last) <= self._order.sort_key(chunk.low):
             self.failure = SourceDamagedError(
                 f"a range of version {chunk.version} after {self._order.words(chunk.low)[:200]} ends at "
-                f"{self._order.words(last)[:200]}: the statistics of a file exclude rows that it has.",
+                f"{self._order.words(last)[:200]}: the statistics of a file exclude rows that the file contains.",
                 hint="Have the files rewritten (OPTIMIZE, or REORG TABLE), or use a strategy without an order.",
             )
         if chunk.high is not None and self._order.sort_key(last) >= self._order.sort_key(chunk.high):
@@ -221,7 +222,7 @@ class KeyCopy:
         return [replace(chunk, high=last), replace(chunk, low=last, rows=left, state=Waiting())]
 
     def lose(self, work_id: int) -> int | None:
-        """Forget work: its rows are read again; return the version that it read, None for other work."""
+        """Forget work, so that its rows are read again; return the version that it read, `None` for unknown work."""
         self._dropped.discard(work_id)
         at = self._find(work_id)
         if at is None:
@@ -230,29 +231,28 @@ class KeyCopy:
         return self._queue[at].version
 
     def throw_away(self) -> None:
-        """Pass over the version: what is read or staged of it, and not handed to a commit, is read again at a later one."""
-        self._dropped.update(one.work_id for one in self._running)
+        """Skip the version: its rows that are not handed to a commit are read again at a later one, even if they are staged."""
+        self._dropped.update(running.work_id for running in self._running)
         self._queue.clear()
 
     def keep(self, *versions: int) -> None:
-        """Throw everything away unless it is of one of these versions."""
-        if any(one.version not in versions for one in self._queue):
+        """Discard all chunks if one of them belongs to another version."""
+        if any(chunk.version not in versions for chunk in self._queue):
             self.throw_away()
 
     # -------------------------------------------------------------- choosing work
     def propose(
         self, permits: Permits, ids: Iterator[int], now: Now, version: int, *, opens: bool, shares: bool = False
     ) -> tuple[ReadKeyRange, ...]:
-        """Choose the chunks that start now, all of one version.
+        """Return the chunks that start now, all of one version.
 
         Args:
-            permits: What may start.
-            ids: Numbers of work.
-            now: The moment.
-            version: The version that is read.
-            opens: May any start? A round that ends starts none.
-            shares: Do changes run beside them? Half of the readers are left to those: a MERGE has twenty small Spark jobs, and each
-                would wait for a part of a range to end.
+            permits: Permissions to start work.
+            ids: Ids for the work.
+            now: Current time.
+            version: Version to read.
+            opens: False in a round that ends, which starts no chunk.
+            shares: True if changes run at the same time. They keep half of the readers, because a MERGE has twenty small Spark jobs.
         """
         at_barrier, self._barrier_passed = self._barrier_passed, False
         self.meter = self.meter.hold(now.mono_s, held=not permits.history)
@@ -261,17 +261,17 @@ class KeyCopy:
         work: list[ReadKeyRange] = []
         readers = self._settings.in_flight_max
         while len(self._running) + len(self._dropped) < ((readers + 1) // 2 if shares else readers):
-            one = self._start_next(permits, ids, now, version)
-            if one is None:
+            started = self._start_next(permits, ids, now, version)
+            if started is None:
                 break
-            work.append(one)
+            work.append(started)
         return tuple(work)
 
     def _start_next(self, permits: Permits, ids: Iterator[int], now: Now, version: int) -> ReadKeyRange | None:
         quota = None if self.rate_limit is None else int(self._bucket.available(now.mono_s))
-        if quota == 0 or any(one.cut_off for one in self._running):
+        if quota == 0 or any(running.cut_off for running in self._running):
             return None
-        at = next((at for at, one in enumerate(self._queue) if isinstance(one.state, Waiting)), None)
+        at = next((at for at, chunk in enumerate(self._queue) if isinstance(chunk.state, Waiting)), None)
         if at is None:
             planned = self._plan(version, quota) if len(self._queue) < QUEUED_MAX else None
             if planned is None:
@@ -300,10 +300,10 @@ class KeyCopy:
         )
 
     def _bound(self, chunk: Chunk, quota: int | None) -> tuple[int | None, bool]:
-        """Return the most rows that a read of a chunk may have (R-ARR-9), and whether the chunk probably has more.
+        """Return the row limit for the read of a chunk (R-ARR-9), and whether the chunk probably has more rows.
 
-        An estimate is a bound itself only at the version of the cuts, and of a range that begins at one. Without a limit a range of a newer
-        version is bounded where it has no end, and where ranges had more rows than estimated.
+        An estimate is itself a limit only at the version of the cuts, and for a range that begins at a cut. Without a rate limit, a range of
+        a newer version is limited if it has no end, or if ranges had more rows than estimated.
         """
         begins, grown = self._cells.begins_at(chunk.low), self._grown(chunk)
         bounds = [rows for rows in (quota, self._settings.chunk_rows) if rows is not None]
@@ -314,27 +314,27 @@ class KeyCopy:
         return (rows_max if bounds and (more or grown) else None), more
 
     def _grown(self, chunk: Chunk) -> bool:
-        """Is a chunk of another version than the cuts, so that it may have any number of rows?"""
+        """Return whether a chunk belongs to another version than the cuts, so that its number of rows is unknown."""
         return chunk.version != self._cells_version
 
     @property
     def _surplus_max(self) -> int:
-        """Surplus from which new cuts are worth a look at the log."""
+        """Surplus that justifies another read of the log for new cuts."""
         return max(1, min(self._cells.rows(0, self._cells.behind) // GROWN_SHARE, GROWN_CHUNKS * self.rows_per_chunk))
 
     def _plan(self, version: int, quota: int | None) -> Chunk | None:
-        """Return the next chunk: of the vnodes that are least far, up to where others are, or up to a good cut.
+        """Return the next chunk. It covers the vnodes that are least advanced, up to the next vnodes' position or to a good cut.
 
-        Completed ones are never read again (R-ARR-23), others strictly behind their position (R-ARR-25).
+        Completed vnodes are never read again (R-ARR-23); other vnodes are read strictly after their position (R-ARR-25).
         """
-        groups = {one: spans for one, spans in self._planned.groups().items() if not isinstance(one, Completed)}
+        groups = {place: spans for place, spans in self._planned.groups().items() if not isinstance(place, Completed)}
         if not groups:
             return None
         least, *others = sorted(groups, key=self._sort_key)
         low = least.position if isinstance(least, UpTo) else None
         first = self._cells.first(low)
         share = sum(stop - start for start, stop in groups[least])
-        # What is above a bound is cut off, by a Spark job of its own.
+        # A separate Spark job cuts off the rows above a limit.
         bounded = quota is not None or self._settings.chunk_rows is not None
         last = self._cells.last(first, self._wanted(quota) * self.space.vnodes // share, at_most=bounded)
         high = self._cells.end(last)
@@ -347,8 +347,8 @@ class KeyCopy:
         if quota is not None:
             return quota
         left = max(1, self._rows_after(self._planned))
-        wanted = tapered(self.rows_per_chunk, left, slots=self._settings.in_flight_max)
-        return min(max(CHUNK_ROWS_MIN, wanted), self.rows_per_chunk)
+        rows = tapered(self.rows_per_chunk, left, slots=self._settings.in_flight_max)
+        return min(max(CHUNK_ROWS_MIN, rows), self.rows_per_chunk)
 
     def _sort_key(self, reached: Reached) -> tuple[object, ...]:
         return self._order.sort_key(reached.position) if isinstance(reached, UpTo) else ()
@@ -363,7 +363,7 @@ class KeyCopy:
         return max(1, self._share(spans, self._cells.first(low), behind))
 
     def _rows_after(self, positions: VnodePositions) -> int:
-        """Estimate the rows behind some positions; of a range that is read in part, what was read is known."""
+        """Estimate the rows after some positions; rows read since the last cut are subtracted."""
         left = 0
         for reached, spans in positions.groups().items():
             if isinstance(reached, Completed):
@@ -374,7 +374,7 @@ class KeyCopy:
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, version: int) -> tuple[StagedFile, ...]:
-        """Hand over the chunks of a version that are staged, from the front up to the first that is not (R-ARR-28)."""
+        """Hand over the staged chunks of a version, from the front up to the first one that is not staged (R-ARR-28)."""
         files: list[StagedFile] = []
         while self.ready(version):
             chunk = self._queue.pop(0)
@@ -392,7 +392,7 @@ class KeyCopy:
         return tuple(files)
 
     def seal(self, now: Now) -> None:
-        """What was prepared last is durable."""
+        """Record that the last commit is durable."""
         rows = self.rows_read - self.rows_read_sealed
         self.sealed, self.rows_read_sealed, self.rows_sealed = self.prepared, self.rows_read, self.rows
         if rows:

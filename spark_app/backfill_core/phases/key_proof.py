@@ -1,4 +1,4 @@
-"""The proof that the target holds one row a key: once the snapshot is committed, and before a change could hide a doubled one.
+"""The proof that each key has one row in the target. It runs after the snapshot is committed, before a change could hide a duplicate.
 
 key proof      event                                      then
 ------------   ----------------------------------------   ------------
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from backfill_core.protocol.strategy import Permits
 from backfill_core.protocol.work import ProveKey
 
-PROVING = "proving that each key stands in one row of the target; changes wait"
+PROVING = "proving that each key has one row in the target; changes wait"
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The target may hold two rows with one key."""
+    """The target may contain two rows with one key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ProofRunning:
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """Changes need not wait; `stored` says whether a proof was made, or none is wanted."""
+    """Changes need not wait; `stored` is true if a proof was made, and false if no proof is required."""
 
     stored: bool
 
@@ -41,26 +41,26 @@ KeyProof = Due | ProofRunning | Proven
 
 
 class KeyProver:
-    """The proof of one attempt; see the module."""
+    """The proof of the key in one attempt."""
 
     def __init__(self, *, due: bool, proven: bool) -> None:
-        """Begin; `proven`: the proof exists already."""
+        """Start the machine; `proven` if the proof already exists."""
         self._state: KeyProof = Due() if due and not proven else Proven(proven)
         self._table_version = -1
 
     @property
     def holds_changes(self) -> bool:
-        """Must changes wait for the proof?"""
+        """True if changes must wait for the proof."""
         return not isinstance(self._state, Proven)
 
     @property
     def running(self) -> bool:
-        """Is the proof under way?"""
+        """True if the proof is under way."""
         return isinstance(self._state, ProofRunning)
 
     @property
     def stored(self) -> bool:
-        """Is the key proven, as a state stores it?"""
+        """True if the key is proven, as a state stores it."""
         return isinstance(self._state, Proven) and self._state.stored
 
     def seal(self, table_version: int) -> None:

@@ -1,21 +1,22 @@
-"""Replay: the versions after the pinned one, in batches, until the target has caught up and beyond.
+"""Replay of the versions after the pinned one, in batches, until the target has caught up, and then as they arrive.
 
-Changes that come during the copy are left in the source's log, and are read from there (R-SNAP-9, 19).
+Changes that arrive during the copy stay in the source's log, and are read from there (R-SNAP-9, 19).
 
-The batch of changes, where it is merged (Upsert):
+States of a batch of changes that is merged (Upsert):
 
-batch       event                                       then
----------   -----------------------------------------   ------------------------------------------------------------
-None        a commit is prepared, versions are pending  Announced: the commit says which MERGE the next epoch is
-Announced   the commit is durable, changes may start    Running
-Announced   a later commit is prepared                  Announced anew under a later epoch; None when changes are held
-Running     its work finished                           Applied
-Running     its work is lost                            None: it is announced anew, later commits have outrun its number
-Applied     a commit is prepared                        None: `consumed` grows; the batch is judged once that is durable
+batch       event                                         then
+---------   -------------------------------------------   ------------------------------------------------------------
+None        a commit is prepared, versions are pending    Announced: the commit announces the MERGE of the next epoch
+Announced   the commit is durable, changes may start      Running
+Announced   a later commit is prepared                    Announced under a later epoch; None if changes are paused
+Running     its work finished                             Applied
+Running     its work is lost                              None: a later commit announces it again under a later number
+Applied     a commit is prepared                          None: `consumed` grows; the lag is judged once that is durable
 
-Where it is staged like a split (Append, Changelog), nothing is announced: None -> Running as soon as versions are pending. Where the
-source's log is shipped (Replica), not before the last commit is durable: what a batch takes out of the target must be in it.
-An attempt that finds an announced MERGE in the target knows that its versions are consumed; one that does not does it again.
+A batch that is staged like a split (Append, Changelog) is not announced: None -> Running as soon as versions are pending. If the
+source's log is shipped (Replica), the batch also waits until the last commit is durable: the target must already contain the files
+that the batch removes. An attempt that finds the transaction of an announced MERGE in the target counts its versions as consumed.
+Otherwise it merges them again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from backfill_core.protocol.work import ApplyChanges, ChangesApplied, ShipVersio
 FIRST_BATCH_VERSIONS = 32
 BATCH_VERSIONS_MAX = 4096
 SHIPPED_BYTES_MAX = 1 << 30
-"""Of new files in one commit: what is lost when its batch is lost."""
+"""Most bytes of new files in one commit; a lost batch loses this amount of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,44 +50,44 @@ class Batch:
     after: int
     upto: int
     txn: int
-    """Transaction version of its MERGE; 0 where it is staged."""
+    """Transaction version of the MERGE; 0 if the batch is staged."""
 
     whole: bool
-    """Does it take everything that was pending when it was planned?"""
+    """True if the batch contains all versions that were pending when it was planned."""
 
     left: int = 0
-    """Versions that were pending then and are not in it."""
+    """Versions that were pending at that time and are not in the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedMerge:
-    """What a commit stores of a MERGE that it announces: it happened if the target knows its transaction version."""
+    """A MERGE as the commit that announces it stores it. It happened if the target contains its transaction version."""
 
     upto: int
     txn: int
     whole: bool = False
-    """Does it take everything that was pending? Snapshot stores it."""
+    """True if the batch contains all pending versions; only the Snapshot strategy stores it."""
 
     @classmethod
     def of(cls, stored: StoredFields) -> AnnouncedMerge:
-        """Read it from a stored state."""
+        """Read an announced MERGE from a stored state."""
         return cls(stored.typed("upto", int), stored.typed("txn", int), stored.value.get("whole") is True)
 
     def encode(self) -> dict[str, Any]:
-        """Return the JSON value; without `whole`."""
+        """Return the JSON value, without `whole`."""
         return {"upto": self.upto, "txn": self.txn}
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """A commit says that the next transaction of the job is the MERGE of this batch."""
+    """A commit announces that the next transaction of the job is the MERGE of this batch."""
 
     batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Its work is under way."""
+    """The work of the batch is under way."""
 
     batch: Batch
     work_id: int
@@ -95,7 +96,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Its rows are merged, or staged; no commit says so yet."""
+    """The rows of the batch are merged or staged, and no commit records it yet."""
 
     batch: Batch
     result: ChangesApplied | VersionsShipped
@@ -105,34 +106,34 @@ ChangeBatch = Announced | Running | Applied | None
 
 
 class ChangeWay(Enum):
-    """How changes come into the target."""
+    """Method by which changes enter the target."""
 
     MERGED = auto()
-    """By key, in commits of their own."""
+    """Merged by key, in separate commits."""
 
     STAGED = auto()
-    """As rows, which a commit takes like those of a split."""
+    """Staged as rows; commits include them like those of a split."""
 
     SHIPPED = auto()
-    """As files that come and go, as the source's log says."""
+    """Shipped as added and removed files, as recorded in the source's log."""
 
     @classmethod
     def of(cls, *, merges: bool) -> ChangeWay:
-        """Return how rows come into a target that is merged into, or only appended to."""
+        """Return the method for a target that is merged into, or only appended to."""
         return cls.MERGED if merges else cls.STAGED
 
 
 class CatchUpEnd(Enum):
-    """Which commit says that the job has caught up, once a batch took all that was pending at its start."""
+    """The commit that records the catch-up, once a batch contained all versions that were pending at its start."""
 
     WITH_ITS_COMMIT = auto()
     AFTER_ITS_COMMIT = auto()
     BY_ITS_OWNER = auto()
-    """None by itself: the strategy has a rule of its own."""
+    """No commit of the replay: the strategy applies its own rule."""
 
 
 class Replay:
-    """The changes of a versioned source, from their choice to their commit."""
+    """The changes of a versioned source, from their selection to their commit."""
 
     def __init__(
         self,
@@ -144,42 +145,42 @@ class Replay:
         limit: LimitRule = "EpochTime",
         end: CatchUpEnd = CatchUpEnd.WITH_ITS_COMMIT,
     ) -> None:
-        """Begin after a version."""
+        """Start after a version."""
         self.consumed = consumed
         self.batch: ChangeBatch = None
         self.head: Head | None = None
         self.caught_up = False
         self.in_rounds = False
-        """Is history read between two batches? Then what comes while it is read is no lag."""
+        """True if history is read between two batches. Versions that arrive meanwhile then do not count as lag."""
 
         self.revision = 0
-        """Grows with each change of what is stored, or must be committed."""
+        """Number of changes of the stored state, or of requests for a commit."""
 
         self.pending = Pending(limit, consumed)
         self.trend = LagTrend()
         self._end = end
         self._owes_finish = False
-        """Did a commit take all that was pending, which the next one says?"""
+        """True if a commit contained all pending versions, and the next commit must record the catch-up."""
 
         self._way, self._follow = way, follow
         self._fresh = False
-        """Was the source polled since the snapshot is complete?"""
+        """True if the source was polled after the snapshot was complete."""
 
         self._forgets = False
-        """Is the commit not durable yet before which polls count as stale?"""
+        """True until the commit is durable before which polls count as stale."""
 
         self._first_head: Head | None = None
         self._age = Age()
         self._committing: Batch | None = None
-        """Part of a commit that is not durable yet."""
+        """Batch in a commit that is not durable yet."""
 
         self._sizer = BatchSizer(batch_target_s, FIRST_BATCH_VERSIONS, BATCH_VERSIONS_MAX)
         self._steps: tuple[BatchStep, ...] = ()
 
-    # -------------------------------------------------------------- what there is
+    # -------------------------------------------------------------- state
     @property
     def merging(self) -> bool:
-        """Is a MERGE running, so that commits must wait?"""
+        """True if a MERGE runs, so that commits must wait."""
         return self._merges and isinstance(self.batch, Running)
 
     @property
@@ -188,65 +189,65 @@ class Replay:
 
     @property
     def idle(self) -> bool:
-        """Is no batch on its way?"""
+        """True if no batch is in progress."""
         return self.batch is None
 
     @property
     def applied(self) -> bool:
-        """Does a finished batch wait for its commit?"""
+        """True if a finished batch waits for its commit."""
         return isinstance(self.batch, Applied)
 
     @property
     def announced(self) -> AnnouncedMerge | None:
-        """The MERGE that the next commit must announce."""
+        """The MERGE that the next commit must announce; `None` if there is none."""
         if not self._merges or not isinstance(self.batch, Announced | Running):
             return None
         batch = self.batch.batch
         return AnnouncedMerge(batch.upto, batch.txn, batch.whole)
 
     def wants_announcement(self, *, dirty: bool) -> bool:
-        """Would a commit begin the next batch, or end the catching up?"""
+        """Return whether a commit would start the next batch, or end the catch-up."""
         ends = self.lag_versions > 0 or self._end is not CatchUpEnd.BY_ITS_OWNER
         return not self.caught_up and self.batch is None and self._fresh and ends and (self._merges or dirty)
 
     @property
     def lag_versions(self) -> int:
-        """Versions that are known and not consumed."""
+        """Versions of the source that are not consumed."""
         return 0 if self.head is None else max(0, self.head.position - self.consumed)
 
     def consumed_ms(self) -> int | None:
-        """Commit time of what is consumed; `None` if it is not known."""
+        """Return the commit time of the consumed version; `None` if it is unknown."""
         return self._age.committed_ms(self.consumed)
 
     def lag_ms(self, pinned_ms: int, now_ms: int) -> int:
-        """Return the lag in milliseconds (`pending.Age`); `pinned_ms` stands for an unknown commit time."""
+        """Return the lag in milliseconds (`pending.Age`); `pinned_ms` replaces an unknown commit time."""
         return self._age.lag_ms(self.consumed, pinned_ms, now_ms) if self.lag_versions else 0
 
     @property
     def version_s(self) -> float | None:
-        """Seconds that a version took in the newest batches; None before the first."""
+        """Measured seconds per version in the newest batches; `None` before the first one."""
         return self._sizer.version_s
 
     @property
     def batches(self) -> int:
-        """In how many batches that was measured."""
+        """Number of batches in that measurement."""
         return len(self._sizer.lately)
 
     @property
     def versions_per_s(self) -> float:
-        """How fast the source makes new versions."""
+        """Rate at which the source commits new versions."""
         first, head = self._first_head, self.head
         seconds = 0.0 if first is None or head is None else (head.timestamp_ms - first.timestamp_ms) / 1000
         return (head.position - first.position) / seconds if first and head and seconds > 0 else 0.0
 
     # -------------------------------------------------------------- events
     def know(self, version: int, timestamp_ms: int) -> None:
-        """Learn when a version was committed, without a poll."""
+        """Record the commit time of a version without a poll."""
         self._age.learn(version, timestamp_ms)
         self.pending.know(version, timestamp_ms)
 
     def poll(self, event: SourcePolled, wall_ms: int = 0) -> None:
-        """Learn of the newest version, at a moment."""
+        """Record the newest version, with the time of the poll."""
         self.head = head = event.head
         self._first_head = self._first_head or head
         self._fresh = self._fresh or event.fresh
@@ -256,13 +257,13 @@ class Replay:
         self._age.poll(head, self.consumed, wall_ms)
 
     def skip_to_head(self) -> None:
-        """Begin after the newest version that was seen: the target holds no row that an older one could have changed."""
+        """Start after the newest polled version: the target contains no row that an older version could have changed."""
         if self.head is not None and self.batch is None:
             self._begin_after(max(self.consumed, self.head.position))
             self.pending.poll(self.head)
 
     def forget_polls(self) -> None:
-        """What is seen before the next commit is durable is not fresh, nor does a batch up to it end the catch-up (R-SNAP-29)."""
+        """Treat polls before the next durable commit as stale; a batch up to one of them does not end the catch-up (R-SNAP-29)."""
         self._forgets = True
         self._forget()
 
@@ -273,7 +274,7 @@ class Replay:
         self.pending.wait()
 
     def resume(self, consumed: int, merging: AnnouncedMerge | None, last_txn: int | None) -> None:
-        """Go on after what an earlier attempt committed, and after the MERGE that it announced, if that is in the target."""
+        """Resume after the commits of an earlier attempt, and after the MERGE that it announced if the target contains it."""
         merged = merging is not None and last_txn == merging.txn
         self._begin_after(merging.upto if merging is not None and merged else consumed)
 
@@ -281,7 +282,7 @@ class Replay:
         self.consumed, self.pending = consumed, Pending(self.pending.rule, consumed)
 
     def finish(self, result: ChangesApplied | VersionsShipped, now: Now) -> None:
-        """Take a finished batch; it waits for the next commit. One of the log may have ended early."""
+        """Take a finished batch, which waits for the next commit. A batch of shipped versions may have ended early."""
         if isinstance(self.batch, Running) and self.batch.work_id == result.work_id:
             batch, since_s = self.batch.batch, self.batch.since_s
             if isinstance(result, VersionsShipped) and result.upto < batch.upto:
@@ -292,7 +293,7 @@ class Replay:
             self._sizer = self._sizer.observe(batch.upto - batch.after, now.mono_s - since_s)
 
     def lose(self, work_id: int) -> None:
-        """Forget a batch; a MERGE is announced anew."""
+        """Forget a batch; a commit announces a MERGE again."""
         if isinstance(self.batch, Running) and self.batch.work_id == work_id:
             self.batch = None
             self.revision += self._merges
@@ -301,7 +302,7 @@ class Replay:
     def propose(
         self, permits: Permits, ids: Iterator[int], now: Now, *, dirty: bool, bound: KeyBound | None = None
     ) -> tuple[ApplyChanges | ShipVersions, ...]:
-        """Choose the batch that starts now, of the rows within a bound; what is merged or shipped not before the last commit is durable."""
+        """Choose the batch that starts now, within a bound. A merged or shipped one waits until the last commit is durable."""
         match self.batch:
             case _ if not permits.changes:
                 batch = None
@@ -322,7 +323,7 @@ class Replay:
         return (work,)
 
     def _plan(self, txn: int) -> Batch | None:
-        """Choose the next batch; nothing pending at a fresh poll is the end of catching up (R-SNAP-32)."""
+        """Choose the next batch; no pending version at a fresh poll ends the catch-up (R-SNAP-32)."""
         head = self.head
         if head is None or self._owes_finish or (self.caught_up and not self._follow):
             return None
@@ -339,13 +340,13 @@ class Replay:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """The target has reached the newest version once."""
+        """Record that the target has reached the newest version once."""
         self.caught_up = True
         self.revision += 1
 
     # -------------------------------------------------------------- committing
     def take_applied(self) -> ChangesApplied | VersionsShipped | None:
-        """Hand the applied batch to a commit; its versions are consumed, also those without a row (R-SNAP-22)."""
+        """Hand the applied batch to a commit. All its versions are consumed, those without rows included (R-SNAP-22)."""
         if not isinstance(self.batch, Applied):
             return None
         batch, result = self.batch.batch, self.batch.result
@@ -357,7 +358,7 @@ class Replay:
         return result
 
     def announce(self, epoch: Epoch | None) -> bool:
-        """Say which MERGE is the transaction of an epoch; None: none may start, and what was announced is taken back."""
+        """Announce the MERGE of an epoch. With `None` no MERGE may start, and an earlier announcement is withdrawn."""
         if not self._merges or isinstance(self.batch, Running | Applied):
             return False
         planned = None if epoch is None else self._plan(epoch.txn_version)
@@ -367,10 +368,10 @@ class Replay:
         return planned is not None
 
     def seal(self, now: Now) -> None:
-        """What was prepared last is durable: judge the batch in it.
+        """Record that the last commit is durable, and judge its batch.
 
-        While the job catches up all that is pending counts. Else what came while a batch ran is no lag: the next one takes
-        it. What counts then is what a batch had to leave.
+        During the catch-up, all pending versions count. Afterwards, versions that arrived while a batch ran are no lag, because the
+        next batch contains them. Then only versions that the batch had to leave out count.
         """
         if self._forgets:
             self._forgets = False
@@ -387,11 +388,11 @@ class Replay:
         self._steps = (*self._steps[-STEPS_WATCHED:], BatchStep(now.mono_s, batch.upto, self.head.position))
 
     def divergence(self) -> tuple[JobWarning, ...]:
-        """Name both rates when the lag does not fall."""
+        """Return a warning with both rates if the lag does not fall."""
         first, last = (self._steps[0], self._steps[-1]) if self._steps else (None, None)
         if not self.trend.non_convergent or first is None or last is None or last.at_s <= first.at_s:
             return ()
         seconds = last.at_s - first.at_s
-        made, applied = (last.head - first.head) / seconds, (last.upto - first.upto) / seconds
-        rates = f"the source makes {made:.2g} versions/s, {applied:.2g} are applied"
+        produced, applied = (last.head - first.head) / seconds, (last.upto - first.upto) / seconds
+        rates = f"the source makes {produced:.2g} versions/s, {applied:.2g} are applied"
         return (JobWarning("NonConvergent", f"the lag did not fall over {STEPS_WATCHED} batches: {rates}"),)

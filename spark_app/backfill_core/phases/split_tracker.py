@@ -1,4 +1,4 @@
-"""Splits of the row index on their way from their start to their seal: running, in the buffer, or staged for the next commit."""
+"""Splits of the row index from their start to their seal: running, in the buffer, or staged for the next commit."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ class Running:
     since_s: float
     charged: ChargePolicy
     costs: RowCosts
-    """What its rows cost under the limit that it was begun under."""
+    """Costs of rows under the limit at its start."""
 
     cuts: bool
-    """Is a part of a file of its own in it?"""
+    """True if it contains a part of a file."""
 
     limit: int
-    """Number of the limit under which it was begun."""
+    """Number of the limit at its start."""
 
     @property
     def cost(self) -> float:
-        """What its rows cost."""
+        """Cost of its rows."""
         return self.costs.of(self.split.start, self.split.stop)
 
     @property
     def known(self) -> bool:
-        """Was it charged for what it takes, however many rows there are: for the bytes of whole files?"""
-        return self.costs.by_bytes and all(one.whole for one in self.split.ranges)
+        """True if its charge is exact for any number of rows, because it counts the bytes of whole files."""
+        return self.costs.by_bytes and all(span.whole for span in self.split.ranges)
 
     @property
     def rows(self) -> int:
@@ -60,21 +60,21 @@ class Staged:
     stop: int
     files: tuple[StagedFile, ...]
     epoch: int | None
-    """The one in which it was started; None for a segment, which has waited in the buffer."""
+    """Epoch in which it was started; `None` for a segment, which has waited in the buffer."""
 
     charged: ChargePolicy
     limit: int
-    """Number of the limit under which it was begun; of a segment, under which it was admitted."""
+    """Number of the limit at its start; for a segment, of the limit that admitted it."""
 
     last: bool = True
-    """Is it the end of its split?"""
+    """True if it is the end of its split."""
 
 
 class Splits:
-    """What is begun and not prepared; every row of it is in one place, and charged for once."""
+    """Splits that are started and not prepared. Each row is in one place, and is charged once."""
 
     def __init__(self, *, filtered: bool) -> None:
-        """Begin with nothing; `filtered`: files do not tell how many rows were read."""
+        """Start without splits; `filtered` if row counts of files differ from the rows read."""
         self._filtered = filtered
         self.limit = 0
         """Number of the limit in force."""
@@ -84,17 +84,17 @@ class Splits:
         self.buffer = PrefetchBuffer()
         self._asked_s: float | None = None
         self._copied: bool | None = None
-        """Was a file copied as it is? Then one that a limit does not cut costs next to nothing; None: no file was staged whole yet."""
+        """True if a file was copied whole, so that files without a cut cost almost nothing; `None` before the first staged file."""
 
         self._cut_in_time = False
-        """Was the last file that was cut staged in the time that its rows last, or in a second?"""
+        """True if the last cut file was staged within the time that its rows last, or within a second."""
 
-    # -------------------------------------------------------------- what there is
+    # -------------------------------------------------------------- state
     def taken(self, prepared: IntervalSet) -> IntervalSet:
-        """Return the rows of the row index that need not begin any more."""
-        spans = [(one.split.start, one.split.stop) for one in self.running.values()]
-        spans += [(one.start, one.stop) for one in self.staged]
-        spans += [(one.start, one.stop) for one in self.buffer.segments]
+        """Return the rows of the row index that need no new split."""
+        spans = [(running.split.start, running.split.stop) for running in self.running.values()]
+        spans += [(staged.start, staged.stop) for staged in self.staged]
+        spans += [(segment.start, segment.stop) for segment in self.buffer.segments]
         for start, stop in spans:
             prepared = prepared.add(start, stop)
         return prepared
@@ -102,77 +102,78 @@ class Splits:
     @property
     def reading_ahead(self) -> tuple[Running, ...]:
         """Splits that are being read ahead of a limit."""
-        return tuple(one for one in self.running.values() if one.charged is ChargePolicy.WHEN_SEALED)
+        return tuple(running for running in self.running.values() if running.charged is ChargePolicy.WHEN_SEALED)
 
     @property
     def anything_ahead(self) -> bool:
-        """Is anything charged when it is sealed?"""
+        """True if any split is charged when it is sealed."""
         return bool(self.buffer.segments or self.reading_ahead)
 
     def grid(self, second: float, *, is_short: bool) -> Grid:
-        """Return where the segments of the next split may end.
+        """Return the positions at which segments of the next split may end.
 
-        A file that is cut is decoded. While it is not known whether files are copied, and while a cut could keep the next
-        barriers waiting, a short file is left whole: a second is off by a part of it then, and not by all of its rows.
+        A cut file is decoded. A short file is left whole while it is not known if files are copied, and while a cut could delay
+        the next barriers. A second is then off by a part of that file, and not by all of its rows.
 
         Args:
-            second: Rows of a second, of the file that is next.
-            is_short: Is that file small beside a second?
+            second: Rows of one second, in the next file.
+            is_short: True if that file is small compared with a second.
         """
         if self._copied is None:
-            # One split tells. Where both were left whole, two seconds would be off.
+            # One split is enough to find out. With two whole files, two seconds would be off.
             return UNCUT if is_short and not self.anything_ahead else DECODED
         if not self._copied:
             return DECODED
-        cutting = any(one.cuts for one in self.reading_ahead)
+        cutting = any(running.cuts for running in self.reading_ahead)
         may_cut = self.buffer.rows >= second and (self._cut_in_time or not cutting)
         return COPIED if may_cut or not is_short else UNCUT
 
-    # -------------------------------------------------------------- the way
+    # -------------------------------------------------------------- transitions
     def begin(self, split: ReadSplit, now_s: float, charged: ChargePolicy, costs: RowCosts) -> ReadSplit:
-        """Know that a split is being read."""
-        cuts = not all(one.whole for ranges in split.segment_ranges for one in ranges)
+        """Record that a split is being read."""
+        cuts = not all(span.whole for ranges in split.segment_ranges for span in ranges)
         self.running[split.work_id] = Running(split, now_s, charged, costs, cuts, self.limit)
         return split
 
     def finish(
         self, work_id: int, files: tuple[StagedFile, ...], now_s: float, bucket: TokenBucket
     ) -> tuple[TokenBucket, Running]:
-        """Take what a split staged; a sub-file range has its rows only in the mean, and is now charged for those there were."""
-        one = self.running.pop(work_id)
-        split = one.split
-        self._learn(one, files, now_s - one.since_s, bucket)
-        if one.charged is ChargePolicy.WHEN_SEALED:
+        """Take the staged rows of a split. A sub-file range was charged for its average rows, and is now charged for its actual rows."""
+        running = self.running.pop(work_id)
+        split = running.split
+        self._learn(running, files, now_s - running.since_s, bucket)
+        if running.charged is ChargePolicy.WHEN_SEALED:
             if not _too_slow(bucket):
-                self.buffer = self.buffer.add(segments_of(split, files, one.costs, filtered=self._filtered))
-            return bucket, one
-        self.staged.append(Staged(split.start, split.stop, files, split.epoch, one.charged, one.limit))
-        if one.charged is ChargePolicy.WHEN_STARTED and not self._filtered and not one.known:
+                self.buffer = self.buffer.add(segments_of(split, files, running.costs, filtered=self._filtered))
+            return bucket, running
+        self.staged.append(Staged(split.start, split.stop, files, split.epoch, running.charged, running.limit))
+        if running.charged is ChargePolicy.WHEN_STARTED and not self._filtered and not running.known:
             read = sum(file.rows for file in files)
-            bucket = bucket.take(one.costs.surplus(read, one.rows, one.cost), now_s)
-        return bucket, one
+            bucket = bucket.take(running.costs.surplus(read, running.rows, running.cost), now_s)
+        return bucket, running
 
-    def _learn(self, one: Running, files: tuple[StagedFile, ...], took_s: float, bucket: TokenBucket) -> None:
+    def _learn(self, running: Running, files: tuple[StagedFile, ...], took_s: float, bucket: TokenBucket) -> None:
         if any(file.way is not FileWay.DECODED for file in files):
             self._copied = True
-        elif files and not one.cuts and self._copied is None:
+        elif files and not running.cuts and self._copied is None:
             self._copied = False
-        if one.cuts and bucket.rate_per_s:
-            self._cut_in_time = took_s <= max(1.0, one.cost / bucket.rate_per_s)
+        if running.cuts and bucket.rate_per_s:
+            self._cut_in_time = took_s <= max(1.0, running.cost / bucket.rate_per_s)
 
     def admit(self, now_s: float, bucket: TokenBucket, *, held: bool) -> TokenBucket:
-        """Let segments of the buffer be sealed; once a moment. What will not be sealed soon is given up, and read again later.
+        """Admit segments of the buffer to the next commit, once per point in time.
 
-        Given up, where history is held and under a limit for sub-file ranges: files that no commit names are not kept for ever
-        (VACUUM removes them after a week), and rows that a hold lets pass at once would have to be paid for after it.
+        The buffer is discarded if history is paused or if the limit is so low that sub-file ranges are used; its rows are read again later.
+        Files that no commit contains are not kept indefinitely, because VACUUM removes them after a week. And rows that pass at once during a
+        pause would have to be paid for after it.
 
-        Not beside sub-file ranges that wait for their barrier: a second was charged for their rows, and shows them.
+        Nothing is admitted while sub-file ranges wait for their barrier: a second was charged for their rows, and shows them.
         """
         if held or _too_slow(bucket):
             self.buffer = PrefetchBuffer()
             return bucket
         asked_s, self._asked_s = self._asked_s, now_s
-        ranged = any(one.charged is ChargePolicy.WHEN_STARTED for one in self.staged)
+        ranged = any(staged.charged is ChargePolicy.WHEN_STARTED for staged in self.staged)
         if asked_s == now_s:
             return bucket
         if ranged and bucket.rate_per_s is not None:
@@ -186,12 +187,12 @@ class Splits:
         return bucket
 
     def take_ready(self, before_epoch: int | None) -> list[Staged]:
-        """Hand over what is staged; with an epoch, no sub-file range that was started in it."""
+        """Hand over the staged rows; with an epoch, without sub-file ranges that were started in it."""
         ready: list[Staged] = []
         kept: list[Staged] = []
-        for one in self.staged:
-            held = before_epoch is not None and one.epoch is not None and one.epoch >= before_epoch
-            (kept if held else ready).append(one)
+        for staged in self.staged:
+            held = before_epoch is not None and staged.epoch is not None and staged.epoch >= before_epoch
+            (kept if held else ready).append(staged)
         self.staged = kept
         return ready
 

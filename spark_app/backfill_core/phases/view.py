@@ -1,4 +1,4 @@
-"""How far a copy is, and the replay after or beside it, for people and for the operator."""
+"""Progress of a copy, and of the replay after it or concurrent with it, for users and for the operator."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from backfill_core.protocol.strategy import Facts, JobWarning, Pinned, StrategyV
 GRID_CELLS_MAX = 64
 
 
-# A view is asked for at every event, and what is done changes with a commit.
+# A view is created at every event, but the done rows change only with a commit.
 @lru_cache(maxsize=4)
 def percent_done(rows: int, done: IntervalSet) -> tuple[int, ...]:
-    """Return how much of each part of so many rows is done, in percent."""
+    """Return the done percentage of each part of the rows."""
     cells = min(GRID_CELLS_MAX, rows)
     edges = [rows * cell // cells for cell in range(cells + 1)] if cells else [0]
     return tuple(
@@ -31,21 +31,21 @@ def percent_done(rows: int, done: IntervalSet) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a copy says of itself; counts are of what is durable."""
+    """Progress of a copy; counts are of durable rows."""
 
     rows: int
-    """Of the row index, in all."""
+    """All rows of the row index."""
 
     rows_left: int
     rows_total: int
-    """Rows that readers of the source see; like `rows_left` and all counts but `rows` and `done`, without deleted ones."""
+    """Rows that readers of the source see. Like `rows_left` and all counts but `rows` and `done`, it excludes deleted rows."""
 
     rows_done: int
     rows_filtered: int
     splits: int
     rows_per_split: int
     done: IntervalSet
-    """Of the numbers below `rows`."""
+    """Durable rows as numbers below `rows`."""
 
     meter: RateMeter
     rate_limit: float | None
@@ -54,35 +54,35 @@ class Copied:
 
     @property
     def eta(self) -> Eta | None:
-        """Time left at the pace of the last commits; None: nothing is left, or no pace is known."""
+        """Time left at the pace of the last commits; `None` if no row is left or no pace is known."""
         return estimate(self.rows_left, self.meter) if self.rows_left else None
 
     @property
     def moves(self) -> bool:
-        """Is there a row left, and may it be read?"""
+        """True if a row is left and may be read."""
         return bool(self.rows_left) and not self.meter.held
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """How much of each part is done, in percent."""
+        """Done percentage of each part."""
         return percent_done(self.rows, self.done)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at a copy and a replay needs to know besides them."""
+    """Inputs of a view in addition to the copy and the replay."""
 
     pinned: Pinned
     copied: Copied
     replay: Replay
     phase: str
     doing: str
-    """Why the job is not faster, in words."""
+    """Reason why the job is not faster."""
 
     copying: bool
 
     def at(self, now: Now, warnings: tuple[JobWarning, ...]) -> StrategyView:
-        """Return how far the job is."""
+        """Return the progress of the job."""
         pinned, copied, replay = self.pinned, self.copied, self.replay
         lag, moves = replay.lag_versions, copied.moves
         return StrategyView(
@@ -127,7 +127,10 @@ class Look:
 def pinned_warnings(
     pinned: Pinned, copied: Copied, replay: Replay, now: Now, *, copying: bool
 ) -> tuple[JobWarning, ...]:
-    """Say in time that what is still needed will be gone; after catching up only what is known to be old counts."""
+    """Warn in time before the source deletes versions that the job still needs.
+
+    After the catch-up, only versions with a known commit time count.
+    """
     since_ms, head = replay.consumed_ms(), replay.head
     if since_ms is None and not replay.caught_up:
         since_ms = pinned.timestamp_ms
@@ -142,7 +145,7 @@ def pinned_warnings(
 
 
 def retention_warnings(replay: Replay, since_ms: int | None, now: Now) -> tuple[JobWarning, ...]:
-    """Say in time that changes since a moment will be gone: in a long pause of everything, or beside a slow MERGE."""
+    """Warn in time before the source deletes changes: in a long pause of everything, or during a slow MERGE."""
     head = replay.head
     if head is None or since_ms is None:
         return ()
@@ -158,10 +161,10 @@ VERBS = {
 
 
 def doing(replay: Replay, way: ChangeWay) -> str:
-    """Say which changes are under way; empty when none are."""
+    """Describe the changes under way; empty if there are none."""
     if isinstance(replay.batch, Running):
         batch = replay.batch.batch
         first = batch.after + 1
         versions = f"version {first}" if first == batch.upto else f"versions {first} to {batch.upto}"
         return f"{VERBS[way]} of {versions}"
-    return "waiting for the first look at the source" if replay.head is None else ""
+    return "waiting for the first poll of the source" if replay.head is None else ""

@@ -1,1 +1,1 @@
-"""How far a job is, as values: sets of rows and other positions in a source."""
+"""Progress of a job as values: sets of rows and other positions in a source."""

@@ -1,4 +1,4 @@
-"""What is done of the row index in a bounded form: files that were read in another order leave many gaps."""
+"""Bounded form of the done rows of the row index: files that were read in another order leave many gaps."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from backfill_core.positions.file_ranges import file_ranges
 from backfill_core.positions.intervals import IntervalSet
 
 FILES_MAX = 1 << 18
-"""Files that a bitmap of 43 KiB tells; a state has 64 KiB."""
+"""Most files for which a bitmap is stored: it takes 43 KiB of the 64 KiB of a state."""
 
 SPANS_MAX = 2000
-"""Spans of an interval set of 48 KiB."""
+"""Most spans of a stored interval set: they take 48 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class DoneFiles:
-    """A set of rows as a bit for each file that is whole in it, and the intervals of the other files."""
+    """A set of rows: one bit per file that is completely in it, and intervals of the other files."""
 
     bits: bytes
     """File `n` is the bit `n % 8`, the lowest first, of byte `n // 8`."""
@@ -37,32 +37,32 @@ Done = IntervalSet | DoneFiles
 
 
 def bounded(done: IntervalSet, rows: Sequence[int]) -> Done:
-    """Return the form that is stored: intervals while they are few; `rows` are those of each file in path order."""
+    """Return the form that is stored: intervals if there are few of them; `rows` has the rows of each file in path order."""
     if len(done) <= SPANS_MAX or len(rows) > FILES_MAX:
         return done
     offsets = [0, *accumulate(rows)]
     bits = bytearray(-(-len(rows) // 8))
     parts: list[tuple[int, int]] = []
     for start, stop in done.spans:
-        for one in file_ranges(offsets, start, stop):
-            if one.whole:
-                bits[one.file // 8] |= 1 << one.file % 8
+        for span in file_ranges(offsets, start, stop):
+            if span.whole:
+                bits[span.file // 8] |= 1 << span.file % 8
             else:
-                parts.append((offsets[one.file] + one.start, offsets[one.file] + one.stop))
+                parts.append((offsets[span.file] + span.start, offsets[span.file] + span.stop))
     return DoneFiles(bytes(bits), IntervalSet.of(parts))
 
 
 def in_row_index(done: Done, rows: Sequence[int]) -> IntervalSet:
-    """Return what is done as intervals of the row index; `rows` are those of each file in path order.
+    """Return the done rows as intervals of the row index; `rows` has the rows of each file in path order.
 
     Raises:
-        StateMismatchError: it tells of another number of files.
+        StateMismatchError: the state contains another number of files.
     """
     if isinstance(done, IntervalSet):
         return done
     if len(done.bits) != -(-len(rows) // 8):
         raise StateMismatchError(
-            f"the target's state tells of {8 * len(done.bits)} files, the source has {len(rows)}.",
+            f"the target's state describes up to {8 * len(done.bits)} files, but the source has {len(rows)}.",
             hint="Use another target.",
         )
     offsets = [0, *accumulate(rows)]

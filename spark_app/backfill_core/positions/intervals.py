@@ -1,4 +1,4 @@
-"""Sets of rows on the row index of the pinned version, as half-open intervals."""
+"""Sets of rows in the row index of the pinned version, as half-open intervals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class IntervalSet:
 
     @classmethod
     def of(cls, spans: Iterable[tuple[int, int]]) -> IntervalSet:
-        """Return the set of some intervals, which may touch, overlap, be empty, and have any order."""
+        """Return the set of the given intervals, which may touch, overlap, be empty, and have any order."""
         joined: list[tuple[int, int]] = []
         for start, stop in sorted(spans):
             if start >= stop:
@@ -29,7 +29,7 @@ class IntervalSet:
         return cls(tuple(joined))
 
     def add(self, start: int, stop: int) -> IntervalSet:
-        """Return the set with `[start, stop)` in it; an empty interval changes nothing."""
+        """Return the set with `[start, stop)` added; an empty interval changes nothing."""
         if start >= stop:
             return self
         # Spans that touch or overlap: those that end at or after `start` and begin at or before `stop`.
@@ -42,11 +42,11 @@ class IntervalSet:
 
     @property
     def size(self) -> int:
-        """How many integers are in the set."""
+        """Number of integers in the set."""
         return sum(stop - start for start, stop in self.spans)
 
     def gaps(self, start: int, stop: int) -> IntervalSet:
-        """Return what of `[start, stop)` is not in the set."""
+        """Return the part of `[start, stop)` that is not in the set."""
         missing: list[tuple[int, int]] = []
         at = start
         for low, high in self.spans[bisect_right(self.spans, start, key=lambda span: span[1]) :]:
@@ -60,7 +60,7 @@ class IntervalSet:
         return IntervalSet(tuple(missing))
 
     def first_gap(self, start: int, stop: int) -> tuple[int, int] | None:
-        """Return the lowest missing interval of `[start, stop)`, or None when all is there."""
+        """Return the lowest missing interval of `[start, stop)`; `None` if none is missing."""
         spans = self.gaps(start, stop).spans
         return spans[0] if spans else None
 
@@ -70,10 +70,10 @@ class IntervalSet:
 
     @classmethod
     def from_json(cls, value: Any) -> IntervalSet:
-        """Read what `to_json` wrote.
+        """Read the output of `to_json`.
 
         Raises:
-            ValueError: it is no list of pairs of integers, or spans are empty, overlap, touch, or are out of order.
+            ValueError: it is not a list of pairs of integers, or spans are empty, overlap, touch, or are out of order.
         """
         wrong = ValueError(f"not an interval set: {value!r}")
         if not isinstance(value, list) or not all(isinstance(span, list) and len(span) == 2 for span in value):
@@ -84,5 +84,5 @@ class IntervalSet:
         return cls(tuple((start, stop) for start, stop in value))
 
     def __len__(self) -> int:
-        """Return the number of spans; what bounds the stored form."""
+        """Return the number of spans, which determines the size of the stored form."""
         return len(self.spans)

@@ -1,4 +1,4 @@
-"""Places at which the rows of a source may be cut into ranges of a key, and estimates of the rows between them."""
+"""Positions at which the rows of a source may be cut into ranges of a key, and estimates of the rows between them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from backfill_core.positions.vnode_positions import KeySpace
 
 @dataclass(frozen=True, slots=True)
 class KeyCut:
-    """A place at which the rows of a source may be cut into ranges."""
+    """A position at which the rows of a source may be cut into ranges."""
 
     position: KeyPosition
     rows: int
-    """Estimate: rows after the cut before, up to and with this position."""
+    """Estimated rows after the previous cut, up to and including this position."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyLine:
-    """The rows of a source in the order of a key, as far as its metadata or a sample tells."""
+    """The rows of a source in the order of a key, estimated from its metadata or a sample."""
 
     space: KeySpace
     cuts: tuple[KeyCut, ...]
-    """Ascending in the order. Any cuts are right; good ones leave files whole."""
+    """Ascending in the order. Any cuts are correct; good ones do not divide files."""
 
     rows_after: int
-    """Estimate: rows behind the last cut."""
+    """Estimated rows after the last cut."""
 
     read_amplification: float = 1.0
-    """How often a file of the source is read in all, in the mean, where chunks have about a million rows."""
+    """Estimated number of reads of each source file on average, with chunks of about a million rows."""

@@ -1,7 +1,8 @@
-"""Places in the order of a key, as typed values that travel in JSON.
+"""Positions in the order of a key, as typed values that JSON can store.
 
 A position is the tuple of a row's values in the columns of an order. NULL is the largest value of a column, NaN the largest number
-below it, -0.0 is 0.0, texts and bytes compare byte by byte (texts as UTF-8); `descending` turns a column's order round, NULL included.
+below it, and -0.0 equals 0.0. Strings and binaries compare byte by byte (strings as UTF-8). `descending` reverses a column's order,
+including NULL.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from functools import total_ordering
 from typing import Any
 
 KeyValue = None | bool | int | float | str | bytes | Decimal
-"""Dates are days, timestamps microseconds since 1970 (UTC where they have a zone)."""
+"""Dates are days, timestamps microseconds since 1970 (UTC if they have a time zone)."""
 
 KeyPosition = tuple[KeyValue, ...]
 
 POSITION_BYTES_MAX = 8 * 1024
-"""Of the stored form: some of them fit into a state of 64 KiB."""
+"""Most bytes of a stored position, so that a state of 64 KiB has room for several."""
 
 _DECIMAL = re.compile(r"decimal\(\d+,\s*-?\d+\)")
 _DAY_US = 86_400_000_000
@@ -45,7 +46,7 @@ def _float_from_json(value: Any) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Codec:
-    """How the values of a type are stored."""
+    """Codec for the values of a type."""
 
     holds: Callable[[Any], bool]
     encode: Callable[[Any], Any]
@@ -91,13 +92,13 @@ def _codec(data_type: str) -> _Codec | None:
 
 
 def has_order(data_type: str) -> bool:
-    """Can a column of this type, as Spark's JSON names it, be part of an order? Texts with a collation cannot: it differs by release."""
+    """Return whether an order may use a column of this type, named as in Spark's JSON. Collated strings cannot: their order depends on the release."""
     return _codec(data_type) is not None
 
 
 @total_ordering
 class _Reversed:
-    """A value whose order is turned round."""
+    """A value with reversed order."""
 
     __slots__ = ("_value",)
 
@@ -119,15 +120,15 @@ class KeyColumn:
     """One column of an order."""
 
     name: str
-    """In terms of the source."""
+    """Name in the source."""
 
     type: str
-    """As Spark's JSON names it; `has_order` holds."""
+    """Type as in Spark's JSON; `has_order` is true for it."""
 
     descending: bool = False
 
     def sort_value(self, value: KeyValue) -> Any:
-        """Return what values of the column are compared by."""
+        """Return a value by which values of the column are compared."""
         if value is None:
             comparable: tuple[Any, ...] = (2,)
         elif isinstance(value, float) and math.isnan(value):
@@ -137,7 +138,7 @@ class KeyColumn:
         return _Reversed(comparable) if self.descending else comparable
 
     def words(self, value: KeyValue) -> str:
-        """Return a value for people."""
+        """Return a value for users."""
         if value is None:
             return "NULL"
         if self.type == "date":
@@ -159,11 +160,11 @@ class KeyOrder:
     columns: tuple[KeyColumn, ...]
 
     def sort_key(self, position: KeyPosition) -> tuple[Any, ...]:
-        """Return what positions are compared by."""
+        """Return a value by which positions are compared."""
         return tuple(column.sort_value(value) for column, value in zip(self.columns, position, strict=True))
 
     def words(self, position: KeyPosition) -> str:
-        """Return a position for people, as `ts = 2026-03-01T00:00:00Z, id = 5`."""
+        """Return a position for users, as `ts = 2026-03-01T00:00:00Z, id = 5`."""
         pairs = zip(self.columns, position, strict=True)
         return ", ".join(f"{column.name} = {column.words(value)}" for column, value in pairs)
 
@@ -182,18 +183,18 @@ class KeyOrder:
         if value is None:
             return None
         if codec is None or not codec.holds(value):
-            raise ValueError(f"{column.name}: {value!r} is no {column.type}")
+            raise ValueError(f"{column.name}: {value!r} is not a {column.type}")
         return codec.encode(value)
 
     def decode(self, value: Any) -> KeyPosition:
-        """Read what `encode` returned.
+        """Read the output of `encode`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the value is not a position in this order.
         """
         if not isinstance(value, list) or len(value) != len(self.columns):
             raise ValueError(f"not a position in {self.to_json()}: {value!r}")
-        return tuple(self._decode_one(column, one) for column, one in zip(self.columns, value, strict=True))
+        return tuple(self._decode_one(column, stored) for column, stored in zip(self.columns, value, strict=True))
 
     @staticmethod
     def _decode_one(column: KeyColumn, value: Any) -> KeyValue:
@@ -205,30 +206,30 @@ class KeyOrder:
                 return codec.decode(value)
         except (ValueError, InvalidOperation):
             pass
-        raise ValueError(f"{column.name}: {value!r} is no {column.type}")
+        raise ValueError(f"{column.name}: {value!r} is not a {column.type}")
 
     def fits(self, position: KeyPosition) -> bool:
-        """Is its stored form small enough for a state?"""
+        """Return whether its stored form is small enough for a state."""
         return len(json.dumps(self.encode(position)).encode()) <= POSITION_BYTES_MAX
 
     def to_json(self) -> list[list[str]]:
         """Return the stored form of the order itself."""
-        return [[one.name, one.type, "DESC" if one.descending else "ASC"] for one in self.columns]
+        return [[column.name, column.type, "DESC" if column.descending else "ASC"] for column in self.columns]
 
     @classmethod
     def from_json(cls, value: Any) -> KeyOrder:
-        """Read what `to_json` returned.
+        """Read the output of `to_json`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the value is not an order.
         """
         if not isinstance(value, list) or not value:
             raise ValueError(f"not an order: {value!r}")
-        return cls(tuple(_column(one) for one in value))
+        return cls(tuple(_column(column) for column in value))
 
 
 def _column(value: Any) -> KeyColumn:
-    if not isinstance(value, Sequence) or len(value) != 3 or not all(type(one) is str for one in value):
+    if not isinstance(value, Sequence) or len(value) != 3 or not all(type(part) is str for part in value):
         raise ValueError(f"not a column of an order: {value!r}")
     name, data_type, direction = value
     if not has_order(data_type) or direction not in ("ASC", "DESC"):
@@ -241,7 +242,7 @@ def _date(days: int) -> str:
     era, day = divmod(days + 719_468, 146_097)
     year_of_era = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
     day_of_year = day - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted = (5 * day_of_year + 2) // 153  # months from March on
+    shifted = (5 * day_of_year + 2) // 153  # months since March
     month = shifted + 3 if shifted < 10 else shifted - 9
     year = year_of_era + era * 400 + (month <= 2)
     return f"{'-' if year < 0 else ''}{abs(year):04}-{month:02}-{day_of_year - (153 * shifted + 2) // 5 + 1:02}"

@@ -1,4 +1,4 @@
-"""Positions in a source of partitions with offsets: of each partition, the offset after the last row."""
+"""Positions in a source of partitions with offsets: for each partition, the offset after the last row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 
 Offsets = Mapping[str, int]
-"""By the name of the partition, as JSON has it."""
+"""Offsets by the name of the partition, as in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,30 +24,30 @@ class Subscribed:
     """The offsets of a source when it was opened."""
 
     first: Offsets
-    """Where history begins, by partition: at the oldest row that the source keeps, or later, where a spec says so."""
+    """Start of history, by partition: the oldest row that the source keeps, or a later one configured in the spec."""
 
     newest: Offsets
-    """After the last row that may be read, by partition: what is before it is history, of a job that begins."""
+    """Offset after the last readable row, by partition; for a new job, rows before it are history."""
 
     source_id: str = ""
-    """Identity of the source; another one at the same place has other rows at the same offsets."""
+    """Identity of the source; another source at the same address has other rows at the same offsets."""
 
     compacts: bool = False
-    """Does it remove a row that a newer one of its key has replaced?"""
+    """True if the source removes a row once a newer row with its key exists."""
 
     watermarks: Offsets | None = None
-    """Offset after the last row of each partition, including rows behind open transactions; `None`: the same as `newest`."""
+    """Offset after the last row of each partition, including rows behind open transactions; `None` if equal to `newest`."""
 
 
 def between(start: Offsets, stop: Offsets) -> tuple[OffsetRange, ...]:
-    """Return what lies between two positions, by partition; a partition that `start` does not know begins at 0."""
+    """Return the offsets between two positions, by partition; a partition that `start` lacks begins at 0."""
     ranges = (OffsetRange(name, start.get(name, 0), end) for name, end in sorted(stop.items()))
-    return tuple(one for one in ranges if one.start < one.stop)
+    return tuple(span for span in ranges if span.start < span.stop)
 
 
 def count(ranges: tuple[OffsetRange, ...]) -> int:
-    """Return how many offsets some ranges have; there may be fewer rows, where a source leaves offsets out."""
-    return sum(one.stop - one.start for one in ranges)
+    """Return the number of offsets in some ranges. A source may skip offsets, so the number of rows may be smaller."""
+    return sum(span.stop - span.start for span in ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +55,15 @@ class Largest:
     """The largest of some numbers by partition, and the sum of the rest: a topic may have a thousand partitions."""
 
     shown: tuple[tuple[str, int], ...]
-    """Partition and number, the largest first; equal ones by name."""
+    """Partition and number, the largest first; equal numbers by name."""
 
     others: int
-    """How many partitions are not shown."""
+    """Number of partitions that are not shown."""
 
     others_sum: int
 
     @classmethod
     def of(cls, numbers: Mapping[str, int], shown_max: int) -> Largest:
-        """Show so many at most."""
-        shown = tuple(nlargest(shown_max, sorted(numbers.items()), key=lambda one: one[1]))
+        """Return the largest numbers, at most `shown_max`."""
+        shown = tuple(nlargest(shown_max, sorted(numbers.items()), key=lambda item: item[1]))
         return cls(shown, len(numbers) - len(shown), sum(numbers.values()) - sum(number for _, number in shown))

@@ -1,7 +1,7 @@
-"""The order in which an attempt reads the files of a pinned version, and where each row of the row index stands in it.
+"""The order in which an attempt reads the files of a pinned version, and the position of each row of the row index in it.
 
-Positions of a state are those of the row index, which is the same for every attempt. Positions of an attempt are those of its
-own order. So the order may be another one in each attempt.
+Positions in a state refer to the row index, which is the same for every attempt. Positions in an attempt refer to its own order.
+So each attempt may use a different order.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from backfill_core.positions.intervals import IntervalSet
 from backfill_core.protocol.work import FileRange
 
 GAPS_MAX = 64
-"""With more gaps in what is done, files that are done count as read first: a split has rows of one gap only."""
+"""Most gaps in the done rows before done files count as read first: a split has rows of one gap only."""
 
 
 class ReadingOrder:
-    """Files that are done come first, then those of the order; without an order, and with few gaps, it is the row index itself."""
+    """Done files first, then those of the requested order. Without an order, and with few gaps, it is the row index itself."""
 
     def __init__(self, rows: Sequence[int], order: FileOrder | None = None, done: IntervalSet | None = None) -> None:
-        """Take the rows of each file in path order, the order that is asked for, and what is done, of the row index."""
+        """Take the rows of each file in path order, the requested order, and the done part of the row index."""
         done = done or IntervalSet()
         self._order = order
         self._row_offsets = [0, *accumulate(rows)]
         self._files = tuple(range(len(rows)))
         self._blind = False
-        """Is there a file to read of which it is not known what values it has?"""
+        """True if the values of a file that must be read are unknown."""
 
         self.same = order is None and len(done) <= GAPS_MAX
-        """Is it the row index?"""
+        """True if the order is the row index."""
 
         if not self.same:
             whole = _whole_files(self._row_offsets, done)
-            wanted = self._files if order is None else order.files
-            self._files = (*sorted(whole), *(file for file in wanted if file not in whole))
+            requested = self._files if order is None else order.files
+            self._files = (*sorted(whole), *(file for file in requested if file not in whole))
         if order is not None:
             marks = dict(zip(order.files, order.marks, strict=True))
             self._blind = any(marks[file] is None and rows[file] and file not in whole for file in self._files)
@@ -49,33 +49,33 @@ class ReadingOrder:
         self._recent: dict[IntervalSet, IntervalSet] = {}
 
     def ranges(self, start: int, stop: int) -> tuple[FileRange, ...]:
-        """Return the file ranges that an interval of the order is made of; files without rows are left out."""
-        found = file_ranges(self.offsets, start, stop)
-        return found if self.same else tuple(replace(one, file=self._files[one.file]) for one in found)
+        """Return the file ranges of an interval of the order; files without rows are left out."""
+        ranges = file_ranges(self.offsets, start, stop)
+        return ranges if self.same else tuple(replace(span, file=self._files[span.file]) for span in ranges)
 
     def by_place(self, values: Sequence[int]) -> Sequence[int]:
-        """Return values of the files in path order in the order of reading."""
+        """Return per-file values, given in path order, in the order of reading."""
         return values if self.same or not values else [values[file] for file in self._files]
 
     def in_row_index(self, spans: IntervalSet) -> IntervalSet:
-        """Return intervals of the order as those of the row index; asked again for the same ones, it costs nothing."""
+        """Return intervals of the order as intervals of the row index; repeated calls for recent intervals are cached."""
         if self.same:
             return spans
         if spans not in self._recent:
             moved = _moved(spans, self.offsets, [self._row_offsets[file] for file in self._files])
-            # What is durable and what was prepared after it: more is not asked for.
+            # Two entries suffice: the durable rows, and the rows prepared after them.
             self._recent = {**dict(list(self._recent.items())[-1:]), spans: moved}
         return self._recent[spans]
 
     def in_order(self, spans: IntervalSet) -> IntervalSet:
-        """Return intervals of the row index as those of the order."""
+        """Return intervals of the row index as intervals of the order."""
         if self.same:
             return spans
         places = dict(zip(self._files, self.offsets, strict=False))
         return _moved(spans, self._row_offsets, [places[file] for file in range(len(self._files))])
 
     def watermark(self, done: IntervalSet) -> Watermark | None:
-        """Say how far an order is, when some intervals of it are done; None while it is at its begin, or cannot be told."""
+        """Return the progress in the order for its done intervals; `None` at its start, or if it is unknown."""
         order, gap = self._order, done.first_gap(0, self.offsets[-1])
         if order is None or gap is None or self._blind:
             return None
@@ -84,7 +84,7 @@ class ReadingOrder:
 
 
 def _whole_files(offsets: Sequence[int], done: IntervalSet) -> frozenset[int]:
-    """Return the files all of whose rows are in a set of the row index."""
+    """Return the files whose rows are all in a set of the row index."""
     return frozenset(
         file
         for start, stop in done.spans
@@ -95,7 +95,7 @@ def _whole_files(offsets: Sequence[int], done: IntervalSet) -> frozenset[int]:
 def _moved(spans: IntervalSet, offsets: Sequence[int], places: Sequence[int]) -> IntervalSet:
     """Move each row of a set with its file: file `n`, which begins at `offsets[n]`, to `places[n]`."""
     return IntervalSet.of(
-        (places[one.file] + one.start, places[one.file] + one.stop)
+        (places[span.file] + span.start, places[span.file] + span.stop)
         for start, stop in spans.spans
-        for one in file_ranges(offsets, start, stop)
+        for span in file_ranges(offsets, start, stop)
     )

@@ -1,4 +1,4 @@
-"""How far the rows of each vnode are read, in the order of a key: one entry for each run of vnodes that are equally far."""
+"""Progress of the rows of each vnode in the order of a key: one entry for each run of vnodes with equal progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class UpTo:
-    """The rows up to a position are read, that one included."""
+    """The rows up to and including a position are read."""
 
     position: KeyPosition
 
@@ -36,7 +36,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class KeySpace:
-    """How rows are ordered, and which vnode one is of."""
+    """Order of rows, and their distribution to vnodes."""
 
     order: KeyOrder
     distribution: tuple[str, ...]
@@ -47,10 +47,10 @@ class KeySpace:
 
 @dataclass(frozen=True, slots=True)
 class VnodePositions:
-    """One `Reached` for each vnode, run-length encoded; runs that are neighbours differ."""
+    """One `Reached` for each vnode, run-length encoded; adjacent runs differ."""
 
     runs: tuple[tuple[int, Reached], ...]
-    """(number of vnodes, how far they are), from vnode 0 on."""
+    """(number of vnodes, their progress), from vnode 0 on."""
 
     @classmethod
     def at_start(cls, vnodes: int) -> VnodePositions:
@@ -59,10 +59,10 @@ class VnodePositions:
 
     @classmethod
     def of(cls, reached: Iterable[Reached]) -> VnodePositions:
-        """Return positions, one after the other from vnode 0 on."""
-        return cls(tuple((sum(1 for _ in run), one) for one, run in groupby(reached)))
+        """Return positions from the progress of each vnode, in order from vnode 0."""
+        return cls(tuple((sum(1 for _ in run), progress) for progress, run in groupby(reached)))
 
-    # -------------------------------------------------------------- what there is
+    # -------------------------------------------------------------- state
     @property
     def vnodes(self) -> int:
         """Return the number of vnodes."""
@@ -70,26 +70,26 @@ class VnodePositions:
 
     @property
     def complete(self) -> bool:
-        """Is every row of every vnode read?"""
-        return all(isinstance(one, Completed) for _, one in self.runs)
+        """True if every row of every vnode is read."""
+        return all(isinstance(progress, Completed) for _, progress in self.runs)
 
     @property
     def started(self) -> bool:
-        """May a row have been read?"""
-        return any(not isinstance(one, NotStarted) for _, one in self.runs)
+        """True if a row may have been read."""
+        return any(not isinstance(progress, NotStarted) for _, progress in self.runs)
 
     def groups(self) -> dict[Reached, tuple[Span, ...]]:
-        """Return which vnodes are how far."""
-        found: dict[Reached, tuple[Span, ...]] = {}
+        """Return the vnodes by progress."""
+        groups: dict[Reached, tuple[Span, ...]] = {}
         first = 0
         for count, reached in self.runs:
-            found[reached] = (*found.get(reached, ()), (first, first + count))
+            groups[reached] = (*groups.get(reached, ()), (first, first + count))
             first += count
-        return found
+        return groups
 
     # -------------------------------------------------------------- moving
     def moved(self, spans: Iterable[Span], reached: Reached) -> VnodePositions:
-        """Return the positions once the vnodes of some spans are so far."""
+        """Return the positions once the vnodes of some spans have the given progress."""
         runs: list[tuple[int, Reached]] = []
         moved = deque(sorted(spans))
         at = stop = 0
@@ -103,29 +103,29 @@ class VnodePositions:
                 edge = min(stop, end if inside else start)
                 runs.append((edge - at, reached if inside else before))
                 at = edge
-        merged = ((one, [count for count, _ in run]) for one, run in groupby(runs, key=lambda run: run[1]))
-        return VnodePositions(tuple((sum(counts), one) for one, counts in merged))
+        merged = ((progress, [count for count, _ in run]) for progress, run in groupby(runs, key=lambda run: run[1]))
+        return VnodePositions(tuple((sum(counts), progress) for progress, counts in merged))
 
     # -------------------------------------------------------------- JSON
     def to_json(self, order: KeyOrder) -> list[list[Any]]:
-        """Return the stored form: `[count]`, `[count, position]` or `[count, "Completed"]` a run."""
-        return [[count, *_reached_to_json(one, order)] for count, one in self.runs]
+        """Return the stored form: `[count]`, `[count, position]` or `[count, "Completed"]` for each run."""
+        return [[count, *_reached_to_json(progress, order)] for count, progress in self.runs]
 
     @classmethod
     def from_json(cls, value: Any, order: KeyOrder) -> VnodePositions:
-        """Read what `to_json` returned.
+        """Read the output of `to_json`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the value is not a list of runs.
         """
         if not isinstance(value, list) or not value:
             raise ValueError(f"not positions of vnodes: {value!r}")
-        return cls(tuple(_run(one, order) for one in value))
+        return cls(tuple(_run(run, order) for run in value))
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBound:
-    """The rows that a target holds while history is being read: those at or before the position of their vnode."""
+    """Bound of the rows in a target while history is being read: those at or before the position of their vnode."""
 
     space: KeySpace
     positions: VnodePositions

@@ -15,7 +15,6 @@ from backfill_core.positions.key_line import KeyLine
 from backfill_core.positions.key_order import KeyPosition
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.positions.vnode_positions import KeyBound, KeySpace, Span
-from backfill_core.protocol.new_words import SAME_WORDS, NewWords
 from backfill_core.protocol.receipt import Receipt
 
 Position = Any
@@ -119,7 +118,7 @@ class RemovedFile:
 
 @dataclass(frozen=True, slots=True)
 class NewColumns:
-    """Change of the target's columns and metadata in the commit of the files that have them."""
+    """Change of the target's columns in the commit of the files that have them."""
 
     schema: str | None
     """Schema of the target as JSON; `None` if unchanged."""
@@ -127,7 +126,6 @@ class NewColumns:
     last_id: int = 0
     """Largest column id of the target; 0 if no column gets an id."""
 
-    words: NewWords = SAME_WORDS
     reopens: bool = True
     """True if columns that the job reads changed. Then the commit is the last one of its attempt."""
 

@@ -2,7 +2,7 @@
 
 A way without decoding is taken only where a reader of the target then sees the very rows that decoding would write. What is
 not known to be so is decoded, with the reason. Where a table dropped columns, the footer of a file has the last word
-(`leftovers.py`).
+(`unknown_columns.py`).
 
 way        the staged file is                                 where
 --------   ------------------------------------------------   -----------------------------------------------------------
@@ -37,6 +37,7 @@ class Reason(Enum):
     TYPE = "a column of the target has another type, or other names inside it"
     COLUMN = "the values of a column are not what files hold"
     MAPPED_BY_ID = "the source maps its columns by id"
+    UNKNOWN_COLUMN = "a file has a column that its table does not have"
     DROPPED_COLUMN = "a file holds values of a field that was dropped inside a column"
     SOURCE_FEATURE = "the source has a table feature that may change how files are read"
     TARGET_FEATURE = "the target has a table feature that may ask something of its files"
@@ -116,7 +117,7 @@ HARMLESS = frozenset({
     "inCommitTimestamp-preview", "invariants", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
     "vacuumProtocolCheck",
 })  # fmt: skip
-"""Table features that change nothing of how a reader reads a file, but for what `Oddity` and `leftovers.py` say."""
+"""Table features that change nothing of how a reader reads a file, but for what `Oddity` and `unknown_columns.py` say."""
 
 ALSO_OF_A_TARGET = frozenset({"rowTracking"})
 """Ids of rows are given with the commit; files of such a source may hold ids, in columns of their own."""

@@ -1,1 +1,1 @@
-"""How a running driver is found, commanded and measured."""
+"""Discovery, control and metrics of a running driver."""

@@ -1,8 +1,8 @@
-"""Connections of the control server: few at a time, each with a deadline; one without a token makes room for a new one.
+"""Connections of the control server: a limited number, each with a deadline; unauthenticated connections are evicted for new ones.
 
-A pod's port is open to every pod that no network policy keeps away. So a connection costs a thread only while there are
-few, a silent one is ended, and one whose token was heard is never ended for the sake of a new one. Of those without a
-token the oldest one of the address with the most connections is ended: a flood from one pod ends no probe of a kubelet.
+A pod's port is open to every pod that no network policy excludes. So the number of connections, and thus of threads, is limited.
+Idle connections are closed, and a connection with a valid token is never evicted. The oldest unauthenticated connection of the address
+with the most of them is evicted, so a flood from one pod ends no probe of a kubelet.
 """
 
 from __future__ import annotations
@@ -22,90 +22,90 @@ from typing import Any, Final
 
 CONNECTIONS_MAX: Final = 64
 HEADER_S: Final = 5.0
-"""From the connection to the end of the first header, the handshake included."""
+"""Seconds from the connection to the end of the first header, TLS handshake included."""
 
 REQUEST_S: Final = 70.0
-"""From one header to the next: the longest wait for an acknowledgement, and the answer."""
+"""Seconds from one header to the next: the longest wait for an acknowledgement, and the answer."""
 
 HEADER_BYTES_MAX: Final = 16 * 1024
-"""Of a request line and its headers; the library alone takes 6.5 MB from each connection."""
+"""Maximum size of a request line and its headers; the library itself accepts 6.5 MB from each connection."""
 
 UNREAD_BYTES_MAX: Final = 64 * 1024
-"""Of a connection in the kernel, which doubles it; by default 6 MiB, and they count for the memory of the pod."""
+"""Receive buffer of a connection in the kernel, which doubles it. The default is 6 MiB, and counts toward the memory of the pod."""
 
 ROOM_S: Final = 1.0
-"""How long a new connection waits for an ended one to be gone."""
+"""Seconds that a new connection waits until an evicted one is closed."""
 
 
 @dataclass(slots=True)
 class _Connection:
     deadline_s: float
     address: str
-    known: bool = False
-    """Was the token heard on it?"""
+    authenticated: bool = False
+    """True after a request with a valid token."""
 
 
 class Connections:
     """The open connections of one server; every method may be called from any thread."""
 
     def __init__(self, *, header_s: float = HEADER_S, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Begin with none."""
+        """Begin without connections."""
         self._header_s, self._monotonic = header_s, monotonic
         self._changed = threading.Condition()
         self._open: dict[socket.socket, _Connection] = {}
-        """Oldest first."""
+        """Open connections, oldest first."""
 
     def __len__(self) -> int:
-        """Return how many are open."""
+        """Return the number of open connections."""
         return len(self._open)
 
-    def admit(self, one: socket.socket, address: str = "") -> bool:
-        """Take a new connection, in place of one without a token where there are too many; False: none can be ended."""
+    def admit(self, connection: socket.socket, address: str = "") -> bool:
+        """Admit a new connection; at the limit, evict an unauthenticated one. Return False if none can be evicted."""
         with self._changed:
             if len(self._open) >= CONNECTIONS_MAX:
-                stranger = self._stranger()
-                if stranger is None:
+                evicted = self._unauthenticated()
+                if evicted is None:
                     return False
-                _end(stranger)
+                _end(evicted)
                 if not self._changed.wait_for(lambda: len(self._open) < CONNECTIONS_MAX, timeout=ROOM_S):
                     return False
-            self._open[one] = _Connection(self._monotonic() + self._header_s, address)
+            self._open[connection] = _Connection(self._monotonic() + self._header_s, address)
             return True
 
-    def _stranger(self) -> socket.socket | None:
-        """Return the oldest connection without a token, of the address that has the most of them."""
-        strangers = {one: seen.address for one, seen in self._open.items() if not seen.known}
-        counted = Counter(strangers.values())
-        return max(strangers, key=lambda one: counted[strangers[one]], default=None)
+    def _unauthenticated(self) -> socket.socket | None:
+        """Return the oldest unauthenticated connection of the address that has the most of them."""
+        addresses = {connection: state.address for connection, state in self._open.items() if not state.authenticated}
+        counted = Counter(addresses.values())
+        return max(addresses, key=lambda connection: counted[addresses[connection]], default=None)
 
-    def header_read(self, one: socket.socket, *, known: bool) -> None:
-        """A header is complete: the request has one deadline for all that follows."""
+    def header_read(self, connection: socket.socket, *, authenticated: bool) -> None:
+        """Record a complete header; the rest of the request has one common deadline."""
         with self._changed:
-            seen = self._open.get(one)
-            if seen is not None:
-                seen.known, seen.deadline_s = known, self._monotonic() + REQUEST_S
+            state = self._open.get(connection)
+            if state is not None:
+                state.authenticated, state.deadline_s = authenticated, self._monotonic() + REQUEST_S
 
-    def left(self, one: socket.socket) -> None:
-        """It is closed, and its thread is over."""
+    def left(self, connection: socket.socket) -> None:
+        """Remove a connection that is closed and whose thread has ended."""
         with self._changed:
-            self._open.pop(one, None)
+            self._open.pop(connection, None)
             self._changed.notify_all()
 
     def expire(self) -> None:
-        """End those whose deadline is over; their threads wake up by it."""
+        """Close connections whose deadline has passed, which wakes up their threads."""
         now_s = self._monotonic()
         with self._changed:
-            for one, seen in self._open.items():
-                if seen.deadline_s < now_s:
-                    _end(one)
+            for connection, state in self._open.items():
+                if state.deadline_s < now_s:
+                    _end(connection)
 
 
 class BoundedServer(ThreadingHTTPServer):
-    """A thread for each connection that `Connections` lets in; of the address family that the host has."""
+    """Runs a thread for each connection that `Connections` admits; the host decides the address family."""
 
     daemon_threads = True
     request_queue_size = 128
-    """Connections that wait to be taken; the library's 5 resets the sixth of those that come at once."""
+    """Connections that wait to be accepted; with the library's default of 5, the sixth simultaneous connection is reset."""
 
     def __init__(
         self, host: str, port: int, handler: Callable[..., BaseHTTPRequestHandler], connections: Connections
@@ -116,12 +116,12 @@ class BoundedServer(ThreadingHTTPServer):
         super().__init__((host, port), handler)
 
     def server_bind(self) -> None:
-        """Bind the port; connections take over the size of the buffer."""
+        """Bind the port; connections inherit the size of the buffer."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_BYTES_MAX)
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin a thread for a connection, or end it."""
+        """Start a thread for a connection, or close the connection."""
         if not self._connections.admit(request, client_address[0]):
             self.shutdown_request(request)
             return
@@ -132,24 +132,24 @@ class BoundedServer(ThreadingHTTPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection to its end."""
+        """Serve a connection until it ends."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._connections.left(request)
 
     def service_actions(self) -> None:
-        """Look at the deadlines; called several times a second."""
+        """Check the deadlines; called several times a second."""
         self._connections.expire()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing about clients without TLS, or that hang up: the terminal belongs to the progress view."""
+        """Print nothing about clients that use no TLS or disconnect, because the terminal belongs to the progress view."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
 
 class HeaderReader:
-    """Reads requests of one connection; a header that is too long ends it."""
+    """Reads the requests of one connection; a header that is too long ends the connection."""
 
     def __init__(self, file: BufferedIOBase) -> None:
         """Read from the file of a socket."""
@@ -157,14 +157,14 @@ class HeaderReader:
         self._left = HEADER_BYTES_MAX
 
     def next_request(self) -> None:
-        """Begin another header."""
+        """Begin the next header."""
         self._left = HEADER_BYTES_MAX
 
     def readline(self, limit: int = -1) -> bytes:
-        """Return a line of a header, cut where the header is too long.
+        """Return a line of a header, truncated if the header is too long.
 
         Raises:
-            LineTooLong: the line before was cut; the library answers with 431.
+            LineTooLong: the previous line was truncated; the library answers with 431.
         """
         if self._left <= 0:
             raise LineTooLong("header")
@@ -173,11 +173,11 @@ class HeaderReader:
         return line
 
     def __getattr__(self, name: str) -> Any:
-        """Read bodies, and close, as the file does."""
+        """Delegate everything else, such as reading bodies and closing, to the file."""
         return getattr(self._file, name)
 
 
-def _end(one: socket.socket) -> None:
-    # Of the plain socket: the TLS one would forget its state under the thread that reads from it.
+def _end(connection: socket.socket) -> None:
+    # The method of the plain socket class: that of a TLS socket would drop the TLS state while another thread reads.
     with suppress(OSError):
-        socket.socket.shutdown(one, socket.SHUT_RDWR)
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)

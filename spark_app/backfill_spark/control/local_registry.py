@@ -1,7 +1,7 @@
-"""Finds the driver of a job on this machine: a lock, so that there is only one, and a file with its address.
+"""Registers the driver of a job on this machine: a lock ensures that there is only one, and a file contains its address.
 
-The file holds the token that commands the job: mode 600 in a folder of mode 700, replaced atomically. The lock
-belongs to the process, so a killed driver leaves nothing that must be cleaned up.
+The file contains the token for commands to the job. It has mode 600 in a folder of mode 700, and is replaced atomically. The lock
+belongs to the process, so a killed driver needs no cleanup.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from backfill_core.errors import AlreadyRunningError
 from backfill_spark.settings import InvalidSettingError
 
 OPENING = "starting Spark"
-"""First step of the start of a driver."""
+"""First step of a driver's start."""
 
 LOCK_TRIES = 5
 LOCK_AGAIN_S = 0.05
-"""A process that lists the running jobs holds a lock for a moment; a driver must not take that for another driver."""
+"""Seconds between two tries to take a lock. A process that lists the jobs holds the lock briefly, and is not another driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """How to reach a running driver."""
+    """Address of a running driver."""
 
     job_id: str
     url: str
@@ -37,11 +37,11 @@ class Address:
     attempt: int
     pid: int
     step: str = ""
-    """Step of the start; empty once the driver takes commands. A driver that starts has no `url`, `token` and `attempt`."""
+    """Step of the start; empty once the driver accepts commands. A starting driver has no `url`, `token` and `attempt`."""
 
     @property
     def starting(self) -> bool:
-        """Does the driver not take commands yet?"""
+        """True while the driver does not accept commands yet."""
         return not self.url
 
 
@@ -49,7 +49,7 @@ class LocalRegistry:
     """Holds the lock of one job while it is entered."""
 
     def __init__(self, state_dir: Path, job_id: str) -> None:
-        """Take the folder; nothing is made before it is entered."""
+        """Take the folder; nothing is created before the registry is entered."""
         self._folder = state_dir
         self._job_id = job_id
         self._file = control_file(state_dir, job_id)
@@ -83,7 +83,7 @@ class LocalRegistry:
         self._write(Address(self._job_id, "", "", 0, os.getpid(), step))
 
     def publish(self, *, url: str, token: str, attempt: int) -> None:
-        """Report where this driver takes commands.
+        """Report the address at which this driver accepts commands.
 
         Raises:
             InvalidSettingError: the folder cannot be written.
@@ -102,13 +102,13 @@ class LocalRegistry:
             raise _unwritable(self._folder, error) from error
 
     def withdraw(self) -> None:
-        """Take the address away, before the server stops answering; the lock stays."""
+        """Remove the address before the server stops answering; keep the lock."""
         self._file.unlink(missing_ok=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the address away and free the lock."""
+        """Remove the address and release the lock."""
         if self._lock is not None:
             self.withdraw()
             self._lock.close()
@@ -116,10 +116,10 @@ class LocalRegistry:
 
 
 def make_state_folder(folder: Path) -> None:
-    """Make the folder of the drivers of this machine.
+    """Create the folder for the drivers of this machine.
 
     Raises:
-        InvalidSettingError: it cannot be made.
+        InvalidSettingError: the folder cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -135,34 +135,34 @@ def _unwritable(folder: Path, error: OSError) -> InvalidSettingError:
 
 
 def control_file(state_dir: Path, job_id: str) -> Path:
-    """Return where the address of a job's driver is while it runs."""
+    """Return the path of the file that contains the address of a job's running driver."""
     return state_dir / f"{hashlib.sha256(job_id.encode()).hexdigest()[:16]}.json"
 
 
 def running(state_dir: Path) -> list[Address]:
-    """Return the drivers that run on this machine; what a killed one left behind is not among them."""
+    """Return the drivers that run on this machine, without addresses of killed drivers."""
     return [address for address, alive in _found(state_dir) if alive]
 
 
 def left_behind(state_dir: Path) -> list[Address]:
-    """Return the last addresses of drivers that ended without taking them away: they were killed."""
+    """Return the last addresses of killed drivers, which ended without removing them."""
     return [address for address, alive in _found(state_dir) if not alive]
 
 
 def _found(state_dir: Path) -> list[tuple[Address, bool]]:
-    found = []
+    addresses = []
     for file in state_dir.glob("*.json") if state_dir.is_dir() else ():
         try:
             address = Address(**json.loads(file.read_text()))
         except (OSError, ValueError, TypeError):
-            continue  # being replaced, or not ours
+            continue  # the file is being replaced, or another program wrote it
         if file == control_file(state_dir, address.job_id):
-            found.append((address, _held(file.with_suffix(".lock"))))
-    return sorted(found, key=lambda one: one[0].job_id)
+            addresses.append((address, _held(file.with_suffix(".lock"))))
+    return sorted(addresses, key=lambda item: item[0].job_id)
 
 
 def _take(path: Path) -> IO[str] | None:
-    """Return the locked file, or None while another process has it."""
+    """Return the locked file; `None` if another process holds the lock."""
     lock = path.open("a+")
     for _ in range(LOCK_TRIES):
         try:
@@ -176,7 +176,7 @@ def _take(path: Path) -> IO[str] | None:
 
 
 def _held(path: Path) -> bool:
-    """Does a driver hold this lock? Readers do not block each other."""
+    """Return True if a driver holds this lock; readers do not block each other."""
     try:
         with path.open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

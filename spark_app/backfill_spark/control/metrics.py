@@ -1,6 +1,6 @@
-"""The driver's metrics: gauges of the progress that people see, so that the two cannot disagree, and what the loop saw.
+"""The driver's metrics: gauges from the progress that users see, so that both always agree, and counters and times of the loop.
 
-docs/driver-metrics.md lists them; a test compares. A metric renamed is an alert that never fires again.
+docs/driver-metrics.md lists them, and a test compares the list. If a metric is renamed, alerts on its old name never fire again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     ("backfill_rows", "Rows of the pinned version.", lambda it: it.rows_total),
     (
         "backfill_rows_done",
-        "Rows of the snapshot that are committed, or left out by the filter.",
+        "Rows of the snapshot that are committed, or excluded by the filter.",
         lambda it: it.rows_done,
     ),
     (
@@ -40,7 +40,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     ("backfill_splits_done", "Splits committed.", lambda it: it.splits_done),
     (
         "backfill_rows_per_second",
-        "Mean over the last commits; 0 while the snapshot is held.",
+        "Average over the last commits; 0 while the snapshot is held.",
         lambda it: it.rows_per_second,
     ),
     ("backfill_eta_seconds", "Estimated time left of the whole job.", lambda it: it.eta_seconds),
@@ -73,7 +73,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     ),
     (
         "backfill_last_look_timestamp_seconds",
-        "When the source answered the newest look.",
+        "When the source answered the newest poll.",
         lambda it: _unix(it.last_look_time),
     ),
 )
@@ -93,24 +93,24 @@ _RECEIPT = "receipt"
 
 
 def _word(work: Work) -> str:
-    """Return how a label names a piece of work; a strategy's own kinds count as what they are for."""
+    """Return the label value for a unit of work; a strategy's own kinds of work are labeled by their purpose."""
     return _RECEIPT if isinstance(work, Verify) else _KINDS[work.kind]
 
 
 def _number(reached: Watermark | None) -> float | None:
-    """Return a watermark that is a number, or a time as Unix time; None for a text."""
+    """Return a watermark that is a number, or a time as Unix time; `None` for other strings."""
     if reached is None:
         return None
     with suppress(ValueError):
         return float(reached.value)
     with suppress(ValueError):
-        moment = datetime.fromisoformat(reached.value)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        time = datetime.fromisoformat(reached.value)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     return None
 
 
-def _unix(moment: str | None) -> float | None:
-    return None if moment is None else datetime.fromisoformat(moment).timestamp()
+def _unix(timestamp: str | None) -> float | None:
+    return None if timestamp is None else datetime.fromisoformat(timestamp).timestamp()
 
 
 class _Gauges(Collector):
@@ -119,17 +119,17 @@ class _Gauges(Collector):
         self._progress = progress
 
     def collect(self) -> Iterator[Metric]:
-        """Return all gauges of one look; unknown ones are left out."""
+        """Yield all metrics of one view of the progress; unknown values are omitted."""
         progress = self._progress()
-        for name, words, value in _GAUGES:
+        for name, description, value in _GAUGES:
             number = value(progress)
             if number is not None:
-                family = GaugeMetricFamily(name, words, labels=["job"])
+                family = GaugeMetricFamily(name, description, labels=["job"])
                 family.add_metric([self._job_id], float(number))
                 yield family
         family = GaugeMetricFamily(*_PARTITION_LAG, labels=["job", "partition"])
-        for one in progress.lag_by_partition:
-            family.add_metric([self._job_id, one.partition], float(one.records))
+        for lag in progress.lag_by_partition:
+            family.add_metric([self._job_id, lag.partition], float(lag.records))
         yield family
         lost = CounterMetricFamily(
             "backfill_executors_lost", "Executors that this driver lost.", labels=["job", "reason"]
@@ -137,17 +137,17 @@ class _Gauges(Collector):
         for loss in progress.executors_lost:
             lost.add_metric([self._job_id, loss.reason], float(loss.count))
         yield lost
-        for name, words, of_step in _STEP_GAUGES:
-            known = [(one.name, of_step(one)) for one in progress.steps]
-            family = GaugeMetricFamily(name, words, labels=["job", "step"])
-            for step, number in known:
+        for name, description, of_step in _STEP_GAUGES:
+            values = [(step.name, of_step(step)) for step in progress.steps]
+            family = GaugeMetricFamily(name, description, labels=["job", "step"])
+            for step_name, number in values:
                 if number is not None:
-                    family.add_metric([self._job_id, step], float(number))
+                    family.add_metric([self._job_id, step_name], float(number))
             yield family
 
 
 class LoopMeter:
-    """Counts and times what passes through the loop; called by the loop's thread only, and costs microseconds."""
+    """Counts and times the events and actions of the loop; only the loop's thread calls it, and a call costs microseconds."""
 
     def __init__(self, job_id: str, registry: CollectorRegistry) -> None:
         """Add the instruments to a registry."""
@@ -155,8 +155,8 @@ class LoopMeter:
         self._sealing: dict[int, float] = {}
         self._working: dict[int, tuple[Work, float]] = {}
 
-        def times(name: str, words: str, buckets: tuple[float, ...]) -> Histogram:
-            family = Histogram(name, words, labelnames=["job"], buckets=buckets, registry=registry)
+        def times(name: str, description: str, buckets: tuple[float, ...]) -> Histogram:
+            family = Histogram(name, description, labelnames=["job"], buckets=buckets, registry=registry)
             return family.labels(job_id)
 
         self._barrier_s = times("backfill_barrier_seconds", "From the request of a commit to durable.", _SEAL_BUCKETS_S)
@@ -165,11 +165,11 @@ class LoopMeter:
             "split": times("backfill_split_seconds", "Reading and staging one split.", _WORK_BUCKETS_S),
             "changes": times("backfill_merge_seconds", "One batch of changes: MERGE, or staging.", _WORK_BUCKETS_S),
             _RECEIPT: times("backfill_receipt_seconds", "Comparing source and target.", _WORK_BUCKETS_S),
-            "key": times("backfill_key_seconds", "Proving that each key stands in one row.", _WORK_BUCKETS_S),
+            "key": times("backfill_key_seconds", "Proving that each key is in only one row.", _WORK_BUCKETS_S),
         }
 
-        def counts(name: str, words: str) -> Counter:
-            return Counter(name, words, labelnames=["job"], registry=registry).labels(job_id)
+        def counts(name: str, description: str) -> Counter:
+            return Counter(name, description, labelnames=["job"], registry=registry).labels(job_id)
 
         self._staged_rows = counts("backfill_staged_rows", "Rows staged by this attempt, committed or not.")
         self._staged_bytes = counts("backfill_staged_bytes", "Bytes staged by this attempt, committed or not.")
@@ -180,17 +180,17 @@ class LoopMeter:
             registry=registry,
         )
         self._seals_lost = counts("backfill_commit_failures", "Commits that failed and were tried again.")
-        self._looks_lost = counts("backfill_look_failures", "Looks at the source that failed.")
+        self._looks_lost = counts("backfill_look_failures", "Polls of the source that failed.")
         self._work_lost = Counter(
             "backfill_work_failures", "Work that failed or was cancelled.", ["job", "work", "why"], registry=registry
         )
         self._acks = Counter("backfill_acknowledgements", "Commands answered.", ["job", "outcome"], registry=registry)
 
     def __call__(self, seen: Event | Action, moment: Now) -> None:
-        """Take what the loop is about to hand to the core, or to carry out."""
+        """Record an event before the core gets it, or an action before it is executed."""
         match seen:
             case Seal(epoch=epoch):
-                self._sealing.setdefault(epoch, moment.mono_s)  # a second try is the same barrier
+                self._sealing.setdefault(epoch, moment.mono_s)  # a retry belongs to the same barrier
             case Sealed(epoch=epoch, seconds=seconds):
                 self._seal_s.observe(seconds)
                 self._barrier_s.observe(moment.mono_s - self._sealing.pop(epoch, moment.mono_s))
@@ -217,7 +217,7 @@ class LoopMeter:
         self._staged_rows.inc(sum(file.rows for file in files))
         self._staged_bytes.inc(sum(file.size_bytes for file in files))
         for file in files:
-            if file.rows:  # the file of a deletion vector has none
+            if file.rows:  # the file of a deletion vector has no rows
                 self._staged_files.labels(self._job_id, file.way.value).inc()
 
     def _lose(self, work_id: int, why: str) -> None:
@@ -227,7 +227,7 @@ class LoopMeter:
 
 
 def progress_registry(job_id: str, progress: Callable[[], Progress]) -> CollectorRegistry:
-    """Return a registry that shows one job's progress, read at each scrape."""
+    """Return a registry with one job's progress, which is read at each scrape."""
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Gauges(job_id, progress))

@@ -1,7 +1,7 @@
-"""Where an attempt is commanded from: loopback for the command line, or the address and identity that an operator gave.
+"""Binds an attempt's control server: on loopback for the command line, or on the address and identity from an operator.
 
-An operator counts its own attempts. The number in the target's state is another one, because the state outlives the
-Backfill. So the binding answers to the operator's number, and speaks to the core with the state's.
+An operator has a separate count of attempts. It differs from the number in the target's state, because the state outlives the
+Backfill. So the binding uses the operator's number with clients, and the state's number with the core.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from backfill_spark.settings import DriverSettings, InvalidSettingError
 
 
 class OperatorBinding:
-    """The control server of one attempt, under the number that its commander knows."""
+    """The control server of one attempt, with the attempt number that its clients use."""
 
     def __init__(
         self,
@@ -36,10 +36,10 @@ class OperatorBinding:
         alive: Callable[[], bool] = lambda: True,
         registry: CollectorRegistry | None = None,
     ) -> None:
-        """Bind where the settings say; `attempt` is the number in the target's state.
+        """Bind the address of the settings; `attempt` is the number in the target's state.
 
         Raises:
-            InvalidSettingError: the token, the certificate or the key cannot be read, or the address not be bound.
+            InvalidSettingError: the token, the certificate or the key cannot be read, or the address cannot be bound.
         """
         self._core_attempt = attempt
         self.attempt = settings.operator_attempt or attempt
@@ -67,7 +67,7 @@ class OperatorBinding:
         self.close = self._server.close
 
     def acknowledge(self, ack: Acknowledge) -> None:
-        """Pass the core's answer on, under the number that was asked."""
+        """Pass the core's answer on, with the attempt number that the client used."""
         ours = ack.attempt == self._core_attempt
         self._server.acknowledge(replace(ack, attempt=self.attempt) if ours else ack)
 

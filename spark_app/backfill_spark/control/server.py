@@ -1,9 +1,9 @@
-"""The driver's control server: commands in, acknowledgements and progress out. Loopback or TLS; always a token.
+"""The driver's control server: takes commands, and returns acknowledgements and progress. Loopback or TLS; always with a token.
 
-POST /v1/command[?wait=seconds]     {attempt, revision, command}; 200 and the Ack; 202 and `Pending` when none came in
+POST /v1/command[?wait=seconds]     {attempt, revision, command}; 200 and the Ack; 202 and `Pending` if no Ack came in
                                     time; 409 and `WrongAttempt`
-GET  /v1/acks[?after=revision]      what was acknowledged, oldest first, at most 256
-GET  /v1/progress, /v1/receipt      what there is now
+GET  /v1/acks[?after=revision]      acknowledgements, oldest first, at most 256
+GET  /v1/progress, /v1/receipt      the newest progress or receipt
 GET  /metrics, /healthz, /readyz    for monitoring; the last two need no token
 
 Errors are `{"error": {"field": …, "message": …}}`: 400 wrong field, 401 token, 404 path, 413 body.
@@ -41,7 +41,7 @@ BODY_MAX_BYTES = 64 * 1024
 WAIT_MAX_S = 60.0
 ACKS_KEPT_MAX = 256
 GOODBYE_S = 2.0
-"""How long `close` lets answers leave: the last one is usually that of the command to stop."""
+"""Seconds that `close` waits for answers to be sent; the last answer is usually that of the stop command."""
 
 
 class ControlServer:
@@ -63,21 +63,21 @@ class ControlServer:
         ssl_context: ssl.SSLContext | None = None,
         connections: Connections | None = None,
     ) -> None:
-        """Bind the port at once (0: a free one), answer nothing yet.
+        """Bind the port at once, without answering yet; port 0 selects a free port.
 
         Args:
-            attempt: Commands of any other are refused.
+            attempt: Number of the attempt; commands for other attempts are rejected.
             job_id: Shown with the progress.
-            token: What a request must carry as `Authorization: Bearer …`.
-            submit: Takes a command to the core; must not block.
-            progress: Newest look at the job.
-            receipt: Newest receipt.
-            alive: Does Java answer? The probes fail if not.
-            registry: What `/metrics` shows; None: the progress as gauges.
+            token: Required in each request as `Authorization: Bearer …`.
+            submit: Passes a command to the core; must not block.
+            progress: Returns the newest progress of the job.
+            receipt: Returns the newest receipt.
+            alive: Returns True if Java answers; otherwise, the probes fail.
+            registry: Metrics of `/metrics`; by default, the progress as gauges.
             host: Address to listen on.
             port: Port to listen on.
-            ssl_context: Serve HTTPS with it.
-            connections: Who is connected; None: as many, and as patiently, as by default.
+            ssl_context: If set, the server uses HTTPS.
+            connections: Limits of the connections; by default, those of `Connections`.
         """
         self.attempt = attempt
         self.job_id = job_id
@@ -93,12 +93,12 @@ class ControlServer:
         self._changed = threading.Condition()
         self._answering = 0
         self._unread: list[Receipt | None] = []
-        """For each `Verify` whose receipt is not read yet: the receipt that there was before it."""
+        """The previous receipt of each `Verify` command whose receipt no client has read yet."""
         self._started = self._closed = False
         self._http = BoundedServer(host, port, partial(_Connection, self), self.connections)
         scheme = "http"
         if ssl_context is not None:
-            # The handshake belongs to the request's thread: a silent client must not hold up the others.
+            # The request's thread does the handshake, because a silent client must not delay the others.
             self._http.socket = ssl_context.wrap_socket(
                 self._http.socket, server_side=True, do_handshake_on_connect=False
             )
@@ -106,16 +106,16 @@ class ControlServer:
         self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{self._http.server_address[1]}"
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to answer requests."""
         self._started = True
         threading.Thread(
             target=self._http.serve_forever, kwargs={"poll_interval": 0.1}, name="control", daemon=True
         ).start()
 
     def close(self) -> None:
-        """Answer waiting clients, let a requested receipt be read, then stop.
+        """Answer waiting clients, wait until a requested receipt is read, then stop.
 
-        A receipt that finds a difference ends the job: without this its reader would find no server.
+        A receipt that reports a difference ends the job, and its reader would otherwise find no server.
         """
         with self._changed:
             self._closed = True
@@ -140,7 +140,7 @@ class ControlServer:
         return newest is not None and any(before != newest for before in self._unread)
 
     def receipt_read(self, receipt: Receipt | None) -> None:
-        """Note that a client was sent a receipt; the oldest `Verify` that waits for one is served."""
+        """Record that a client got a receipt, which completes the oldest waiting `Verify` command."""
         with self._changed:
             served = next((index for index, before in enumerate(self._unread) if before != receipt), None)
             if served is not None:
@@ -148,19 +148,19 @@ class ControlServer:
             self._changed.notify_all()
 
     def command(self, request: CommandRequest, wait_s: float) -> Ack:
-        """Hand a command to the core once, and wait for its answer.
+        """Pass a command to the core once, and wait for its answer.
 
-        The same revision again is answered the same again, unless it asks for something else: then another client was
-        quicker, and the answer is `Superseded`. So is a revision below one that was answered. One that is far above them
-        is `Refused`: it would leave no revision for the commands of others, in this attempt and in all later ones.
+        A repeated revision gets the same answer. If it contains another command, another client came first, and the answer is
+        `Superseded`. A revision below an answered one also gets `Superseded`. A revision far above the newest one is `Refused`: it
+        would leave no revisions for other clients' commands, in this attempt and in all later ones.
         """
         if request.attempt != self.attempt:
             return self._answer(request, "WrongAttempt", f"this is attempt {self.attempt}")
         revision = request.revision
         with self._changed:
-            known = max(self.progress().revision, *self._acks, *self._commands, 0)
-            if revision > known + REVISIONS_AHEAD_MAX:
-                return self._answer(request, "Refused", f"the newest revision is {known}: send the next one")
+            highest = max(self.progress().revision, *self._acks, *self._commands, 0)
+            if revision > highest + REVISIONS_AHEAD_MAX:
+                return self._answer(request, "Refused", f"the newest revision is {highest}: send the next one")
             taken = self._commands.get(revision)
             if taken is not None and taken != request.command:
                 return self._answer(request, "Superseded", f"revision {revision} is another command")
@@ -185,15 +185,15 @@ class ControlServer:
             return [self._acks[revision] for revision in sorted(self._acks) if revision > after]
 
     def ready(self) -> bool:
-        """Is the fence committed, and the attempt not over? And can it do anything?"""
+        """Return True if the fence is committed, the attempt has not ended and Java answers."""
         return not self._closed and self.alive() and self.progress().table_version is not None
 
     def allowed(self, header: str | None) -> bool:
-        """Does a request carry the token? Takes the same time whatever is wrong with it."""
+        """Return True if a request carries the token; the comparison takes constant time."""
         return hmac.compare_digest((header or "").encode(), f"Bearer {self._token}".encode())
 
     def metrics(self) -> bytes:
-        """Return the metrics as Prometheus reads them."""
+        """Return the metrics in the format of Prometheus."""
         return generate_latest(self._registry)
 
     @contextmanager
@@ -218,12 +218,12 @@ class _Connection(BaseHTTPRequestHandler):
     """Set by the library before `parse_request`."""
 
     def __init__(self, control: ControlServer, *accepted: Any) -> None:
-        """Serve what was accepted, to its end."""
+        """Serve an accepted connection until it ends."""
         self._control = control
         super().__init__(*accepted)
 
     def setup(self) -> None:
-        """Limit what is read before the token is checked."""
+        """Limit the number of bytes that are read before the token is checked."""
         super().setup()
         self._headers_of = HeaderReader(self.rfile)
         self.rfile = self._headers_of  # type: ignore[assignment]
@@ -234,15 +234,15 @@ class _Connection(BaseHTTPRequestHandler):
         super().handle_one_request()
 
     def parse_request(self) -> bool:
-        """Read a header; a stranger is answered once, and then makes room."""
+        """Read a header; a client without a valid token gets one answer, and then its connection is closed."""
         whole = self._has_whole_line() and super().parse_request() and self._has_path()
-        known = whole and self._control.allowed(self.headers.get("Authorization"))
-        self.close_connection = self.close_connection or not known
-        self._control.connections.header_read(self.connection, known=known)
+        authenticated = whole and self._control.allowed(self.headers.get("Authorization"))
+        self.close_connection = self.close_connection or not authenticated
+        self._control.connections.header_read(self.connection, authenticated=authenticated)
         return whole
 
     def _has_whole_line(self) -> bool:
-        """Refuse a request line that was cut: the library would take it for one of HTTP 0.9."""
+        """Reject a truncated request line, which the library would parse as HTTP 0.9."""
         line: bytes = self.raw_requestline  # type: ignore[attr-defined]
         if line.endswith(b"\n"):
             return True
@@ -251,7 +251,7 @@ class _Connection(BaseHTTPRequestHandler):
         return False
 
     def _has_path(self) -> bool:
-        """Refuse a path that is no URL, such as `http://[`."""
+        """Reject a path that is not a valid URL, such as `http://[`."""
         try:
             self._parts = urlsplit(self.path)
         except ValueError:
@@ -260,7 +260,7 @@ class _Connection(BaseHTTPRequestHandler):
         return True
 
     def do_GET(self) -> None:
-        """Answer a look."""
+        """Answer a read request."""
         parts = self._parts
         if parts.path == "/healthz":
             alive = self._control.alive()
@@ -276,11 +276,11 @@ class _Connection(BaseHTTPRequestHandler):
             return self._error(401, "token", "is missing or wrong")
         match parts.path:
             case "/v1/progress":
-                words = {
+                fields = {
                     "jobId": self._control.job_id,
                     **self._control.progress().model_dump(mode="json", by_alias=True),
                 }
-                return self._json(200, words)
+                return self._json(200, fields)
             case "/v1/receipt":
                 receipt = self._control.receipt()
                 shown = None if receipt is None else receipt_words(receipt).model_dump(mode="json", by_alias=True)
@@ -291,7 +291,7 @@ class _Connection(BaseHTTPRequestHandler):
             case "/metrics":
                 return self._send(200, self._control.metrics(), "text/plain; version=0.0.4; charset=utf-8")
             case _:
-                return self._error(404, "path", "there is nothing here")
+                return self._error(404, "path", "does not exist")
 
     def _acks(self, parts: SplitResult) -> None:
         after = _number(parts, "after")
@@ -302,17 +302,17 @@ class _Connection(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Take a command."""
-        # A client that is refused before its body was read must not have it read as the next request.
+        # If a client is rejected before its body is read, the body must not be read as the next request.
         self.close_connection = True
         if not self._control.allowed(self.headers.get("Authorization")):
             return self._error(401, "token", "is missing or wrong")
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()) or len(length) > 9 or int(length) > BODY_MAX_BYTES:
-            return self._error(413, "body", f"must say its length, at most {BODY_MAX_BYTES} bytes")
+            return self._error(413, "body", f"needs a Content-Length of at most {BODY_MAX_BYTES} bytes")
         body = self.rfile.read(int(length))
         self.close_connection = False
         if self._parts.path != "/v1/command":
-            return self._error(404, "path", "there is nothing here")
+            return self._error(404, "path", "does not exist")
         wait_s = _number(self._parts, "wait")
         if wait_s is None:
             return self._error(400, "wait", "must be seconds")
@@ -341,14 +341,14 @@ class _Connection(BaseHTTPRequestHandler):
         try:
             self.wfile.write(body)
         except ConnectionError:
-            self.close_connection = True  # the client is gone; the command counts all the same
+            self.close_connection = True  # the client has disconnected; its command still takes effect
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: the terminal belongs to the progress view."""
+        """Print nothing, because the terminal belongs to the progress view."""
 
 
 def _first(error: ValidationError) -> tuple[str, str]:
-    """Return the path and the message of the first thing that is wrong with a body."""
+    """Return the path and the message of the first error in a body."""
     first = error.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]
     if first["type"] != REFUSED:
@@ -358,7 +358,7 @@ def _first(error: ValidationError) -> tuple[str, str]:
 
 
 def _number(parts: SplitResult, name: str) -> float | None:
-    """Return a number of the query, 0 without one; None: it is no number, or below 0."""
+    """Return a number of the query, 0 by default; `None` if it is not a number, or below 0."""
     try:
         value = float(parse_qs(parts.query).get(name, ["0"])[0])
     except ValueError:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from backfill_api.spec.bounds import MESSAGE_MAX, count
-from backfill_api.status import receipt as words
+from backfill_api.status import receipt as api
 from backfill_api.status.source_head import SourceHead
 from backfill_api.wire import Ack, CommandRequest, PauseCommand, StopCommand
 from backfill_api.wire import Command as WireCommand
@@ -40,14 +40,14 @@ def _command(wire: WireCommand) -> Command:
 
 
 def ack_words(ack: Acknowledge) -> Ack:
-    """Return the core's acknowledgement in the words of the contract."""
+    """Convert the core's acknowledgement to the API's `Ack`."""
     outcome: Any = ack.outcome
     return Ack(attempt=ack.attempt, epoch=ack.epoch, revision=ack.revision, outcome=outcome, message=ack.message)
 
 
-def receipt_words(receipt: Receipt) -> words.Receipt:
-    """Return the core's receipt in the words of the contract."""
-    return words.Receipt(
+def receipt_words(receipt: Receipt) -> api.Receipt:
+    """Convert the core's receipt to the API's `Receipt`."""
+    return api.Receipt(
         source_version=receipt.source_version,
         source_position=receipt.source_position,
         target_version=receipt.target_version,
@@ -56,27 +56,27 @@ def receipt_words(receipt: Receipt) -> words.Receipt:
         vnodes=receipt.vnodes,
         digest=receipt.digest,
         mismatches=tuple(
-            words.Mismatch(vnode=one.vnode, source_rows=one.source_rows, target_rows=one.target_rows)
-            for one in receipt.mismatches
+            api.Mismatch(vnode=mismatch.vnode, source_rows=mismatch.source_rows, target_rows=mismatch.target_rows)
+            for mismatch in receipt.mismatches
         ),
         verified_at=None if receipt.verified_ms is None else moment_words(receipt.verified_ms),
         seconds=receipt.seconds,
         complete=receipt.complete,
         rows_filtered=receipt.rows_filtered,
         rows_total=receipt.rows_total,
-        partitions=tuple(map(_partition_words, receipt.partitions[: words.PARTITIONS_MAX])),
+        partitions=tuple(map(_partition_words, receipt.partitions[: api.PARTITIONS_MAX])),
         cut_off=tuple(
-            words.CutOff(partition=one.partition, start=one.start, stop=one.stop)
-            for one in receipt.cut_off[: words.PARTITIONS_MAX]
+            api.CutOff(partition=offsets.partition, start=offsets.start, stop=offsets.stop)
+            for offsets in receipt.cut_off[: api.PARTITIONS_MAX]
         ),
         files_by_bytes=receipt.files_by_bytes,
         rows_by_rows=receipt.rows_by_rows,
-        files=tuple(_file_words(one) for one in receipt.files[: words.FILES_MAX]),
+        files=tuple(_file_words(file) for file in receipt.files[: api.FILES_MAX]),
     )
 
 
 def source_head_words(head: Head, position: Position, say: Callable[[Position], str], *, now_ms: int) -> SourceHead:
-    """Return the newest position of a source beside the position that a target holds, in the words of the contract."""
+    """Convert the newest position of a source to the API's `SourceHead`, relative to the position that a target holds."""
     return SourceHead(
         version=count(head.position) if isinstance(head.position, int) else None,
         position=say(head.position)[:MESSAGE_MAX],
@@ -86,33 +86,33 @@ def source_head_words(head: Head, position: Position, say: Callable[[Position], 
     )
 
 
-def _file_words(one: FileMismatch) -> words.FileMismatch:
-    return words.FileMismatch(path=one.path[-MESSAGE_MAX:], what=one.what[:MESSAGE_MAX])
+def _file_words(file: FileMismatch) -> api.FileMismatch:
+    return api.FileMismatch(path=file.path[-MESSAGE_MAX:], what=file.what[:MESSAGE_MAX])
 
 
-def _partition_words(one: PartitionReceipt) -> words.PartitionReceipt:
-    return words.PartitionReceipt(
-        partition=one.partition,
-        start=one.start,
-        stop=one.stop,
-        records=one.records,
-        first=one.first,
-        last=one.last,
-        # Compaction may run between the two looks.
-        gaps=max(0, one.gaps),
-        bad_records=one.bad_records,
-        rows=one.rows,
-        target_rows=one.target_rows,
-        target_first=one.target_first,
-        target_last=one.target_last,
-        missing=one.missing,
+def _partition_words(receipt: PartitionReceipt) -> api.PartitionReceipt:
+    return api.PartitionReceipt(
+        partition=receipt.partition,
+        start=receipt.start,
+        stop=receipt.stop,
+        records=receipt.records,
+        first=receipt.first,
+        last=receipt.last,
+        # Negative if compaction ran between the reads of the two sides.
+        gaps=max(0, receipt.gaps),
+        bad_records=receipt.bad_records,
+        rows=receipt.rows,
+        target_rows=receipt.target_rows,
+        target_first=receipt.target_first,
+        target_last=receipt.target_last,
+        missing=receipt.missing,
     )
 
 
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_000
-"""0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z; the log of a source holds any number."""
+"""0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z, the limits for formatting; the log of a source may contain any number."""
 
 
 def moment_words(ms: int) -> str:
-    """Return milliseconds since 1970 as RFC 3339, of the years 1 to 9999."""
+    """Format milliseconds since 1970 as RFC 3339; times outside the years 1 to 9999 are clamped."""
     return datetime.fromtimestamp(max(FIRST_MS, min(ms, LAST_MS)) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

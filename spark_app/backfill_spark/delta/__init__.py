@@ -1,1 +1,1 @@
-"""Reads Delta tables, for sources and sinks alike."""
+"""Reads Delta tables for sources and sinks."""

@@ -1,7 +1,7 @@
-"""Where a deletion vector lies, and how a log says so; no file is read.
+"""Locations of deletion vectors, as the log encodes them; no file is read.
 
-A vector in a file of its own is named by a UUID in 20 characters of Z85, behind the folder that it lies in. So it can lie in any
-folder of a table.
+The location of a vector in a separate file is the file's folder, followed by a UUID in 20 characters of Z85. So the file can be in any
+folder of the table.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ _TO_B85 = str.maketrans(_Z85, _B85)
 
 @dataclass(frozen=True, slots=True)
 class VectorDescriptor:
-    """The descriptor of a vector, as a log has it."""
+    """The descriptor of a vector, unchanged from the log."""
 
     fields: Mapping[str, Any]
 
     @property
     def cardinality(self) -> int:
-        """Rows that it hides."""
+        """Number of rows that the vector hides."""
         return int(self.fields["cardinality"])
 
     @property
     def is_inline(self) -> bool:
-        """Is it in the log itself?"""
+        """True if the log itself contains the vector."""
         return bool(self.fields["storageType"] == "i")
 
     @property
     def is_absolute(self) -> bool:
-        """Does the log name its file by an absolute path?"""
+        """True if the log names the vector's file by an absolute path."""
         return bool(self.fields["storageType"] == "p")
 
     @property
     def is_elsewhere(self) -> bool:
-        """Does its file lie in no folder below the table's, as the log spells it?"""
+        """True if the vector's file is not below the table's folder, judged by the spelling in the log."""
         return self.is_absolute or (not self.is_inline and not is_below_literally(self._place[0]))
 
     @property
     def file(self) -> str:
-        """Path of its file below the table's folder; of one that is neither inline nor elsewhere.
+        """Path of the vector's file below the table's folder; only for a vector that is neither inline nor elsewhere.
 
         Raises:
-            ValueError: it names no file.
+            ValueError: the descriptor names no file.
         """
         folder, code = self._place
         name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(code.translate(_TO_B85)))}.bin"
         return f"{folder}/{name}" if folder else name
 
     def in_folder(self, folder: str) -> VectorDescriptor:
-        """Return the vector when its file lies in another folder, under the same name."""
+        """Return the descriptor for the same file name in another folder."""
         return VectorDescriptor({**self.fields, "pathOrInlineDv": folder + self._place[1]})
 
     @property
@@ -69,8 +69,8 @@ class VectorDescriptor:
 
 def vector_of(action: Mapping[str, Any]) -> DeletionVector | None:
     """Return the deletion vector of an `add` or a `remove` action."""
-    one = action.get("deletionVector")
-    if one is None:
+    vector = action.get("deletionVector")
+    if vector is None:
         return None
-    place, offset = one["pathOrInlineDv"], one.get("offset")
-    return DeletionVector(one["storageType"], place, offset, one["sizeInBytes"], one["cardinality"])
+    place, offset = vector["pathOrInlineDv"], vector.get("offset")
+    return DeletionVector(vector["storageType"], place, offset, vector["sizeInBytes"], vector["cardinality"])

@@ -1,4 +1,4 @@
-"""Where a table is that a spec names by path or by its name in the catalog: one spelling for each place."""
+"""Resolves the location of a table that a spec names by path or by catalog name, to one spelling for each place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _FOLDER: ContextVar[Path] = ContextVar("folder", default=Path())
-"""What relative paths are relative to."""
+"""Folder for relative paths."""
 
 SPARK_CATALOG = "spark_catalog"
 SOURCE_PATH, TARGET_PATH = "spec.source.delta.path", "spec.target.delta.path"
@@ -35,7 +35,7 @@ JARS = {
 
 @contextmanager
 def relative_to(folder: Path) -> Iterator[None]:
-    """Take relative paths as relative to a folder while the block runs, on this thread; else to the working directory."""
+    """Resolve relative paths against a folder while the block runs, on this thread; by default, against the working directory."""
     token = _FOLDER.set(folder)
     try:
         yield
@@ -44,11 +44,11 @@ def relative_to(folder: Path) -> Iterator[None]:
 
 
 def location(spark: SparkSession, path: str | None, table: str | None) -> str:
-    """Return the one spelling of the place of a source, given by path or by catalog name.
+    """Return the canonical location of a source, given by path or by catalog name.
 
     Raises:
-        SourceNotFoundError: no such table in the catalog.
-        InvalidSpecError: the path names no place, or one that this driver has no file system for.
+        SourceNotFoundError: the catalog has no such table.
+        InvalidSpecError: the path is invalid, or this driver has no file system for it.
     """
     from pyspark.errors import AnalysisException
 
@@ -57,26 +57,26 @@ def location(spark: SparkSession, path: str | None, table: str | None) -> str:
     try:
         return _of_table(spark, table, field="spec.source.delta.table")
     except AnalysisException as error:
-        hint = "Give its path instead, or name the catalog in spec.spark.conf or with --conf (docs/operating.md)."
+        hint = "Set its path instead, or name the catalog in spec.spark.conf or with --conf (docs/operating.md)."
         raise SourceNotFoundError(f"no table {table!r} in the catalog.", hint=hint) from error
 
 
 def target_location(spark: SparkSession, path: str | None, table: str | None) -> str:
-    """Return the same of a target, which may be missing: where the catalog would make it.
+    """Return the canonical location of a target. If a catalog table does not exist yet, return the place where the catalog would create it.
 
     Raises:
-        TargetNotFoundError: the catalog does not know, or is not Spark's own.
-        InvalidSpecError: the path names no place, or one that no table can be at.
+        TargetNotFoundError: the catalog defines no place for the table, or is not Spark's own catalog.
+        InvalidSpecError: the path is invalid, or a table cannot be there.
     """
     from pyspark.errors import AnalysisException
 
     if table is None:
-        found = one_spelling(spark, str(path), field=TARGET_PATH)
-        if place(found).path == "/":
+        target = one_spelling(spark, str(path), field=TARGET_PATH)
+        if place(target).path == "/":
             raise InvalidSpecError(
-                f"{TARGET_PATH}: {path!r} is the root of a file system.", hint="Name a folder for the table below it."
+                f"{TARGET_PATH}: {path!r} is the root of a file system.", hint="Use a folder below it for the table."
             )
-        return found
+        return target
     field = "spec.target.delta.table"
     with suppress(AnalysisException):
         return _of_table(spark, table, field=field)
@@ -91,63 +91,65 @@ def target_location(spark: SparkSession, path: str | None, table: str | None) ->
 
 
 def one_spelling(spark: SparkSession, text: str, *, field: str) -> str:
-    """Return the one way to write a place: an absolute path without links, or a URI as Hadoop writes it.
+    """Return the canonical form of a location: an absolute path without links, or a URI in Hadoop's form.
 
     Raises:
-        InvalidSpecError: it names none, or this driver has no file system for it.
+        InvalidSpecError: the location is invalid, or this driver has no file system for it.
     """
     try:
-        found = place(text)
+        parsed = place(text)
     except PlaceError as error:
         raise InvalidSpecError(f"{field}: {text!r} {error.message}.", hint=f"{_sentence(error.hint)}") from error
     local = java(spark).org.apache.hadoop.fs.FileSystem.getDefaultUri(_conf(spark)).getScheme() == "file"
-    if found.is_local and (local or not found.scheme):
-        return _resolved(found.path, field)
+    if parsed.is_local and (local or not parsed.scheme):
+        return _resolved(parsed.path, field)
     # Hadoop writes its own scheme without an empty authority.
-    uri = f"file:{_resolved(found.path, field)}" if found.scheme == "file" else found.uri
-    return _qualified(spark, uri, found, field)
+    uri = f"file:{_resolved(parsed.path, field)}" if parsed.scheme == "file" else parsed.uri
+    return _qualified(spark, uri, parsed, field)
 
 
 def _resolved(path: str, field: str) -> str:
     try:
-        # Two leading slashes are a host for some: POSIX leaves their meaning open.
+        # Only one leading slash: POSIX does not define the meaning of two, and some programs read a host name after them.
         return "/" + str((_FOLDER.get() / Path(path).expanduser()).resolve()).lstrip("/")
     except (RuntimeError, OSError) as error:
-        raise InvalidSpecError(f"{field}: {path!r} cannot be followed: {error}.", hint="Write it in full.") from error
+        raise InvalidSpecError(
+            f"{field}: {path!r} cannot be followed: {error}.", hint="Use an absolute path without `~` and links."
+        ) from error
 
 
-def _qualified(spark: SparkSession, uri: str, found: Place, field: str) -> str:
+def _qualified(spark: SparkSession, uri: str, parsed: Place, field: str) -> str:
     jvm = java(spark)
     try:
         hadoop = jvm.org.apache.hadoop.fs.Path(uri)
-        if found.scheme == SCHEME:
+        if parsed.scheme == SCHEME:
             bring_log_store(spark)
         return str(hadoop.getFileSystem(_conf(spark)).makeQualified(hadoop).toString()).rstrip("/")
     except JAVA_ERRORS as error:
-        jar = JARS.get(ONE_STORE.get(found.scheme, found.scheme))
-        missing = f"{field}: this driver has no file system for {found.scheme}:"
+        jar = JARS.get(ONE_STORE.get(parsed.scheme, parsed.scheme))
+        missing = f"{field}: this driver has no file system for {parsed.scheme}:"
         if is_a(error, "UnsupportedFileSystemException"):
-            hint = "Use a scheme that is there" + (
-                ", such as s3a." if found.scheme in ("s3", "s3n") else ", or add the jar that knows it."
+            hint = "Use a scheme that the driver supports" + (
+                ", such as s3a." if parsed.scheme in ("s3", "s3n") else ", or add the jar with its file system."
             )
             raise InvalidSpecError(f"{missing} {causes(error)[-1][1]}.", hint=hint) from error
         if is_a(error, "ClassNotFoundException"):
             hint = _with_jar(spark, jar) if jar else "Add its jar to the driver's jars."
             raise InvalidSpecError(f"{missing} {causes(error)[-1][1]}.", hint=hint) from error
-        words = f"{field}: {uri!r} cannot be opened: {first_line(error)}."
+        message = f"{field}: {uri!r} cannot be opened: {first_line(error)}."
         if is_a(error, "UnknownHostException") or is_a(error, "ConnectException"):
-            raise AwayError(words, hint="Check the name of the host, and that it answers.") from error
-        raise InvalidSpecError(words, hint="Correct it.") from error
+            raise AwayError(message, hint="Check the name of the host, and that it answers.") from error
+        raise InvalidSpecError(message, hint="Correct the path.") from error
 
 
 def _with_jar(spark: SparkSession, jar: str) -> str:
-    """Say which jar to add; those of Hadoop itself must be of the Hadoop that Spark has."""
+    """Return a hint that names the jar to add; jars of Hadoop must have the version of Spark's Hadoop."""
     jvm = java(spark)
     of_hadoop = jar.startswith("org.apache.hadoop:")
     version = str(jvm.org.apache.hadoop.util.VersionInfo.getVersion()) if of_hadoop else "<version>"
     return (
         f"Add its jar: --packages {jar}:{version}, or spec.spark.conf with spark.jars.packages; "
-        "on a cluster put it into the image (docs/operating.md)."
+        "on a cluster, add it to the image (docs/operating.md)."
     )
 
 
@@ -156,14 +158,14 @@ def _conf(spark: SparkSession) -> Any:
 
 
 def _of_table(spark: SparkSession, table: str, *, field: str) -> str:
-    bring_log_store(spark)  # where the table is is not known yet
+    bring_log_store(spark)  # the location is not known yet, and may be on S3
     detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
     assert detail is not None
     return one_spelling(spark, str(detail["location"]), field=field)
 
 
 def _of_uri(spark: SparkSession, uri: Any, *, field: str) -> str:
-    """Return a place of Java's own form, which escapes what a path may hold."""
+    """Return the canonical form of a Java URI, which percent-encodes characters of a path."""
     jvm = java(spark)
     return one_spelling(spark, str(jvm.org.apache.hadoop.fs.Path(uri).toString()), field=field)
 
@@ -174,6 +176,6 @@ def _sentence(hint: str) -> str:
 
 def _no_place(table: str) -> TargetNotFoundError:
     return TargetNotFoundError(
-        f"there is no table {table!r}, and the catalog does not say where it would be.",
-        hint="Make the table, or its database, or give spec.target.delta.path instead.",
+        f"there is no table {table!r}, and the catalog defines no place for it.",
+        hint="Create the table or its database, or set spec.target.delta.path instead.",
     )

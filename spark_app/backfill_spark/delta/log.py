@@ -1,7 +1,7 @@
-"""The log of a Delta table, read by Delta Kernel: the newest version, its metadata and its files; no Spark job.
+"""Reads the log of a Delta table with Delta Kernel: the newest version, its metadata and its files; without Spark jobs.
 
-The first Spark jobs of a JVM take seconds each, and a driver that was killed is waited for. Nothing here commits: that is
-`sinks/delta/committer.py`, the only other file that touches Kernel.
+The first Spark jobs of a JVM take seconds each, which delays the restart after a kill. This module does not commit; only
+`sinks/delta/committer.py`, the other module that uses Kernel, does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from backfill_core.log_shipping.actions import DeletionVector
-from backfill_core.log_shipping.table_words import TableWords, of_users
 from backfill_core.protocol.events import Head
 from backfill_core.transfer.logged_statistics import LoggedStatistics
 from backfill_spark.delta.properties import PropertyNamesPlaceError, check_names_no_place, kept_seconds
@@ -32,20 +31,20 @@ T = TypeVar("T")
 
 
 class EmptyCommitError(Exception):
-    """A commit is an empty file: Delta writes none without an action, so it was cut off."""
+    """A commit is an empty file. Delta never writes a commit without actions, so the file was truncated."""
 
 
 _COMMIT = re.compile(r"(\d{20})\.json")
-"""The name of a commit's file, with its version."""
+"""File name of a commit, with its version."""
 
 _COUNT_FIRST = re.compile(r'\{"numRecords":(\d+)[,}]')
-"""How Delta and Kernel begin statistics: what follows, a kilobyte a file, need not be parsed for the count alone."""
+"""Beginning of statistics from Delta and Kernel. With it, the count is read without parsing the rest, a kilobyte per file."""
 
 LOG_ERRORS = (*JAVA_ERRORS, EmptyCommitError, PropertyNamesPlaceError, UserDefinedTypeError)
-"""What looks at a log raise; only the caller knows whose it is."""
+"""Exceptions of reads of a log; only the caller knows whether the table is a source or a target."""
 
 NO_ACTION = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What reading of a line raises that is no action of the protocol."""
+"""Exceptions of parsing a line that is not an action of the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +52,28 @@ class LoggedFile:
     """A data file of one version."""
 
     path: str
-    """As the log spells it: relative to the table or absolute, percent-encoded."""
+    """Path in the spelling of the log: relative to the table or absolute, percent-encoded."""
 
     bytes: int
     rows: int | None
-    """Deleted ones included; None when the log has no count."""
+    """Number of rows, deleted ones included; `None` if the log has no count."""
 
     deleted: int
-    """Rows that its deletion vector hides."""
+    """Number of rows that the file's deletion vector hides."""
 
     nulls: tuple[int | None, ...]
-    """Of each column in the request, deleted rows included; None when the log has no count."""
+    """Number of nulls of each requested column, deleted rows included; `None` if the log has no count."""
 
     action: str
     """The `add` action as a line of a commit, without its statistics."""
 
     statistics: str | None
-    """JSON, as the log has it."""
+    """Statistics as JSON, unchanged from the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedValues:
-    """What the log says of the values of some columns in one data file; numbers are exact."""
+    """Facts from the log about the values of some columns in one data file; numbers are exact."""
 
     path: str
     rows: int | None
@@ -82,17 +81,17 @@ class LoggedValues:
     """The `add` action as a line of a commit, without its statistics."""
 
     deleted: int
-    """Rows that its deletion vector hides."""
+    """Number of rows that the file's deletion vector hides."""
 
     smallest: tuple[Any, ...]
-    """Of each column in the request, as JSON has it; a text may be cut. None: not said, or all values are null."""
+    """Minimum of each requested column, as in JSON; strings may be truncated. `None` if the log has none, or all values are null."""
 
     largest: tuple[Any, ...]
-    """The same; a text that was cut ends in a character that makes it the larger one."""
+    """Maximum of each requested column; a truncated string ends with a character that makes it larger than the value."""
 
     nulls: tuple[int | None, ...]
     partition: Mapping[str, str | None]
-    """Values of the partition columns as text, by physical name."""
+    """Values of the partition columns as strings, by physical name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,30 +99,25 @@ class LoggedTable:
     """Metadata and protocol of one version."""
 
     schema: str
-    """As JSON, as the log has it."""
+    """Schema as JSON, unchanged from the log."""
 
     partitions: tuple[str, ...]
     properties: dict[str, str]
     features: frozenset[str]
-    """Of readers and writers, as far as the protocol names them."""
+    """Features of readers and writers, as far as the protocol names them."""
 
     description: str | None = None
-    """What it says that it is; None: nothing."""
-
-    @property
-    def words(self) -> TableWords:
-        """What it says of itself, but for those of its columns."""
-        return TableWords(self.description, of_users(self.properties))
+    """`None` if it has no description."""
 
 
 def table_now(spark: SparkSession, path: str) -> LoggedTable | None:
-    """Return metadata and protocol of the newest version; None where there is no commit.
+    """Return metadata and protocol of the newest version; `None` if there is no commit.
 
-    Delta's own snapshot says the same, once it has rebuilt the whole state in Spark jobs; for a killed driver's target, whose
-    newest version has no checksum, so does its `isDeltaTable`.
+    Delta's own snapshot contains the same, but rebuilds the whole state in Spark jobs. So does `isDeltaTable` for the target of a
+    killed driver, whose newest version has no checksum.
 
     Raises:
-        Whatever else Kernel or the storage say (`LOG_ERRORS`).
+        LOG_ERRORS: any other error of Kernel or the storage.
     """
     engine, table = _open(spark, path)
     try:
@@ -139,7 +133,7 @@ def table_at(spark: SparkSession, path: str, version: int) -> LoggedTable:
     """Return metadata and protocol of a version.
 
     Raises:
-        Whatever Kernel or the storage say (`LOG_ERRORS`).
+        LOG_ERRORS: any error of Kernel or the storage.
     """
 
     def by_kernel() -> LoggedTable:
@@ -169,7 +163,7 @@ def _described(snapshot: Any) -> LoggedTable:
         schema=str(metadata.getSchemaString()),
         partitions=tuple(str(name) for name in items(snapshot.getPartitionColumnNames())),
         properties={str(name): str(properties.get(name)) for name in properties.keySet().toArray()},
-        features=frozenset(str(name) for found in features for name in found.toArray()),
+        features=frozenset(str(name) for names in features for name in names.toArray()),
         description=None if description is None else str(description),
     )
 
@@ -178,7 +172,7 @@ def newest_version(spark: SparkSession, path: str) -> Head:
     """Return the newest version of a table and its commit time.
 
     Raises:
-        Whatever Kernel or the storage say (`LOG_ERRORS`): only the caller knows whose table it is.
+        LOG_ERRORS: any error of Kernel or the storage; only the caller knows whether the table is a source or a target.
     """
 
     def by_kernel() -> Head:
@@ -201,10 +195,10 @@ def files_at(spark: SparkSession, path: str, version: int, *, nulls_of: Sequence
         spark: The session.
         path: Absolute path or URI of the table.
         version: Number of the version.
-        nulls_of: Physical names of the columns whose nulls are asked for.
+        nulls_of: Physical names of the columns whose nulls are requested.
 
     Raises:
-        Whatever Kernel or the storage say (`LOG_ERRORS`).
+        LOG_ERRORS: any error of Kernel or the storage.
     """
     files = _added(spark, path, version, lambda line: _parse(line, nulls_of), statistics=True)
     return sorted(files, key=lambda file: file.path)
@@ -214,25 +208,25 @@ def added_at(spark: SparkSession, path: str, version: int) -> list[str]:
     """Return the `add` action of each data file of a version, as a line of a commit, without statistics; in no order.
 
     Raises:
-        Whatever Kernel or the storage say (`LOG_ERRORS`).
+        LOG_ERRORS: any error of Kernel or the storage.
     """
     return _added(spark, path, version, str, statistics=False)
 
 
 def commit_text(spark: SparkSession, path: str, version: int) -> str:
-    """Return the text of a version's commit.
+    """Return the content of a version's commit.
 
     Raises:
-        Whatever the storage says (`JAVA_ERRORS`).
+        JAVA_ERRORS: any error of the storage.
     """
     return text_of_file(spark, f"{path}/_delta_log/{version:020d}.json")
 
 
 def text_of_file(spark: SparkSession, path: str) -> str:
-    """Return the text of a file, read whole.
+    """Return the whole content of a file.
 
     Raises:
-        Whatever the storage says (`JAVA_ERRORS`).
+        JAVA_ERRORS: any error of the storage.
     """
     jvm = java(spark)
     file = jvm.org.apache.hadoop.fs.Path(path)
@@ -244,52 +238,52 @@ def text_of_file(spark: SparkSession, path: str) -> str:
 
 
 def commit_files(spark: SparkSession, path: str) -> dict[int, Any]:
-    """Return the commits that are in the log, as Hadoop's status of each file, by version, ascending.
+    """Return the commits in the log, as Hadoop's status of each file, by version, ascending.
 
     Raises:
-        Whatever the storage says (`JAVA_ERRORS`).
+        JAVA_ERRORS: any error of the storage.
     """
-    # A pattern would read brackets, braces and stars in the table's own path as parts of it.
+    # Not a glob: brackets, braces and stars in the table's own path would be parts of the pattern.
     folder = java(spark).org.apache.hadoop.fs.Path(f"{path}/_delta_log")
-    there = [(one.getPath().getName(), one) for one in folder.getFileSystem(hadoop_conf(spark)).listStatus(folder)]
-    found = [(_COMMIT.fullmatch(name), one) for name, one in there]
-    return dict(sorted((int(match[1]), one) for match, one in found if match is not None))
+    listed = folder.getFileSystem(hadoop_conf(spark)).listStatus(folder)
+    commits = [(_COMMIT.fullmatch(file.getPath().getName()), file) for file in listed]
+    return dict(sorted((int(match[1]), file) for match, file in commits if match is not None))
 
 
 def commits_since(spark: SparkSession, path: str, since_ms: int, *, most: int) -> list[int] | None:
-    """Return the versions whose commits were written since a moment, by the clock of the store; None: more, or not all are left.
+    """Return the versions whose commits the store wrote since a time; `None` if there are more than `most`, or deleted ones.
 
     Raises:
-        Whatever the storage says (`JAVA_ERRORS`).
+        JAVA_ERRORS: any error of the storage.
     """
     written = {version: int(file.getModificationTime()) for version, file in commit_files(spark, path).items()}
     since = [version for version, at_ms in written.items() if at_ms >= since_ms]
     first = min(written, default=0)
-    cleaned = first > 0 and first in since  # those before it are gone, and may have been of that time
+    cleaned = first > 0 and first in since  # earlier commits are deleted, and may be newer than that time
     return None if cleaned or len(since) > most else since
 
 
 def values_at(spark: SparkSession, path: str, version: int, *, columns: Sequence[str]) -> list[LoggedValues]:
-    """Return what the log says of the values of some columns, file by file, in the order of `files_at`.
+    """Return the log's facts about the values of some columns, file by file, in the order of `files_at`.
 
     Args:
         spark: The session.
         path: Absolute path or URI of the table.
         version: Number of the version.
-        columns: Physical names; not nested ones.
+        columns: Physical names of columns that are not nested.
 
     Raises:
-        Whatever Kernel or the storage say (`LOG_ERRORS`).
+        LOG_ERRORS: any error of Kernel or the storage.
     """
     files = _added(spark, path, version, lambda line: _values(line, columns), statistics=True)
     return sorted(files, key=lambda file: file.path)
 
 
 def hidden_rows(spark: SparkSession, path: str, vector: DeletionVector) -> Any:
-    """Return the places of the rows that a deletion vector hides, ascending, as a Java array; its file has a checksum.
+    """Return the indexes of the rows that a deletion vector hides, ascending, as a Java array; the vector's file has a checksum.
 
     Raises:
-        Whatever Kernel or the storage say (`JAVA_ERRORS`).
+        JAVA_ERRORS: any error of Kernel or the storage.
     """
     jvm: Any = java(spark)
     kernel, optional = jvm.io.delta.kernel, jvm.java.util.Optional
@@ -301,9 +295,9 @@ def hidden_rows(spark: SparkSession, path: str, vector: DeletionVector) -> Any:
     return stored.load(files).toArray()
 
 
-def same_rows(spark: SparkSession, one: Any, other: Any) -> bool:
-    """Are two answers of `hidden_rows` the same?"""
-    return bool(java(spark).java.util.Arrays.equals(one, other))
+def same_rows(spark: SparkSession, rows: Any, other: Any) -> bool:
+    """Return True if two results of `hidden_rows` are equal."""
+    return bool(java(spark).java.util.Arrays.equals(rows, other))
 
 
 def _added(spark: SparkSession, path: str, version: int, parse: Callable[[str], T], *, statistics: bool) -> list[T]:
@@ -323,14 +317,14 @@ def _added(spark: SparkSession, path: str, version: int, parse: Callable[[str], 
 
 
 def _check_commits(snapshot: Any) -> None:
-    """Refuse empty commits: for Kernel they change nothing."""
+    """Reject empty commits, which Kernel accepts as commits without changes."""
     for file in items(snapshot.getLogSegment().getDeltas()):
         if file.getSize() == 0:
             raise EmptyCommitError(f"{file.getPath()} is empty")
 
 
 def logged_files(spark: SparkSession, batches: Any, nulls_of: Sequence[str] = ()) -> Iterator[LoggedFile]:
-    """Return the files of a Kernel scan, batch by batch, as they come; the caller closes it."""
+    """Yield the files of a Kernel scan, batch by batch; the caller closes the scan."""
     return (_parse(line, nulls_of) for line in _lines(spark, batches))
 
 
@@ -342,21 +336,21 @@ def _lines(spark: SparkSession, batches: Any) -> Iterator[str]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the actions of a commit, one each: a line ends with a line feed and nothing else.
+    """Return the lines of a commit, one action each; only a line feed ends a line.
 
-    JSON leaves U+0085, U+2028 and U+2029 as they are, at which Python's own lines end too.
+    `str.splitlines` would also split at U+0085, U+2028 and U+2029, which JSON strings may contain unescaped.
     """
     return [line for line in text.split("\n") if line.strip()]
 
 
 def action_of(line: str) -> dict[str, Any]:
-    """Return what a line of a commit says. A writer may spell out what it does not say, as null: that is left out."""
+    """Return the action in a line of a commit. Some writers include the other kinds of action as null; these are omitted."""
     action: dict[str, Any] = json.loads(line)
-    return {kind: said for kind, said in action.items() if said is not None}
+    return {kind: fields for kind, fields in action.items() if fields is not None}
 
 
 def without_statistics(add: Mapping[str, Any]) -> str:
-    """Return an `add` action as a line of a commit, without its statistics: a kilobyte a file that a read does not need."""
+    """Return an `add` action as a line of a commit, without its statistics: a kilobyte per file that reads do not need."""
     return json.dumps({"add": {name: value for name, value in add.items() if name != "stats"}})
 
 
@@ -386,7 +380,7 @@ def _values(line: str, columns: Sequence[str]) -> LoggedValues:
 
 
 def values_of(add: Mapping[str, Any], columns: Sequence[str]) -> LoggedValues:
-    """Return what an `add` action says of the values of some columns, by their physical names."""
+    """Return the facts of an `add` action about the values of some columns, given by their physical names."""
     stats = LoggedStatistics.of(add.get("stats"))
     return LoggedValues(
         path=add["path"],

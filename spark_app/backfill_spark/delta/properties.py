@@ -1,4 +1,4 @@
-"""Table properties as Delta reads them: words in any case of letters, and how long a table keeps files and versions."""
+"""Table properties as Delta reads them: case-insensitive values, and the retention of files and versions."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
 FEATURE = "delta.feature."
-"""How a property begins that gives a table a feature."""
+"""Prefix of properties that enable a table feature."""
 
 CHANGE_FEED = "delta.enableChangeDataFeed"
 MAPPING_MODE = "delta.columnMapping.mode"
 ROW_TRACKING = "delta.enableRowTracking"
 VECTORS, VECTORS_ON = "deletionVectors", "delta.enableDeletionVectors"
-"""The table feature, and the property that lets writers use it."""
+"""The table feature of deletion vectors, and the property that lets writers use it."""
 
 COLUMN_ID, PHYSICAL_NAME = columns.COLUMN_ID, columns.PHYSICAL_NAME
 TYPE_CHANGES = columns.TYPE_CHANGES
-"""Of a column, in its metadata; an id is never given twice."""
+"""Keys in the metadata of a column; an id is never reused."""
 
 ELSEWHERE = ("delta.coordinatedcommits.", "delta.redirect")
-"""How properties begin that name a server to ask for commits, or another table to read instead; in small letters."""
+"""Lower-case prefixes of properties that name a server for commits, or another table to read instead."""
 
 UNIT_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _NUMBER = re.compile("[0-9]{1,15}")
@@ -34,33 +34,33 @@ DEFAULT_LOG_SECONDS, DEFAULT_FILE_SECONDS = 30 * 86_400, 7 * 86_400
 
 
 class PropertyNamesPlaceError(Exception):
-    """A property of a table names a server or another table, which a reader would ask or read."""
+    """A property of a table names a server or another table, which a reader would contact or read."""
 
 
 def names_place(names: Iterable[str]) -> str | None:
-    """Return the first property that names a server or another table; `None` without one."""
+    """Return the first property that names a server or another table; `None` if there is none."""
     return next((name for name in names if name.lower().startswith(ELSEWHERE)), None)
 
 
 def check_names_no_place(names: Iterable[str]) -> None:
-    """Refuse properties that name a server or another table: the writers of a log decide what it names.
+    """Reject properties that name a server or another table, because the writers of a log decide its content.
 
     Raises:
-        PropertyNamesPlaceError: names the property.
+        PropertyNamesPlaceError: there is such a property; the message names it.
     """
-    found = names_place(names)
-    if found is not None:
-        raise PropertyNamesPlaceError(f"the table property {found} names a server or another table")
+    name = names_place(names)
+    if name is not None:
+        raise PropertyNamesPlaceError(f"the table property {name} names a server or another table")
 
 
 def value(properties: Mapping[str, str], name: str) -> str:
-    """Return a property in small letters; empty where it is not set. Delta keeps the case of what was written."""
-    wanted = name.lower()
-    return next((text.strip().lower() for one, text in properties.items() if one.lower() == wanted), "")
+    """Return the value of a property in lower case; empty if it is not set. Delta stores names and values in their original case."""
+    lower = name.lower()
+    return next((text.strip().lower() for key, text in properties.items() if key.lower() == lower), "")
 
 
 def is_on(properties: Mapping[str, str], name: str) -> bool:
-    """Is a property true?"""
+    """Return True if a property is `true`."""
     return value(properties, name) == "true"
 
 
@@ -70,12 +70,12 @@ def physical_name(field: StructField) -> str:
 
 
 def kept_seconds(read: Callable[[str], str | None]) -> int:
-    """Return the shorter of the retention of removed files and of the log; `read` gives a table property."""
+    """Return the retention of removed files or of the log in seconds, the shorter one; `read` returns a table property."""
     log = _seconds(read("delta.logRetentionDuration"), DEFAULT_LOG_SECONDS)
     return min(log, _seconds(read("delta.deletedFileRetentionDuration"), DEFAULT_FILE_SECONDS))
 
 
 def _seconds(interval: str | None, default: int) -> int:
-    words = (interval or "").lower().split()
-    found = [(number, unit) for number, unit in pairwise(words) if _NUMBER.fullmatch(number)]
-    return sum(int(number) * UNIT_SECONDS.get(unit.rstrip("s"), 0) for number, unit in found) or default
+    tokens = (interval or "").lower().split()
+    parts = [(number, unit) for number, unit in pairwise(tokens) if _NUMBER.fullmatch(number)]
+    return sum(int(number) * UNIT_SECONDS.get(unit.rstrip("s"), 0) for number, unit in parts) or default

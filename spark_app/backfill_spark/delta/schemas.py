@@ -1,4 +1,4 @@
-"""Schemas as a log stores them. The writers of a table decide what its log holds, and a job reads it with its own rights."""
+"""Parses schemas from a log. A log is untrusted: the writers of a table decide its content, and the job's user reads it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TYPES = ("type", "elementType", "keyType", "valueType", "sqlType")
 
 
 class UserDefinedTypeError(Exception):
-    """A schema names a class for the values of a column."""
+    """A schema names a Python or Java class for the values of a column."""
 
 
 def schema_of(text: str) -> StructType:
@@ -20,7 +20,7 @@ def schema_of(text: str) -> StructType:
 
     Raises:
         UserDefinedTypeError: pyspark would import the module that the schema names, and so run its code.
-        ValueError, KeyError, TypeError, AttributeError, RecursionError: it is no schema.
+        ValueError, KeyError, TypeError, AttributeError, RecursionError: the JSON is not a schema.
     """
     document = json.loads(text)
     refuse_classes(document)
@@ -28,28 +28,28 @@ def schema_of(text: str) -> StructType:
 
 
 def check_schema_text(text: str) -> None:
-    """Refuse a schema that names a class; cheap for any other one, and no check of its form.
+    """Reject a schema that names a class; cheap for all other schemas, and without a check of their form.
 
     Raises:
         UserDefinedTypeError: see `schema_of`.
     """
-    # JSON may spell a letter by its number.
+    # JSON may contain a letter as an escaped code point.
     if USER_DEFINED in text or "\\u" in text:
         try:
             refuse_classes(json.loads(text))
         except (ValueError, RecursionError):
-            return  # it is no schema, which its reader says
+            return  # it is not a schema; its reader reports that
 
 
 def refuse_classes(node: Any) -> None:
-    """Refuse a part of a schema that names a class, at any depth; metadata of columns holds no types.
+    """Reject a part of a schema that names a class, at any depth; metadata of columns contains no types.
 
     Raises:
         UserDefinedTypeError: see `schema_of`.
     """
     if isinstance(node, list):
-        for one in node:
-            refuse_classes(one)
+        for item in node:
+            refuse_classes(item)
     elif isinstance(node, dict):
         if node.get("type") == USER_DEFINED:
             raise UserDefinedTypeError("a column has a user-defined type, whose class a reader would load")

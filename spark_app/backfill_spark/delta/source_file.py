@@ -1,4 +1,4 @@
-"""A data file as the log of a table names it."""
+"""A data file as the table's log describes it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class SourceFile:
     """A data file that may be copied."""
 
     path: str
-    """As the log spells it: relative to the table or absolute, percent-encoded."""
+    """Path in the spelling of the log: relative to the table or absolute, percent-encoded."""
 
     size_bytes: int
     partition: Mapping[str, str | None]
-    """Values of the partition columns as text, by physical name."""
+    """Values of the partition columns as strings, by physical name."""
 
     statistics: str | None
-    """JSON, as the log has it."""
+    """Statistics as JSON, unchanged from the log."""
 
     vector: VectorDescriptor | None
 
@@ -45,36 +45,36 @@ class SourceFile:
 
     @classmethod
     def of_logged(cls, file: LoggedFile) -> Self:
-        """Read what a listing of a version says."""
+        """Convert a file of a version's listing."""
         return cls.of({**json.loads(file.action)["add"], "stats": file.statistics})
 
     @property
     def name(self) -> str:
-        """Name of its copy: the same for the same path, always."""
+        """Name of the file's copy; it depends only on the path."""
         return name_of(self.path, RowOrder.KEPT, "0")
 
     @property
     def below(self) -> str:
-        """Its path below the table's folder, as a file system has it; of one that is not elsewhere."""
+        """Decoded path below the table's folder; valid only if the file is not elsewhere."""
         return unquote(self.path)
 
     @property
     def is_elsewhere(self) -> bool:
-        """Does the log name it, or its vector, otherwise than by a plain path below the table's folder?"""
+        """True unless the log names the file and its vector by plain paths below the table's folder."""
         return not is_below(self.path) or (self.vector is not None and self.vector.is_elsewhere)
 
     @property
     def deleted(self) -> int:
-        """Rows that its deletion vector hides."""
+        """Number of rows that the file's deletion vector hides."""
         return 0 if self.vector is None else self.vector.cardinality
 
     def logged_values(self, columns: Sequence[str]) -> LoggedValues:
-        """Return what the log says of the values of some columns, by their physical names."""
+        """Return the log's facts about the values of some columns, given by their physical names."""
         add = {"path": self.path, "stats": self.statistics, "partitionValues": self.partition}
         return values_of(add, columns)
 
     def counts(self, columns: Sequence[str]) -> tuple[int | None, dict[str, int]]:
-        """Return its rows, deleted ones included, and the nulls of some columns by physical name, as far as the log says."""
+        """Return the number of rows, deleted ones included, and the nulls of some columns by physical name, as far as the log has them."""
         stats = LoggedStatistics.of(self.statistics)
-        counts = {name: stats.null_count(name) for name in columns}
-        return stats.rows, {name: count for name, count in counts.items() if count is not None}
+        nulls = {name: stats.null_count(name) for name in columns}
+        return stats.rows, {name: count for name, count in nulls.items() if count is not None}

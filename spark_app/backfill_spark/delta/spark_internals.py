@@ -1,6 +1,6 @@
-"""The one door to Delta's internals in Spark (`org.apache.spark.sql.delta`), which are no stable API; Kernel is apart.
+"""The only access to Delta's internals in Spark (`org.apache.spark.sql.delta`), which are not a stable API. Kernel has other modules.
 
-Snapshots and lists of files are Java's own objects, to be handed back here.
+Snapshots and lists of files are Java objects; callers only pass them back to this module.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULTS = "spark.databricks.delta.properties.defaults."
-"""How settings of a session begin that are properties of new tables."""
+"""Prefix of session settings that become properties of new tables."""
 
 
 class SparkDeltaLog:
-    """Delta's own log of one table. Delta keeps it between the jobs of a session, so it may know an old version only."""
+    """Delta's own log of one table. Delta caches it between the jobs of a session, so it may only have an old version."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         """Open the log; Delta may run Spark jobs to rebuild the state of the newest version."""
@@ -45,11 +45,11 @@ class SparkDeltaLog:
 
     @property
     def path(self) -> Any:
-        """The table's folder, as Hadoop's path."""
+        """The table's folder as a Hadoop `Path`."""
         return self._log.dataPath()
 
     def newest(self, *, known: int, table_id: str) -> Any:
-        """Return the snapshot of version `known` or a newer one; only if Delta knows neither it runs a Spark job."""
+        """Return the snapshot of version `known` or a newer one; runs a Spark job only if Delta has cached neither."""
         snapshot = self._log.unsafeVolatileSnapshot()
         if snapshot.version() < known or snapshot.metadata().id() != table_id:
             snapshot = self.updated()
@@ -75,7 +75,7 @@ class SparkDeltaLog:
     def added(self, version: int) -> list[str]:
         """Return the `add` action of each file of a version, as a line of a commit, in no order; a Spark job."""
         files = DataFrame(self.at(version).allFiles().toDF(), self._spark)
-        # Delta forgets it when it rebuilds a state; Kernel returns what the commit has.
+        # Delta drops `dataChange` when it rebuilds a state; Kernel returns the value of the commit.
         files = files.withColumn("dataChange", F.lit(True))
         rows = files.select(F.to_json(F.struct(F.struct("*").alias("add"))).alias("line")).collect()
         return [str(row["line"]) for row in rows]
@@ -83,7 +83,7 @@ class SparkDeltaLog:
     def described(self, version: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the `metaData` and the `protocol` action of a version."""
         snapshot = self.at(version)
-        metadata, protocol = (json.loads(str(one.json())) for one in (snapshot.metadata(), snapshot.protocol()))
+        metadata, protocol = (json.loads(str(action.json())) for action in (snapshot.metadata(), snapshot.protocol()))
         return metadata["metaData"], protocol["protocol"]
 
     def checkpoint(self) -> None:
@@ -91,7 +91,7 @@ class SparkDeltaLog:
         self._log.checkpoint(self.updated(), self._none)
 
     def clean(self) -> None:
-        """Delete expired files of the log, if the table's properties let Delta do so; it needs a checkpoint."""
+        """Delete expired files of the log if the table's properties allow that; it needs a checkpoint."""
         self._log.doLogCleanup(self.updated(), self._none)
 
     def properties(self, snapshot: Any) -> dict[str, str]:
@@ -100,17 +100,17 @@ class SparkDeltaLog:
         return {str(name): str(value) for name, value in dict(pairs).items()}
 
     def partitions(self, snapshot: Any) -> tuple[str, ...]:
-        """Return the partition columns of a snapshot, by the names that users know."""
+        """Return the partition columns of a snapshot by their logical names."""
         return tuple(
-            str(one)
-            for one in self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().partitionColumns())
+            str(name)
+            for name in self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().partitionColumns())
         )
 
     def frame(self, files: Any, snapshot: Any) -> DataFrame:
-        """Return the rows of a `java.util.List` of files, as a snapshot describes them; lazy.
+        """Return the rows of a `java.util.List` of files with the schema of a snapshot; lazy.
 
-        Delta makes them in the active session of this thread: partition values, and all that is made of the rows, follow its
-        settings.
+        Delta creates the frame in the active session of this thread, whose settings then apply to partition values and to all
+        results from the rows.
 
         Raises:
             SessionUnfitError: another session is active.
@@ -121,15 +121,15 @@ class SparkDeltaLog:
     def _ours(self, made: Any) -> DataFrame:
         if not belongs_to(self._spark, made):
             raise SessionUnfitError(
-                "Delta reads files in another Spark session than the job's: Java's threads are shared.",
+                "Delta reads files in another Spark session than the job's, because Python threads share Java threads.",
                 hint=PINNED_THREADS,
             )
         return DataFrame(made, self._spark)
 
     def changes(self, first: int, last: int) -> DataFrame:
-        """Return the change feed of versions, both included, by the metadata of the last one; lazy.
+        """Return the change feed of versions, both included, with the metadata of the last one; lazy.
 
-        Delta's public reader takes the metadata of the newest version, which may have other partition columns by then.
+        Delta's public reader uses the metadata of the newest version, which may have other partition columns.
         """
         reader = getattr(getattr(self._jvm.org.apache.spark.sql.delta.commands.cdc, "CDCReader$"), "MODULE$")
         metadata = self._jvm.scala.Option.apply(self.at(last))
@@ -139,15 +139,15 @@ class SparkDeltaLog:
         )
 
     def numbered_rows(self, files: Sequence[SourceFile], snapshot: Any) -> tuple[DataFrame, Column, Column]:
-        """Return all rows of files as a snapshot describes them, hidden ones too, each file's in their order; lazy.
+        """Return all rows of files with the schema of a snapshot, hidden ones included, in file order; lazy.
 
-        Beside them: each row's file, by its place among `files`, and its place in the file, counted from 0.
+        The two columns are each row's file (its index in `files`) and its row index in the file, from 0.
         """
-        # What Spark hands on of an action beside its path is its moment: here it is the file's number.
+        # Spark exposes only the path and the modification time of an action, so that time contains the file's index here.
         actions = [
-            {"path": one.path, "partitionValues": dict(one.partition), "size": one.size_bytes, "modificationTime": number,
+            {"path": file.path, "partitionValues": dict(file.partition), "size": file.size_bytes, "modificationTime": index,
              "dataChange": True}
-            for number, one in enumerate(files)
+            for index, file in enumerate(files)
         ]  # fmt: skip
         lines = [json.dumps({"add": action}) for action in actions]
         rows = self.frame(delta_actions(self._spark, lines), self._with_places(snapshot))
@@ -155,42 +155,42 @@ class SparkDeltaLog:
         return rows, F.unix_millis(place["file_modification_time"]), place["row_index"]
 
     def _with_places(self, snapshot: Any) -> Any:
-        """Return the columns of a snapshot as those of a table with deletion vectors: of no other does Delta tell a row's place."""
+        """Return the snapshot with the protocol of a table with deletion vectors; only for those does Delta return row indexes."""
         delta, packages = self._jvm.org.apache.spark.sql.delta, self._jvm.java.util
         vectors = getattr(getattr(delta, "DeletionVectorsTableFeature$"), "MODULE$")
         needed = packages.ArrayList()
         needed.add(delta.actions.Protocol.forTableFeature(vectors))
         protocol = snapshot.protocol().merge(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(needed).toSeq())
-        given = self._jvm.scala.Option.apply(protocol)
-        return delta.DummySnapshot(self._log.logPath(), self._log, snapshot.metadata(), self._none, given)
+        merged = self._jvm.scala.Option.apply(protocol)
+        return delta.DummySnapshot(self._log.logPath(), self._log, snapshot.metadata(), self._none, merged)
 
     def row_counts(self, files: Sequence[Any], snapshot: Any) -> list[int]:
-        """Count the rows of each of some files, deleted ones included; a Spark job."""
+        """Count the rows of each file, deleted ones included; a Spark job."""
         listed = self._jvm.java.util.ArrayList()
         for file in files:
             listed.add(file)
         rows = self.frame(listed, snapshot)
-        # By its name it would be a column of the table that is called so.
+        # `metadataColumn`, because the name `_metadata` would resolve to a table column of that name.
         places = rows.select(rows.metadataColumn("_metadata")["file_path"].alias("file"))
         uri, path = self._jvm.java.net.URI, self._jvm.org.apache.hadoop.fs.Path
         counted = places.groupBy("file").agg(F.count("*").alias("live")).collect()
         live = {path(uri(row["file"])).toString(): int(row["live"]) for row in counted}
-        found: list[int] = []
+        counts: list[int] = []
         for file in files:
             vector = file.deletionVector()
-            # A file without live rows is in no group.
+            # A file without live rows has no group.
             visible = live.get(path(self.path, path(uri(file.path()))).toString(), 0)
-            found.append(visible + (0 if vector is None else int(vector.cardinality())))
-        return found
+            counts.append(visible + (0 if vector is None else int(vector.cardinality())))
+        return counts
 
 
 def read_by_either(
     spark: SparkSession, path: str, by_kernel: Callable[[], T], by_spark: Callable[[SparkDeltaLog], T]
 ) -> T:
-    """Read a log by Kernel, or by Spark where Kernel cannot: at a blank line in a commit, which Spark skips.
+    """Read a log with Kernel, or with Spark if Kernel cannot read it: Kernel fails at a blank line in a commit, which Spark skips.
 
     Raises:
-        What Spark or else Kernel says of a log that neither can read (`JAVA_ERRORS`).
+        JAVA_ERRORS: neither can read the log; the error of Spark or else of Kernel.
     """
     try:
         return by_kernel()
@@ -200,14 +200,14 @@ def read_by_either(
         try:
             return by_spark(SparkDeltaLog(spark, path))
         except JAVA_ERRORS as other:
-            # Spark's names the file.
+            # Spark's error names the file.
             raise (other if trouble_of(other) is Trouble.DAMAGED else error) from None
 
 
 def log_damage(spark: SparkSession, path: str, error: Exception) -> Exception | None:
-    """Return why Delta cannot rebuild a table; `None` if it can, or if an exception is about something else.
+    """Return the error that prevents Delta from rebuilding a table; `None` if Delta can, or if `error` has another cause.
 
-    The exception of a damaged log names a version and no table, so each table of a job is asked.
+    The exception for a damaged log names a version but no table, so this check runs for each table of a job.
     """
     conditions = log_conditions(error)
     if not conditions:
@@ -215,17 +215,17 @@ def log_damage(spark: SparkSession, path: str, error: Exception) -> Exception | 
     version = re.search(r"version: (\d+)", whole_text(error))
     try:
         log = SparkDeltaLog(spark, path)
-        # These are counted over the whole state, whatever the checksum file says.
+        # Delta counts these over the whole state, and does not use the checksum file.
         (log.updated() if version is None else log.at(int(version[1]))).numOfRemoves()
-    except JAVA_ERRORS as found:
-        return found if conditions & log_conditions(found) else None
+    except JAVA_ERRORS as damage:
+        return damage if conditions & log_conditions(damage) else None
     return None
 
 
 def named_files(spark: SparkSession, path: str) -> tuple[DataFrame, DataFrame]:
-    """Return the files that the newest version names, and those that it removed and no VACUUM took; column `path`.
+    """Return the files of the newest version, and its removed files that no VACUUM has deleted; column `path`.
 
-    A file of deletion vectors is told by its folder and a slash.
+    Files of deletion vectors are represented by their folder and a slash.
     """
     snapshot = SparkDeltaLog(spark, path).updated()
     return _places(DataFrame(snapshot.allFiles().toDF(), spark)), _places(
@@ -242,27 +242,27 @@ def _places(files: DataFrame) -> DataFrame:
 
 
 def delta_actions(spark: SparkSession, lines: Sequence[str]) -> Any:
-    """Return a `java.util.List` of Delta's actions, one for each line of JSON as a commit has it, in their order."""
+    """Return a `java.util.List` of Delta's actions, parsed from lines of a commit (JSON), in order."""
     parse = java_function(spark, "org.apache.spark.sql.delta.actions.Action", "fromJson")
     return java_lines(spark, lines).map(parse).toList()
 
 
 def is_feature(spark: SparkSession, name: str) -> bool:
-    """Does this release of Delta know a table feature?"""
+    """Return True if this release of Delta supports a table feature."""
     return bool(java(spark).org.apache.spark.sql.delta.TableFeature.featureNameToFeature(name).isDefined())
 
 
 def check_properties(spark: SparkSession, properties: Mapping[str, str]) -> None:
-    """Have Delta judge table properties; what it refuses is a Java error."""
+    """Validate table properties with Delta; an invalid property raises a Java error."""
     jvm = java(spark)
-    given = jvm.java.util.HashMap()
+    java_map = jvm.java.util.HashMap()
     for name, value in properties.items():
-        given.put(name, value)
+        java_map.put(name, value)
     configs = jvm.org.apache.spark.sql.delta.DeltaConfigs
-    configs.validateConfigurations(jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(given))
+    configs.validateConfigurations(jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(java_map))
 
 
 def gives_properties(spark: SparkSession) -> bool:
-    """Does the session give properties to each table that Spark makes?"""
+    """Return True if the session sets default properties for each table that Spark creates."""
     names: Any = java_session(spark).sessionState().conf().getAllConfs().keys()
     return any(name.startswith(DEFAULTS) for name in str(names.mkString("\n")).split("\n"))

@@ -1,4 +1,4 @@
-"""What a table's metadata says of its files, for a copy of one without decoding it."""
+"""Facts from a table's metadata about its files, for copies without decoding."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ODDITIES = {
     "__CHAR_VARCHAR_TYPE_STRING": Oddity.LENGTH,
     "EXISTS_DEFAULT": Oddity.FILLED,
 }
-"""By the key in a column's metadata."""
+"""Features of columns that restrict copies, by their key in a column's metadata."""
 
 
 def table_facts(
@@ -49,7 +49,7 @@ def table_facts(
     features: frozenset[str],
     key: Sequence[str] = (),
 ) -> TableFacts:
-    """Return the facts of a table; `key`: columns that must not be null, although the table takes null."""
+    """Return the facts of a table; `key` columns must not be null, even if the table allows nulls."""
     mode = value(properties, MAPPING_MODE)
     mapped = mode in {"name", "id"}
     ids = sum(COLUMN_ID in field.metadata for _, field in every_field(schema))
@@ -59,7 +59,7 @@ def table_facts(
         features=features,
         mapped_by_id=mode == "id",
         drops=mapped and int(value(properties, LAST_ID) or 0) > ids,
-        # A change feed is told of rows, and a file with a vector adds fewer than it has.
+        # A change feed must contain exactly the added rows, and a file with a vector adds fewer rows than it has.
         vectors=VECTORS in features and is_on(properties, VECTORS_ON) and not is_on(properties, CHANGE_FEED),
     )
 
@@ -74,11 +74,11 @@ def _column(field: StructField, *, mapped: bool, key: Sequence[str], widens: boo
     data_type = field.dataType
     within = StructType([field])
     changes = _type_changes(within)
-    odd = [oddity for name, oddity in ODDITIES.items() if any(name in one.metadata for _, one in every_field(within))]
+    odd = [oddity for name, oddity in ODDITIES.items() if any(name in part.metadata for _, part in every_field(within))]
     if is_collated(data_type):
         odd.append(Oddity.COLLATION)
-    silent = [Oddity.TYPE_CHANGED] if changes and not widens else []  # readers are not told to look at it
-    variants = [one for _, one in every_field(within) if _holds_variant(one.dataType)]
+    silent = [Oddity.TYPE_CHANGED] if changes and not widens else []  # the protocol does not make readers check it
+    variants = [part for _, part in every_field(within) if _holds_variant(part.dataType)]
     return ColumnFacts(
         name=field.name,
         physical=str(field.metadata.get(PHYSICAL_NAME, field.name)) if mapped else field.name,
@@ -91,9 +91,9 @@ def _column(field: StructField, *, mapped: bool, key: Sequence[str], widens: boo
 
 
 def _type_changes(within: StructType) -> str:
-    """Return how types of a column changed; empty: they did not."""
-    found = [(path.partition(".")[2], one.metadata.get(TYPE_CHANGES)) for path, one in every_field(within)]
-    changed = [(path, changes) for path, changes in found if changes]
+    """Return the type changes of a column as JSON; empty if there are none."""
+    fields = [(path.partition(".")[2], part.metadata.get(TYPE_CHANGES)) for path, part in every_field(within)]
+    changed = [(path, changes) for path, changes in fields if changes]
     return json.dumps(changed, sort_keys=True) if changed else ""
 
 
@@ -107,9 +107,9 @@ def _holds_variant(data_type: DataType) -> bool:
 
 
 def is_collated(data_type: DataType) -> bool:
-    """Are there texts in a type that are not compared byte by byte? Spark takes that word out of a column's metadata, into its type."""
-    texts = (one for one in every_type(data_type) if isinstance(one, StringType))
-    return not all(one.isUTF8BinaryCollation() for one in texts)
+    """Return True if a type contains strings that are not compared byte by byte. Spark moves the collation from a column's metadata to its type."""
+    strings = (part for part in every_type(data_type) if isinstance(part, StringType))
+    return not all(part.isUTF8BinaryCollation() for part in strings)
 
 
 def every_field(data_type: DataType, inside: str = "") -> Iterator[tuple[str, StructField]]:

@@ -1,4 +1,4 @@
-"""The layout of a table, as a commit needs it: columns of statistics, partitions, and how an `add` action is made."""
+"""The layout of a table for commits: columns with statistics, partitions, and write contexts for `add` actions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from backfill_spark.jvm.gateway import items
 
 @dataclass(frozen=True, slots=True)
 class StatisticsColumn:
-    """A column of which the table's log has statistics."""
+    """A column with statistics in the table's log."""
 
     path: Path
-    """Physical names."""
+    """Physical names from the outermost field to the column."""
 
     kind: str
-    """Its type, as the log names it."""
+    """Type of the column in the notation of the log."""
 
     java: Any
     """Kernel's `Column`."""
@@ -30,22 +30,22 @@ class Layout:
     """Schema facts of the table that statistics and write contexts need."""
 
     def __init__(self, txn: Any, kernel: Any, engine: Any, jvm: Any) -> None:
-        """Ask a transaction that was begun and will not be committed; all four are Java's."""
+        """Read the layout from a started transaction that will not be committed; all four arguments are Java objects."""
         self._kernel, self._jvm = kernel, jvm
         self._schema = txn.getSchema(engine)
         self.partition_columns = tuple(items(txn.getPartitionColumns(engine)))
         state = txn.getTransactionState(engine)
         self.physical_schema = kernel.internal.data.TransactionStateRow.getPhysicalSchema(state)
-        nothing = jvm.java.util.HashMap()
+        null_values = jvm.java.util.HashMap()
         for name in self.partition_columns:
-            nothing.put(name, kernel.expressions.Literal.ofNull(self._schema.get(name).getDataType()))
-        context = kernel.Transaction.getWriteContext(engine, state, nothing)
+            null_values.put(name, kernel.expressions.Literal.ofNull(self._schema.get(name).getDataType()))
+        context = kernel.Transaction.getWriteContext(engine, state, null_values)
         self._directory, self.statistics_columns = context.getTargetDirectory(), context.getStatisticsColumns()
         self._types_of_kernel = kernel.internal.types.DataTypeJsonSerDe
         self._schema_text = str(self._types_of_kernel.serializeStructType(self.physical_schema))
         self._schemas = {frozenset[Path](): self.physical_schema}
         self.columns = tuple(self._statistics_columns())
-        # Physical names stay unique; a logical one may be the physical one of another column, renamed since.
+        # Physical names are unique; a logical name may equal the physical name of another column that was renamed.
         fields = [self.physical_schema.at(self._schema.indexOf(name)) for name in self.partition_columns]
         self._types = {field.getName(): field.getDataType() for field in fields}
         self._instants = {name for name, kind in self._types.items() if str(kind.toString()) == "timestamp"}
@@ -53,32 +53,32 @@ class Layout:
 
     def _statistics_columns(self) -> Iterator[StatisticsColumn]:
         kinds = dict(_leaves(json.loads(self._schema_text)))
-        for at in range(self.statistics_columns.size()):
-            column = self.statistics_columns.get(at)
+        for index in range(self.statistics_columns.size()):
+            column = self.statistics_columns.get(index)
             path = tuple(str(name) for name in column.getNames())
             if path in kinds:
                 yield StatisticsColumn(path, kinds[path], column)
 
     def schema_without(self, paths: frozenset[Path], kind: str) -> Any:
-        """Return the physical schema as Kernel's `StructType`, with another type in some places."""
-        found = self._schemas.get(paths)
-        if found is None:
+        """Return the physical schema as Kernel's `StructType`, with another type (`kind`) at some paths."""
+        schema = self._schemas.get(paths)
+        if schema is None:
             text = json.dumps(_retyped(json.loads(self._schema_text), paths, kind))
-            found = self._schemas[paths] = self._types_of_kernel.deserializeStructType(text)
-        return found
+            schema = self._schemas[paths] = self._types_of_kernel.deserializeStructType(text)
+        return schema
 
     def partition_of(self, path: str) -> tuple[tuple[str, str | None], ...]:
-        """Return the partition values of a staged file as the log has them, by physical column name."""
+        """Return the partition values of a staged file in the log's format, by physical column name."""
         return tuple(
             (name, text if text is None or name not in self._instants else instant(text))
             for name, text in partition_of(path, tuple(self._types), self._texts)
         )
 
     def write_context(self, partition: Sequence[tuple[str, str | None]]) -> Any:
-        """Return what makes actions of files of one partition.
+        """Return a write context that creates the actions of files of one partition.
 
-        Kernel's own takes typed values; to type a text it asks the JVM's zone, and it knows no year beyond 9999. As a text a
-        value is logged as it is, and that is the form of Delta's own writer.
+        Kernel's own context requires typed values. Its parser depends on the JVM's time zone, and supports no year after 9999. String
+        values are logged unchanged, which is also the format of Delta's own writer.
         """
         literal = self._kernel.expressions.Literal
         values = self._jvm.java.util.HashMap()
@@ -88,7 +88,7 @@ class Layout:
 
 
 def _leaves(struct: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield the path and the type of each column of a schema that is in no list and no map."""
+    """Yield the path and the type of each column of a schema, except those in lists and maps."""
     for field in struct["fields"]:
         path, kind = (*above, field["name"]), field["type"]
         if isinstance(kind, str):
@@ -100,10 +100,10 @@ def _leaves(struct: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path,
 def _retyped(struct: Mapping[str, Any], paths: frozenset[Path], kind: str, above: Path = ()) -> dict[str, Any]:
     fields = []
     for field in struct["fields"]:
-        path, found = (*above, field["name"]), field["type"]
+        path, field_type = (*above, field["name"]), field["type"]
         if path in paths:
-            found = kind
-        elif not isinstance(found, str) and found["type"] == "struct":
-            found = _retyped(found, paths, kind, path)
-        fields.append({**field, "type": found})
+            field_type = kind
+        elif not isinstance(field_type, str) and field_type["type"] == "struct":
+            field_type = _retyped(field_type, paths, kind, path)
+        fields.append({**field, "type": field_type})
     return {**struct, "fields": fields}

@@ -1,6 +1,6 @@
-"""Executes the core's actions: Spark jobs in threads, one scheduler pool for splits, changes and verification each.
+"""Executes the core's actions: runs Spark jobs in threads, with one scheduler pool each for splits, changes and verification.
 
-Every piece of work has its own job group, so that a pause can cancel it; and answers exactly once.
+Every unit of work has its own job group, so that a pause can cancel it. Every unit of work answers exactly once.
 """
 
 from __future__ import annotations
@@ -53,42 +53,42 @@ class SparkActionExecutor:
         """Take the job and the number of its attempt; start nothing."""
         self._job = job
         self._attempt = attempt
-        # Spark refuses the jobs of a cancelled group for as long as it lives, and a session may see this number again: of a job
-        # that begins anew, or of an attempt that was lost before its first commit.
+        # Spark rejects jobs of a cancelled group for the rest of the session. The same session may reuse an attempt number after a
+        # restart of the job, or after an attempt that was lost before its first commit. The random suffix keeps groups distinct.
         self._groups = f"backfill-{job.committer.app_id}-{attempt}-{secrets.token_hex(4)}"
-        # Cancelled work is not waited for, not even by the end of the process.
+        # These threads are daemons: not even the end of the process waits for cancelled work.
         self._workers = Workers(THREADS_MAX, "work")
         self._under_way: dict[int, Callable[[Event], None]] = {}
-        """Where the answer of each running work goes, by its id."""
+        """Callback for the answer of each running unit of work, by work id."""
 
         self._ledger, self._job_copies = WorkLedger(), JobCopies(job)
         self._runners = discover()
         self._copies = CopyPriority(job.spark)
         self._lock = threading.Lock()
         self._sealed: list[int] = []
-        """Versions of our newest commits: others may have committed between two of them."""
+        """Versions of our newest commits; foreign commits may lie between two of them."""
 
         self._hooks_failed = False
         self._has_other_columns = False
-        """Did a commit change what this attempt knows of source and target?"""
+        """True after a commit that changed the columns: the schemas that this attempt opened are outdated."""
 
     @property
     def decodes(self) -> bool:
-        """Is every file of the pinned version decoded? `False` for sources without files, or read by key."""
+        """True if every file of the pinned version is decoded; `False` for sources without files, or read by key."""
         return self._job.line is None and isinstance(self._job.opened, PinnedSource) and self._job_copies.ways.decodes
 
     # ------------------------------------------------------------------ background work
     def start(self, work: Work, answer: Callable[[Event], None]) -> None:
-        """Begin work in the background and answer once."""
+        """Start work in the background and answer once."""
         with self._lock:
             self._under_way[work.work_id] = answer
         self._workers.submit(lambda: self._run(work))
 
     def cancel(self, work_id: int) -> None:
-        """End the Spark jobs of one piece of work, also those it has not submitted yet, and answer for it.
+        """Cancel the Spark jobs of one unit of work, including jobs that it has not submitted yet, and answer for it.
 
-        Java may plan for seconds yet before it submits one that is refused. What comes of it then counts no more. Only for
-        what has begun to change the target its own answer is waited for.
+        Java may plan for several seconds before it submits a job that Spark then rejects. A later result of cancelled work is ignored.
+        If the work has started to change the target, the executor waits for the work's own answer instead.
         """
         waits = self._ledger.cancel(work_id)
         java_context(self._job.spark).sc().cancelJobGroupAndFutureJobs(self._group(work_id))
@@ -108,22 +108,22 @@ class SparkActionExecutor:
         return (self._job.sink,) if quarantine is None else (self._job.sink, quarantine.sink)
 
     def close(self) -> None:
-        """Wait for nothing: what still runs is cancelled by the session's end or by the caller."""
+        """Close without waiting; the end of the session or the caller cancels the work that still runs."""
         self._copies.restore()
         self._workers.close()
 
     def tidy(self) -> None:
-        """Remove staged files that no commit names; only once the job is complete."""
+        """Remove staged files that no commit references. Call it only when the job is complete."""
         self._job.sink.discard(sorted(self._ledger.unsealed))
 
     def _group(self, work_id: int) -> str:
         return f"{self._groups}-{work_id}"
 
     def _run(self, work: Work) -> None:
-        """Answer exactly once, whatever happens: the core has no timeout for work."""
+        """Answer exactly once, even after an error: the core has no timeout for work."""
         try:
             event = self._event(work)
-        except Exception as error:  # noqa: BLE001 - a thread's border: whatever it was becomes an event
+        except Exception as error:  # noqa: BLE001 - thread boundary: every error becomes an event
             event = WorkFailed(work.work_id, self.explain(error))
         self._answer(event)
 
@@ -146,16 +146,16 @@ class SparkActionExecutor:
         return self._runner(work).run(work, self._context(work))
 
     def _runner(self, work: Work) -> WorkRunner:
-        """Return what does a piece of work.
+        """Return the runner for a unit of work.
 
         Raises:
-            InvalidSpecError: nothing that is installed does; no strategy of ours asks for such work.
+            InvalidSpecError: no installed runner handles this kind; the built-in strategies never request such work.
         """
         runner = self._runners.get(type(work))
         if runner is None:
             raise InvalidSpecError(
-                f"spec.strategy: nothing that is installed here does work of the kind {type(work).__name__}.",
-                hint="Install the whole package that has the strategy; it names the code in the group backfill.work.",
+                f"spec.strategy: no installed runner handles work of the kind {type(work).__name__}.",
+                hint="Install the full package of the strategy; it registers its runners in the entry point group backfill.work.",
             )
         return runner
 
@@ -168,7 +168,7 @@ class SparkActionExecutor:
         if effect is not None:
             return WorkFinished(effect)
         if work.kind is not WorkKind.CHECK:
-            # No commit names what stays; a later attempt removes it.
+            # No commit references files that remain; a later attempt removes them.
             for sink in self._sinks:
                 with suppress(Exception):
                     sink.discard_work(self._attempt, work.work_id)
@@ -179,15 +179,18 @@ class SparkActionExecutor:
         took_effect = None if runner is None else runner.took_effect
         return None if took_effect is None else took_effect(work, self._context(work))
 
-    # ------------------------------------------------------------------ the loop's other needs
+    # ------------------------------------------------------------------ other methods of the loop's protocol
     def remove_orphans(self) -> None:
-        """Remove what earlier attempts staged and never committed; after the fence, so what they announced is committed."""
+        """Remove files that earlier attempts staged and never committed.
+
+        Call it after the fence: by then the files that these attempts announced are committed.
+        """
         activate(self._job.spark)
         for sink in self._sinks:
             sink.remove_orphans(self._attempt)
 
     def seal(self, action: Seal) -> int:
-        """Commit, and then what is announced; a commit whose answer was lost is recognised by its transaction version."""
+        """Commit to the target, then commit the announced bad records. The transaction version identifies a commit whose answer was lost."""
         activate(self._job.spark)
         if action.files:
             self._job.sink.check_staged(action.files)
@@ -223,30 +226,30 @@ class SparkActionExecutor:
             return sealing.seal(*given, compared=action.compared, removed=action.removed).version
         except BackfillError:
             stored = committer.read_state()
-            # A MERGE may have landed after a state that was committed beside it.
-            known = stored.txn_version == action.txn_version or action.beside is not None
-            if known and stored.text == action.state:
+            # A MERGE may have committed after a state-only commit that ran concurrently with it.
+            committed = stored.txn_version == action.txn_version or action.beside is not None
+            if committed and stored.text == action.state:
                 return stored.table_version
             raise
 
     def after_seal(self) -> tuple[Event, ...]:
-        """Run the hooks of past commits (checkpoints, checksums), and look for commits of others between ours."""
+        """Run the hooks of past commits (checkpoints, checksums), and detect foreign commits between ours."""
         activate(self._job.spark)
         self._copies.lower()
         ran = self._run_hooks()
         with self._lock:
             versions, self._sealed = sorted(self._sealed), self._sealed[-1:]
         committer, shared = self._job.committer, bool(self._job.claim.shares)
-        others = tuple(
+        foreign = tuple(
             commit
-            for one, two in pairwise(versions)
-            if two - one > 1
-            for commit in committer.commits_of_others(one, two - 1, shared=shared)
+            for earlier, later in pairwise(versions)
+            if later - earlier > 1
+            for commit in committer.commits_of_others(earlier, later - 1, shared=shared)
         )
-        return (*ran, OthersCommitted(others)) if others else ran
+        return (*ran, OthersCommitted(foreign)) if foreign else ran
 
     def _run_hooks(self) -> tuple[HooksRan, ...]:
-        """Run them for each table that the job fills; return an event if one fails, or if none fails any more."""
+        """Run the hooks of each table that the job fills; return an event if a hook fails, or if all succeed again after a failure."""
         failure: BackfillError | None = None
         quarantine = self._job.quarantine
         committers = [self._job.committer] if quarantine is None else [self._job.committer, quarantine.committer]
@@ -259,7 +262,7 @@ class SparkActionExecutor:
         return (HooksRan(failure),) if failed or failure is not None else ()
 
     def head(self, kept_after: Position | None) -> Head:
-        """Look at the source's newest position, and whether what comes after `kept_after` is still there."""
+        """Return the source's newest position, and check that the source still keeps everything after `kept_after`."""
         activate(self._job.spark)
         head = self._job.source.head()
         if kept_after is not None:
@@ -267,5 +270,5 @@ class SparkActionExecutor:
         return head
 
     def explain(self, error: Exception) -> BackfillError:
-        """Say in our words what went wrong; what is unknown is worth another try."""
+        """Translate an error; an unknown error is retryable only if it looks transient."""
         return self._job.explain(error)

@@ -1,7 +1,7 @@
 """One attempt at one job, from the spec to the outcome: open, check, fence, run, close.
 
-Order matters: everything that can refuse the spec comes before the first write, and the fence (an empty seal
-of the new attempt) comes before anything that an older attempt could disturb.
+Order matters. Every check that can reject the spec runs before the first write. The fence (an empty seal
+of the new attempt) runs before any step that an older attempt could disturb.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ if TYPE_CHECKING:
 
 
 CUT_OFF_HINT = (
-    "End these transactions. Then copy the missing records with another job: set partitionStartingOffsets to these offsets and "
-    "existingRows to Keep."
+    "End these transactions. Then copy the missing records with another job: set partitionStartingOffsets to these offsets, and "
+    "set existingRows to Keep."
 )
 
 REOPENED_MAX = 3
-"""A killed process has at most one commit under way; three looks are plenty."""
+"""Maximum number of times that an attempt opens the tables again. A killed process has at most one commit in flight, so three are enough."""
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How an attempt ended."""
+    """Result of an attempt."""
 
     outcome: str
     """Complete, Stopped or Failed."""
@@ -81,15 +81,15 @@ class RunOutcome:
     progress: Progress | None
     receipt: Receipt | None
     error: BackfillError | None = None
-    """Why it failed."""
+    """The failure; `None` unless the attempt failed."""
 
     source_head: SourceHead | None = None
-    """The newest position of the source after the end; `None` before, or if the source cannot be read."""
+    """The newest position of the source after the job is complete; `None` before that, or if the source cannot be read."""
 
 
 @dataclass(frozen=True)
 class _Caller:
-    """What an attempt gets from its caller."""
+    """Arguments that an attempt gets from its caller."""
 
     settings: DriverSettings
     registry: LocalRegistry
@@ -97,7 +97,7 @@ class _Caller:
     observe: Callable[[Progress], None]
     starting: Callable[[str], None]
     embedded: bool
-    """Was no session given, so that Java is the driver's own?"""
+    """True if the caller passed no session, so that the driver owns the JVM."""
 
 
 def run_driver(
@@ -109,16 +109,16 @@ def run_driver(
     spark: SparkSession | None = None,
     stop: StopSignal | None = None,
 ) -> RunOutcome:
-    """Run one attempt to its end. Problems of a spec, a table or the world are in the outcome; none is raised.
+    """Run one attempt to its end. The outcome reports problems of the spec, a table or the environment; none is raised.
 
     Args:
         backfill: The job.
-        settings: Of this process.
-        observe: Called about four times a second, from the thread that called this.
-        starting: Called before each step of the start, with what it is; there is nothing to observe yet. Other processes of this
+        settings: Settings of this process.
+        observe: Called about four times a second with the progress, on the calling thread.
+        starting: Called before each step of the start with the step's name; `observe` is not called yet. Other processes on this
             machine see the step too.
-        spark: A session to use; else one is opened and closed again.
-        stop: Ends the attempt at a barrier when it is asked, also before and during the start.
+        spark: A session to use; by default, a session is opened and closed again.
+        stop: A requested stop ends the attempt at a barrier, also before and during the start.
     """
     crash.arm(settings.crash_at)
     began_s = now().mono_s
@@ -133,8 +133,8 @@ def run_driver(
                 opened.append(context)
                 return _run_until_fenced(context, caller, began_s)
     except StoppedEarly:
-        words = describe_early_stop(opened[0].state if opened else None)
-        return RunOutcome("Stopped", EXIT_STOPPED, "Stopped", words, "", None, None)
+        message = describe_early_stop(opened[0].state if opened else None)
+        return RunOutcome("Stopped", EXIT_STOPPED, "Stopped", message, "", None, None)
     except BackfillError as error:
         return _failed(error, None, None)
 
@@ -150,9 +150,9 @@ def _announced(registry: LocalRegistry, starting: Callable[[str], None]) -> Call
 
 
 def _run_until_fenced(context: JobContext, caller: _Caller, began_s: float) -> RunOutcome:
-    """Run an attempt; open anew while a killed predecessor's commit still lands, or when staged files are gone.
+    """Run an attempt; open the tables again while a killed predecessor's commit still lands, or when staged files are gone.
 
-    And after a commit that gave the target other columns: all that an attempt knows of both tables is of the old ones.
+    The tables are also opened again after a commit that changed the target's columns: the attempt's schemas are then outdated.
     """
     reopened = 0
     while True:
@@ -175,30 +175,30 @@ def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOut
         refused = refuse_after_end(context.backfill.spec, state.receipt)
         if refused is not None:
             raise refused
-        words = "the target says that this job is finished"
-        outcome = RunOutcome("Complete", EXIT_COMPLETE, "AlreadyComplete", words, "", None, state.receipt)
+        message = "the job is already finished, as its state in the target records"
+        outcome = RunOutcome("Complete", EXIT_COMPLETE, "AlreadyComplete", message, "", None, state.receipt)
         return replace(outcome, source_head=newest_of_source(context, state.consumed))
     with ExitStack() as opened:
         with caller.stop.cancels_jobs_of(context.spark):
             job = opened.enter_context(context.open_job())
             caller.stop.check()
-            caller.starting("looking at the key's values")
-            looked_s = now().mono_s
+            caller.starting("checking the key's values")
+            checked_s = now().mono_s
             with job.jobs_explained():
                 key_proven = _check_keys(job, caller.settings)
-            proof_s = now().mono_s - looked_s if key_proven else 0.0
-        caller.starting("making the target ready")
+            proof_s = now().mono_s - checked_s if key_proven else 0.0
+        caller.starting("preparing the target")
         job.make_target()
         job = job.emptied()
-        # A proof before the first write is a step of its own, not part of the start.
+        # A proof before the first write is a separate step, not part of the start.
         spent = {START: now().mono_s - began_s - proof_s} | ({KEY_PROOF: proof_s} if proof_s else {})
         return _Attempt(job, caller, key_proven=key_proven, spent=spent).run()
 
 
 def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
-    """Look at the key's values before the first write of a job; return whether the target's key is proven by that.
+    """Check the key's values before the first write of a job; return True if that proves the target's key unique.
 
-    A resumed job was looked at then.
+    A resumed job was checked before its first write, so it is not checked again.
     """
     spec = job.backfill.spec
     if job.resumes is not None or not job.proves_key:
@@ -213,14 +213,14 @@ def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
 
 
 def _suspects(opened: OpenedJob) -> tuple[str, ...]:
-    """Return what decides which rows the target has."""
+    """Describe the parts of a job that decide which rows the target gets: the filter, partition columns and the pinned version."""
     table = opened.opened.table if isinstance(opened.opened, PinnedSource) else None
     partitions, version = ((), None) if table is None else (table.partitions, table.version)
     return describe_suspects(opened.backfill.spec.transform.where, partitions, version)
 
 
 class _Attempt:
-    """The parts of one running attempt, wired."""
+    """Connects the parts of one running attempt."""
 
     def __init__(self, opened: OpenedJob, caller: _Caller, *, key_proven: bool, spent: Mapping[str, float]) -> None:
         """Build the core from the stored state and the executor from the opened job."""
@@ -258,7 +258,7 @@ class _Attempt:
         self._progress: Progress = progress_of(self._view, moment, self._say)
 
     def run(self) -> RunOutcome:
-        """Run the loop with a control server beside it."""
+        """Run the loop together with a control server."""
         stop, registry = self._caller.stop, self._caller.registry
         server = OperatorBinding(
             self._caller.settings,
@@ -299,7 +299,7 @@ class _Attempt:
     def _on_view(self, view: JobView) -> None:
         moment = now()
         if self._executors.due(moment.mono_s):
-            with suppress(Py4JError):  # the work says what Java died of
+            with suppress(Py4JError):  # the work reports why Java died
                 self._executors = self._executors.seen(executors_there(self._spark), moment.mono_s)
         if self._losses.due(moment.mono_s):
             with suppress(Py4JError):
@@ -317,11 +317,11 @@ class _Attempt:
             return _failed(finish.error, self._progress, view.receipt)
         if finish.outcome == "Stopped":
             return RunOutcome(
-                "Stopped", EXIT_STOPPED, "Stopped", "stopped at a barrier; run it again to go on", "",
+                "Stopped", EXIT_STOPPED, "Stopped", "stopped at a barrier; run it again to resume", "",
                 self._progress, view.receipt,
             )  # fmt: skip
         head = None
-        with suppress(BackfillError):  # the source may be gone, and the job is complete
+        with suppress(BackfillError):  # the job is complete even if the source is gone
             head = newest_of_open_source(self._job, view.strategy.consumed)
         hint = CUT_OFF_HINT if finish.message else ""
         return RunOutcome(
@@ -330,7 +330,7 @@ class _Attempt:
 
 
 def _next_state(opened: OpenedJob, moment: Now) -> JobState:
-    """Return the state that the attempt begins with: the stored one under the spec of now."""
+    """Return the initial state of the attempt: the stored state with the current spec's settings."""
     backfill, spec = opened.backfill, opened.backfill.spec
     state = opened.state or JobState(
         job_id=backfill.job_id,
@@ -340,7 +340,7 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
         strategy=spec.strategy.type,
     )
     paused = spec.pause.scope if spec.desired_state == "Paused" else None
-    # A receipt that found a difference must be taken again, not believed again.
+    # A receipt that reports a difference is taken again, not reused.
     receipt = state.receipt if state.receipt is not None and state.receipt.equal else None
     if opened.start_over is not None:
         state = state.begun_anew()

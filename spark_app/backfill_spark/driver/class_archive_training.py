@@ -1,4 +1,4 @@
-"""Makes a class archive: `python -m backfill_spark.driver.class_archive_training [FOLDER OF JARS]`."""
+"""Creates a class archive: `python -m backfill_spark.driver.class_archive_training [FOLDER OF JARS]`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ END_S = 900
 
 
 def make(jars_dir: Path | None) -> Path:
-    """Make or replace the archive: run a small job of every phase in a JVM of its own, and keep what that loaded.
+    """Create or replace the archive: run a small job of every phase in a separate JVM, and archive the classes that it loaded.
 
-    Takes most of a minute and 200 MB. Must be called in a process without a Spark.
+    The run takes most of a minute and 200 MB. The calling process must not have started Spark.
 
     Raises:
-        OSError: the JVM left no archive.
+        OSError: the JVM wrote no archive.
     """
     archive = path_of(jars_dir)
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
@@ -53,7 +53,7 @@ def make(jars_dir: Path | None) -> Path:
         outcome = run_driver(load_backfill(job), settings=DriverSettings(state_dir=Path(scratch, "state")), spark=spark)
         _end_java(spark)
         if outcome.exit_code != 0 or not written.is_file():
-            raise OSError(f"the training run left no archive: {outcome.reason} {outcome.message}")
+            raise OSError(f"the training run wrote no archive: {outcome.reason} {outcome.message}")
         written.replace(archive)
         remember(jars_dir, class_path)
     return archive
@@ -67,7 +67,7 @@ def _make_source(spark: SparkSession, path: str) -> None:
 
 
 def _end_java(spark: SparkSession) -> None:
-    """Have the JVM end of its own accord, which is when it writes; it does when its standard input closes."""
+    """Let the JVM exit normally, because it writes the archive at exit; closing its standard input ends it."""
     gateway = python_gateway()
     spark.stop()
     assert gateway is not None

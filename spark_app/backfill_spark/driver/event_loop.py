@@ -1,7 +1,7 @@
-"""The one loop: next event -> core -> execute the actions in order. It decides nothing.
+"""The main loop: take the next event, pass it to the core, execute the core's actions in order. The loop makes no decisions.
 
-Commits have one thread, polls of the source another two; work has its own pool (action_executor.py). All answer through the
-queue, so the core sees one event at a time and needs no lock.
+Commits run on one thread and polls of the source on two others; work has a separate pool (action_executor.py). All of them answer
+through the queue, so the core sees one event at a time and needs no lock.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ OBSERVE_EVERY_S = 0.25
 
 
 class ActionExecutor(Protocol):
-    """What the loop needs done; every method may block except `start` and `cancel`."""
+    """Executes actions for the loop; every method may block except `start` and `cancel`."""
 
     def start(self, work: Work, answer: Callable[[Event], None]) -> None:
-        """Begin work in the background and answer once."""
+        """Start work in the background and answer once."""
 
     def cancel(self, work_id: int) -> None:
-        """Ask work to end soon."""
+        """Request that work ends soon."""
 
     def seal(self, action: Seal) -> int:
-        """Commit, and return the version of the table; the same action may be given again."""
+        """Commit, and return the version of the table; the loop may pass the same action again."""
 
     def after_seal(self) -> tuple[Event, ...]:
-        """Do the work after a commit that no barrier waits for (checkpoints); return what the core must know of it."""
+        """Do the work after a commit that no barrier waits for (checkpoints); return events for the core."""
 
     def head(self, kept_after: Position | None) -> Head:
-        """Look at the source's newest position, and whether what comes after `kept_after` is still there."""
+        """Return the source's newest position, and check that the source still keeps everything after `kept_after`."""
 
     def explain(self, error: Exception) -> BackfillError:
-        """Say in our words what went wrong."""
+        """Translate an error into a `BackfillError`."""
 
 
 def now() -> Now:
@@ -77,10 +77,10 @@ class Loop:
 
         Args:
             job: The core.
-            executor: Executes what it says.
+            executor: Executes the core's actions.
             acknowledge: Takes the answers to commands.
-            observe: Called about four times a second with a look at the job, and at once when a pause has become quiet.
-            watch: Shown every event before the core, and every action before it is executed; must not block.
+            observe: Called with a view of the job about four times a second, and at once when a pause has become quiet.
+            watch: Called with every event before the core gets it, and with every action before it is executed; must not block.
         """
         self._job = job
         self._executor = executor
@@ -94,7 +94,7 @@ class Loop:
 
     @property
     def mark(self) -> BarrierMark:
-        """How far the loop is; any thread may ask. A commit whose answer the loop has not taken yet is in flight no more."""
+        """Progress of the loop; safe from any thread. A finished commit is not in flight, even if the loop has not taken its answer yet."""
         commit = under_way(self._job.commit)
         if commit is None or not (self._sealing or self._job.commit is not commit):
             return BarrierMark(self._turns)
@@ -102,7 +102,7 @@ class Loop:
         return BarrierMark(self._turns, action.epoch, len(action.files) + len(action.removed))
 
     def put(self, event: Event) -> None:
-        """Hand in an event from any thread or signal handler."""
+        """Add an event to the queue; safe from any thread or signal handler."""
         self._events.put(event)
 
     def run(self) -> Finish:
@@ -142,7 +142,7 @@ class Loop:
                     crash_point("before_ack")
                     self._acknowledge(action)
                 case PollSource(kept_after=position):
-                    self._side.submit(self._look, position)
+                    self._side.submit(self._poll, position)
                 case Finish():
                     crash_point("before_finish")
                     return action
@@ -154,7 +154,7 @@ class Loop:
         self._sealing = True
         try:
             version = self._executor.seal(action)
-        except Exception as error:  # noqa: BLE001 - a thread's border: whatever it was becomes an event
+        except Exception as error:  # noqa: BLE001 - thread boundary: every error becomes an event
             self.put(SealFailed(action.epoch, self._executor.explain(error)))
             return
         finally:
@@ -171,9 +171,9 @@ class Loop:
         except Exception as error:  # noqa: BLE001 - a missed checkpoint costs readers time, never the job
             self._executor.explain(error)
 
-    def _look(self, kept_after: Position | None) -> None:
-        # An answer must come, good or bad: the core waits for it before it looks again.
+    def _poll(self, kept_after: Position | None) -> None:
+        # Every poll must answer, even after an error: the core waits for the answer before the next poll.
         try:
             self.put(SourcePolled(self._executor.head(kept_after)))
-        except Exception as error:  # noqa: BLE001 - a thread's border: whatever it was becomes an event
+        except Exception as error:  # noqa: BLE001 - thread boundary: every error becomes an event
             self.put(PollFailed(self._executor.explain(error)))

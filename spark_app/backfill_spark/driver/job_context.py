@@ -1,4 +1,4 @@
-"""The one door from a spec to an opened job: session, target, source, transform and pinned version, all checked, nothing written."""
+"""Opens the job of a spec: session, target, source, transform and pinned version. Everything is checked, and nothing is written."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 LOOKING = "looking at the tables"
 
 CHECK_UNIQUE_ROWS_MAX = 5_000_000
-"""Up to so many rows the key is proven unique before the start (a few seconds); beyond, once history is there."""
+"""Most rows for which the key is proven unique before the start (a few seconds); with more rows, it is proven after the history copy."""
 
 
 @dataclass(frozen=True)
 class Plugins:
-    """What a spec chooses."""
+    """Plug-ins that a spec chooses."""
 
     strategy: StrategyPlugin[Any]
     source: sources.SourcePlugin
@@ -59,7 +59,7 @@ class Plugins:
 
     @classmethod
     def of(cls, backfill: Backfill) -> Self:
-        """Raise `InvalidSpecError` for a plug-in that does not exist."""
+        """Return the plug-ins of a spec; raise `InvalidSpecError` if one does not exist."""
         spec = backfill.spec
         return cls(
             choose(strategies.discover(), spec.strategy.type, "spec.strategy.type"),
@@ -70,7 +70,7 @@ class Plugins:
 
 @dataclass(frozen=True)
 class JobContext:
-    """A spec with its session and its target: enough to know how far the job is. The source may be gone."""
+    """A spec with its session and its target, which suffice to read the job's progress. The source may be gone."""
 
     spark: SparkSession
     backfill: Backfill
@@ -78,13 +78,13 @@ class JobContext:
     sink: Sink
     committer: Committer
     stored: StoredState
-    """What the target says of the job."""
+    """The job's state as the target stores it."""
 
     state: JobState | None
-    """The same, decoded; None before the first commit."""
+    """The same state, decoded; `None` before the first commit."""
 
     claim: Claim
-    """What the job says of the target."""
+    """The job's claim on the target."""
 
     @classmethod
     @contextmanager
@@ -98,19 +98,19 @@ class JobContext:
         stop: StopSignal | None = None,
         starting: Callable[[str], None] = lambda _: None,
     ) -> Iterator[JobContext]:
-        """Open a session and look at the target; the session ends with the block.
+        """Open a session and read the target; the session ends with the block.
 
         Args:
             backfill: The job.
-            settings: Of this process.
+            settings: Settings of this process.
             command: Names the session: run, plan, verify, status, release.
             spark: A session to use; it stays open.
-            stop: Ends the start when it is asked.
+            stop: A requested stop ends the start.
             starting: Called with each step of the start.
 
         Raises:
             BackfillError: the target cannot be read, holds the state of another spec, or belongs to another job.
-            StoppedEarly: a stop was asked for.
+            StoppedEarly: a stop was requested.
         """
         plugins, stop = Plugins.of(backfill), stop or StopSignal()
         name = f"backfill {command} {backfill.job_id}"
@@ -122,46 +122,46 @@ class JobContext:
             yield context
 
     def words(self, position: Position | None) -> str:
-        """Return a position of the source in its own words; empty for none."""
+        """Format a position as the source displays it; empty if there is none."""
         return "" if position is None else self.plugins.source.words(position)
 
     @property
     def progress(self) -> StoredProgress | None:
-        """What the strategy stored, read by its own codec; None before the first commit."""
+        """Progress that the strategy stored, decoded by the strategy; `None` before the first commit."""
         return None if self.state is None else self.plugins.strategy.decode(self.state.progress)
 
     def reopened(self) -> JobContext:
-        """Look at the target again: another attempt committed since, or what was staged is gone."""
+        """Read the target again, after a commit of another attempt or when staged files are gone."""
         return _look(self.spark, self.backfill, self.plugins)
 
     @contextmanager
     def open_job(self) -> Iterator[OpenedJob]:
-        """Open and check everything else that the spec names; what the source keeps open is closed with the block.
+        """Open and check everything else that the spec names; connections of the source are closed with the block.
 
         Raises:
-            BackfillError: what is wrong, each with its own reason.
+            BackfillError: the first problem; each kind of problem has a separate reason.
         """
-        with self.explained("the look at the source"):
+        with self.explained("reading the source"):
             source, transform = _source(self.spark, self.backfill, self.plugins)
         with closing(source):
             yield self._opened(source, transform)
 
     def _opened(self, source: Source, transform: Transform) -> OpenedJob:
         spec = self.backfill.spec
-        with self.explained("the look at the source", source, transform):
+        with self.explained("reading the source", source, transform):
             request = self.plugins.strategy.open_request(self.progress)
             start_over = request if isinstance(request, StartOver) else None
             if self.state is not None and self.state.dropped(self.stored.txn_version):
                 start_over = StartOver(drop_rows=True)
             if start_over is not None:
                 request = self.plugins.strategy.open_request(None)
-            opened = open_source(source, request, asked=spec.source.params.start_version)
+            opened = open_source(source, request, spec_version=spec.source.params.start_version)
             begins = self.state is None or start_over is not None
             transform = transform_of(transform, opened, _mode(self.backfill), spec.key, begins=begins)
             opened = in_order(opened, spec.strategy)
             line = key_line(source, spec, begins=self.state is None) if isinstance(request, ReadNewest) else None
             schema = transform.output_schema(self.spark, opened.schema)
-        with self.explained("the look at the target", self.sink):
+        with self.explained("reading the target", self.sink):
             lay_out(spec, source, self.sink)
             if start_over is not None and start_over.drop_rows:
                 ability(self.sink, SupportsStartOver)
@@ -184,50 +184,50 @@ class JobContext:
 
     @contextmanager
     def explained(self, doing: str, *sides: Side) -> Iterator[None]:
-        """Turn what the block raises into an error of ours; the sides are asked in order."""
+        """Translate exceptions of the block into a `BackfillError`; the sides explain them in order."""
         with explained(self.spark, doing, *sides):
             yield
 
 
 @dataclass(frozen=True)
 class OpenedJob(JobContext):
-    """A job whose source and transform are open and checked too."""
+    """A job whose source and transform are also open and checked."""
 
     source: Source
     transform: Transform
     opened: OpenSource
     start_over: StartOver | None = None
-    """The stored state is not continued."""
+    """Set if the stored state is not resumed."""
 
     line: KeyLine | None = None
-    """The source's rows in the order of a key; None: they are not read by one."""
+    """The source's rows in the order of a key; `None` if they are not read by key."""
 
     quarantine: OpenedQuarantine | None = None
-    """The table of bad records; None: the source names none."""
+    """The table of bad records; `None` if the source names none."""
 
     @property
     def resumes(self) -> StoredProgress | None:
-        """What the strategy goes on from; None: the job begins, or begins anew."""
+        """State to resume from; `None` for a new or restarted job."""
         return None if self.start_over is not None else self.progress
 
     @property
     def _sides(self) -> tuple[Side, ...]:
-        # What the sink raises in a row itself looks like what a transform raises.
+        # The sink comes first: an error that it raises in a row looks like an error of the transform.
         return self.sink, self.transform, self.source
 
     def explain(self, error: Exception) -> BackfillError:
-        """Return what a Spark job met in our words; of an unknown error, only what may pass is worth another try."""
+        """Translate an exception of a Spark job; an unknown error is retryable only if it looks transient."""
         return explain(error, self.spark, "a Spark job", *self._sides)
 
     @contextmanager
     def jobs_explained(self) -> Iterator[None]:
-        """Turn what Spark jobs on both sides raise inside the block into an error of ours."""
+        """Translate exceptions that Spark jobs on both sides raise inside the block into a `BackfillError`."""
         with self.explained("a Spark job", *self._sides):
             yield
 
     @property
     def mode(self) -> WriteMode:
-        """How the target is written."""
+        """Write mode of the target."""
         return _mode(self.backfill)
 
     @property
@@ -240,7 +240,7 @@ class OpenedJob(JobContext):
         """The pinned version.
 
         Raises:
-            InvalidSpecError: the strategy asked for offsets; a runner of work of versions does not fit it.
+            InvalidSpecError: the strategy requested offsets, so it has no pinned version.
         """
         if not isinstance(self.opened, PinnedSource):
             raise InvalidSpecError("the strategy pins no version of the source.", hint="Use another strategy.")
@@ -248,17 +248,17 @@ class OpenedJob(JobContext):
 
     @property
     def row_offsets(self) -> tuple[int, ...]:
-        """Row index at which each file of the pinned version begins; the number of all rows comes last."""
+        """Row index at which each file of the pinned version begins; the last element is the number of all rows."""
         return tuple(accumulate(self.pinned.rows, initial=0))
 
     @property
     def proves_key(self) -> bool:
-        """Might two rows of the source have one key, which a target must not have? Of records the last one decides."""
+        """True if duplicate keys in the source would violate the target's key. Records cannot: the last record of a key wins."""
         return self.mode.merges and isinstance(self.opened, PinnedSource)
 
     @property
     def splits_keys(self) -> bool:
-        """Can rows with one key of the target lie in two ranges? Then no range proves the key."""
+        """True if rows with one key of the target can lie in two ranges, so that no range proves the key."""
         if self.line is None:
             return False
         taken = self.transform.taken(self.spark, self.opened.schema)
@@ -267,24 +267,25 @@ class OpenedJob(JobContext):
         return not {column.name.lower() for column in self.line.space.order.columns} <= kept
 
     def make_target(self) -> None:
-        """Make the target when it is missing."""
-        with self.explained("making the target ready", self.sink):
+        """Create the target if it is missing."""
+        with self.explained("preparing the target", self.sink):
             self.sink.prepare(self.transform.output_schema(self.spark, self.opened.schema))
             if self.quarantine is not None:
                 self.quarantine.make()
 
     def emptied(self) -> OpenedJob:
-        """Take the rows of the unfinished job out of the target, where they must go; return the job with what is there then.
+        """Remove the rows of the unfinished job from the target if it starts over; return the job with the state after the removal.
 
         Raises:
-            StateMovedError: another attempt was quicker; open anew. Without a row no commit is made: the fence finds it.
-            BackfillError: the target lets them not go, or they are not all of the job.
+            StateMovedError: another attempt committed first; open the tables again. If the target has no rows, no commit is made, and
+                the fence detects the other attempt.
+            BackfillError: the target does not allow the removal, or some rows are not from this job.
         """
         state = self.state
         if state is None or self.start_over is None or not self.start_over.drop_rows:
             return self
         first = txn_version(state.attempt + 1, 0)
-        with self.explained("taking the rows of the earlier attempt out", self.sink):
+        with self.explained("removing the rows of the earlier attempt", self.sink):
             ability(self.sink, SupportsStartOver).drop_rows(app_id=self.committer.app_id, txn_version=first)
             stored = self.committer.read_state()
         if stored.text != self.stored.text or stored.txn_version not in (first, self.stored.txn_version):
@@ -292,7 +293,7 @@ class OpenedJob(JobContext):
         return replace(self, stored=stored)
 
     def strategy(self, *, proves_key: bool = False, key_proven: bool = False, decodes: bool = False) -> Strategy:
-        """Return the job's strategy, as far as the target says it is; see `Opened`."""
+        """Return the job's strategy, resumed from the progress in the target; see `Opened` for the arguments."""
         opened = Opened(
             self.opened.found, self.stored.txn_version, proves_key=proves_key, key_proven=key_proven,
             splits_keys=proves_key and self.splits_keys, line=self.line, decodes=decodes,
@@ -313,13 +314,13 @@ class OpenedJob(JobContext):
         """Return the two sides of a receipt.
 
         Args:
-            position: Of the source.
-            target_version: Of the target.
-            covered: As far as this the position is compared.
-            cut_off: Offsets behind the position that no reader may read, because a transaction in front of them is open.
-            check: Called often while files are read; what it raises ends the comparison.
-            by_rows: Are rows compared, also those of files that were copied?
-            statistics: Are those of all files of the target compared with their values? `by_rows` does so, too.
+            position: Position of the source.
+            target_version: Version of the target.
+            covered: Part of the position that is compared; `None` compares all of it.
+            cut_off: Offsets after the position that no reader may read, because an open transaction precedes them.
+            check: Called often while files are read; an exception that it raises ends the comparison.
+            by_rows: Compare rows, also the rows of files that were copied.
+            statistics: Compare the statistics of all files of the target with the files' values; implied by `by_rows`.
         """
         prefix = self.row_offsets if isinstance(self.opened, PinnedSource) else ()
         source = self.opened.compared(position, covered, prefix)
@@ -343,9 +344,9 @@ class OpenedJob(JobContext):
         )
 
     def check_one_row_a_key(self) -> None:
-        """Prove the key unique in the history of the source, as the target will hold it.
+        """Prove the key unique in the history of the source, after the transform.
 
-        A key that the transform drops (no Upsert's) is looked for in the source.
+        A key that the transform drops is checked in the source's rows; the transform never drops the key of an Upsert.
 
         Raises:
             DuplicateKeyError: two rows share a key.
@@ -356,8 +357,8 @@ class OpenedJob(JobContext):
 
 
 def _look(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> JobContext:
-    """Look at the target and the state in it."""
-    with explained(spark, "the look at the target"):
+    """Read the target and the job's state in it."""
+    with explained(spark, "reading the target"):
         sink = plugins.sink.open(spark, backfill)
         check_promises(sink, backfill.spec.target.variant.abilities, field="spec.target.type")
         domain = f"{PREFIX}{sink.job_hash}"
@@ -374,16 +375,16 @@ def _look(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> JobConte
 
 
 def _check_spec(spark: SparkSession, backfill: Backfill, plugins: Plugins, state: JobState) -> None:
-    """Refuse a state of another spec."""
+    """Reject a state of another spec."""
     try:
-        # A state without fields is of an earlier release.
+        # A state without fields comes from an earlier release.
         same = backfill.spec_hash if state.spec_fields else backfill.spec_hash_before_conf
         check_same_spec(state, job_id=backfill.job_id, spec_hash=same, spec_fields=backfill.spec_fields)
     except StateMismatchError:
-        # The change may be a typing error that could never run: that is reported first.
+        # The changed spec may contain a mistake that could never run; that error is reported first.
         source, transform = _source(spark, backfill, plugins)
         with closing(source):
-            opened = open_source(source, plugins.strategy.open_request(None), asked=None)
+            opened = open_source(source, plugins.strategy.open_request(None), spec_version=None)
             transform.check(opened.nothing(), reserved=_mode(backfill).columns)
         raise
 

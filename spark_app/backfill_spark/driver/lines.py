@@ -1,7 +1,7 @@
-"""Progress as lines, for a pod's log, a pipe and a file: how often, and as JSON for programs.
+"""Progress as lines for a pod's log, a pipe or a file; JSON lines for programs.
 
-The driver's own thread hands in what it sees, and never waits: a reader that is slow must not hold up a seal. A thread of
-ours says it.
+The driver's thread adds progress to a queue and never waits, because a slow reader must not delay a seal. A separate thread writes
+the lines.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import Any
 from backfill_api.status.progress import Progress
 
 POD_EVERY_S = 10.0
-"""A log is kept for days; `backfill status` shows more."""
+"""Seconds between two lines of a pod's log. Logs are kept for days, so lines are few; `backfill status` shows more."""
 
 WAITING_MAX = 1000
-"""Lines that a slow reader may be behind; further ones are left out."""
+"""Number of lines that may wait for a slow reader; further lines are dropped."""
 
 GOODBYE_S = 2.0
 
 
 def clock() -> str:
-    """Return the moment, RFC 3339, in UTC, to the second."""
+    """Return the current time in UTC, RFC 3339, to the second."""
     return datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def progress_words(job_id: str, progress: Progress, elapsed_s: float | None = None, *, grid: bool) -> dict[str, Any]:
-    """Return a look at a job for programs: moment, job, seconds since the start, and the fields of the progress."""
+    """Return a job's progress for programs: time, job, seconds since the start, and the fields of the progress."""
     left_out = set() if grid else {"grid"}
     return {
         "time": clock(),
@@ -41,17 +41,18 @@ def progress_words(job_id: str, progress: Progress, elapsed_s: float | None = No
     }
 
 
-def progress_in(words: dict[str, Any]) -> Progress:
-    """Read what `progress_words` returned."""
+def progress_in(fields: dict[str, Any]) -> Progress:
+    """Parse a result of `progress_words`."""
     return Progress.model_validate(
-        {name: value for name, value in words.items() if name not in {"time", "jobId", "elapsedSeconds"}}
+        {name: value for name, value in fields.items() if name not in {"time", "jobId", "elapsedSeconds"}}
     )
 
 
 def turning(progress: Progress) -> tuple[object, ...]:
-    """Return what a line must not be late for: a step, a phase, the first rows, a command that is in force."""
+    """Return the values whose change causes a line at once: step, phase, first rows, commands in force and others."""
     step = progress.reason if not progress.attempt else ""
-    # Between two splits of a slow job nothing runs either, and a warning has numbers that move.
+    # `quiet` counts only while the job is paused, because a slow job is also quiet between two splits.
+    # Warnings are counted, not compared, because their messages contain changing numbers.
     at_rest, warnings = progress.paused is not None and progress.quiet, len(progress.warnings)
     return (
         progress.attempt, progress.phase, progress.step, step, progress.rows_done > 0, progress.paused, at_rest,
@@ -60,16 +61,16 @@ def turning(progress: Progress) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def json_line(words: dict[str, Any]) -> str:
+def json_line(fields: dict[str, Any]) -> str:
     """Return a line for programs."""
-    return json.dumps(words, separators=(",", ":"), ensure_ascii=False) + "\n"
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
 class Lines:
-    """A line every so many seconds, and at once when something turns."""
+    """Writes a line every `every_s` seconds, and at once after an important change (`turning`)."""
 
     def __init__(self, say: Callable[[Progress], None], every_s: float) -> None:
-        """Take the function that writes a line; a thread of ours calls it."""
+        """Take the function that writes a line; a separate thread calls it."""
         self._say = say
         self._every_s = every_s
         self._last_s = float("-inf")
@@ -79,14 +80,14 @@ class Lines:
         self._thread.start()
 
     def see(self, progress: Progress) -> None:
-        """Take a look at the job."""
+        """Take the newest progress, and queue a line if one is due."""
         now_s, turns = time.monotonic(), turning(progress)
         if (now_s - self._last_s >= self._every_s or turns != self._turning) and self._waiting.qsize() < WAITING_MAX:
             self._last_s, self._turning = now_s, turns
             self._waiting.put(progress)
 
     def close(self) -> None:
-        """Write what is left, unless the reader is gone."""
+        """Write the queued lines; stop waiting after two seconds, because the reader may be gone."""
         self._waiting.put(None)
         self._thread.join(GOODBYE_S)
 

@@ -1,4 +1,4 @@
-"""Looks at a job that no driver works on."""
+"""Verifies and describes a job without a running driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backfill_api.spec.spec import Backfill
-from backfill_api.status import receipt as words
+from backfill_api.status import receipt as api
 from backfill_api.status.plan import Plan, PlanWarning
 from backfill_api.status.source_head import SourceHead
 from backfill_core.errors import BackfillError, NotFinishedError, StateMismatchError
@@ -37,11 +37,11 @@ def verify_offline(
     spark: SparkSession | None = None,
     stop: StopSignal | None = None,
     starting: Callable[[str], None] = lambda _: None,
-) -> tuple[words.Receipt, list[tuple[str, dict[str, Any]]], SourceHead]:
-    """Take a receipt of a target at its newest version, and read the newest position of the source; with `explain` also rows that differ.
+) -> tuple[api.Receipt, list[tuple[str, dict[str, Any]]], SourceHead]:
+    """Return a receipt of the target's newest version, examples of different rows, and the newest position of the source.
 
-    All is compared `by_rows` where that is asked for, also files that were copied. With `statistics` those of all files of the
-    target are compared with their values.
+    Examples are present only with `explain`. With `by_rows`, rows are compared also for files that were copied. With `statistics`,
+    the statistics of all files of the target are compared with the files' values.
 
     Raises:
         StateMismatchError: the target has no state of this job.
@@ -58,8 +58,8 @@ def verify_offline(
         with context.open_job() as job:
             if job.start_over is not None:
                 raise NotFinishedError(
-                    "the job is not finished, and its next attempt begins anew: there is nothing to compare.",
-                    hint="Run it to its end.",
+                    "the job is not finished, and its next attempt starts again from the beginning: there is nothing to compare.",
+                    hint="Run the job to its end, then verify it.",
                 )
             status, version = job.strategy().status, context.stored.table_version
             compared = job.comparison(
@@ -80,26 +80,26 @@ def verify_offline(
 
 
 def newest_of_open_source(job: OpenedJob, position: Position) -> SourceHead:
-    """Return the newest position of a source beside the one that a target holds.
+    """Return the newest position of an open source together with the position that the target holds.
 
     Raises:
         BackfillError: the source cannot be read.
     """
-    with job.explained("the look at the source", job.source):
+    with job.explained("reading the source", job.source):
         return source_head_words(job.source.head(), position, job.words, now_ms=now().wall_ms)
 
 
 def newest_of_source(context: JobContext, position: Position | None) -> SourceHead | None:
-    """Return the newest position of the source of a job that has ended; `None` if the source is gone, or is another one."""
+    """Return the newest position of the source of a job that has ended; `None` if the source is gone or was replaced."""
     if position is None or context.progress is None:
         return None
-    with suppress(BackfillError), context.explained("the look at the source"):
+    with suppress(BackfillError), context.explained("reading the source"):
         source = context.plugins.source.open(context.spark, context.backfill.spec.source)
         with closing(source):
             head = source.head()
         match context.plugins.strategy.open_request(context.progress):
-            case PinVersion(table_id=known) | ReadNewest(table_id=known) | Subscribe(source_id=known) if (
-                known and head.source_id and head.source_id != known
+            case PinVersion(table_id=pinned) | ReadNewest(table_id=pinned) | Subscribe(source_id=pinned) if (
+                pinned and head.source_id and head.source_id != pinned
             ):
                 return None
         return source_head_words(head, position, context.words, now_ms=now().wall_ms)
@@ -107,10 +107,10 @@ def newest_of_source(context: JobContext, position: Position | None) -> SourceHe
 
 
 def plan_after_end(context: JobContext, state: JobState) -> Plan:
-    """Return the plan of a job that has ended: nothing is read.
+    """Return the plan of a job that has ended, without reading any rows.
 
     Raises:
-        InvalidSpecError: the spec requests what a job that has ended cannot do.
+        InvalidSpecError: the spec requests a change that a finished job cannot make.
     """
     refused = refuse_after_end(context.backfill.spec, state.receipt)
     if refused is not None:

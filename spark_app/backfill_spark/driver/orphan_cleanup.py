@@ -1,4 +1,4 @@
-"""When to remove files that earlier attempts staged and never committed."""
+"""Removes files that earlier attempts staged and never committed, at the right time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from backfill_core.job.view import JobView
 from backfill_spark.crash_points import crash_point
 
 WAITS_EPOCHS = 10
-"""So many barriers may pass without a row before garbage stops waiting for one: a paused job is tidied too."""
+"""Number of barriers after the fence at which the removal begins even without a row, so that it also runs in a paused job."""
 
 END_S = 60.0
-"""Longest wait at the end of a complete job: no later run removes them."""
+"""Longest wait at the end of a complete job; no later run would remove the files."""
 
 LOOK_S = 0.25
 
@@ -22,23 +22,23 @@ LOOK_S = 0.25
 class OrphanRemoval:
     """Calls `remove` once, in a thread: after the fence, and after this attempt's first commit with rows.
 
-    The fence keeps an older attempt from sealing what is removed. The rows come first because looking through the
-    target's files is work for Spark, of which the first split of a cold JVM has too little.
+    The fence prevents an older attempt from sealing files that are being removed. The removal waits for the first rows because listing
+    the target's files takes Spark's capacity, which the first split of a cold JVM needs.
     """
 
     def __init__(self, remove: Callable[[], object]) -> None:
-        """Take what removes them; nothing runs before `look`."""
+        """Take the function that removes the files; nothing runs before the first call of `look`."""
         self._remove = remove
         self._fence: JobView | None = None
         self._thread = threading.Thread(target=self._run, name="orphans", daemon=True)
 
     @property
     def running(self) -> bool:
-        """Is it under way?"""
+        """True while the removal runs."""
         return self._thread.is_alive()
 
     def look(self, view: JobView) -> None:
-        """Take a look at the job, and begin when it is time."""
+        """Take a view of the job, and begin the removal when it is due."""
         if view.table_version < 0:
             return
         if self._fence is None:
@@ -48,7 +48,7 @@ class OrphanRemoval:
             self._begin()
 
     def finish(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Have it done, begun or not; waits for it, for a minute at most, and not beyond `until`."""
+        """Begin the removal if it has not begun, and wait for it; for a minute at most, and only until `until` returns True."""
         if self._fence is None:
             return
         self._begin()
@@ -64,14 +64,14 @@ class OrphanRemoval:
         crash_point("before_orphan_removal")
         try:
             self._remove()
-        except Exception as error:  # noqa: BLE001 - a thread's border
-            # They cost space, never rows: the next attempt tries again, and VACUUM does in the end.
-            words = "%s: files that were staged and never committed stay"
-            logging.getLogger(__name__).warning(words, str(error).partition("\n")[0] or type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - thread boundary
+            # Orphans cost space, never rows. The next attempt tries again, and VACUUM removes them at the latest.
+            message = "%s: files that were staged and never committed were not removed"
+            logging.getLogger(__name__).warning(message, str(error).partition("\n")[0] or type(error).__name__)
         crash_point("after_orphan_removal")
 
 
 def is_due(fence: JobView, view: JobView) -> bool:
-    """Did a commit since the fence hold rows, or is none expected soon?"""
+    """Return True if a commit since the fence added rows, or if no such commit is expected soon."""
     rows = view.strategy.rows_done > fence.strategy.rows_done
     return rows or view.changes_done > fence.changes_done or view.epoch >= fence.epoch + WAITS_EPOCHS

@@ -1,7 +1,7 @@
-"""What a job would do, how long it would take on this machine, and warnings.
+"""The plan of a job: its steps, the estimated duration on this machine, and warnings.
 
-Nothing is written to source or target: the calibration writes a sample into a temporary folder of this machine, twice,
-and the second time counts.
+A plan writes nothing to source or target. The calibration writes a sample twice into a temporary folder of this machine,
+and measures the second write.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REASON_CHARACTERS = 500
-"""Of the reasons why files are decoded."""
+"""Maximum length of the reason why files are decoded."""
 
 SAMPLE_ROWS_MAX = 400_000
 FENCE_SECONDS = 3
-"""The control server, the table that is made, the fence: what a run's start has and a plan has not."""
+"""Seconds of a run's start that a plan does not have: the control server, the creation of the table, the fence."""
 
 
 def plan_job(
@@ -90,18 +90,18 @@ def plan_job(
     stop: StopSignal | None = None,
     starting: Callable[[str], None] = lambda _: None,
 ) -> Plan:
-    """Open everything that a job names, and say what would happen.
+    """Open everything that a job names, and describe the run.
 
     Args:
         backfill: The job.
-        settings: Of this process.
+        settings: Settings of this process.
         check_unique: Prove the key unique; reads the key columns once.
-        spark: A session to use; else one is opened and closed again.
-        stop: Cancels it when it is asked.
+        spark: A session to use; by default, a session is opened and closed again.
+        stop: A requested stop cancels the plan.
         starting: Called before each step.
 
     Raises:
-        BackfillError: the job could not start; the same errors as when it is run.
+        BackfillError: the job could not start; a run raises the same errors.
     """
     began_s = time.monotonic()
     stop = stop or StopSignal()
@@ -120,7 +120,7 @@ def plan_job(
 def _plan(
     opened: OpenedJob, backfill: Backfill, settings: DriverSettings, began_s: float, *, check_unique: bool
 ) -> Plan:
-    # A run opens the same things, so it needs the same time.
+    # A run opens the same tables, so it needs the same time.
     start_s = time.monotonic() - began_s + FENCE_SECONDS
     source, spec = opened.opened, backfill.spec
     table, order = (source.table, source.order) if isinstance(source, PinnedSource) else (None, None)
@@ -130,10 +130,10 @@ def _plan(
     )
     rate = _calibrate(opened, settings.cores, ways, counted)
     steps = _steps(opened, backfill, settings, start_s, rate)
-    seconds = sum(one.seconds for one in steps)
+    seconds = sum(step.seconds for step in steps)
     source.check_no_null_key(spec.transform.where)
     unique = _is_unique(opened) if check_unique and spec.source.params.key and table is not None else None
-    # Where the newest version is read, none must be kept.
+    # A job that reads by key always reads the newest version, so the source need not keep older versions.
     retention = opened.source.kept_seconds() if opened.line is None else None
     per_split = spec.strategy.params.rows_per_split(rate)
     reads_feed = SourceAbility.CHANGES in spec.strategy.variant.needs
@@ -182,7 +182,7 @@ def _plan(
 def _file_warnings(
     opened: OpenedJob, settings: DriverSettings, ways: JobWays | None, counted: Counter[Way]
 ) -> list[PlanWarning]:
-    """Warn of what follows from the ways of the files."""
+    """Return warnings that follow from the copy modes of the files."""
     if ways is None:
         return []
     files, executors = len(opened.pinned.rows), _executors(opened.backfill.spec, settings)
@@ -190,7 +190,7 @@ def _file_warnings(
 
 
 def _executors(spec: BackfillSpec, settings: DriverSettings) -> int:
-    """Return the most executors that a spec asks for; a local Spark has none unless the spec names them."""
+    """Return the maximum number of executors that a spec requests; a local Spark has none unless the spec sets them."""
     if spec.executor.dynamic is not None:
         return spec.executor.dynamic.max
     default = 1 if settings.master == "cluster" else 0
@@ -202,10 +202,10 @@ def _steps(
 ) -> tuple[PlannedStep, ...]:
     """Return the steps of a whole job from its start, each with the time it takes at the rate of the sample."""
     spec, rows, per_s = backfill.spec, opened.opened.rows, rate or ROWS_PER_S
-    # The sample measures rows on this machine; the start measures the rest.
+    # The sample measures the rate of rows on this machine; the duration of the start scales the fixed costs.
     fixed_s = SCAN_S * (slower(start_s) - 1)
     times = {START: start_s, COPY: _copy_s(opened, rows, per_s)}
-    # Ranges that hold all rows of a key prove it while they are read.
+    # Ranges that contain all rows of a key prove it while they are read, without a separate step.
     first = settings.check_unique or rows <= CHECK_UNIQUE_ROWS_MAX or opened.splits_keys
     if opened.proves_key and settings.check_unique is not False and (first or opened.line is None):
         times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s) + fixed_s
@@ -216,7 +216,7 @@ def _steps(
 
 
 def _copy_s(opened: OpenedJob, rows: int, per_s: float) -> float:
-    """Return the seconds that the rows which are there take; where they are merged in order, a batch at a time."""
+    """Return the seconds that the existing rows take; if they are merged in order, they are copied batch by batch."""
     spec = opened.backfill.spec
     limit, params = _limit(opened), spec.strategy.params
     if merges_in_order(opened) and isinstance(params, SplitParams):
@@ -225,31 +225,31 @@ def _copy_s(opened: OpenedJob, rows: int, per_s: float) -> float:
 
 
 def _limit(opened: OpenedJob) -> float | None:
-    """Return the limit in rows a second; one of bytes as rows of the mean size."""
+    """Return the limit in rows a second; a limit of bytes is converted with the average size of a row."""
     source, limits = opened.opened, opened.backfill.spec.throttle
     row_bytes = mean_row_bytes(source.table.rows, source.table.bytes) if isinstance(source, PinnedSource) else None
     return LimitSet(limits.rows_per_second, 0.0, limits.bytes_per_second).in_rows(row_bytes).rows_per_s
 
 
 def _planned_ways(counted: Counter[Way]) -> tuple[PlannedFiles, ...]:
-    """Return the files of each way, those that are decoded by their reason; of columns with the same one, one is named."""
-    files, words = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
+    """Return the number of files by copy mode, decoded files by reason; of the columns with the same reason, only one is named."""
+    files, reasons = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
     for way, count in counted.most_common():
         reason = way.reason.name if isinstance(way, Decoded) else ""
         group = type(way).__name__, reason
         files[group] += count
-        words.setdefault(group, str(way)[:REASON_CHARACTERS] if isinstance(way, Decoded) else "")
+        reasons.setdefault(group, str(way)[:REASON_CHARACTERS] if isinstance(way, Decoded) else "")
     return tuple(
-        PlannedFiles(way=group[0], files=count, reason=words[group]) for group, count in files.most_common(WAYS_MAX)
+        PlannedFiles(way=group[0], files=count, reason=reasons[group]) for group, count in files.most_common(WAYS_MAX)
     )
 
 
 def _calibrate(opened: OpenedJob, cores: int, ways: JobWays | None, counted: Counter[Way]) -> float:
-    """Return rows a second that this machine reads, transforms and writes, or copies; 0 for an empty source."""
+    """Return how many rows a second this machine reads, transforms and writes, or copies; 0 for an empty source."""
     sample = opened.opened.sample(SAMPLE_ROWS_MAX)
     if not sample.count:
         return 0.0
-    # A sample of one file keeps one core busy, a job all of them.
+    # A sample of one file uses one core; a job uses all cores.
     busy = min(cores, sample.parts)
     files = max(1, counted.total())
     decoded = sum(count for way, count in counted.items() if isinstance(way, Decoded)) / files

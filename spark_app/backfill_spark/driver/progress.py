@@ -1,4 +1,4 @@
-"""The core's view in the words of the contract."""
+"""Converts the core's view of a job to the API's `Progress`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from backfill_spark.sources import version_of
 
 
 def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str] = lambda _: "") -> Progress:
-    """Return what people and the operator see; rounds down, so that 100 percent means all.
+    """Return the progress that users and the operator see; percentages are rounded down, so that 100 percent means all rows.
 
     Args:
-        view: One look at the job.
-        moment: Of the look.
-        say: Returns a position in the source's words.
+        view: View of the job.
+        moment: Time of the view.
+        say: Formats a position as the source displays it.
     """
     strategy = view.strategy
     grid, head = strategy.grid, None if strategy.head is None else strategy.head.position
@@ -40,7 +40,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         epoch=view.epoch,
         phase=strategy.phase,
         step=course.at,
-        steps=tuple(_step_words(one) for one in course.steps),
+        steps=tuple(_step_words(step) for step in course.steps),
         percent=course.shown,
         rows_total=count(strategy.rows_total),
         rows_done=count(strategy.rows_done),
@@ -63,8 +63,8 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         lag_seconds=count(strategy.lag_ms // 1000),
         **_eta_words(course.eta, moment),
         reason=view.reason[:MESSAGE_MAX],
-        warnings=tuple(one.message[:MESSAGE_MAX] for one in view.warnings),
-        warning_codes=tuple(one.code for one in view.warnings),
+        warnings=tuple(warning.message[:MESSAGE_MAX] for warning in view.warnings),
+        warning_codes=tuple(warning.code for warning in view.warnings),
         last_commit_time=None if view.sealed_ms is None else moment_words(view.sealed_ms),
         last_barrier_time=None if view.passed_ms is None else moment_words(view.passed_ms),
         last_look_time=None if view.looked_ms is None else moment_words(view.looked_ms),
@@ -83,7 +83,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
 
 
 def while_silent(progress: Progress, warnings: tuple[JobWarning, ...]) -> Progress:
-    """Return the newest progress as it stands while Java or a commit does not answer: with the warning, and without a rate."""
+    """Return the newest progress while Java or a commit does not answer: with the warning, without a rate and an ETA."""
     if not warnings:
         return progress
     (warning,) = warnings
@@ -98,44 +98,44 @@ def while_silent(progress: Progress, warnings: tuple[JobWarning, ...]) -> Progre
     )
 
 
-def progress_of_state(state: JobState, found: StoredSummary, say: Callable[[Position | None], str]) -> Progress:
-    """Return the progress that a target stores; only fields that it stores are set, and each as the last driver reported it.
+def progress_of_state(state: JobState, summary: StoredSummary, say: Callable[[Position | None], str]) -> Progress:
+    """Return the progress that a target stores; only stored fields are set, with the values that the last driver reported.
 
     Args:
         state: The stored state.
-        found: What the strategy stores in it.
-        say: Returns a position in the source's words.
+        summary: The strategy's summary of the state.
+        say: Formats a position as the source displays it.
     """
-    total = found.rows_total
-    # Only fields that are set are written, so an unknown one is left out.
-    known: dict[str, Any] = {}
+    total = summary.rows_total
+    # The output contains only fields that are set, so unknown fields are not set.
+    optional: dict[str, Any] = {}
     if total is not None:
-        known |= {"rows_total": total, "splits_total": _splits_total(found, total)}
+        optional |= {"rows_total": total, "splits_total": _splits_total(summary, total)}
     if state.committed_ms is not None:
-        known["last_commit_time"] = moment_words(state.committed_ms)
+        optional["last_commit_time"] = moment_words(state.committed_ms)
     return Progress(
         attempt=state.attempt,
         epoch=state.epoch,
-        phase=found.phase,
+        phase=summary.phase,
         percent=100 if state.finished else state.percent,
-        rows_done=found.rows_done,
-        rows_filtered=found.rows_filtered,
-        splits_done=found.splits_done,
+        rows_done=summary.rows_done,
+        rows_filtered=summary.rows_filtered,
+        splits_done=summary.splits_done,
         bad_records=state.quarantine.rows,
-        position=found.position[:MESSAGE_MAX],
+        position=summary.position[:MESSAGE_MAX],
         changes_done=state.changes_done,
         bytes_done=state.bytes_done,
         consumed_version=version_of(state.consumed),
         consumed_position=say(state.consumed)[:MESSAGE_MAX],
         finished=state.finished,
         **_control_words(state.controls),
-        **known,
+        **optional,
     )
 
 
-def _splits_total(found: StoredSummary, rows_total: int) -> int:
-    """Return the number of splits if the rest has as many rows a split as what is done."""
-    return found.splits_done * rows_total // found.rows_done if found.rows_done else found.splits_done
+def _splits_total(summary: StoredSummary, rows_total: int) -> int:
+    """Estimate the number of splits: the remaining splits have as many rows on average as the finished ones."""
+    return summary.splits_done * rows_total // summary.rows_done if summary.rows_done else summary.splits_done
 
 
 def _control_words(controls: Controls) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Takes what a job left in its target out of it: the table is then one that any writer may use."""
+"""Removes a job's state and claim from its target, so that any writer may use the table."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Released:
-    """What was done."""
+    """Result of a release."""
 
     path: str
     table_version: int
-    """Of the commit that took the state out."""
+    """Version of the commit that removed the state."""
 
     features: tuple[str, ...]
     """Writer features that the table still has."""
@@ -45,10 +45,10 @@ def release(
 
     Args:
         backfill: The job.
-        settings: Of this process.
-        force: Also of a job that is not finished: it can never go on.
-        spark: A session to use; else one is opened and closed again.
-        stop: Ends the start when it is asked.
+        settings: Settings of this process.
+        force: Release a job that is not finished too; it can never resume.
+        spark: A session to use; by default, a session is opened and closed again.
+        stop: A requested stop ends the start.
         starting: Called before each step.
 
     Raises:
@@ -66,22 +66,22 @@ def release(
         table = target.sink
         if not isinstance(table, KeepsFeatures):
             return Released(table.path, version, ())
-        # Dropping the feature would take the state of every other job along.
+        # Dropping the feature would also remove the states of all other jobs.
         if not target.committer.domains():
             table.drop_feature()
         return Released(table.path, version, table.features())
 
 
 def _attempt_after(target: JobContext, *, force: bool) -> int:
-    """Return a number above every attempt's; a driver on another machine is fenced by it."""
+    """Return a number greater than that of every attempt; it fences a driver on another machine."""
     if target.state is None:
         raise StateMismatchError(
-            "the target has no state of this job.", hint="Nothing to do: it was released, or never began."
+            "the target has no state of this job.", hint="Nothing to do: the job was released, or it never started."
         )
     if not target.state.finished and not force:
         raise NotFinishedError(
             f"the job is not finished: the target holds {counted(target.state.rows_done, 'row')}, attempt {target.state.attempt}.",
-            hint="Let it finish with `backfill run`, or give it up with --force: it can then never go on, "
+            hint="Let it finish with `backfill run`, or abandon it with --force: it can then never resume, "
             "and its rows stay in the target.",
         )
     return target.state.attempt + 1

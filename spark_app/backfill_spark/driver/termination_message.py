@@ -1,4 +1,4 @@
-"""The message that an attempt leaves in the pod's termination log when it ends."""
+"""The message that an attempt writes to the pod's termination log when it ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backfill_spark.settings import DriverSettings
 
 
 def of_outcome(outcome: RunOutcome) -> Ending:
-    """Return how a run ended."""
+    """Return the ending of a run."""
     return Ending(
         outcome=cast("Literal['Complete', 'Stopped', 'Failed']", outcome.outcome),
         reason=outcome.reason,
@@ -28,22 +28,22 @@ def of_outcome(outcome: RunOutcome) -> Ending:
 
 
 def of_plan(plan: Plan) -> Ending:
-    """Return what a plan found."""
+    """Return the ending of a plan."""
     return Ending(outcome="Planned", reason="Planned", plan=plan)
 
 
 def of_error(error: BackfillError) -> Ending:
-    """Return why something did not start."""
+    """Return the ending of an attempt that did not start."""
     message, hint = error.message[:4096], error.hint[:4096]
     return Ending(outcome="Failed", reason=error.reason, message=message, hint=hint, outside=error.outside)
 
 
 def leave(settings: DriverSettings, ending: Ending) -> None:
-    """Write it where the kubelet looks, with the attempt's token; without such a place, nowhere."""
+    """Write an ending to the termination log for the kubelet, with the attempt's token; do nothing if no log is set."""
     if settings.termination_log is not None:
         token = ""
         if settings.control_token_file is not None:
-            with suppress(OSError, UnicodeDecodeError):  # a driver that cannot read it says so itself
+            with suppress(OSError, UnicodeDecodeError):  # the driver reports an unreadable token file elsewhere
                 token = settings.control_token_file.read_text().strip()[:128]
         signed = ending.model_copy(update={"token": token})
         settings.termination_log.write_text(signed.text(), encoding="utf-8")

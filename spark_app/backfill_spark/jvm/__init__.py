@@ -1,1 +1,1 @@
-"""The Java side of a session: how it starts, what it raises, and how it ends."""
+"""The Java side of a session: its start, its errors and its end."""

@@ -1,4 +1,4 @@
-"""Many Java objects in one call: each call from Python into the JVM costs a tenth of a millisecond, and a table has 100,000 files."""
+"""Bulk transfer of Java objects: each call from Python into the JVM costs a tenth of a millisecond, and a table may have 100,000 files."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
 
 
 def java_function(spark: SparkSession, owner: str, name: str) -> Any:
-    """Return a public Java method as a `java.util.function.Function`: a static one of one argument, or a getter. It has no overloads."""
+    """Return a public Java method as a `java.util.function.Function`: a static method with one argument, or a getter; without overloads."""
     jvm = java(spark)
-    # It finds classes where py4j itself does, also those that Spark loaded later.
-    found = jvm.py4j.reflection.ReflectionUtil
-    (method,) = (one for one in found.classForName(owner).getMethods() if one.getName() == name)
+    # This reflection finds the same classes as py4j itself, also classes that Spark loaded later.
+    reflection = jvm.py4j.reflection.ReflectionUtil
+    (method,) = (method for method in reflection.classForName(owner).getMethods() if method.getName() == name)
     handles = jvm.java.lang.invoke
-    function = found.classForName("java.util.function.Function")
+    function = reflection.classForName("java.util.function.Function")
     return handles.MethodHandleProxies.asInterfaceInstance(
         function, handles.MethodHandles.publicLookup().unreflect(method)
     )
 
 
 def java_lines(spark: SparkSession, lines: Sequence[str]) -> Any:
-    """Return a `java.util.stream.Stream` of texts, none of which has a line feed."""
+    """Return a `java.util.stream.Stream` of strings, none of which contains a line feed."""
     jvm = java(spark)
     given = jvm.java.io.ByteArrayInputStream(bytearray("\n".join(lines), "utf-8"))
     return jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(given, "UTF-8")).lines()
 
 
 def text_of(spark: SparkSession, lines: Any) -> str:
-    """Return Java's strings of a `java.util.Collection`, each with a line feed after it.
+    """Return the strings of a `java.util.Collection`, each followed by a line feed.
 
-    As Base64: py4j looks at each character of a string with escapes, and at each byte of an array, in Python.
+    They are transferred as Base64, because py4j processes each character of a string with escapes, and each byte of an array, in Python.
     """
     jvm = java(spark)
     out = jvm.java.io.ByteArrayOutputStream()

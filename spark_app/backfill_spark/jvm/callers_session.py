@@ -1,4 +1,4 @@
-"""A session beside the caller's own, in the same Spark: it has the settings of a job, and the caller's stay as they are."""
+"""A second session in the caller's Spark: it has the settings of a job, and the caller's session stays unchanged."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ HADOOP = "spark.hadoop."
 JAR_LINE = f'.config("spark.jars.packages", "{DELTA_PACKAGE}")'
 DELTA_VERSION = DELTA_PACKAGE.rsplit(":", 1)[1]
 LEFT_OUT = ("spark.databricks.delta.write.",)
-"""Settings of the caller that are for the caller's own writes."""
+"""Prefixes of settings that are not inherited, because they concern the caller's own writes."""
 
 
 def session_beside(spark: SparkSession, spec_conf: Mapping[str, str]) -> SparkSession:
-    """Return a new session of the caller's Spark, with the caller's settings and those of a job above them.
+    """Return a new session of the caller's Spark, with the caller's settings; the job's settings override them.
 
     Args:
-        spark: The caller's session; nothing of it is changed.
-        spec_conf: `spec.spark.conf`; what only a new Spark can have (jars, memory) is not in force, but for settings of
-            Hadoop, which must be there already.
+        spark: The caller's session, which stays unchanged.
+        spec_conf: `spec.spark.conf`. Settings that need a new Spark (jars, memory) have no effect. Settings of Hadoop must already be
+            in force.
 
     Raises:
-        SessionUnfitError: it is stopped, is a client of Spark Connect, or lacks Delta or a setting of Hadoop; the hint has
-            the lines to add.
+        SessionUnfitError: the session is stopped, is a client of Spark Connect, or lacks Delta or a setting of Hadoop; the hint
+            contains the lines to add.
     """
     _check(spark)
     _check_stores(spark, spec_conf)
@@ -57,27 +57,28 @@ def session_beside(spark: SparkSession, spec_conf: Mapping[str, str]) -> SparkSe
     ours = {name: value for name, value in tasks.items() if name not in inherited}
     ours |= {**OF_A_SESSION, **_set_by_the_caller(spark, inherited), **spec_conf}
     for name, value in settled(ours).items():
-        with suppress(AnalysisException):  # only a new Spark could have it
+        with suppress(AnalysisException):  # the setting needs a new Spark
             session.conf.set(name, value)
     return session
 
 
 def check_no_session() -> None:
-    """Refuse to open an embedded session where one runs: it would take over the caller's, and stop it.
+    """Reject a start of an embedded session while a caller's session runs: the new one would reuse that session, and stop it.
 
     Raises:
         SessionUnfitError: a Spark session runs in this process.
     """
     pyspark: Any = sys.modules.get("pyspark")
-    # An embedded one is no caller's: the next waits for its end.
-    if not EMBEDDED.locked() and pyspark is not None and pyspark.SparkContext._active_spark_context is not None:  # noqa: SLF001 - has no other name
+    # An embedded session does not belong to a caller; the next job waits for its end.
+    if not EMBEDDED.locked() and pyspark is not None and pyspark.SparkContext._active_spark_context is not None:  # noqa: SLF001 - pyspark has no public name for it
         raise SessionUnfitError(
-            "a Spark session runs in this process, and was not given.", hint="Give it: job.run(spark)."
+            "a Spark session runs in this process, but the job did not get it.",
+            hint="Pass the session: job.run(spark).",
         )
 
 
 def _set_by_the_caller(spark: SparkSession, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return what the caller set in this session alone, but for settings that change what an expression means."""
+    """Return settings that the caller set only in this session, except those that change the meaning of an expression."""
     conf: Mapping[str, str] = spark.conf.getAll
     return {
         name: value
@@ -91,18 +92,18 @@ def _set_by_the_caller(spark: SparkSession, inherited: Mapping[str, str]) -> dic
 def _check(spark: SparkSession) -> None:
     if getattr(spark, "_jsparkSession", None) is None:
         raise SessionUnfitError(
-            "the Spark session is a client of Spark Connect.", hint="Run the job where Spark's driver runs."
+            "the Spark session is a client of Spark Connect.", hint="Run the job in the process of Spark's driver."
         )
     if java_context(spark) is None:
-        raise SessionUnfitError("the Spark session is stopped.", hint="Build another one, and give that.")
+        raise SessionUnfitError("the Spark session is stopped.", hint="Build a new session, and pass that one.")
     if not isinstance(python_gateway(spark), ClientServer):
         raise SessionUnfitError(
-            "the Spark session shares Java's threads among those of Python (PYSPARK_PIN_THREAD=false).",
+            "the Spark session shares Java threads between Python threads (PYSPARK_PIN_THREAD=false).",
             hint=PINNED_THREADS,
         )
     lines = [] if _has_delta(spark) else [JAR_LINE]
     conf = {name: str(spark.conf.get(name, "")) for name in NEEDED}
-    # Other extensions may stand beside it; another catalog may wrap Delta's.
+    # The list may contain other extensions too, and another catalog may wrap Delta's.
     if EXTENSION not in conf["spark.sql.extensions"]:
         lines.append(_line("spark.sql.extensions"))
     if not conf["spark.sql.catalog.spark_catalog"]:
@@ -111,23 +112,23 @@ def _check(spark: SparkSession) -> None:
         lacks = "the jars of Delta" if lines[0] == JAR_LINE else "the settings of Delta"
         raise SessionUnfitError(
             f"the Spark session lacks {lacks}.",
-            hint="Add to its builder, and build it anew:\n    " + "\n    ".join(lines),
+            hint="Add these lines to its builder, and build the session again:\n    " + "\n    ".join(lines),
         )
 
 
 def _check_stores(spark: SparkSession, spec_conf: Mapping[str, str]) -> None:
-    """Refuse settings of Hadoop that are not in force: a store is opened once for the process, by the settings of the first."""
-    there = hadoop_conf(spark)
+    """Reject settings of Hadoop that are not in force: each store is opened once per process, with the settings of that time."""
+    hadoop = hadoop_conf(spark)
     lacks = {
         name: value
         for name, value in sorted(spec_conf.items())
-        if name.startswith(HADOOP) and there.getRaw(name.removeprefix(HADOOP)) != value
+        if name.startswith(HADOOP) and hadoop.getRaw(name.removeprefix(HADOOP)) != value
     }
     if lacks:
         lines = (f'.config("{name}", "{value}")' for name, value in lacks.items())
         raise SessionUnfitError(
             f"the Spark session lacks {', '.join(lacks)} of spec.spark.conf.",
-            hint="Add to its builder, and build it anew:\n    " + "\n    ".join(lines),
+            hint="Add these lines to its builder, and build the session again:\n    " + "\n    ".join(lines),
         )
 
 
@@ -136,10 +137,10 @@ def _line(name: str) -> str:
 
 
 def _has_delta(spark: SparkSession) -> bool:
-    """Are Delta and its Kernel on the class path, in the version that this release was tested with?
+    """Return True if Delta and its Kernel are on the class path.
 
     Raises:
-        SessionUnfitError: they are there in another version.
+        SessionUnfitError: the version differs from the one that this release was tested with.
     """
     jvm = java(spark)
     try:
@@ -150,10 +151,10 @@ def _has_delta(spark: SparkSession) -> bool:
         if is_a(error, "ClassNotFoundException"):
             return False
         raise
-    found = str(jvm.io.delta.package.VERSION())
-    if found != DELTA_VERSION:
+    version = str(jvm.io.delta.package.VERSION())
+    if version != DELTA_VERSION:
         raise SessionUnfitError(
-            f"the Spark session has Delta {found}; this release works with {DELTA_VERSION}.",
-            hint=f"Build it anew with\n    {JAR_LINE}",
+            f"the Spark session has Delta {version}; this release works with {DELTA_VERSION}.",
+            hint=f"Build the session again with\n    {JAR_LINE}",
         )
     return True

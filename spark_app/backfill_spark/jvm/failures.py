@@ -1,6 +1,6 @@
-"""What kind of trouble an exception of Spark, Delta, Kernel or a file system is: one table, by class, condition and words.
+"""Classifies exceptions of Spark, Delta, Kernel and file systems: one table, by class, condition and message.
 
-Which side it is about, and hence which reason it gets, is the business of `sources/*/failures.py` and `sinks/*/failures.py`.
+The modules `sources/*/failures.py` and `sinks/*/failures.py` decide which side an exception concerns, and so its reason.
 """
 
 from __future__ import annotations
@@ -43,43 +43,43 @@ class Trouble(StrEnum):
     """Kinds of trouble."""
 
     FULL = "the storage is full"
-    TOO_LONG = "the name of a file or folder is longer than the storage takes"
-    DENIED = "this user may not, or no user may"
+    TOO_LONG = "the name of a file or folder is too long for the storage"
+    DENIED = "access is denied for this user or for all users"
     AWAY = "the storage does not answer"
-    NO_PLACE = "there is no such bucket or container"
+    NO_PLACE = "the bucket or container does not exist"
     NO_TABLE = "there is no table"
-    GONE = "a file is not there"
-    CONFLICT = "another commit was quicker"
-    UNSUPPORTED = "the table has a feature or a protocol that this release does not know"
-    DAMAGED = "a file is there and cannot be read"
-    ENCRYPTED = "a file is encrypted, and there is no key for it"
-    REFUSED = "Spark or Delta refuses what was asked"
+    GONE = "a file does not exist"
+    CONFLICT = "another commit came first"
+    UNSUPPORTED = "the table has a feature or a protocol that this release does not support"
+    DAMAGED = "a file exists and cannot be read"
+    ENCRYPTED = "a file is encrypted, and its key is missing"
+    REFUSED = "Spark or Delta rejects the request"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What one kind of trouble looks like; any of the three will do."""
+    """Signs of one kind of trouble; one matching field suffices."""
 
     trouble: Trouble
     classes: tuple[str, ...] = ()
-    """Ends of the names of classes of an exception or a cause."""
+    """Suffixes of the class names of an exception or a cause."""
 
     conditions: tuple[str, ...] = ()
-    """Beginnings of Spark's and Delta's names of a condition (`[FAILED_READ_FILE.NO_HINT]`)."""
+    """Prefixes of the names of Spark's and Delta's error conditions (`[FAILED_READ_FILE.NO_HINT]`)."""
 
     words: re.Pattern[str] | None = None
-    """A pattern in the text of an exception or a cause."""
+    """Pattern in the message of an exception or a cause."""
 
 
 NO_ANSWER = (
     *("SocketTimeoutException", "SocketException", "ConnectException", "ConnectTimeoutException"),
     *("UnknownHostException", "NoRouteToHostException", "SSLException", "NoHttpResponseException"),
 )
-"""What Java throws where a network or a host does not answer."""
+"""Classes of Java's exceptions if a network or a host does not answer."""
 
 NO_KEY = "ParquetCryptoRuntimeException"
-"""What Parquet throws where it cannot read what is encrypted."""
+"""Class of Parquet's exception for encrypted data that it cannot read."""
 
 DAMAGED_LOG = (
     *("DELTA_TRUNCATED_TRANSACTION_LOG", "DELTA_VERSIONS_NOT_CONTIGUOUS", "DELTA_STATE_RECOVER_ERROR"),
@@ -88,12 +88,12 @@ DAMAGED_LOG = (
     *("DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH", "DELTA_METADATA_ABSENT", "DELTA_NO_COMMITS_FOUND"),
     *("DELTA_MISSING_COMMIT_INFO", "DELTA_MISSING_COMMIT_TIMESTAMP", "DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA"),
 )
-"""Conditions of Delta for a log that it cannot rebuild; most messages name no table."""
+"""Delta's error conditions for a log from which it cannot rebuild a table; most messages name no table."""
 
 SIGNS = (
     Sign(Trouble.FULL, words=re.compile("|".join(NO_ROOM))),
     Sign(
-        Trouble.TOO_LONG,  # before GONE: Java's FileNotFoundException says it too
+        Trouble.TOO_LONG,  # before GONE: a FileNotFoundException of Java may contain it too
         classes=("FSLimitException$PathComponentTooLongException",),
         words=re.compile(
             r"File name too long|ENAMETOOLONG|Pathname too long|KeyTooLong|[Yy]our key is too long|"
@@ -190,11 +190,11 @@ SIGNS = (
             "Could not parse JSON|Expected magic number|"
             "Couldn't decode |is null but field isn't nullable|"
             "No protocol found at version|No metadata found at version|Expected a CRC at version|"
-            # A line of a commit that is blank, or no object.
+            # A line of a commit that is blank, or not an object.
             r"jackson\.databind\.node\.[A-Za-z]+ cannot be cast"
         ),
     ),
-    # After DAMAGED: a file that is damaged does not fit its key.
+    # After DAMAGED: a damaged file does not fit its key either.
     Sign(Trouble.ENCRYPTED, classes=(NO_KEY,)),
     Sign(
         Trouble.REFUSED,
@@ -209,14 +209,14 @@ SIGNS = (
         ),
     ),
 )
-"""In the order of the search: the more specific sign comes first."""
+"""Signs in the order of the search; more specific signs come first."""
 
 _CONDITION = re.compile(r"\[([A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _NOT_MADE = re.compile(r"(?:Mkdirs failed|Cannot) (?:to )?create (?:path )?([^\n]+)")
-"""What Hadoop says of a folder that Java could not make: Java keeps the reason for itself."""
+"""Hadoop's message for a folder that Java could not create; Java does not report the reason."""
 
 NAME_MAX = 255
-"""Bytes of a name in the file systems of Linux and in HDFS."""
+"""Maximum length of a name in bytes, in the file systems of Linux and in HDFS."""
 
 REPORT_HINT = "Report it with the driver's log."
 
@@ -224,66 +224,66 @@ _VALUES = re.compile(r"(Could not parse JSON|Couldn't decode|field isn't nullabl
 
 
 def trouble_of(error: Exception) -> Trouble:
-    """Return what kind of trouble an exception is."""
-    said = causes(error)
+    """Return the kind of trouble that an exception reports."""
+    chain = causes(error)
     text = whole_text(error)
     if missing_places.MISSING.search(text):
-        # Before all others: clients take it for a missing file, or for a denied access.
+        # First, because clients report a missing bucket as a missing file or a denied access.
         return Trouble.NO_PLACE
     if is_no_table(error):
         return Trouble.NO_TABLE
-    if said[-1][0].endswith(NO_ANSWER) or refusals.is_giver_busy(text):
-        # Hadoop speaks of a denied access where the service that gives the keys does not answer.
+    if chain[-1][0].endswith(NO_ANSWER) or refusals.is_giver_busy(text):
+        # Hadoop reports a denied access if the service that provides the keys does not answer.
         return Trouble.AWAY
     if any(is_long(path.partition(" (exists=")[0]) for path in _NOT_MADE.findall(text)):
         return Trouble.TOO_LONG
     conditions = _conditions(error)
     for sign in SIGNS:
         if (
-            any(name.endswith(sign.classes) for name, _ in said if sign.classes)
-            or any(one.startswith(sign.conditions) for one in conditions if sign.conditions)
+            any(name.endswith(sign.classes) for name, _ in chain if sign.classes)
+            or any(condition.startswith(sign.conditions) for condition in conditions if sign.conditions)
             or (sign.words and sign.words.search(text))
         ):
             return sign.trouble
-    if any("io.delta.kernel" in name and "unsupported" in message.lower() for name, message in said):
+    if any("io.delta.kernel" in name and "unsupported" in message.lower() for name, message in chain):
         return Trouble.UNSUPPORTED
     return Trouble.UNKNOWN
 
 
 def log_conditions(error: Exception) -> frozenset[str]:
-    """Return Delta's conditions of a log from which it cannot rebuild a table; empty for other exceptions."""
-    return frozenset(one for one in _conditions(error) if one.startswith(DAMAGED_LOG))
+    """Return Delta's error conditions for a log from which it cannot rebuild a table; empty for other exceptions."""
+    return frozenset(condition for condition in _conditions(error) if condition.startswith(DAMAGED_LOG))
 
 
 def _conditions(error: Exception) -> tuple[str, ...]:
-    return tuple(found[1] for _, message in causes(error) if (found := _CONDITION.match(message.strip())))
+    return tuple(match[1] for _, message in causes(error) if (match := _CONDITION.match(message.strip())))
 
 
 def is_long(path: str) -> bool:
-    """Has a path a part that is longer than most file systems take?"""
+    """Return True if a part of a path is longer than most file systems allow."""
     return any(len(part.encode()) > NAME_MAX for part in path.split("/"))
 
 
 def is_about(error: Exception, path: str) -> bool:
-    """Does an exception name a table, or a file of it? `/lake/orders` is neither `/lake/orders_copy` nor `/old/lake/orders`."""
+    """Return True if an exception names a table or a file of it. `/lake/orders` is neither `/lake/orders_copy` nor `/old/lake/orders`."""
     plain = re.sub("^file:/+", "/", path).rstrip("/")
-    either = "|".join(re.escape(one) for one in {plain, quote(plain, safe="/:@=")})
+    either = "|".join(re.escape(spelling) for spelling in {plain, quote(plain, safe="/:@=")})
     return re.search(rf"(?<![\w.%-])({either})(?![\w.%-])", whole_text(error)) is not None
 
 
 def is_about_a_file(error: Exception, path: str) -> bool:
-    """Can a file of a table not be read, although the storage answers? Another try would read the same bytes."""
-    read = any(one.startswith("FAILED_READ_FILE") for one in _conditions(error))
-    passing = any(name.endswith(("IOException", "OutOfMemoryError")) for name, _ in causes(error))
-    return read and not passing and is_about(error, path)
+    """Return True if a file of a table cannot be read although the storage answers; a retry would read the same bytes."""
+    read = any(condition.startswith("FAILED_READ_FILE") for condition in _conditions(error))
+    transient = any(name.endswith(("IOException", "OutOfMemoryError")) for name, _ in causes(error))
+    return read and not transient and is_about(error, path)
 
 
 @contextmanager
 def while_staging(folder: str) -> Iterator[None]:
-    """Say of a file below a folder of staged files that is gone that it is staged again; a file of the target is none of these.
+    """Translate the error for a missing file below a folder of staged files, so that it is staged again; the target's files are elsewhere.
 
     Raises:
-        StagedFilesGoneError: VACUUM, or the next attempt, took it away.
+        StagedFilesGoneError: VACUUM or the next attempt removed the file.
     """
     try:
         yield
@@ -294,41 +294,41 @@ def while_staging(folder: str) -> Iterator[None]:
 
 
 def in_words(error: Exception) -> str:
-    """Return the text of an exception in one line, without lines of a log, which hold values of rows."""
+    """Return the message of an exception in one line, without lines of a log, which contain values of rows."""
     return _VALUES.sub(r"\1", first_line(error))
 
 
 def long_name() -> InvalidSpecError:
-    """Return why a file cannot be written: its name holds a value of a row, hence it is not repeated."""
+    """Return the error for a folder name that is too long; the message omits the name, because it contains a value of a row."""
     return InvalidSpecError(
-        "spec.target: the value of a partition is longer than the target's file system takes for the name of a folder.",
+        "spec.target: the value of a partition is too long for the name of a folder in the target's file system.",
         hint="Partition by a shorter expression, such as substring(name, 1, 40) AS part in spec.transform.select.",
     )
 
 
 DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError, ValueError)
-"""Python raises these for code that is wrong; storage, networks and the JVM have exceptions of other types."""
+"""Exceptions that Python raises for incorrect code; storage, networks and the JVM raise other types."""
 
 
 def unexplained(error: Exception, *, doing: str) -> BackfillError:
-    """Return the error for an exception that neither source nor target knows; only a passing one is worth another try."""
+    """Return the error for an exception that neither source nor target explains; only transient troubles are retryable."""
     if isinstance(error, DEFECTS):
         return _defect(error)
-    words = f"{doing} failed: {in_words(error)}"
+    message = f"{doing} failed: {in_words(error)}"
     match trouble_of(error):
         case Trouble.FULL:
-            return StorageFullError(f"{words}.", hint="Free some room; nothing is lost.")
+            return StorageFullError(f"{message}.", hint="Free some space; nothing is lost.")
         case Trouble.TOO_LONG:
             return long_name()
         case Trouble.DENIED:
-            return PermissionDeniedError(f"{words}.", hint=refusals.hint_of(error, "Grant this user access."))
+            return PermissionDeniedError(f"{message}.", hint=refusals.hint_of(error, "Grant this user access."))
         case Trouble.NO_PLACE:
-            return InvalidSpecError(f"{words}.", hint=missing_places.HINT)
+            return InvalidSpecError(f"{message}.", hint=missing_places.HINT)
         case Trouble.AWAY:
-            return AwayError(words)
+            return AwayError(message)
         case Trouble.REFUSED:
             return TargetSchemaMismatchError(
-                f"{words}.", hint="Compare the columns of source and target with spec.transform and the key."
+                f"{message}.", hint="Compare the columns of source and target with spec.transform and the key."
             )
         case _ if (failure := row_failure(error)) is not None:
             return UnexpectedError(
@@ -336,11 +336,11 @@ def unexplained(error: Exception, *, doing: str) -> BackfillError:
                 hint=REPORT_HINT,
             )
         case _:
-            return TransientError(words)
+            return TransientError(message)
 
 
 def _defect(error: Exception) -> UnexpectedError:
-    """Return the error for an exception of our own code; logs its traceback."""
+    """Return the error for an exception of backfill's code, and log its traceback."""
     logging.getLogger(__name__).error("backfill itself failed", exc_info=error)
     frames = [(frame.f_globals.get("__name__", ""), line) for frame, line in traceback.walk_tb(error.__traceback__)]
     ours = [f"{name}, line {line}" for name, line in frames if name.startswith("backfill")]

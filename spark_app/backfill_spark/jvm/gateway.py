@@ -1,6 +1,6 @@
-"""The one door to Spark's Java side, which pyspark keeps behind underscores. Behind it everything is `Any`."""
+"""The only access to Spark's Java side, which pyspark hides in private attributes. Java objects have the type `Any`."""
 
-# ruff: noqa: SLF001 - this file is the door
+# ruff: noqa: SLF001 - only this file uses pyspark's private attributes
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 PINNED_THREADS = (
-    "Unset PYSPARK_PIN_THREAD, so that each thread of Python has one of Java's, and build the session again."
+    "Unset PYSPARK_PIN_THREAD, so that each Python thread has a separate Java thread, and build the session again."
 )
-"""Hint for a session in which Java's threads are shared among those of Python: job groups and active sessions are mixed up there."""
+"""Hint for a session that shares Java threads between Python threads, which mixes up job groups and active sessions."""
 
 PACKAGES = (
     "io.delta.kernel.data",
@@ -48,7 +48,7 @@ PACKAGES = (
     "py4j.reflection",
     "scala.jdk.javaapi",
 )
-"""What the driver and pyspark ask for again and again. pyspark asks for `py4j.reflection` 14 times for each Java error."""
+"""Packages that the driver and pyspark look up often; pyspark looks up `py4j.reflection` 14 times for each Java error."""
 
 
 def java(spark: SparkSession) -> Any:
@@ -67,16 +67,16 @@ def java_context(spark: SparkSession) -> Any:
 
 
 def activate(spark: SparkSession) -> None:
-    """Make a session the active one of this thread. Each thread of ours does so before it uses Spark.
+    """Make a session the active session of this thread. Each thread of the driver does so before it uses Spark.
 
-    Delta, and Spark's parser, take the settings of the active session of a thread, or else of the default session, which
-    may be a caller's. Java keeps it for each thread; Python's threads have one of Java's each.
+    Delta and Spark's parser use the settings of the thread's active session. Otherwise they use the default session, which
+    may belong to the caller. Java stores the active session per thread, and each Python thread has a separate Java thread.
     """
     java(spark).org.apache.spark.sql.classic.SparkSession.setActiveSession(java_session(spark))
 
 
 def belongs_to(spark: SparkSession, dataset: Any) -> bool:
-    """Is a session the one that a Dataset of Java's is analysed and run in?"""
+    """Return True if a Java Dataset is analysed and executed in this session."""
     return bool(dataset.sparkSession().equals(java_session(spark)))
 
 
@@ -96,7 +96,7 @@ def hadoop_conf(spark: SparkSession) -> Any:
 
 
 def python_gateway(spark: SparkSession | None = None) -> Any:
-    """Return py4j's gateway to the JVM of a session, or of this process; None: there is none."""
+    """Return py4j's gateway to the JVM of a session or of this process; `None` if there is none."""
     return SparkContext._gateway if spark is None else getattr(getattr(spark, "_sc", None), "_gateway", None)
 
 
@@ -106,16 +106,15 @@ def observed(observation: Any) -> Any:
 
 
 def items(listed: Any) -> list[Any]:
-    """Return the items of a Java list: an iterator of Java's ends by an exception, which takes pyspark milliseconds to read."""
-    return [listed.get(at) for at in range(listed.size())]
+    """Return the items of a Java list by index: a Java iterator ends with an exception, which takes pyspark milliseconds to read."""
+    return [listed.get(index) for index in range(listed.size())]
 
 
 def know_packages(spark: SparkSession) -> None:
-    """Have `PACKAGES` and those above them answered in Python, for the life of the session's JVM.
+    """Cache `PACKAGES` and their parent packages in Python, for the life of the session's JVM.
 
-    py4j asks the JVM about each part of a dotted name, each time it is said. The JVM looks for a class `io`, then for a
-    class `io` in each package that pyspark has imported, in every jar: 5 ms for the first part, for a package that
-    everybody knows to be one.
+    py4j queries the JVM for each part of a dotted name at each use. The JVM searches every jar for a class `io`, then for a
+    class `io` in each package that pyspark has imported. That takes 5 ms for the first part of a well-known package.
     """
     view = java(spark)
     for package in PACKAGES:

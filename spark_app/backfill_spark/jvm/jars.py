@@ -1,8 +1,14 @@
 """The jars of Delta and of Spark's Kafka connector, each with the checksum that this release was tested with.
 
-Where they come from, in this order: the folder that a setting names, an image that has them among Spark's own, the clone
-that was set up, a folder in the user's cache. The last one is filled once, from a package cache that an earlier Spark left in the home folder or by
-Spark's own package resolver, which looks wherever this machine's mirrors are set up; what that says stays in a log.
+They come from the first of these places that has them:
+
+1. the folder of a setting;
+2. Spark's own jars, in an image;
+3. the cache of a clone, after its setup;
+4. a folder in the user's cache.
+
+The last folder is filled once: from a package cache of an earlier Spark in the home folder, or by Spark's own package resolver. The
+resolver uses the mirrors of this machine, and its output is kept in a log.
 """
 
 from __future__ import annotations
@@ -23,43 +29,43 @@ DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 _HERE = Path(__file__).parent
 _CLONE = Path(__file__).parents[3] / "requirements" / "jars.sha256"
 CHECKSUMS = _CLONE if _CLONE.is_file() else _HERE / "jars.sha256"
-"""Of a clone; a wheel holds a copy."""
+"""File of checksums in a clone; a wheel contains a copy."""
 
 OF_THE_CLONE = _CLONE.parent.parent / ".cache" / "jars"
-"""Where the setup of a clone puts them, and an archive of classes."""
+"""Folder for jars and a class archive, which the setup of a clone fills."""
 
 RESOLVE_END_S = 600
 _NAMED = re.compile(r"(?P<group>[^_]+)_(?P<name>.+?)-(?P<version>\d+\.\d[^_]*)\.jar")
-"""How Spark's resolver names a jar; the version starts at the first dotted number: `kafka-0-10_2.13-4.2.0`, `jni-1.5.6-4`."""
+"""File name of a jar from Spark's resolver; the version starts at the first dotted number: `kafka-0-10_2.13-4.2.0`, `jni-1.5.6-4`."""
 
 
 @dataclass(frozen=True, slots=True)
 class JarList:
-    """Jars that belong together, and all that they need beside a Java."""
+    """Jars that belong together, with all their dependencies except Java."""
 
     words: str
-    """What they are, for people."""
+    """Name of these jars in messages."""
 
     checksums: Path
-    """File with the checksum and the name of one jar a line."""
+    """File with the checksum and the name of one jar per line."""
 
     def wanted(self) -> dict[str, str]:
         """Return the checksum of each jar by its name."""
         return {name: digest for digest, name in map(str.split, self.checksums.read_text("utf-8").splitlines())}
 
     def missing(self, folder: Path) -> list[str]:
-        """Return the names of the jars that a folder lacks, or has with another content."""
+        """Return the names of the jars that are missing in a folder, or have other content there."""
         return [name for name, digest in self.wanted().items() if not _fits(folder / name, digest)]
 
     def fill(self, folder: Path, caches: Iterable[Path] | None = None) -> None:
-        """Put the jars into a folder; does nothing when they are there.
+        """Put the jars into a folder; do nothing if it is complete.
 
         Args:
-            folder: Made when it is missing; other jars in it are removed, since all of them go onto the class path.
-            caches: Folders of jars to copy from; default: those of earlier Sparks in the home folder.
+            folder: Created if it is missing. Other jars in it are removed, because all jars of the folder go onto the class path.
+            caches: Folders of jars to copy from; by default, those of earlier Sparks in the home folder.
 
         Raises:
-            JarsMissingError: some could not be had, or have another checksum.
+            JarsMissingError: some jars could not be fetched, or have another checksum.
         """
         if folder.is_dir() and not self.missing(folder):
             return
@@ -72,46 +78,46 @@ class JarList:
             if lost := self.missing(folder):
                 print(f"fetching {self.words} into {folder}, once", file=sys.stderr)
                 with tempfile.TemporaryDirectory() as cache:
-                    said = _resolve(cache, lost)
+                    output = _resolve(cache, lost)
                     self._copy(folder, [Path(cache) / "jars"])
-                self._refuse(folder, said)
+                self._check(folder, output)
         except OSError as error:
             raise JarsMissingError(
                 f"{self.words} cannot be put into {folder}: {error}.",
                 hint="Set BACKFILL_JARS_DIR to a folder that has them.",
             ) from error
 
-    def _refuse(self, folder: Path, said: str) -> None:
+    def _check(self, folder: Path, output: str) -> None:
         lost = self.missing(folder)
         if not lost:
             return
         log = folder / "fetch.log"
-        log.write_text(said, encoding="utf-8")
+        log.write_text(output, encoding="utf-8")
         raise JarsMissingError(
-            f"{', '.join(lost)} with the checksums of {self.checksums.name} could not be fetched; {log} says why.",
+            f"{', '.join(lost)} with the checksums of {self.checksums.name} could not be fetched; {log} contains the reason.",
             hint="Check the network and this machine's package mirrors, or set BACKFILL_JARS_DIR to a folder that has them.",
         )
 
     def _copy(self, folder: Path, caches: Iterable[Path]) -> None:
-        wanted = self.wanted()
+        checksums = self.wanted()
         for cache in caches:
             for name in self.missing(folder):
-                if _fits(cache / name, wanted[name]):
-                    # Another process may be at it too: each puts a whole file in its place.
+                if _fits(cache / name, checksums[name]):
+                    # Another process may fill the folder too, so each moves complete files into place.
                     with tempfile.TemporaryDirectory(dir=folder) as scratch:
                         shutil.copyfile(cache / name, Path(scratch, name))
                         Path(scratch, name).replace(folder / name)
 
 
 SHIPPED = JarList("the jars of Delta and Kafka", CHECKSUMS)
-"""What a session needs beside pyspark's own jars."""
+"""Jars that a session needs in addition to those of pyspark."""
 
 
 def coordinates(name: str) -> str:
-    """Return `group:name:version` of a jar as Spark's resolver names it."""
-    found = _NAMED.fullmatch(name)
-    assert found is not None, name
-    return ":".join(found.groups())
+    """Return `group:name:version` for the file name of a jar from Spark's resolver."""
+    match = _NAMED.fullmatch(name)
+    assert match is not None, name
+    return ":".join(match.groups())
 
 
 def _fits(path: Path, digest: str) -> bool:
@@ -119,9 +125,9 @@ def _fits(path: Path, digest: str) -> bool:
 
 
 def _resolve(cache: str, names: Iterable[str]) -> str:
-    """Start Spark once in a process of its own, so that it fills `cache`; return its output."""
-    wanted = [coordinates(name) for name in names]
-    code = f"from backfill_spark.jvm.session import resolve_packages; resolve_packages({cache!r}, {wanted!r})"
+    """Start Spark once in a separate process, so that it fills `cache`; return its output."""
+    packages = [coordinates(name) for name in names]
+    code = f"from backfill_spark.jvm.session import resolve_packages; resolve_packages({cache!r}, {packages!r})"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=RESOLVE_END_S
     )
@@ -129,7 +135,7 @@ def _resolve(cache: str, names: Iterable[str]) -> str:
 
 
 def main(folder: Path) -> int:
-    """Fill a folder, for the setup of a clone; return the exit code."""
+    """Fill a folder for the setup of a clone; return the exit code."""
     try:
         SHIPPED.fill(folder)
     except JarsMissingError as error:

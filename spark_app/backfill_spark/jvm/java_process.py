@@ -1,6 +1,6 @@
-"""The Java process beside ours: which signals reach it, why it does not start, whether it answers, and whether it ended.
+"""The Java process of the driver: its signals, the causes of a failed start, its responsiveness and its end.
 
-Every call into a Java that ended fails with an error about sockets. One into a Java that hangs waits for ever.
+Every call into an ended Java process fails with a socket error. A call into a hanging one waits forever.
 """
 
 from __future__ import annotations
@@ -31,24 +31,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DYING_S = 3.0
-"""A process that is being killed drops its connections first."""
+"""Seconds to wait for the end of a process, because a killed process drops its connections first."""
 
 OUT_OF_MEMORY: Final = (3, 52)
-"""Exit codes: of Java with `-XX:+ExitOnOutOfMemoryError`, and of Spark when a task runs out of memory."""
+"""Exit codes: of Java with `-XX:+ExitOnOutOfMemoryError`, and of Spark if a task runs out of memory."""
 
 _ended: dict[int, type[JavaDiedError]] = {}
-"""Processes that `end_java` ended, each with its reason."""
+"""Processes that `end_java` killed, by process id, with the reason."""
 
 START_AGAIN_S: Final = 60.0
-START_HINT: Final = "Correct what Java names: its memory (BACKFILL_MEMORY, on a cluster spec.driver.resources) or an option of spec.spark.conf."
+START_HINT: Final = (
+    "Correct the setting that Java names: its memory (BACKFILL_MEMORY, on a cluster spec.driver.resources) or an option of "
+    "spec.spark.conf."
+)
 NO_NAME: Final = ("invalid null input: name", "Invalid UID")
-"""Hadoop's words for a user that has no entry in /etc/passwd."""
+"""Hadoop's messages for a user without an entry in /etc/passwd."""
 
-NAME_HINT: Final = "Run it as a user that has a name. The images give any user one: keep their entry point."
+NAME_HINT: Final = "Run it as a user that has a name. The images give every user a name: keep their entry point."
 NOISE: Final = ("\tat ", "\t... ", "WARNING: ", "Picked up ", "NOTE: ")
 
 _starting = threading.Event()
-"""Is a Java being started now? A fork hook cannot be taken away again, so it asks the process, not an object."""
+"""Set while a Java process starts. A fork hook cannot be removed, so it reads this global flag."""
 
 
 def _after_fork() -> None:
@@ -62,10 +65,10 @@ os.register_at_fork(after_in_child=_after_fork)
 
 @contextmanager
 def signals_stay_ours() -> Iterator[None]:
-    """Let a Java that starts inside the block ignore SIGHUP and SIGTERM, as pyspark does with SIGINT.
+    """Let a Java process that starts inside the block ignore SIGHUP and SIGTERM, as pyspark does with SIGINT.
 
-    A terminal that closes, or a service that ends, sends them to every process of the group. Without Java nothing can be
-    committed any more. Java ends with us: its standard input closes then.
+    A closing terminal or an ending service sends these signals to every process of the group, and the driver cannot commit without
+    Java. Java still ends with the driver, because its standard input closes then.
     """
     _starting.set()
     try:
@@ -75,10 +78,10 @@ def signals_stay_ours() -> Iterator[None]:
 
 
 def start_failure(settings: Iterable[tuple[str, str]]) -> BackfillError:
-    """Return why Java did not start: pyspark does not say it, so it is started again, and ends at the end of its input.
+    """Return the error for a Java that did not start. pyspark does not report the cause, so Java is started again, with an empty input.
 
     Args:
-        settings: Of the session.
+        settings: Settings of the session.
     """
     given = [word for name, value in settings for word in ("--conf", f"{name}={value}")]
     with tempfile.TemporaryDirectory() as folder, suppress(OSError, TimeoutExpired):
@@ -89,14 +92,14 @@ def start_failure(settings: Iterable[tuple[str, str]]) -> BackfillError:
             timeout=START_AGAIN_S, start_new_session=True,
         )  # fmt: skip
         if done.returncode != 0:
-            why = last_error(done.stdout)
+            cause = last_error(done.stdout)
             hint = NAME_HINT if any(text in done.stdout for text in NO_NAME) else START_HINT
-            return JavaMissingError(f"Java does not start: {why}.", hint=hint)
+            return JavaMissingError(f"Java does not start: {cause}.", hint=hint)
     return death(None, ChildProcessError("it did not start"))
 
 
 def last_error(output: str) -> str:
-    """Return the last cause that Java prints before it ends, or its first lines where it throws nothing."""
+    """Return the last cause that Java prints before it ends, or its first lines if it throws no exception."""
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith(NOISE)]
     thrown = [line for line in lines if line.startswith(("Caused by: ", "Exception in thread "))]
     text = thrown[-1].removeprefix("Caused by: ") if thrown else "; ".join(line.strip() for line in lines[:3])
@@ -104,7 +107,7 @@ def last_error(output: str) -> str:
 
 
 def java_died(spark: SparkSession | None, error: Exception) -> bool:
-    """Is the Java process of a session gone, and the error only what a broken connection looks like?"""
+    """Return True if the Java process of a session has ended, and the error only reports the broken connection."""
     gateway = None if spark is None else python_gateway(spark)
     if gateway is None or isinstance(error, JAVA_ERRORS) or not isinstance(error, Py4JError | ConnectionError):
         return False
@@ -118,7 +121,7 @@ def java_died(spark: SparkSession | None, error: Exception) -> bool:
 
 
 def java_ends(spark: SparkSession | None, wait_s: float = DYING_S) -> bool:
-    """Does the Java process that the driver started for a session end within a time? Not known of a Java that it did not start."""
+    """Return True if the session's Java process ends within `wait_s` seconds; False if the driver did not start that process."""
     process = getattr(None if spark is None else python_gateway(spark), "proc", None)
     if process is None:
         return False
@@ -128,7 +131,7 @@ def java_ends(spark: SparkSession | None, wait_s: float = DYING_S) -> bool:
 
 
 def end_java(spark: SparkSession, why: type[JavaDiedError]) -> None:
-    """Kill the Java of a session that the driver started: calls that wait for its answer fail then, and `death` says why."""
+    """Kill the Java process that the driver started for a session: waiting calls then fail, and `death` returns the reason."""
     process = getattr(python_gateway(spark), "proc", None)
     if process is not None:
         _ended[process.pid] = why
@@ -136,32 +139,32 @@ def end_java(spark: SparkSession, why: type[JavaDiedError]) -> None:
 
 
 def death(spark: SparkSession | None, error: Exception) -> JavaDiedError:
-    """Return the error for a Java that ended."""
+    """Return the error for a Java process that ended."""
     process = getattr(None if spark is None else python_gateway(spark), "proc", None)
-    why = None if process is None else _ended.get(process.pid)
-    if why is CommitStalledError:
+    reason = None if process is None else _ended.get(process.pid)
+    if reason is CommitStalledError:
         return CommitStalledError(
             f"a commit had no answer for {barrier_pulse.GIVEN_UP_S:.0f} s, so the driver ended its Java.",
-            hint="Run the job again: it continues from the last commit. If it happens again, look at the target's store.",
+            hint="Run the job again: it continues from the last commit. If it happens again, check the target's store.",
         )
-    if why is not None:
-        return why(
+    if reason is not None:
+        return reason(
             f"the Java process of Spark did not answer for {GIVEN_UP_S:.0f} s, so the driver ended it.",
-            hint="Run the job again: it goes on from the last commit. If it happens again, give Java more memory: one that "
-            "runs out of it collects garbage for minutes.",
+            hint="Run the job again: it continues from the last commit. If it happens again, give Java more memory: a process that "
+            "runs out of memory collects garbage for minutes.",
         )
     code = getattr(process, "returncode", None)
     cause = "it ran out of memory" if code in OUT_OF_MEMORY else type(error).__name__
     return JavaDiedError(
         f"the Java process of Spark ended ({cause}).",
-        hint="Most often it is killed for want of memory: give it more (BACKFILL_MEMORY; spark.driver.memory of a session of "
-        "your own, in a new process), then run the job again.",
+        hint="The most frequent cause is a lack of memory: give it more (BACKFILL_MEMORY; for your own session, set "
+        "spark.driver.memory in a new process), then run the job again.",
     )
 
 
 @contextmanager
 def deaths_named(spark: SparkSession | None) -> Iterator[None]:
-    """Raise `JavaDiedError` for whatever the block raises because the Java of a session is gone."""
+    """Raise `JavaDiedError` for exceptions of the block that are caused by the end of the session's Java."""
     try:
         yield
     except (Py4JError, ConnectionError) as error:
@@ -171,7 +174,7 @@ def deaths_named(spark: SparkSession | None) -> Iterator[None]:
 
 
 class JavaWatch:
-    """Asks the Java of a session every few seconds whether it answers, and the loop how far it is; ends a Java that hangs.
+    """Checks every few seconds that the session's Java answers and that the loop makes progress; ends a hanging Java.
 
     See `JavaPulse` and `BarrierPulse`.
     """
@@ -181,8 +184,8 @@ class JavaWatch:
 
         Args:
             spark: The session.
-            mark: Returns how far the loop is.
-            ours: Did the driver start its Java?
+            mark: Returns the progress of the loop.
+            ours: True if the driver started its Java.
         """
         self._spark = spark
         self._mark = mark
@@ -198,12 +201,12 @@ class JavaWatch:
 
     @property
     def warnings(self) -> tuple[JobWarning, ...]:
-        """Say what does not answer: Java, else a commit."""
+        """Warnings about a Java that does not answer, or else about a commit that does not."""
         return self._pulse.warnings or self._barriers.warnings
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Watch while the block runs. The threads are daemons: one that waits for a silent Java is left behind."""
+        """Watch while the block runs. The threads are daemons, so the end of the process does not wait for a silent Java."""
         for name, run in (("ask java", self._ask), ("watch java", self._watch)):
             threading.Thread(target=run, name=name, daemon=True).start()
         try:
@@ -216,7 +219,7 @@ class JavaWatch:
             try:
                 java(self._spark).java.lang.System.nanoTime()
             except (Py4JError, ConnectionError):
-                self._over.set()  # it ended, which every other call reports
+                self._over.set()  # Java ended, which every other call reports
                 return
             with self._lock:
                 self._pulse = self._pulse.answered()

@@ -1,4 +1,4 @@
-"""The one place that makes a Spark session; it checks Java and Delta's jars first."""
+"""The only module that starts a Spark session; it checks Java and Delta's jars first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from backfill_spark.stop_signal import StopSignal
 JAVA_VERSIONS = (17, 21)
 WAREHOUSE = "spark-warehouse"
 LISTS = {"spark.driver.extraJavaOptions": " ", "spark.driver.extraClassPath": ":", "spark.sql.extensions": ","}
-"""Settings that are lists, by what stands between two entries: a spec adds to ours."""
+"""Settings that are lists, with their separators; a spec adds entries to ours."""
 
 LEFT_TO_THE_CLUSTER = ("spark.master", "spark.driver.memory", "spark.driver.bindAddress", "spark.driver.host")
 POOLS_FILE = Path(__file__).with_name("pools.xml")
@@ -45,48 +45,47 @@ CIPHERS_SOON = " ".join(
         "CompileThresholdScaling,sun.security.provider.*::*,0.1",
     )
 )
-"""Java's own numbers for ciphers and digests: only the second compiler knows the processor's instructions for them. A record of
-TLS has 16 KB, so with ten times the numbers the first 460 MB went through AES-GCM at 65 MB per CPU second instead of 1,100."""
+"""Java's default thresholds for ciphers and digests, because only the second compiler uses the processor's instructions for them.
+A TLS record has 16 KB. With tenfold thresholds, AES-GCM processed the first 460 MB at 65 MB per CPU second instead of 1,100."""
 
 HOT_CODE_ONLY = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "
     + CIPHERS_SOON
 )
-"""Ten times Java's own numbers: what a job does per row is compiled to the utmost as ever, what it does per split is not
-(ADR 0030)."""
+"""Ten times Java's default thresholds: code that runs per row is still fully optimized, code that runs per split is not (ADR 0030)."""
 
 ONE_ZONE = "-Duser.timezone=UTC"
-"""Java's older classes of time read and write texts in the zone of the machine, whatever Spark's own zone is."""
+"""Sets the JVM's time zone, because Java's older time classes parse and format strings in the machine's zone and ignore Spark's zone."""
 
 NEVER_OTHERWISE = {
     # `${env:…}` in an expression would write the driver's environment into the target.
     "spark.sql.variable.substitute": "false",
-    # A file that is gone or broken is an error, not fewer rows.
+    # A missing or damaged file is an error; it must not cause fewer rows.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
-    # Without this timestamps are written as INT96, which has no statistics in the footer.
+    # By default, timestamps are written as INT96, which has no statistics in the footer.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Statistics in the log are taken from footers, which say the days of any calendar as if they were today's.
+    # Statistics in the log come from footers, which do not record the calendar of a date; readers assume the current one.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    # A write removes all files of its folder: those that an earlier try left, too.
+    # A write removes all files of its folder, including files of an earlier try.
     "spark.sql.sources.partitionOverwriteMode": "STATIC",
-    # Delta hands a change feed over as values of Java's classes; the older ones move the days from 1582-10-05 to 14.
+    # Delta returns a change feed as Java objects; Java's older classes shift the days from 1582-10-05 to 1582-10-14.
     "spark.sql.datetime.java8API.enabled": "true",
 }
-"""These override a spec, an image and a cluster."""
+"""Settings that override those of a spec, an image and a cluster."""
 
 OF_A_SESSION = {
     "spark.sql.parquet.compression.codec": "zstd",
-    # Measured on 20 M rows: an eighth less work than the default level 3 for files 7 % larger.
+    # Measured on 20 M rows: an eighth less work than with the default level 3, for files that are 7 % larger.
     "parquet.compression.codec.zstd.level": "1",
-    # The parts of a split are folders; without this each task would sort its rows by them. One second's parts, and
-    # those of the largest file that is read whole, are fewer; with more (a partitioned target) a task sorts the rest.
+    # The parts of a split are folders; by default, each task would sort its rows by folder. A second's worth of rows has fewer parts
+    # than this, and so has the largest file that is read whole. With more parts (a partitioned target), a task sorts the rest.
     "spark.sql.maxConcurrentOutputFileWriters": "32",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # Staged files are invisible until sealed, so the committer need not rename them into place.
+    # Staged files are invisible until they are sealed, so the committer need not rename them.
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
 }
-"""How files are written; a session hands on to Hadoop what is not Spark's."""
+"""Settings for writing files; a session passes those without the prefix `spark.` to Hadoop."""
 
 CREDENTIALS = (
     "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider,org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider,"
@@ -94,31 +93,31 @@ CREDENTIALS = (
     "software.amazon.awssdk.auth.credentials.WebIdentityTokenFileCredentialsProvider,"
     "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider"
 )
-"""Where keys of S3 are looked for, in this order; a spec has none."""
+"""Providers of S3 credentials, in order; a spec contains no credentials."""
 
 OF_STORES = {
     "fs.s3a.create.conditional.enabled": "true",
     "fs.s3a.aws.credentials.provider": CREDENTIALS,
-    # Hadoop's default is in a jar of its own.
+    # The implementation of Hadoop's default is in a separate jar.
     "fs.s3a.input.stream.type": "classic",
-    # Hadoop would read from any server that a text names.
+    # Otherwise, Hadoop would read from any server that a string in a row names.
     **{f"fs.{scheme}.impl": "switched.off.by.backfill" for scheme in ("http", "https", "ftp", "sftp")},
 }
-"""Of Hadoop, when a store is opened for the first time: a caller's session has its own."""
+"""Hadoop settings that apply when a store is opened for the first time; a caller's session keeps the caller's settings."""
 
 XML_ALONE = "-Djavax.xml.accessExternalDTD= -Djavax.xml.accessExternalSchema= -Djavax.xml.accessExternalStylesheet="
-"""XML names no file and no URL: a document of a row could else have Java send a local file to any server."""
+"""Forbids files and URLs in XML: otherwise, a document in a row could make Java send a local file to any server."""
 
 JVM_OPTIONS = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC {ONE_ZONE} {XML_ALONE} {HOT_CODE_ONLY}"
 ON_A_CLUSTER = {
     "spark.executor.defaultJavaOptions": f"{ONE_ZONE} {XML_ALONE} {HOT_CODE_ONLY}",
-    # Spark stops for good after twice as many lost executors as there are, counted over the whole job, and counts each refusal of
-    # a pod by a full quota, once a second. So a job that follows for weeks would end, and one that meets a quota within seconds.
+    # By default, Spark stops after it has lost twice the number of its executors during the whole job. Each pod that a full quota
+    # rejects counts as lost, once a second. A job that follows for weeks would stop, and a job that meets a quota within seconds.
     "spark.executor.maxNumFailures": "900",
     "spark.executor.failuresValidityInterval": "30m",
 }
 if sys.platform == "linux":
-    # Hadoop runs `chmod` for each file and folder it makes on a local disk: 12 ms a file instead of 22.
+    # Hadoop runs `chmod` for each file and folder that it creates on a local disk; with VFORK that takes 12 ms a file instead of 22.
     JVM_OPTIONS += " -Djdk.lang.Process.launchMechanism=VFORK"
 
 
@@ -126,27 +125,28 @@ def find_java(java_home: str | None = None) -> int:
     """Return the major version of the Java that Spark will use.
 
     Raises:
-        JavaMissingError: there is none, or it is neither 17 nor 21.
+        JavaMissingError: there is no Java, or its version is neither 17 nor 21.
     """
     hint = (
         "Install Java 17 or 21 (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
-        "macOS: brew install openjdk@17), or point JAVA_HOME at one."
+        "macOS: brew install openjdk@17), or set JAVA_HOME to its folder."
     )
     java = f"{java_home}/bin/java" if java_home else shutil.which("java")
     if java is None or not Path(java).exists():
-        where = f"JAVA_HOME is {java_home}, where no Java is" if java_home else "no Java was found"
+        where = f"JAVA_HOME is {java_home}, which contains no Java" if java_home else "no Java was found"
         raise JavaMissingError(f"{where}.", hint=hint)
-    # In a session of its own: Ctrl-C in a terminal is for us, and would end it without a word.
-    asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, start_new_session=True)
-    said = "\n".join(line for line in asked.stderr.splitlines() if not line.startswith("Picked up "))
-    match = re.search(r'version "(\d+)', said)
+    # In a separate process session: Ctrl-C in a terminal is meant for the driver, and would end Java without a message.
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, start_new_session=True)
+    output = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("Picked up "))
+    match = re.search(r'version "(\d+)', output)
     if match is None or int(match[1]) not in JAVA_VERSIONS:
-        raise JavaMissingError(f"{java} is {said.splitlines()[0] if said else 'silent about its version'}.", hint=hint)
+        reason = f"is {output.splitlines()[0]}" if output else "does not print its version"
+        raise JavaMissingError(f"{java} {reason}.", hint=hint)
     return int(match[1])
 
 
 def _jars(jars_dir: Path | None, conf: Mapping[str, str]) -> Path | None:
-    """Return the folder whose jars go onto the class path; None: Spark has Delta already, or fetches it."""
+    """Return the folder whose jars go onto the class path; `None` if Spark already has Delta or fetches it."""
     if jars_dir is not None and any(jars_dir.glob("*.jar")):
         return jars_dir
     if any(class_archive.SPARK_JARS.glob("*delta-spark*.jar")) or DELTA_PACKAGE in conf.values():
@@ -159,22 +159,22 @@ def _jars(jars_dir: Path | None, conf: Mapping[str, str]) -> Path | None:
 
 
 def resolve_packages(cache: str, packages: Sequence[str]) -> None:
-    """Let Spark's package resolver put jars into a cache folder; packages are `group:name:version`, without what they need."""
-    # With Spark's own jars: it would fetch ours in order to fetch them.
+    """Let Spark's package resolver put jars into a cache folder; packages are `group:name:version`, without their dependencies."""
+    # With Spark's own jars only: otherwise the session would first fetch the jars that it is about to fetch.
     conf = {"spark.jars.ivy": cache}
     spark = open_session(app_name="fetch", cores=1, memory="512m", jars_dir=class_archive.SPARK_JARS, conf=conf)
     try:
-        for one in packages:
-            # Not `spark.jars.packages`: it fetches what a package needs too, most of which pyspark ships.
-            java_context(spark).addJar(f"ivy://{one}?transitive=false")
+        for package in packages:
+            # Not `spark.jars.packages`, which also fetches dependencies; pyspark contains most of them.
+            java_context(spark).addJar(f"ivy://{package}?transitive=false")
     finally:
         spark.stop()
 
 
 def tasks_for(cores: int) -> dict[str, str]:
-    """Return how many tasks a query has on a local Spark.
+    """Return settings for the number of tasks of a query on a local Spark.
 
-    Delta's default of 50 to rebuild a table's state, and Spark's of 200 for a shuffle, cost seconds on two cores.
+    Delta's default of 50 to rebuild a table's state, and Spark's default of 200 for a shuffle, cost seconds on two cores.
     """
     return {
         "spark.databricks.delta.snapshotPartitions": str(cores),
@@ -183,7 +183,7 @@ def tasks_for(cores: int) -> dict[str, str]:
 
 
 def settled(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings, with those that must be the same in each attempt."""
+    """Return the settings together with those that must be the same in each attempt."""
     return {**conf, **meaning.settings(conf), **NEVER_OTHERWISE}
 
 
@@ -200,46 +200,46 @@ def open_session(
     stop: StopSignal | None = None,
     given_up: Callable[[], None] = lambda: None,
 ) -> SparkSession:
-    """Open a session with Delta, quiet on the terminal: embedded and local, or as `spark-defaults.conf` says.
+    """Open a session with Delta, without output on the terminal: embedded and local, or as `spark-defaults.conf` configures it.
 
     Args:
-        app_name: Shown in Spark's own places.
+        app_name: Name of the application in Spark.
         cores: Threads of the local master.
-        memory: Heap of the JVM, as Java says it.
-        jars_dir: Folder with the Delta jars; without it they are those of the image, or of the user's cache.
-        java_home: Java to check; Spark itself goes by its environment.
-        conf: Further settings; they win, except over `NEVER_OTHERWISE`.
-        spec_conf: Those of a spec for a local session: they win too, and a list is added to ours.
+        memory: Heap of the JVM, in Java's notation.
+        jars_dir: Folder with the Delta jars; by default, those of the image or of the user's cache.
+        java_home: Java to check; Spark itself uses its environment.
+        conf: Further settings; they take precedence, except over `NEVER_OTHERWISE`.
+        spec_conf: Settings of a spec for a local session; they take precedence too, and lists are added to ours.
         cluster: Leave master, memory, addresses and jars to `spark-defaults.conf` and the image.
-        stop: Ends the start when it is asked.
-        given_up: Called when a stop ended the start, and what had started is gone again.
+        stop: A requested stop ends the start.
+        given_up: Called if a stop ended the start, after the partly started Spark has stopped.
 
     Raises:
         JavaMissingError: see `find_java`; or Java does not start.
-        JarsMissingError: Delta's jars are not there and cannot be fetched.
-        StoppedEarly: the attempt was asked to end meanwhile.
+        JarsMissingError: Delta's jars are missing and cannot be fetched.
+        StoppedEarly: a stop was requested during the start.
     """
     find_java(java_home)
-    # pyspark repeats every JVM error as JSON on stderr; we raise it, once.
+    # pyspark logs every JVM error as JSON on stderr; the driver raises it once instead.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
-    more, wanted = dict(conf or {}), dict(spec_conf or {})
+    further, of_spec = dict(conf or {}), dict(spec_conf or {})
 
     stop = stop or StopSignal()
 
     def start() -> dict[str, str]:
-        jars = None if cluster else _jars(jars_dir, more)
+        jars = None if cluster else _jars(jars_dir, further)
         stop.check()
-        found = _settings(app_name, cores, memory, jars, more, wanted, cluster=cluster)
+        settings = _settings(app_name, cores, memory, jars, further, of_spec, cluster=cluster)
         if not cluster:
-            _leave_no_empty_warehouse(found)
-        _start_context(found)
-        return found
+            _leave_no_empty_warehouse(settings)
+        _start_context(settings)
+        return settings
 
-    # On the main thread pyspark would take Ctrl-C for itself: every job cancelled, and no commit.
-    found = stop.run_aside(start, partial(_take_back, given_up))
+    # On the main thread, pyspark would handle Ctrl-C itself: it would cancel every job, and the driver could not commit.
+    settings = stop.run_aside(start, partial(_take_back, given_up))
     builder = SparkSession.builder
-    for name, value in found.items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     know_packages(spark)
@@ -256,8 +256,8 @@ def _settings(
     *,
     cluster: bool,
 ) -> dict[str, str]:
-    """Return all settings of a session: ours, then the cluster's or the spec's, then `conf`, then `NEVER_OTHERWISE`."""
-    found: dict[str, str] = {
+    """Return all settings of a session; later ones override: ours, the cluster's or the spec's, `conf`, `NEVER_OTHERWISE`."""
+    settings: dict[str, str] = {
         "spark.app.name": app_name,
         "spark.master": f"local[{cores}]",
         "spark.driver.memory": memory,
@@ -280,48 +280,48 @@ def _settings(
     }
     if cluster:
         for name in LEFT_TO_THE_CLUSTER:
-            del found[name]
-        found |= ON_A_CLUSTER
+            del settings[name]
+        settings |= ON_A_CLUSTER
     elif jars is not None:
-        # Not `spark.jars`, whose class loader a class archive does not serve.
-        found["spark.driver.extraClassPath"] = ":".join(str(jar.resolve()) for jar in sorted(jars.glob("*.jar")))
+        # Not `spark.jars`: a class archive does not work with its class loader.
+        settings["spark.driver.extraClassPath"] = ":".join(str(jar.resolve()) for jar in sorted(jars.glob("*.jar")))
     for name, value in spec_conf.items():
-        ours = found.get(name) if name in LISTS else None
-        found[name] = f"{ours}{LISTS[name]}{value}" if ours else value
-    return settled({**found, **conf})
+        ours = settings.get(name) if name in LISTS else None
+        settings[name] = f"{ours}{LISTS[name]}{value}" if ours else value
+    return settled({**settings, **conf})
 
 
 def executors_there(spark: SparkSession) -> int:
-    """Return how many executors are registered now."""
-    # The driver counts as one.
+    """Return the number of registered executors."""
+    # The driver counts as one executor.
     return int(java_context(spark).sc().getExecutorMemoryStatus().size()) - 1
 
 
-def executors_removed(spark: SparkSession, known: Collection[str]) -> dict[str, str]:
-    """Return Spark's message for each removed executor that it still lists, by id; empty for one that is `known`.
+def executors_removed(spark: SparkSession, reported: Collection[str]) -> dict[str, str]:
+    """Return Spark's message for each removed executor that it still lists, by id; empty for ids in `reported`.
 
-    A question to Java for each executor: so the known ones are not asked for their message.
+    Each message needs a call to Java, so messages that were already reported are not read again.
     """
     store = java_context(spark).sc().statusStore()
     listed = store.executorList(False)
     if listed.size() == store.executorList(True).size():
         return {}
-    found: dict[str, str] = {}
-    for place in range(listed.size()):
-        executor = listed.apply(place)
+    messages: dict[str, str] = {}
+    for index in range(listed.size()):
+        executor = listed.apply(index)
         if not executor.isActive():
             name = str(executor.id())
             reason = executor.removeReason()
-            found[name] = str(reason.get()) if name not in known and reason.isDefined() else ""
-    return found
+            messages[name] = str(reason.get()) if name not in reported and reason.isDefined() else ""
+    return messages
 
 
 def _leave_no_empty_warehouse(settings: Mapping[str, str]) -> None:
-    """Take the folder away in the end that Spark makes where we are, unless there was one or something is in it."""
+    """Remove at exit the folder that Spark creates in the current folder, unless it existed before or is not empty."""
     folder = Path(WAREHOUSE).absolute()
 
     def remove() -> None:
-        with suppress(OSError):  # it is not there, or not empty
+        with suppress(OSError):  # the folder is missing or not empty
             folder.rmdir()
 
     if "spark.sql.warehouse.dir" not in settings and not folder.exists():
@@ -329,12 +329,12 @@ def _leave_no_empty_warehouse(settings: Mapping[str, str]) -> None:
 
 
 def _start_context(settings: Mapping[str, str]) -> None:
-    """Start Java and Spark's context, which the session then finds.
+    """Start Java and Spark's context; the session then uses that context.
 
     Raises:
         JavaMissingError: Java does not start.
-        JavaDiedError: it did not start, and does now.
-        AwayError: the API server that Spark asks for executors does not answer.
+        JavaDiedError: Java did not start at first, but a second start succeeds.
+        AwayError: the API server that provides executors does not answer.
     """
     conf = SparkConf()
     for name, value in settings.items():
@@ -354,7 +354,7 @@ def _start_context(settings: Mapping[str, str]) -> None:
 
 def _take_back(then: Callable[[], None]) -> None:
     try:
-        context = SparkContext._active_spark_context  # noqa: SLF001 - has no other name
+        context = SparkContext._active_spark_context  # noqa: SLF001 - pyspark has no public name for it
         if context is not None:
             context.stop()
     finally:

@@ -1,4 +1,4 @@
-"""The session of one command: the caller's, or one of our own that is stopped afterwards."""
+"""The session of one command: the caller's session, or a new one that is stopped afterwards."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EMBEDDED = threading.Lock()
-"""Held while this process has an embedded Spark, or starts or stops one: a second one would be the same, and be stopped with it."""
+"""Held while this process has, starts or stops an embedded Spark: a second session would share that Spark, and stop with it."""
 
 EMBEDDED_WAIT_S = 30.0
-"""A start that was given up ends within this time."""
+"""Maximum wait for `EMBEDDED`; an abandoned start ends within this time."""
 
 
 @contextmanager
@@ -37,14 +37,14 @@ def session_scope(
     given: SparkSession | None,
     stop: StopSignal,
 ) -> Iterator[SparkSession]:
-    """Yield `given`, or a session with the settings of a spec, local or the cluster's, until the block ends.
+    """Yield `given`, or a new session with the settings of a spec, local or on the cluster, until the block ends.
 
-    It is the active session of this thread.
+    The session is the active session of this thread.
 
     Raises:
-        SessionUnfitError: another job of this process has its embedded Spark.
-        JavaDiedError: the Java of our own session ended.
-        StoppedEarly: a stop was asked for while Spark started, or while the other job ended.
+        SessionUnfitError: another job of this process uses the embedded Spark.
+        JavaDiedError: the Java of the new session ended.
+        StoppedEarly: a stop was requested while Spark started, or while the other job ended.
     """
     if given is not None:
         activate(given)
@@ -66,7 +66,7 @@ def session_scope(
             given_up=EMBEDDED.release,
         )
     except StoppedEarly:
-        raise  # released once what had started is gone
+        raise  # `given_up` releases the lock after the abandoned Spark has stopped
     except BaseException:
         EMBEDDED.release()
         raise
@@ -79,7 +79,7 @@ def session_scope(
         try:
             session.stop()
         except (Py4JError, ConnectionError) as error:
-            # A Java that ended needs no stop; its end is reported already.
+            # An ended Java needs no stop, and its end is already reported.
             if not java_died(session, error):
                 raise
         finally:
@@ -94,5 +94,5 @@ def _wait_for_room(stop: StopSignal) -> None:
         if time.monotonic() >= last_s:
             raise SessionUnfitError(
                 "another job of this process runs in an embedded Spark.",
-                hint="Wait for its end, or build a session and give it to both: job.run(spark).",
+                hint="Wait for its end, or build a session and pass it to both jobs: job.run(spark).",
             )

@@ -1,7 +1,7 @@
-"""Threads that copy yield to the one that commits, where both share the cores of one machine.
+"""Lets copying threads yield to the committing thread if both share the cores of one machine.
 
-A commit needs about 80 ms of a core. Between two copying threads a core it waited as long again; the copy loses
-nothing, because a commit takes a tenth of the time. On a cluster executors have machines of their own.
+A commit needs about 80 ms of a core. With two copying threads per core, it waited for another 80 ms. The copy loses
+nothing, because a commit takes a tenth of the time. On a cluster, executors have separate machines.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COPIES = "Executor task"
-"""How Spark's threads are named, as far as Linux keeps names."""
+"""Prefix of the names of Spark's task threads, as far as Linux keeps names."""
 
 NICE = 5
-"""A third of an ordinary thread's share when both want the core."""
+"""Niceness of a copying thread: it gets a third of an ordinary thread's share if both compete for a core."""
 
 
 class CopyPriority:
@@ -29,7 +29,7 @@ class CopyPriority:
 
     def __init__(self, spark: SparkSession) -> None:
         """Take the session; nothing is changed yet."""
-        # The threads of a session that is not ours are other work's too, and few users may raise a priority again.
+        # The threads of a caller's session also run other work, and few users have the right to raise a priority again.
         context = spark.sparkContext
         ours = spark.conf.get("spark.scheduler.allocation.file", "") == f"file:{POOLS_FILE}"
         local = ours and context.master.startswith("local")
@@ -39,20 +39,20 @@ class CopyPriority:
         self._lowered: set[int] = set()
 
     def lower(self) -> None:
-        """Lower the threads that came since the last call; Spark starts them when it needs them."""
+        """Lower the priority of threads that are new since the last call; Spark starts threads on demand."""
         with contextlib.suppress(OSError):
             for task in {int(task.name) for task in self._tasks.iterdir()} - self._seen:
                 self._lower(task)
 
     def _lower(self, task: int) -> None:
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the thread has ended
             if (self._tasks / str(task) / "comm").read_text().startswith(COPIES):
                 os.setpriority(os.PRIO_PROCESS, task, NICE)
                 self._lowered.add(task)
             self._seen.add(task)
 
     def restore(self) -> None:
-        """Give them back what they had, where the system allows it: the session may outlive the job."""
+        """Restore the threads' priorities if the system allows it, because the session may outlive the job."""
         for task in self._lowered:
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, task, 0)

@@ -1,4 +1,4 @@
-"""Threads that are never waited for: they are kept, because each has a thread of Java's, and end with the process."""
+"""Daemon threads, which end with the process. They are reused, because each of them has a separate Java thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Workers:
     """Runs each task on a free thread. A thread pool of the standard library would delay the end of the process."""
 
     def __init__(self, most: int, name: str) -> None:
-        """Start none before there is work."""
+        """Start no thread before there is work."""
         self._most = most
         self._name = name
         self._waiting: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -22,7 +22,7 @@ class Workers:
         self._count = 0
 
     def submit(self, run: Callable[[], None]) -> None:
-        """Run it soon; it must raise nothing. Only one thread may call this."""
+        """Run a task soon; it must not raise. Only one thread may call this method."""
         self._waiting.put(run)
         if not self._free.acquire(blocking=False) and self._count < self._most:
             self._count += 1
@@ -40,20 +40,20 @@ class Workers:
 
 
 def at_once(tasks: Sequence[Callable[[], R]], most: int) -> list[R]:
-    """Run tasks, at most so many at once, and return what they return, in their order.
+    """Run tasks, at most `most` at the same time, and return their results in order.
 
     Raises:
-        The error of the first task that failed, once all that began have ended; no task begins after it.
+        BaseException: the error of the first failed task, after all started tasks have ended; no task starts after a failure.
     """
-    numbers, found, failed = iter(range(len(tasks))), dict[int, R](), threading.Event()
+    numbers, results, failed = iter(range(len(tasks))), dict[int, R](), threading.Event()
     done = queue.SimpleQueue[BaseException | None]()
 
     def work() -> None:
         error = None
         try:
             while not failed.is_set() and (number := next(numbers, None)) is not None:
-                found[number] = tasks[number]()
-        except BaseException as raised:  # noqa: BLE001 - a thread's border; raised below
+                results[number] = tasks[number]()
+        except BaseException as raised:  # noqa: BLE001 - thread boundary; raised below
             error = raised
             failed.set()
         done.put(error)
@@ -64,4 +64,4 @@ def at_once(tasks: Sequence[Callable[[], R]], most: int) -> list[R]:
     errors = [error for error in (done.get() for _ in range(threads)) if error is not None]
     if errors:
         raise errors[0]
-    return [found[number] for number in range(len(tasks))]
+    return [results[number] for number in range(len(tasks))]

@@ -1,1 +1,1 @@
-"""Opening a source as a strategy asks for it: at a version, or at offsets; and what an opening meets, in our words."""
+"""Opens a source as its strategy requires, at a version or at offsets, and translates the errors of opening."""

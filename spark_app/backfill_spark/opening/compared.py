@@ -1,4 +1,4 @@
-"""What of a source a receipt compares: rows, and the files that they are in, where there are some."""
+"""The part of a source that a receipt compares: rows, and the files that contain them if there are any."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class ComparedFiles(Protocol):
 
     @property
     def listed(self) -> Sequence[LoggedFile]:
-        """Return them."""
+        """Return these files."""
 
     def are_all(self, paths: frozenset[str]) -> bool:
-        """Are all compared rows in files of these paths?"""
+        """Return True if all compared rows are in files of these paths."""
 
     def without(self, paths: frozenset[str]) -> DataFrame:
-        """Return the compared rows, but those in files of these paths; lazy."""
+        """Return the compared rows except those in files of these paths; lazy."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class FilesOfVersion:
 
     def are_all(self, paths: frozenset[str]) -> bool:
         """See `ComparedFiles`."""
-        return all(one.path in paths for one in self.listed)
+        return all(file.path in paths for file in self.listed)
 
     def without(self, paths: frozenset[str]) -> DataFrame:
         """See `ComparedFiles`."""
-        return self.source.rows_of([one.action for one in self.listed if one.path not in paths], self.version)
+        return self.source.rows_of([file.action for file in self.listed if file.path not in paths], self.version)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class FilesOfRanges:
     @cached_property
     def _by_index(self) -> Mapping[int, LoggedFile]:
         files = self.source.files_of(self.version)
-        return {one.file: files[one.file] for one in self.ranges if one.whole}
+        return {part.file: files[part.file] for part in self.ranges if part.whole}
 
     @property
     def listed(self) -> Sequence[LoggedFile]:
@@ -72,7 +72,7 @@ class FilesOfRanges:
         return list(self._by_index.values())
 
     def _left(self, paths: frozenset[str]) -> list[FileRange]:
-        return [one for one in self.ranges if not (one.whole and self._by_index[one.file].path in paths)]
+        return [part for part in self.ranges if not (part.whole and self._by_index[part.file].path in paths)]
 
     def are_all(self, paths: frozenset[str]) -> bool:
         """See `ComparedFiles`."""
@@ -85,22 +85,22 @@ class FilesOfRanges:
 
 @dataclass(frozen=True)
 class ComparedRows:
-    """What of the source a receipt compares."""
+    """Rows of the source that a receipt compares."""
 
     rows: DataFrame
     """Before the transform; lazy."""
 
     count: Callable[[], int]
-    """How many that are, with those that the filter leaves out."""
+    """Counts these rows, including those that the filter excludes."""
 
     total: int | None
-    """Rows of the source in all; None: those that are compared."""
+    """Number of all rows of the source; `None` if all of them are compared."""
 
     ranges: tuple[OffsetRange, ...] | None = None
-    """Their offsets; None: the source has none."""
+    """Offsets of the rows; `None` if the source has none."""
 
     later: Callable[[Position], DataFrame | None] = lambda _: None
-    """The newer rows up to a position, of a source that removes a row which a newer one has replaced."""
+    """Returns the newer rows up to a position; only for a compacted source, which removes a row after a newer one replaced it."""
 
     files: ComparedFiles | None = None
-    """None: the rows are in no files that could be compared."""
+    """Files that contain the rows; `None` if the rows are not in files that can be compared."""

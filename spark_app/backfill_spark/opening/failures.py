@@ -1,4 +1,4 @@
-"""What an opening or a Spark job meets, in our words: the parts of a job are asked in order, each knows its own."""
+"""Translates errors of opening tables and of Spark jobs: each part of a job, in order, explains its own errors."""
 
 from __future__ import annotations
 
@@ -17,24 +17,22 @@ if TYPE_CHECKING:
 
 
 ENDING_S = 10.0
-"""Java ends in order: Spark removes its files first."""
+"""Seconds to wait for the end of Java, because Spark removes its files first."""
 
 STOPPED = ("stopped SparkContext", "SparkContext was shut down")
-STOPPED_HINT = (
-    "Executors failed or were refused too often, or the session was stopped from outside: the driver's log says which."
-)
+STOPPED_HINT = "Executors failed or were refused too often, or another process stopped the session: read the driver's log for the cause."
 
 
 class Side(Protocol):
-    """A part of a job that knows its own failures."""
+    """A part of a job that explains its own failures."""
 
     def explain_failure(self, error: Exception) -> BackfillError | None:
-        """Return the error in our words; None when it is about another part."""
+        """Translate an error; `None` if it concerns another part."""
 
 
 @contextmanager
 def explained(spark: SparkSession, doing: str, *sides: Side) -> Iterator[None]:
-    """Turn what the block raises into an error of ours."""
+    """Translate exceptions of the block into a `BackfillError`."""
     try:
         yield
     except (BackfillError, StoppedEarly):
@@ -44,7 +42,7 @@ def explained(spark: SparkSession, doing: str, *sides: Side) -> Iterator[None]:
 
 
 def explain(error: Exception, spark: SparkSession, doing: str, *sides: Side) -> BackfillError:
-    """Return an error in our words: as Java's end, as one of the sides knows it, or else as `unexplained`."""
+    """Translate an error: as the end of Java, as one of the sides explains it, or else as `unexplained`."""
     if isinstance(error, BackfillError):
         return error
     died = death_of(error, spark)
@@ -52,12 +50,15 @@ def explain(error: Exception, spark: SparkSession, doing: str, *sides: Side) -> 
         return died
     if any(text in whole_text(error) for text in STOPPED):
         return TransientError(f"{doing} failed: Spark has stopped.", hint=STOPPED_HINT)
-    known = (side.explain_failure(error) for side in sides)
-    return next((one for one in known if one is not None), None) or unexplained(error, doing=doing)
+    explanations = (side.explain_failure(error) for side in sides)
+    return next((cause for cause in explanations if cause is not None), None) or unexplained(error, doing=doing)
 
 
 def death_of(error: Exception, spark: SparkSession) -> JavaDiedError | None:
-    """Return the end of Java that an error is a sign of; `None` if Java lives on. Out of memory, it stops Spark before it ends."""
+    """Return the error for the end of Java if `error` is a sign of it; `None` if Java still runs.
+
+    A JVM that is out of memory stops Spark before it ends.
+    """
     if java_died(spark, error):
         return death(spark, error)
     signs = (*STOPPED, "OutOfMemoryError")

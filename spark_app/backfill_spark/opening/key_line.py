@@ -1,4 +1,4 @@
-"""The rows of a source in the order of a key, for a strategy that reads them range by range."""
+"""Source rows in key order, for a strategy that reads them range by range."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from backfill_spark.ports.source import Source, SupportsKeyRanges
 
 
 def key_line(source: Source, spec: BackfillSpec, *, begins: bool) -> KeyLine:
-    """Return the rows in the order in which the strategy reads them: by the columns it names, then by the key.
+    """Return the rows in the order in which the strategy reads them: by the columns that it names, then by the key.
 
     Args:
-        source: Opened.
+        source: The open source.
         spec: Names the columns.
-        begins: Does the job begin? Then it is not too late to refuse what would be slow.
+        begins: True for a new job; only then is a slow order rejected.
 
     Raises:
-        InvalidSpecError: names the field; or ranges would read the files too often.
+        InvalidSpecError: a field is invalid, or the ranges would read the files too often; names the field.
     """
     params, key = spec.strategy.params, spec.source.params.key
     member, source_member = f"spec.strategy.{spec.strategy.member}", f"spec.source.{spec.source.member}"
@@ -40,7 +40,7 @@ def key_line(source: Source, spec: BackfillSpec, *, begins: bool) -> KeyLine:
     line = ranges.key_line(KeySpace(order, tuple(distribution), params.vnodes), cut_rows=params.rows_per_cut)
     most = params.read_amplification_max
     if begins and most is not None and line.read_amplification > most:
-        names = ", ".join(one.name for one in order.columns)
+        names = ", ".join(column.name for column in order.columns)
         raise InvalidSpecError(
             f"{member}.maxReadAmplification is {most}, and reading in the order of ({names}) reads each file of the "
             f"source {line.read_amplification:.1f} times.",

@@ -1,4 +1,4 @@
-"""What becomes of the records of a source that its transform cannot parse (ADR 0023)."""
+"""The table of bad records: records of a source that its transform cannot parse (ADR 0023)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 DOMAIN = "backfillQuarantine."
-"""Not a domain of states: a table of bad records may be shared by jobs, and another job may fill it."""
+"""Separate from the domains of job states: jobs may share a table of bad records, and another job may have it as its target."""
 
 REASON_COLUMN = "_reason"
 
@@ -40,19 +40,19 @@ class OpenedQuarantine:
     sink: Quarantine
     committer: Committer
     field: str
-    """Of the spec, that names it."""
+    """Field of the spec that names the table."""
 
     schema: StructType
-    """Its columns: those of the source, and the reason."""
+    """The source's columns and the reason."""
 
     keeps: bool
-    """Do bad records go there now? Else only those that a commit announced while they did."""
+    """True if the table gets new bad records. Otherwise, it gets only records that an earlier commit announced."""
 
     def check(self, *, target_path: str) -> None:
-        """Refuse a table that cannot be filled, before anything is written.
+        """Reject a table that cannot be filled, before anything is written.
 
         Raises:
-            InvalidSpecError: it is the target, or lies in its folder.
+            InvalidSpecError: the table is the target, or one of them is inside the other's folder.
             BackfillError: as `Sink.check`.
         """
         try:
@@ -60,64 +60,64 @@ class OpenedQuarantine:
         except TargetIsSourceError:
             raise InvalidSpecError(
                 f"{self.field}: {self.sink.path} and the target {target_path} share a folder.",
-                hint="Give bad records a folder of their own.",
+                hint="Give bad records a separate folder.",
             ) from None
         if self.sink.exists():
             self.committer.check()
 
     def make(self) -> None:
-        """Make the table when it is missing."""
+        """Create the table if it is missing."""
         self.sink.prepare(self.schema)
 
     def stage(self, bad: DataFrame, *, attempt: int, work_id: int) -> tuple[StagedFile, ...]:
-        """Write bad records, with their reason, as files that no reader sees."""
+        """Write bad records with their reasons as files that no reader sees."""
         rows = bad.withColumnRenamed(REASON, REASON_COLUMN)
         paths = self.sink.stage(rows, attempt=attempt, work_id=work_id)
         files = self.committer.measure(paths)
-        return tuple(StagedFile(one.path, one.size_bytes, one.rows, quarantined_by=work_id) for one in files)
+        return tuple(StagedFile(file.path, file.size_bytes, file.rows, quarantined_by=work_id) for file in files)
 
     def commit(self, announced: AnnouncedRecords) -> None:
-        """Bring the bad records of one commit of the target in, once, however often it is called and by which process.
+        """Commit the bad records that one commit of the target announced; idempotent across calls and processes.
 
         Raises:
-            StagedFilesGoneError: they are not all where they were staged.
-            BackfillError: the storage refused; says whether it may pass.
+            StagedFilesGoneError: some staged records are missing.
+            BackfillError: the storage failed; the error is retryable if it may be transient.
         """
         if self._has(announced):
             return
         staged = (self.sink.staged_by(announced.attempt, work_id) for work_id in announced.works)
         files = self.committer.measure([path for paths in staged for path in paths])
-        found = sum(file.rows for file in files)
-        if found != announced.rows:
+        staged_rows = sum(file.rows for file in files)
+        if staged_rows != announced.rows:
             raise StagedFilesGoneError(
-                f"a commit announced {counted(announced.rows, 'bad record')}, and {found:,} are staged below {self.sink.path}.",
+                f"a commit announced {counted(announced.rows, 'bad record')}, and {staged_rows:,} are staged below {self.sink.path}.",
                 hint=f"Restore {self.field}, and run no VACUUM with a short retention there while the job is unfinished.",
             )
         try:
             self.committer.seal(announced.txn, files, "{}")
         except FencedError:
-            # Another process of this job made the same commit meanwhile.
+            # Another process of this job made the same commit concurrently.
             if not self._has(announced):
                 raise
 
     def _has(self, announced: AnnouncedRecords) -> bool:
-        known = self.committer.read_state().txn_version
-        return known is not None and known >= announced.txn
+        newest = self.committer.read_state().txn_version
+        return newest is not None and newest >= announced.txn
 
 
 def open_quarantine(
     spark: SparkSession, backfill: Backfill, plugin: SinkPlugin, schema: StructType
 ) -> OpenedQuarantine | None:
-    """Open the table of bad records that a source names; None: it names none. Nothing is written.
+    """Open the table of bad records that a source names; `None` if it names none. Nothing is written.
 
     Args:
         spark: Session of the job.
         backfill: The job.
-        plugin: The kind of its target.
+        plugin: Plug-in of the job's target type.
         schema: Columns of the source.
 
     Raises:
-        InvalidSpecError: such targets have no table of bad records, or its path names no place.
+        InvalidSpecError: the target type supports no table of bad records, or the table's path is invalid.
     """
     source = backfill.spec.source
     params = source.params
@@ -136,8 +136,8 @@ def open_quarantine(
 
 
 def no_quarantine(announced: AnnouncedRecords) -> BackfillError:
-    """Return the error of a state that announces bad records, of a spec without a table for them."""
+    """Return the error for a state that announces bad records while the spec names no table for them."""
     return StateMismatchError(
         f"the target's state announces {counted(announced.rows, 'bad record')}, and the source names no quarantinePath.",
-        hint="Restore quarantinePath: they are staged there. onBadRecord may change.",
+        hint="Restore quarantinePath: the records are staged there. You may change onBadRecord.",
     )

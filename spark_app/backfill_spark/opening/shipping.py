@@ -1,4 +1,4 @@
-"""A job that follows the log of its source, file by file: what both sides are asked before it begins, and where columns change."""
+"""Jobs that follow the source's log file by file: preparation of both sides before the start, and after a change of columns."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
 
 def ships(spec: BackfillSpec) -> bool:
-    """Does the strategy follow the log? Then a file of the target has rows of one file of the source, and tells of which."""
+    """Return True if the strategy follows the log. Each target file then contains rows of one source file, and records which."""
     return TargetAbility.SHIPPING in spec.strategy.variant.needs
 
 
 def lay_out(spec: BackfillSpec, source: Source, sink: Sink) -> None:
-    """Have the target follow the layout of its source, where the strategy follows the log.
+    """Set the target's layout to that of its source if the strategy follows the log.
 
     Raises:
-        UnsupportedSourceFeatureError: names what a copy would lack.
+        UnsupportedSourceFeatureError: a copy would lack a feature of the source; names it.
     """
     if ships(spec):
         ability(sink, SupportsShipping).follow(ability(source, SupportsLog).shippable())
 
 
 def relaid(job: OpenedJob, version: int, columns: NewColumns) -> OpenedJob:
-    """Return a job as it is with the columns of a later version of its source, and with these in its target; nothing is written.
+    """Return the job with the columns of a later version of its source, and with `columns` in its target; nothing is written.
 
     Raises:
-        UnsupportedSourceFeatureError: the version has what is not carried over; names it.
-        InvalidTransformError: the transform cannot be made of these columns.
+        UnsupportedSourceFeatureError: the version has a feature that is not carried over; names it.
+        InvalidTransformError: the transform does not fit these columns.
     """
     source = job.plugins.source.open(job.spark, job.backfill.spec.source)
-    with job.explained("the look at the source", source, job.transform):
+    with job.explained("reading the source", source, job.transform):
         pins = ability(source, SupportsPin)
         opened = PinnedSource(pins, pins.pin(version))
         transform = transform_of(job.transform, opened, job.mode, job.key, begins=False)

@@ -1,11 +1,11 @@
-"""A source that was opened at what its strategy asked for, and all that the driver wants of it then.
+"""Sources that are open at the version or offsets that their strategy requests, with one interface for the driver.
 
 request                    ability            opened
 ------------------------   ----------------   ------------------------------------------------------------
 PinVersion, ReadNewest     SupportsPin        PinnedSource: one version, by file
 Subscribe                  SupportsOffsets    SubscribedSource: partitions, from the first offset to the newest
 
-The driver asks either of them the same things; code that knows one kind (a runner of work) asks for that kind.
+Both kinds have the same methods for the driver. Code for one kind only (a runner of work) requires that kind.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Sample:
     rows: DataFrame
     count: int
     parts: int
-    """Files or partitions that it has rows of: so many cores read it."""
+    """Number of files or partitions that the rows come from, which is the number of cores that read them."""
 
     files: tuple[FileRange, ...] = ()
-    """The files, whole; none of a source without."""
+    """The files as whole ranges; empty for a source without files."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class PinnedSource:
     source: SupportsPin
     table: PinnedTable
     order: FileOrder | None = None
-    """In which its files are read; None: in path order."""
+    """Order in which the files are read; `None` for path order."""
 
     @property
     def found(self) -> Pinned:
-        """What a strategy needs to know of it."""
+        """Facts about the version for the strategy."""
         table = self.table
         return Pinned(
             version=table.version,
@@ -76,7 +76,7 @@ class PinnedSource:
 
     @property
     def schema(self) -> StructType:
-        """Its columns."""
+        """Columns of the version."""
         return self.table.schema
 
     @property
@@ -86,47 +86,48 @@ class PinnedSource:
 
     @property
     def words(self) -> str:
-        """What it is, in a message."""
+        """Name of the version in messages."""
         return f"version {self.table.version} of the source"
 
     def nothing(self) -> DataFrame:
-        """Return its columns without rows."""
+        """Return an empty frame with the version's columns."""
         return self.source.read(())
 
     def some(self) -> DataFrame:
-        """Return the rows of its first file that has any; lazy."""
+        """Return the rows of the first file that has any; lazy."""
         rows = self.table.rows
-        return self.source.read(next(((FileRange(at, 0, one, one),) for at, one in enumerate(rows) if one), ()))
+        first = next(((FileRange(index, 0, count, count),) for index, count in enumerate(rows) if count), ())
+        return self.source.read(first)
 
     def all(self) -> DataFrame:
         """Return all rows of history; lazy."""
-        return self.source.read(tuple(FileRange(at, 0, one, one) for at, one in enumerate(self.table.rows)))
+        return self.source.read(tuple(FileRange(index, 0, count, count) for index, count in enumerate(self.table.rows)))
 
     def sample(self, rows_max: int) -> Sample:
-        """Return about so many rows, of as many files as it takes."""
-        rows, found = 0, list[FileRange]()
+        """Return at most about `rows_max` rows, from as many files as needed."""
+        rows, ranges = 0, list[FileRange]()
         for index, count in enumerate(self.table.rows):
-            if found and rows + count > rows_max:
+            if ranges and rows + count > rows_max:
                 break
             if count:
-                found.append(FileRange(index, 0, min(count, rows_max), count))
+                ranges.append(FileRange(index, 0, min(count, rows_max), count))
                 rows += min(count, rows_max)
-        files = tuple(FileRange(one.file, 0, one.of, one.of) for one in found)
-        return Sample(self.source.read(found), rows, len(found), files)
+        files = tuple(FileRange(part.file, 0, part.of, part.of) for part in ranges)
+        return Sample(self.source.read(ranges), rows, len(ranges), files)
 
     def check_no_null_key(self, where: str | None) -> None:
-        """Refuse null keys among the rows that pass a condition."""
+        """Reject null keys among the rows that pass a condition."""
         self.source.check_no_null_key(where)
 
     def compared(self, position: Position, covered: Covered, row_offsets: Sequence[int]) -> ComparedRows:
-        """Return the rows of a version, or those that are covered: of intervals of the row index, or up to positions of a key."""
+        """Return the rows of a version, or only the covered ones: intervals of the row index, or rows up to positions of a key."""
         if covered is None:
             files = FilesOfVersion(self.source, position) if isinstance(self.source, SupportsFiles) else None
             return ComparedRows(self.source.at(position), lambda: self.source.rows_at(position), None, files=files)
         if isinstance(covered, KeyBound):
             rows = self.source.at(position).where(within(covered))
             return ComparedRows(rows, rows.count, self.rows)
-        ranges = tuple(one for start, stop in covered for one in file_ranges(row_offsets, start, stop))
+        ranges = tuple(part for start, stop in covered for part in file_ranges(row_offsets, start, stop))
         source = self.source
         of_ranges = (
             FilesOfRanges(source, self.table.version, ranges, source.read)
@@ -136,14 +137,14 @@ class PinnedSource:
         return ComparedRows(source.read(ranges), lambda: self._count(ranges), self.rows, files=of_ranges)
 
     def _count(self, ranges: Sequence[FileRange]) -> int:
-        """Return the rows of ranges; one below a file has its rows in the mean only, of the rest the metadata knows."""
-        whole = self.source.live_rows([one for one in ranges if one.whole])
+        """Return the number of rows in ranges: exact for whole files, from the metadata; a proportional estimate for parts of files."""
+        whole = self.source.live_rows([part for part in ranges if part.whole])
         return whole + sum(
-            (one.stop - one.start) * self.source.live_rows([one]) // one.of for one in ranges if not one.whole
+            (part.stop - part.start) * self.source.live_rows([part]) // part.of for part in ranges if not part.whole
         )
 
     def newer(self, head: Head) -> int:
-        """Return how many versions came after it."""
+        """Return the number of newer versions."""
         return int(head.position) - self.table.version
 
 
@@ -153,16 +154,16 @@ class SubscribedSource:
 
     source: SupportsOffsets
     found: Subscribed
-    """What a strategy needs to know of it."""
+    """Facts about the offsets for the strategy."""
 
     @property
     def schema(self) -> StructType:
-        """Its columns."""
+        """Columns of the source."""
         return self.nothing().schema
 
     @property
     def rows(self) -> int:
-        """Offsets of history; a source that leaves offsets out has fewer rows."""
+        """Number of offsets of history; a source that skips offsets has fewer rows."""
         return offsets.count(self._history)
 
     @property
@@ -171,11 +172,11 @@ class SubscribedSource:
 
     @property
     def words(self) -> str:
-        """What it is, in a message."""
+        """Name of the history in messages."""
         return "the history of the source"
 
     def nothing(self) -> DataFrame:
-        """Return its columns without rows."""
+        """Return an empty frame with the source's columns."""
         return self.source.read_offsets(())
 
     def some(self) -> DataFrame:
@@ -187,20 +188,20 @@ class SubscribedSource:
         return self.source.read_offsets(self._history)
 
     def sample(self, rows_max: int) -> Sample:
-        """Return the rows at so many offsets, of as many partitions as it takes."""
-        left, found = rows_max, list[offsets.OffsetRange]()
-        for one in self._history:
-            stop = min(one.stop, one.start + left)
-            left -= stop - one.start
-            found += [offsets.OffsetRange(one.partition, one.start, stop)] if one.start < stop else []
-        return Sample(self.source.read_offsets(found), rows_max - left, len(found))
+        """Return the rows at `rows_max` offsets, from as many partitions as needed."""
+        left, ranges = rows_max, list[offsets.OffsetRange]()
+        for history in self._history:
+            stop = min(history.stop, history.start + left)
+            left -= stop - history.start
+            ranges += [offsets.OffsetRange(history.partition, history.start, stop)] if history.start < stop else []
+        return Sample(self.source.read_offsets(ranges), rows_max - left, len(ranges))
 
     def check_no_null_key(self, where: str | None) -> None:
-        """Accept all: what makes the key of a record is known behind the transform only."""
+        """Accept all rows: the key of a record exists only after the transform."""
         del where
 
     def compared(self, position: Position, covered: Covered, row_offsets: Sequence[int]) -> ComparedRows:
-        """Return the rows before a position, by partition, or the ranges that are covered."""
+        """Return the rows before a position, by partition, or only the covered ranges."""
         del row_offsets
         ranges = offsets.between(self.found.first, position) if covered is None else tuple(covered)
         total = None if covered is None else self.rows
@@ -213,16 +214,16 @@ class SubscribedSource:
         )
 
     def _after(self, ranges: Sequence[offsets.OffsetRange], upto: Position) -> DataFrame | None:
-        """Return what came behind some ranges."""
+        """Return the rows after `ranges`, up to a position; `None` if the source is not compacted."""
         if not self.found.compacts:
             return None
         ends = {**self.found.first}
-        for one in ranges:
-            ends[one.partition] = max(one.stop, ends.get(one.partition, 0))
+        for part in ranges:
+            ends[part.partition] = max(part.stop, ends.get(part.partition, 0))
         return self.source.read_offsets(offsets.between(ends, upto))
 
     def newer(self, head: Head) -> int:
-        """Return 0: new records need no versions of theirs to be applied."""
+        """Return 0: a source with offsets has no versions to apply."""
         del head
         return 0
 
@@ -230,41 +231,41 @@ class SubscribedSource:
 OpenSource = PinnedSource | SubscribedSource
 
 
-def open_source(source: Source, request: OpenRequest, *, asked: int | None) -> OpenSource:
-    """Open a source at what a strategy asks for.
+def open_source(source: Source, request: OpenRequest, *, spec_version: int | None) -> OpenSource:
+    """Open a source at the version or offsets that a strategy requests.
 
     Args:
-        source: Not opened yet.
-        request: Of the strategy.
-        asked: The version that the spec names, for a job that begins.
+        source: The source, not pinned or subscribed yet.
+        request: Request of the strategy.
+        spec_version: The version that the spec names, for a new job.
 
     Raises:
-        InvalidSpecError: the source has not the ability, or the strategy begins anew without end.
-        SnapshotExpiredError: the version is gone, and so is the one that would do.
+        InvalidSpecError: the source lacks the ability, or the strategy starts over endlessly.
+        SnapshotExpiredError: the version no longer exists, nor does the alternative one.
         SourceReplacedError: another table is at the path.
-        BackfillError: whatever else the source says.
+        BackfillError: any other error of the source.
     """
     match request:
         case PinVersion():
-            return _pinned(source, ability(source, SupportsPin), request, asked)
-        case ReadNewest(table_id=known):
-            found = PinnedSource(pins := ability(source, SupportsPin), pins.pin(None))
-            if known and found.table.table_id != known:
+            return _pinned(source, ability(source, SupportsPin), request, spec_version)
+        case ReadNewest(table_id=pinned_id):
+            newest = PinnedSource(pins := ability(source, SupportsPin), pins.pin(None))
+            if pinned_id and newest.table.table_id != pinned_id:
                 raise _replaced(source, "an earlier attempt read it")
-            return found
+            return newest
         case Subscribe():
             return _subscribed(source, ability(source, SupportsOffsets), request)
         case _:
             raise InvalidSpecError(
-                "spec.strategy: the strategy begins anew, and then again.", hint="Use another strategy."
+                "spec.strategy: the strategy starts over again and again.", hint="Use another strategy."
             )
 
 
 def in_order(opened: OpenSource, strategy: Strategy) -> OpenSource:
-    """Return a source with the order in which the strategy is asked to read the files of the pinned version.
+    """Return a source with the order in which the spec's strategy reads the files of the pinned version.
 
     Raises:
-        InvalidSpecError: names the field.
+        InvalidSpecError: the source has no files, or the column has no order; names the field.
     """
     order = strategy.params.history_order
     if order is None:
@@ -276,18 +277,20 @@ def in_order(opened: OpenSource, strategy: Strategy) -> OpenSource:
 
 
 def _subscribed(source: Source, has: SupportsOffsets, request: Subscribe) -> SubscribedSource:
-    """Look at the offsets of the source that was read before; where history began is the strategy's to say."""
-    found = has.subscribe(request.after)
-    if request.source_id and found.source_id != request.source_id:
+    """Read the offsets of the source; for a resumed job, the strategy's request defines the first offsets of the history."""
+    subscribed = has.subscribe(request.after)
+    if request.source_id and subscribed.source_id != request.source_id:
         raise _replaced(source, "an earlier attempt read it")
-    # A partition that the state does not know is a new one, and begins at its first offset, wherever a job would begin now.
-    return SubscribedSource(has, found if request.after is None else replace(found, first=request.first or {}))
+    # A partition that is missing in the state is new. It begins at its first offset, even if a new job would begin later.
+    return SubscribedSource(
+        has, subscribed if request.after is None else replace(subscribed, first=request.first or {})
+    )
 
 
-def _pinned(source: Source, pins: SupportsPin, request: PinVersion, asked: int | None) -> PinnedSource:
-    """Pin the version that the strategy asks for; the spec's, or the newest, when it asks for none."""
+def _pinned(source: Source, pins: SupportsPin, request: PinVersion, spec_version: int | None) -> PinnedSource:
+    """Pin the version that the strategy requests; if it requests none, the spec's version or the newest one."""
     if request.version is None:
-        return PinnedSource(pins, pins.pin(asked))
+        return PinnedSource(pins, pins.pin(spec_version))
     try:
         return PinnedSource(pins, pins.pin(request.version))
     except SnapshotExpiredError:
@@ -301,6 +304,6 @@ def _pinned(source: Source, pins: SupportsPin, request: PinVersion, asked: int |
 
 def _replaced(source: Source, when: str) -> SourceReplacedError:
     return SourceReplacedError(
-        f"{source.path} is another one than when {when}.",
-        hint="It was dropped and made again: give the job another jobId and another target.",
+        f"{source.path} is not the same source as when {when}.",
+        hint="The source was dropped and created again: give the job another jobId and another target.",
     )

@@ -1,4 +1,4 @@
-"""The transform of a job, as what its source and its target make of it."""
+"""Prepares the transform of a job for its source and its target."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from backfill_spark.rows.write_modes import WriteMode
 def transform_of(
     transform: Transform, opened: OpenSource, mode: WriteMode, key: tuple[str, ...], *, begins: bool
 ) -> Transform:
-    """Check a transform and return it; of records, as one that knows those that it cannot parse, and the last one of each key.
+    """Check a transform and return it; for records, add the detection of bad records, and keep only the last record of each key.
 
     Args:
-        transform: As the spec has it.
+        transform: The transform of the spec.
         opened: The source.
-        mode: How the target is written.
-        key: Of the target.
-        begins: Does the job begin? Then a few rows are computed twice.
+        mode: Write mode of the target.
+        key: Key of the target.
+        begins: True for a new job; a few rows are then computed twice, to detect values that are not stable.
 
     Raises:
-        InvalidTransformError: names the field.
+        InvalidTransformError: the transform is invalid; names the field.
     """
     empty = opened.nothing()
     transform.check(empty, reserved=mode.columns)

@@ -1,1 +1,1 @@
-"""What the driver asks of a source and of a sink."""
+"""Interfaces that the driver requires of sources and sinks."""

@@ -1,4 +1,4 @@
-"""What a source or a sink promised: asking it for an ability, and whether its code has what its `VARIANT` names."""
+"""Abilities of sources and sinks: requests an ability, and checks that a class implements those that its `VARIANT` names."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from backfill_spark.ports.source import (
 A = TypeVar("A")
 
 PROTOCOLS: dict[str, type] = {
-    one.__name__: one
-    for one in (
+    protocol.__name__: protocol
+    for protocol in (
         SupportsPin,
         SupportsChanges,
         SupportsOffsets,
@@ -34,12 +34,12 @@ PROTOCOLS: dict[str, type] = {
         SupportsStartOver,
     )
 }
-"""By the name that a `VARIANT` promises; the methods of each are what the promise means."""
+"""Protocols by the name that a `VARIANT` promises; a promise means that the class has the protocol's methods."""
 
 
 @contextmanager
 def closing(source: object) -> Iterator[None]:
-    """Close what a source keeps open after the block: a session of a caller's own lives on."""
+    """Close the connections of a source after the block, because the caller's session may outlive the job."""
     try:
         yield
     finally:
@@ -48,38 +48,39 @@ def closing(source: object) -> Iterator[None]:
 
 
 def ability(side: object, kind: type[A]) -> A:
-    """Return a source or a sink as what it can do.
+    """Return a source or a sink, typed as a protocol that it implements.
 
     Raises:
-        InvalidSpecError: it cannot; a strategy asks for what its `VARIANT` does not name, or a plug-in does not keep a promise.
+        InvalidSpecError: it lacks the ability. The strategy uses an ability that its `VARIANT` does not name, or a plug-in breaks
+            a promise.
     """
     if isinstance(side, kind):
         return side
     raise InvalidSpecError(
-        f"{type(side).__name__} has not what {kind.__name__} promises.",
-        hint="Use another strategy, or another kind of source or target.",
+        f"{type(side).__name__} does not implement {kind.__name__}.",
+        hint="Use another strategy, or another type of source or target.",
     )
 
 
 def broken_promises(code: type, promised: Iterable[Ability]) -> list[str]:
-    """Return the promised abilities that a class has not, each with the methods that are missing."""
-    found = []
-    for one in sorted(promised):
-        methods = [name for name in vars(PROTOCOLS[one]) if not name.startswith("_")]
-        missing = sorted(name for name in methods if not callable(getattr(code, name, None)))
-        found += [f"{one} ({', '.join(missing)})"] if missing else []
-    return found
+    """Return the promised abilities that a class lacks, each with its missing methods."""
+    broken = []
+    for name in sorted(promised):
+        methods = [method for method in vars(PROTOCOLS[name]) if not method.startswith("_")]
+        missing = sorted(method for method in methods if not callable(getattr(code, method, None)))
+        broken += [f"{name} ({', '.join(missing)})"] if missing else []
+    return broken
 
 
 def check_promises(side: object, promised: Iterable[Ability], *, field: str) -> None:
-    """Refuse a source or a sink that has not what its `VARIANT` promises, before anything of it is used.
+    """Reject a source or a sink that lacks an ability of its `VARIANT`, before it is used.
 
     Raises:
-        InvalidSpecError: names the field of the spec, the class and the ability.
+        InvalidSpecError: an ability is missing; names the field of the spec, the class and the ability.
     """
     broken = broken_promises(type(side), promised)
     if broken:
         raise InvalidSpecError(
-            f"{field}: {type(side).__name__} promises {' and '.join(broken)} and has it not.",
-            hint="Use the release of that package that has it, or another type.",
+            f"{field}: {type(side).__name__} promises {' and '.join(broken)}, but does not implement it.",
+            hint="Install a release of that package that implements it, or use another type.",
         )

@@ -1,4 +1,4 @@
-"""What commits to a target: the job's state, its fence and its rows; a sink brings its own."""
+"""The interface that commits the job's state, its fence and its rows to a target; each sink implements it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """A job's state in a target; `table_version` is -1 when there is no table."""
+    """A job's state in a target; `table_version` is -1 if there is no table."""
 
     text: str | None
     table_version: int
     txn_version: int | None
     claims: tuple[Claim, ...] = ()
-    """Of every job that has a state in the table, this one too."""
+    """Claims of all jobs that have a state in the table, this one included."""
 
     owner: str | None = None
-    """The claims of all jobs, as they are stored."""
+    """The claims of all jobs, in their stored form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class SealedCommit:
 class Committer(Protocol):
     """Commits to one target for one application id. Safe to use from several threads, one commit at a time.
 
-    Laws: a commit holds files, state and transaction version together, or nothing of them; a transaction version is
-    committed once, and none after a greater one; `read_state` after a commit returns its state.
+    Laws: a commit contains files, state and transaction version together, or none of them. Each transaction version is
+    committed at most once, and never after a greater one. `read_state` after a commit returns that commit's state.
     """
 
     app_id: str
@@ -54,13 +54,13 @@ class Committer(Protocol):
         """Return the names of all states that the target keeps, of every job."""
 
     def check(self) -> None:
-        """Refuse a target that cannot be committed to, before anything is written."""
+        """Reject a target that does not accept commits, before anything is written."""
 
     def measure(self, paths: Sequence[str]) -> tuple[StagedFile, ...]:
-        """Return size, rows and statistics of staged files; files without rows are left out. From any thread."""
+        """Return size, rows and statistics of staged files; omit files without rows. Safe from any thread."""
 
     def statistics(self, path: str, copied: CopiedFile) -> Statistics:
-        """Return size, rows and statistics of a staged file whose column chunks others wrote."""
+        """Return size, rows and statistics of a staged file whose column chunks were copied from another file."""
 
     def fence(self, txn_version: int, state: str, *, opened: StoredState, claim: Claim | None = None) -> SealedCommit:
         """Make the first, empty commit of an attempt: no older attempt can commit after it.
@@ -82,48 +82,48 @@ class Committer(Protocol):
         """Make one commit of files, state and transaction version.
 
         Args:
-            txn_version: Above that of every earlier commit of the job.
-            files: As `measure` returned them.
-            state: The job's.
-            compared: Version of the target that a receipt is about; refused when others changed the target after it.
-            removed: Files that go; one that is among `files` too stays, as that says.
+            txn_version: Greater than that of every earlier commit of the job.
+            files: Staged files, as `measure` returned them.
+            state: State of the job.
+            compared: Version of the target that a receipt verified; the commit is rejected if other writers changed the target after it.
+            removed: Files to remove; a file that `files` also contains stays, with the description in `files`.
 
         Raises:
-            FencedError: this or a newer transaction version is in the target already.
-            TargetChangedError: others changed the target after `compared`.
+            FencedError: this or a newer transaction version is already in the target.
+            TargetChangedError: other writers changed the target after `compared`.
         """
 
     def replace_state(self, before: Durable, state: str) -> SealedCommit:
-        """Commit a state alone, without a transaction version, while a MERGE of the job may run; it does not disturb that.
+        """Commit only a state, without a transaction version; a concurrent MERGE of the job is not disturbed.
 
         Raises:
-            TargetChangedError: the job's newest transaction version is another one: the MERGE has landed.
-            FencedError: the state in the target is another one.
-            TransientError: another commit was quicker.
+            TargetChangedError: the job's newest transaction version differs from `before`: the MERGE has committed.
+            FencedError: the state in the target differs from `before`.
+            TransientError: another commit came first.
         """
 
     def release(self, txn_version: int, stored: StoredState) -> SealedCommit:
-        """Take the job's state and claim out of the target."""
+        """Remove the job's state and claim from the target."""
 
     def commits_of_others(self, after: int, upto: int, *, shared: bool = False) -> tuple[ForeignCommit, ...]:
-        """Return the commits of the versions `(after, upto]` that change rows and are of no job, or not of this one.
+        """Return the foreign commits that change rows, in the versions `(after, upto]`.
 
         Args:
-            after: Version before the first that is looked at.
-            upto: The last one.
-            shared: Do other jobs fill the target too? Then their commits do not count.
+            after: Version before the first one that is checked.
+            upto: The last version.
+            shared: True if other jobs may fill the target too; commits of all jobs are then excluded. Otherwise, only those of this job are.
 
         Raises:
-            BackfillError: a commit cannot be read; says whether it may be later.
+            BackfillError: a commit cannot be read; the error is retryable if a later read may succeed.
         """
 
     def run_hooks(self) -> None:
-        """Do what past commits left to do, such as checkpoints; what fails is tried again next time."""
+        """Run the pending hooks of past commits, such as checkpoints; a hook that fails is tried again next time."""
 
 
 @runtime_checkable
 class SupportsColumns(Protocol):
-    """A committer of a target that one job keeps alone, and that gets other columns when its source does."""
+    """A committer of a target that one job owns exclusively, and whose columns follow those of its source."""
 
     def with_columns(self, columns: NewColumns) -> Committer:
-        """Return one whose `seal` gives the target these columns in the same commit, and which measures files as it has them then."""
+        """Return a committer that measures files with the new columns, and whose `seal` sets them in the same commit."""

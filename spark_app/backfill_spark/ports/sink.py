@@ -1,4 +1,4 @@
-"""What a sink promises the driver; each folder below `sinks` has one."""
+"""Interfaces of a sink for the driver; each folder below `sinks` implements them."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ class Sink(Protocol):
     job_hash: str
 
     def committer(self, *, app_id: str, domain: str) -> Committer:
-        """Return what commits to this target: `app_id` names the job, `domain` the place of its state."""
+        """Return the committer of this target: `app_id` names the job, `domain` the key of its state."""
 
     def exists(self) -> bool:
-        """Is it there?"""
+        """Return True if the target exists."""
 
     def check(self, schema: StructType, *, source_path: str | None, has_state: bool) -> None:
-        """Refuse a target that cannot be filled, before anything is written; `source_path` is None of a source in no folder."""
+        """Reject a target that cannot be filled, before anything is written; `source_path` is `None` if the source has no folder."""
 
     def prepare(self, schema: StructType) -> None:
-        """Make the target when it is missing."""
+        """Create the target if it is missing."""
 
     def stage(self, rows: DataFrame, *, attempt: int, work_id: int) -> list[str]:
         """Write files that no reader sees, and return their paths."""
 
     def as_stored(self, rows: DataFrame) -> DataFrame:
-        """Return rows as the target keeps them; lazy."""
+        """Return rows as the target stores them; lazy."""
 
     def check_staged(self, files: Sequence[StagedFile]) -> None:
-        """Refuse staged files that are gone or changed."""
+        """Reject staged files that are missing or changed."""
 
     def discard(self, paths: Sequence[str]) -> None:
         """Remove staged files."""
 
     def discard_work(self, attempt: int, work_id: int) -> None:
-        """Remove what one piece of work staged."""
+        """Remove the files that one unit of work staged."""
 
     def remove_orphans(self, before_attempt: int) -> int:
         """Remove files that earlier attempts staged and never committed."""
@@ -60,14 +60,14 @@ class Sink(Protocol):
         """Return the rows as of a version; lazy."""
 
     def explain_failure(self, error: Exception) -> BackfillError | None:
-        """Say in our words why writing failed, or None when it is unknown."""
+        """Translate an error of a write; `None` if it is unknown."""
 
 
 class Quarantine(Sink, Protocol):
-    """A table of bad records: a target of the same job, to which rows are added, whatever is in it already."""
+    """A table of bad records: a second target of the job, which may already contain other rows."""
 
     def staged_by(self, attempt: int, work_id: int) -> list[str]:
-        """Return the files that a piece of work staged, as `stage` returned them."""
+        """Return the files that a unit of work staged, with the paths that `stage` returned."""
 
 
 @runtime_checkable
@@ -75,26 +75,26 @@ class SupportsSegments(Protocol):
     """A sink that stages several segments of a split in one job."""
 
     def stage_segments(self, rows: DataFrame, *, label: str, attempt: int, work_id: int) -> dict[int, list[str]]:
-        """Write as `stage`, the rows of each value of column `label` into files of their own; return these by value."""
+        """Write rows like `stage`, with separate files for each value of column `label`; return the paths by value."""
 
 
 @runtime_checkable
 class SupportsCopies(Protocol):
-    """A sink that commits Parquet files which it did not write. No strategy needs it: a file may be copied by it."""
+    """A sink that commits Parquet files which it did not write. No strategy requires it; it allows the driver to copy files."""
 
     path: str
 
     def table_facts(self, schema: StructType) -> TableFacts:
-        """Return what such files must keep to; of a table that is not there yet, with these columns of the transform."""
+        """Return the requirements for such files; for a table that does not exist yet, with these columns of the transform."""
 
     def stored_columns(self, rows: DataFrame, only: Collection[str] | None = None) -> list[Column]:
-        """Return the columns that files of the target have of such rows, under their names there; `only`: those of these names.
+        """Return the columns that the target's files store for these rows, with their names in the files; `only` limits the names.
 
-        Computing them fails at a null where the target or its key takes none.
+        The computation fails at a null if the target or its key does not allow nulls.
         """
 
     def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
-        """Return the folder for what a piece of work stages, below `path`; with a segment, the one of that, which is sealed alone."""
+        """Return the folder, relative to `path`, for files that a unit of work stages; each segment has a folder, as it is sealed separately."""
 
 
 @runtime_checkable
@@ -102,59 +102,59 @@ class DescribesTarget(Protocol):
     """A sink that describes its target in a plan."""
 
     def planned(self, schema: StructType) -> PlannedTarget:
-        """Return the layout of the target, as it is or as the job will make it with these columns of the transform."""
+        """Return the layout of the existing target, or the layout that the job will create for these columns of the transform."""
 
 
 @runtime_checkable
 class SupportsShipping(SupportsCopies, Protocol):
-    """A sink that follows the log of a source file by file: it is laid out as its source, and one job alone keeps it."""
+    """A sink that follows the log of a source file by file: it has the source's layout, and one job owns it exclusively."""
 
     def follow(self, layout: LoggedTable) -> None:
-        """Take the layout of the source, before the table is checked or made."""
+        """Adopt the layout of the source, before the table is checked or created."""
 
     def stage_of(self, rows: DataFrame, folder: str, *, attempt: int, work_id: int) -> list[str]:
-        """Write as `stage`, into a folder of that name below that of the work."""
+        """Write rows like `stage`, into the subfolder `folder` of the work's folder."""
 
     def columns(self) -> Target:
-        """Return its columns, and what those to come must keep to."""
+        """Return the target's columns, and the requirements for new ones."""
 
     def with_columns(self, schema: str) -> Sink:
-        """Return the target as it is once a commit gave it other columns; as JSON."""
+        """Return the target as it will be after a commit that sets the columns of `schema` (JSON)."""
 
     def target_files(self) -> TargetFiles:
-        """Return the files of the newest version by the source file that each was made of."""
+        """Return the files of the newest version, by the source file that each of them copies."""
 
 
 @runtime_checkable
 class SupportsMerge(Protocol):
-    """A sink that replaces rows by key; `writeMode: Upsert` needs it."""
+    """A sink that replaces rows by key; `writeMode: Upsert` requires it."""
 
     def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:
-        """Apply the last image of each key in one commit, unless this transaction is in it already."""
+        """Apply the last image of each key in one commit, unless the target already contains this transaction."""
 
 
 @runtime_checkable
 class SupportsStartOver(Protocol):
-    """A sink that takes the rows of a job out again; a strategy that cannot go on from what is stored needs it."""
+    """A sink that can remove the rows of a job; a strategy that cannot resume from its stored state requires it."""
 
     def drop_rows(self, *, app_id: str, txn_version: int) -> None:
-        """Take out every row in one commit, under a transaction version; nothing when this transaction is in it already.
+        """Remove every row in one commit, under a transaction version; do nothing if the target already contains this transaction.
 
-        No older attempt can commit afterwards. Of an empty target there need not be a commit.
+        No older attempt can commit afterwards. An empty target needs no commit.
 
         Raises:
-            TargetChangedError: others changed rows since the job began: theirs would go too.
-            UnsupportedTargetFeatureError: the target lets no row go.
-            StateMovedError: another commit was quicker; look again.
+            TargetChangedError: other writers changed rows since the job began; their rows would be removed too.
+            UnsupportedTargetFeatureError: the target does not allow the removal of rows.
+            StateMovedError: another commit came first; read the target again.
         """
 
 
 @runtime_checkable
 class KeepsFeatures(Protocol):
-    """A sink whose table has features that its jobs needed. No strategy needs it; `release` tidies up by it."""
+    """A sink whose table has features that its jobs needed. No strategy requires it; `release` uses it to clean up."""
 
     def drop_feature(self) -> None:
-        """Drop the feature that only the states of jobs need, where nothing else needs it."""
+        """Drop the table feature that the states of jobs need, unless something else needs it."""
 
     def features(self) -> tuple[str, ...]:
-        """Return the features that a writer of the table must know."""
+        """Return the features that a writer of the table must support."""

@@ -1,4 +1,4 @@
-"""What a source promises the driver; each folder below `sources` has one."""
+"""Interfaces of a source for the driver; each folder below `sources` implements them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PinnedTable:
     """Rows of each file in path order, deleted ones included."""
 
     deleted: tuple[int, ...]
-    """How many of them a deletion vector hides."""
+    """Number of rows of each file that a deletion vector hides."""
 
     bytes: tuple[int, ...]
     table_id: str
@@ -51,9 +51,9 @@ class PinnedTable:
 
 
 class Source(Protocol):
-    """Something that keeps changing: what every source can do. The rest are abilities; a strategy names those that it needs.
+    """Methods that every source has. All other methods are abilities; a strategy names those that it requires.
 
-    An ability opens the source: `pin` or `subscribe` come first. Everything else may be called from several threads.
+    An ability opens the source: call `pin` or `subscribe` first. Everything else may be called from several threads.
     """
 
     path: str
@@ -62,27 +62,27 @@ class Source(Protocol):
         """Return the newest position."""
 
     def check_kept(self, after: Position, head: Head) -> None:
-        """Refuse to go on when something that comes after a position, and up to the newest, is gone."""
+        """Raise an error if changes after a position, up to the newest, no longer exist."""
 
     def kept_seconds(self) -> int | None:
-        """Return how long the source keeps what is not the newest; None: it does not say."""
+        """Return how many seconds the source keeps old versions or records; `None` if it does not report that."""
 
     def explain_failure(self, error: Exception) -> BackfillError | None:
-        """Say in our words why a job on this source failed, or None when it is unknown."""
+        """Translate an error of a job on this source; `None` if it is unknown."""
 
 
 @runtime_checkable
 class SupportsPin(Protocol):
-    """A source of which one version can be read again and again, by file."""
+    """A source of which one version can be read repeatedly, by file."""
 
     def pin(self, version: int | None) -> PinnedTable:
-        """Fix the version that the snapshot is read from; None is the newest."""
+        """Pin the version that the snapshot is read from; `None` pins the newest."""
 
     def check_no_null_key(self, where: str | None = None) -> None:
-        """Refuse null keys among the rows of the pinned version that pass a condition."""
+        """Reject null keys among the rows of the pinned version that pass a condition."""
 
     def live_rows(self, ranges: Sequence[FileRange]) -> int:
-        """Return how many rows whole files must yield."""
+        """Return the number of rows that whole files must yield."""
 
     def read(self, ranges: Sequence[FileRange]) -> DataFrame:
         """Return the rows of ranges of the pinned version; lazy."""
@@ -90,14 +90,14 @@ class SupportsPin(Protocol):
     def read_segments(self, parts: Sequence[Sequence[FileRange]]) -> tuple[DataFrame, str]:
         """Return the rows of several segments at once, and the name of a column with each row's segment; lazy.
 
-        Each file is read once, and each part (0, 1, …) has exactly the rows that `read` gives of it alone.
+        Each file is read once, and each part (0, 1, …) has exactly the rows that `read` returns for that part.
         """
 
     def file_order(self, column: str, direction: str, *, field: str) -> FileOrder:
         """Return the order of the pinned version's files by the values of a column; `field` of the spec names both."""
 
     def rows_at(self, version: int) -> int:
-        """Return how many rows a version has; from its metadata, where that says so."""
+        """Return the number of rows of a version; from its metadata if that contains the number."""
 
     def at(self, version: int) -> DataFrame:
         """Return all rows as of a version, with the pinned columns; lazy."""
@@ -105,36 +105,36 @@ class SupportsPin(Protocol):
 
 @runtime_checkable
 class SupportsFiles(Protocol):
-    """A source whose pinned version is made of Parquet files below its path. No strategy needs it: a file may be copied by it."""
+    """A source whose pinned version consists of Parquet files below its path. No strategy requires it; it allows copies of files."""
 
     path: str
 
     def table_facts(self) -> TableFacts:
-        """Return what the log says of all files of the pinned version."""
+        """Return the facts that the log records about all files of the pinned version."""
 
     def source_files(self, files: Sequence[int]) -> tuple[SourceFile, ...]:
-        """Return what the log says of some of them, by their index in path order."""
+        """Return the log entries of some files, by their index in path order."""
 
     def files_of(self, version: int) -> Sequence[LoggedFile]:
         """Return the files of a version, in path order."""
 
     def numbered_rows(self, files: Sequence[SourceFile]) -> tuple[DataFrame, Column, Column]:
-        """Return all rows of files of the pinned or a later version, also those that deletion vectors hide, with the pinned columns.
+        """Return all rows of files of the pinned or a later version, including rows that deletion vectors hide, with the pinned columns.
 
-        Beside them: each row's file, by its place among `files`, and its place in the file, counted from 0. A task has the
-        rows of a file in this order, and each row group in one task. Lazy.
+        The two columns are each row's file (its index in `files`) and its row index in the file, from 0. Each task has the
+        rows of a file in this order, and each row group is in one task. Lazy.
         """
 
     def rows_of(self, actions: Sequence[str], version: int) -> DataFrame:
-        """Return the rows of files as a version describes them, with the pinned columns; each is told by its `add` action. Lazy."""
+        """Return the rows of files of a version, with the pinned columns; `actions` are the files' `add` actions. Lazy."""
 
 
 @runtime_checkable
 class SupportsChanges(Protocol):
-    """A source that gives the row changes between two versions."""
+    """A source that returns the row changes between two versions."""
 
     def check_versions(self, after: int, upto: int) -> None:
-        """Refuse versions that cannot be applied."""
+        """Reject versions that cannot be applied."""
 
     def changes(self, after: int, upto: int) -> DataFrame:
         """Return the row changes of the versions `(after, upto]`; lazy."""
@@ -142,70 +142,70 @@ class SupportsChanges(Protocol):
 
 @runtime_checkable
 class SupportsAppends(SupportsFiles, Protocol):
-    """A source that tells which files the versions of an append-only table added. No strategy needs it: a file may be copied by it."""
+    """A source that lists the files that versions of an append-only table added. No strategy requires it; it allows copies of files."""
 
     def appended(self, after: int, upto: int) -> list[tuple[int, str]] | None:
-        """Return the `add` action of each file that the versions `(after, upto]` added rows with, and its version.
+        """Return the version and the `add` action of each file that the versions `(after, upto]` added.
 
-        None: a version did more than add rows.
+        Return `None` if a version did more than add rows.
         """
 
 
 @runtime_checkable
 class SupportsLog(SupportsFiles, Protocol):
-    """A source whose log can be brought into a target as it is: which files came, went, or hide other rows than before."""
+    """A source whose log can be applied to a target: added files, removed files, and changed deletion vectors."""
 
     def shippable(self) -> LoggedTable:
-        """Return the layout of the pinned version; refuse one whose files alone do not say what a reader sees.
+        """Return the layout of the pinned version; reject a version whose files do not fully define the rows that a reader sees.
 
         Raises:
-            UnsupportedSourceFeatureError: names what a copy would lack.
+            UnsupportedSourceFeatureError: a copy would lack a feature; names it.
         """
 
     def layout_at(self, version: int) -> LoggedTable:
-        """Return the layout of a version, whatever it is."""
+        """Return the layout of a version without checking it."""
 
     def log_actions(self, after: int, upto: int) -> Iterator[VersionActions]:
-        """Yield the file actions of the versions `(after, upto]`, in order; each is read and checked when it is asked for."""
+        """Yield the file actions of the versions `(after, upto]`, in order; each version is read and checked lazily."""
 
 
 @runtime_checkable
 class SupportsOffsets(Protocol):
     """A source whose rows have a partition and an offset. A position is `{partition: offset after the last row}`, as JSON.
 
-    A row has its partition, a whole number, in the column `partition`. `head` gives the offset after the last row that may be read: an open
-    transaction ends there. An offset needs no row.
+    The column `partition` contains a row's partition, a whole number. `head` returns the offset after the last readable row, which lies
+    before any open transaction. Not every offset has a row.
     """
 
     def subscribe(self, after: Position | None) -> Subscribed:
-        """Look at the offsets; `after`: what is consumed, None: nothing is. A partition that it does not know begins at 0.
+        """Read the offsets; `after` is the consumed position, or `None`. A partition that is missing in `after` begins at 0.
 
         Raises:
-            OffsetsExpiredError: what comes after is gone.
+            OffsetsExpiredError: records after the position no longer exist.
         """
 
     def read_offsets(self, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """Return the rows of ranges, each of them once; lazy. Without ranges: no row, and the columns.
+        """Return the rows of ranges, each row once; lazy. Without ranges, return an empty frame with the columns.
 
-        What is gone is an error when the rows are read, never a hole. If a column of a row cannot be read, it is null, and the frame has
-        the column `rows.records.parsing.UNREAD`.
+        Missing offsets cause an error when the rows are read, never a gap. If a column of a row cannot be read, it is null, and the
+        frame has the column `rows.records.parsing.UNREAD`.
         """
 
 
 @runtime_checkable
 class SupportsMoments(Protocol):
-    """A source with offsets that knows how old its rows are."""
+    """A source with offsets whose rows have timestamps."""
 
     def offsets_at(self, moment_ms: int) -> Offsets:
-        """Return the first offset of each partition whose row is no older than a moment; the one after the last where all are older."""
+        """Return each partition's first offset whose row is not older than a timestamp; the end offset if all rows are older."""
 
 
 @runtime_checkable
 class SupportsClose(Protocol):
-    """A source that keeps connections open between two questions."""
+    """A source that keeps connections open between two requests."""
 
     def close(self) -> None:
-        """Close them; a question that comes later opens them anew."""
+        """Close the connections; a later request opens them again."""
 
 
 @runtime_checkable
@@ -213,20 +213,20 @@ class SupportsKeyRanges(Protocol):
     """A source whose rows can be read in the order of a key, at any version that it still has."""
 
     def key_order(self, columns: Sequence[tuple[str, bool]], *, field: str) -> KeyOrder:
-        """Return an order by columns of the pinned version, each with: is it descending?
+        """Return an order by columns of the pinned version; each column has a flag that is True for descending order.
 
         Raises:
-            InvalidSpecError: there is no such column, or its type has no order that engines agree on; names the `field`.
+            InvalidSpecError: a column does not exist, or engines disagree on the order of its type; names the `field`.
         """
 
     def key_line(self, space: KeySpace, *, cut_rows: int) -> KeyLine:
-        """Return places to cut the rows of the pinned version, so many rows apart, by statistics of files or by a sample."""
+        """Return cut points of the pinned version, `cut_rows` rows apart, from file statistics or a sample."""
 
     def key_line_at(self, version: int, space: KeySpace, *, cut_rows: int) -> KeyLine | None:
-        """Return places to cut the rows of another version, by statistics of files; `None` if they do not tell."""
+        """Return cut points of another version, from file statistics; `None` if the statistics do not suffice."""
 
     def key_range(self, version: int, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> DataFrame:
-        """Return the rows of a version after `low`, up to and with `high`: the pinned columns, no order, lazy.
+        """Return the rows of a version in `(low, high]`: with the pinned columns, unordered, lazy.
 
-        None: from the first row, to the last row. Files without such rows are not read.
+        `None` means the first row as `low`, and the last row as `high`. Files without such rows are not read.
         """

@@ -1,4 +1,4 @@
-"""What the driver offers to the code that does a piece of work."""
+"""The interface that the driver offers to the runner of a unit of work."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 class WorkContext(Protocol):
-    """One piece of work under way, on the thread that does it."""
+    """One running unit of work, used on the thread that runs it."""
 
     @property
     def job(self) -> OpenedJob:
         """The job: session, spec, source, transform, write mode, sink and committer."""
 
     def relaid(self, version: int, columns: NewColumns) -> WorkContext:
-        """Return the same work in the job as it is with the columns of a later version of the source, and these in the target."""
+        """Return the same work for the job with the columns of a later version of the source, and with `columns` in the target."""
 
     def check(self) -> None:
-        """End the work here if its end was asked for; to be called often by work that runs no Spark job."""
+        """End the work here if it was cancelled; work that runs no Spark job calls this often."""
 
     def stage(self, rows: DataFrame, *, what: str, folder: str = "") -> tuple[StagedFile, ...]:
-        """Write rows as files that no reader sees until a commit names them; `what` says in a message which they are.
+        """Write rows as files that no reader sees until a commit references them; `what` describes the rows in messages.
 
-        They lie in a `folder` of their own below that of the work, where one is named and the sink takes it (`SupportsShipping`).
+        With `folder`, the files go to that subfolder of the work's folder; the sink must support that (`SupportsShipping`).
 
-        The job that writes counts them. What a failed or cancelled piece of work staged is removed.
+        The writing Spark job counts the rows. Files that a failed or cancelled unit of work staged are removed.
 
         Raises:
             StagedFilesGoneError, AccountingError: the files do not hold the rows that were written.
@@ -44,47 +44,47 @@ class WorkContext(Protocol):
     def copy(
         self, planned: Sequence[PlannedRange], *, segment: int | None = None
     ) -> tuple[tuple[StagedFile, ...], tuple[FileRange, ...]]:
-        """Stage copies of whole files; return them, and the ranges that must be decoded after all, as their footers say.
+        """Stage copies of whole files; return the copies, and the ranges that must be decoded because of their footers.
 
-        `copies.ways.split` tells which files among some ranges need no decoding. With a segment they lie in the folder of that.
+        `copies.ways.split` separates the files that need no decoding. With a segment, the copies go to the segment's folder.
 
         Raises:
-            SourceDamagedError, AccountingError: a file is not what the source's log says.
+            SourceDamagedError, AccountingError: a file does not match its entry in the source's log.
         """
 
     @property
     def copies(self) -> JobCopies:
-        """What is known of the job's copies: the way of each file, and where copies lie."""
+        """The job's copies: the copy mode of each file, and the locations of the copies."""
 
     @property
     def folder(self) -> str:
-        """The folder for what the work stages, below the target's."""
+        """Folder for files that the work stages, below the target's folder."""
 
     def copy_files(self, files: Sequence[PlannedCopy], *, vectors: Sequence[VectorDescriptor] = ()) -> Transferred:
-        """Stage copies of files of any version, their deletion vectors, and some vectors more.
+        """Stage copies of files of any version, their deletion vectors, and the additional `vectors`.
 
         Raises:
-            SourceDamagedError, AccountingError: a file is not what the source's log says.
+            SourceDamagedError, AccountingError: a file does not match its entry in the source's log.
         """
 
     def stage_records(self, records: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
-        """Transform records with a partition and an offset, and write them as `stage`.
+        """Transform records with a partition and an offset, and write them like `stage`.
 
-        Those that the transform cannot parse are among the files too, for a table of their own (`StagedFile.quarantined_by`).
+        Records that the transform cannot parse are written to separate files for the table of bad records (`StagedFile.quarantined_by`).
 
         Raises:
-            BadRecordError: there are some, and the source says that they end the job.
+            BadRecordError: there are bad records, and the source's spec requires that they end the job.
             StagedFilesGoneError, AccountingError: as `stage`.
         """
 
     def stage_bad_records(self, records: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
-        """Write those of some records that the transform cannot parse as files for their own table; none, where there is none."""
+        """Write only the records that the transform cannot parse, for the table of bad records; no files without such a table."""
 
     def stage_segments(self, rows: DataFrame, *, label: str, what: str) -> tuple[StagedFile, ...]:
-        """Write as `stage`, the rows of each value of column `label` into files of their own; a file tells its segment."""
+        """Write rows like `stage`, with separate files for each value of column `label`; each file records its segment."""
 
     def begin_effect(self) -> None:
-        """Say that the next step changes the target itself: from here on a cancellation waits for the work's own answer.
+        """Mark that the next step changes the target itself: a later cancellation waits for the work's own answer.
 
-        Ends the work here if its end was asked for before.
+        Ends the work here if it was already cancelled.
         """

@@ -9,7 +9,6 @@ from pyspark.sql.types import StructField, StructType
 
 from backfill_core.errors import TargetSchemaMismatchError, UnsupportedTargetFeatureError
 from backfill_core.log_shipping.columns import DEFAULTS, TYPE_CHANGES, WIDENING, kinds_of_words, loose
-from backfill_core.log_shipping.table_words import of_users
 from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import (
     CHANGE_FEED,
@@ -24,6 +23,9 @@ from backfill_spark.delta.properties import (
 from backfill_spark.delta.schemas import schema_of
 from backfill_spark.rows.columns import nullable
 
+OF_DELTA = "delta."
+"""Prefix of the properties that engines act on; the owner of each table sets them."""
+
 FILES_REFUSED = {
     CHANGE_FEED: "a change feed, and what the source's log says of files tells no row changes",
     ROW_TRACKING: "row tracking, and the files of the source bring no ids of its rows",
@@ -33,7 +35,7 @@ FILES_REFUSED = {
 
 def carried_properties(source: LoggedTable) -> dict[str, str]:
     """Return the table properties that a target needs to take the source's files, and those of users."""
-    found = of_users(source.properties)
+    found = {name: text for name, text in source.properties.items() if not name.lower().startswith(OF_DELTA)}
     if VECTORS in source.features:
         found[VECTORS_ON] = "true"
     if value(source.properties, MAPPING_MODE) == "name":

@@ -1,4 +1,4 @@
-"""What a version of the source with another layout makes of the target's columns and words."""
+"""Columns of the target after a version of the source with other columns."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from pyspark.errors import PySparkException
 
 from backfill_core.errors import SchemaChangedError
 from backfill_core.log_shipping.actions import VersionActions
-from backfill_core.log_shipping.columns import Columns, kinds_of_words
+from backfill_core.log_shipping.columns import Columns
 from backfill_core.log_shipping.schema_changes import NotFollowedError, View, follow
-from backfill_core.log_shipping.table_words import changed, with_words
-from backfill_core.protocol.new_words import SAME_WORDS
 from backfill_core.protocol.work import NewColumns
 from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import MAPPING_MODE, value
@@ -54,19 +52,16 @@ def new_columns(version: VersionActions, before: int, context: WorkContext) -> N
                 hint="Start a new job on a new target.",
             )
         followed = follow(first, now, target)
-        fields = target.columns.fields if followed.fields is None else followed.fields
-        fields = with_words(shipped.origins(), now.origins(), fields, kinds_of_words(target.features))
     except NotFollowedError as refused:
         raise SchemaChangedError(f"{refused.what}, in version {number} of {at}.", hint=refused.hint) from refused
     except PySparkException as error:
         words = f"spec.transform cannot be made of the columns of version {number} of {at}: {in_words(error)}"
         raise SchemaChangedError(words, hint=GONE_HINT) from error
-    said = changed(last.words, layout.words, target.own)
-    same = fields == target.columns.fields
-    if same and said == SAME_WORDS and not followed.reopens:
-        return None
-    schema = None if same else json.dumps({"type": "struct", "fields": list(fields)})
-    return NewColumns(schema, 0 if followed.fields is None else followed.last_id, said, followed.reopens)
+    fields = followed.fields
+    # Compared with the pinned version, also columns that an earlier version brought are new.
+    if fields is None or fields == target.columns.fields:
+        return NewColumns(None) if followed.reopens else None
+    return NewColumns(json.dumps({"type": "struct", "fields": list(fields)}), followed.last_id, followed.reopens)
 
 
 def _view(job: OpenedJob, layout: LoggedTable) -> View:

@@ -20,7 +20,7 @@ from backfill_core.transfer.bounds import Written
 from backfill_core.transfer.copy_digest import CopyDigest, statistics_digest
 from backfill_core.transfer.facts import TableFacts
 from backfill_core.transfer.grafting import Groups, can_be_joined
-from backfill_core.transfer.leftovers import without_leftovers
+from backfill_core.transfer.unknown_columns import with_known_columns
 from backfill_core.transfer.ways import Copying, Decoded, Grafted, Projected, Whole
 from backfill_spark.delta.added_files import CommitLine, Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
@@ -374,8 +374,8 @@ def _decided(planned: PlannedCopy, footer: Footer) -> PlannedCopy | None:
     """Return a file with the way that its footer leaves it; None: it must be decoded."""
     if planned.known is None:
         return planned
-    way = without_leftovers(planned.way, planned.known, footer.leaves)
-    return None if isinstance(way, Decoded) else replace(planned, way=way, known=None)
+    way = with_known_columns(planned.way, planned.known, footer.leaves)
+    return None if isinstance(way, Decoded) else replace(planned, known=None)
 
 
 def _can_be_projected(footer: Footer, way: Projected) -> bool:

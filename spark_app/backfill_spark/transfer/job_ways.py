@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from backfill_core.protocol.work import FileRange
 from backfill_core.transfer.facts import TEXT, ColumnFacts, Computed, FileFacts, TableFacts, Taken, TransformFacts
 from backfill_core.transfer.filters import is_opaque
-from backfill_core.transfer.leftovers import kept_of_files, likely
+from backfill_core.transfer.unknown_columns import kept_of_files, likely
 from backfill_core.transfer.ways import Decoded, Excluded, Grafted, Projected, Reason, Way, Whole, of_file, of_table
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.sink import SupportsCopies

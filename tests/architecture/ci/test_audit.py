@@ -1,4 +1,4 @@
-"""The scan of the locked packages says what it found, or that it did not run."""
+"""The scan of the locked packages reports its findings, or that it did not run."""
 
 import importlib.util
 import json
@@ -21,7 +21,7 @@ esac
 
 @pytest.fixture
 def scan(tmp_path, monkeypatch):
-    """Run the program with a fake of pip-audit, which answers for one package and ends for all with this code."""
+    """Run the program with a fake of pip-audit, which answers for one package and ends with this code for all packages."""
     spec = importlib.util.spec_from_file_location("audit", ROOT / "build-tools" / "audit.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -41,8 +41,8 @@ class TestTheScan:
     """An advisory fails the run; a machine without advisories does not."""
 
     @pytest.mark.parametrize(("code", "ended"), [(0, 0), (1, 1)], ids=["sound", "vulnerable"])
-    def test_ends_as_pip_audit_does(self, scan, tmp_path, code, ended):
-        """It asks for the whole lock, and no package may be skipped."""
+    def test_the_scan_ends_like_pip_audit(self, scan, tmp_path, code, ended):
+        """It covers the whole lock, and no package may be skipped."""
         assert scan(AUDITED, code, ["--ignore-vuln", "PYSEC-1"]) == ended
 
         last = (tmp_path / "calls").read_text().splitlines()[-1]
@@ -54,7 +54,7 @@ class TestTheScan:
         [(SKIPPED, "Dependency not found"), ("", "ERROR: no route to host")],
         ids=["mirror", "offline"],
     )
-    def test_that_cannot_ask_says_that_it_did_not_run(self, scan, capsys, answer, reason):
-        """pip-audit itself ends well where it could audit no package at all."""
+    def test_a_scan_without_advisories_reports_that_it_did_not_run(self, scan, capsys, answer, reason):
+        """pip-audit itself succeeds even if it could audit no package at all."""
         assert scan(answer) == 75
         assert capsys.readouterr().out == f"audit: not run, because PyPI's JSON API does not answer here: {reason}\n"

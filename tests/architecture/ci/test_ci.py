@@ -26,35 +26,35 @@ def program(path, text):
 
 
 class TestAStageThatCannotRun:
-    """The last line of a run without Go and without a node read like that of a whole one."""
+    """The last line of a run without Go and without a node once looked like that of a complete run."""
 
     @pytest.fixture
     def ci(self, tmp_path):
         """Run the script with fakes of make, Python, Go and the kit; return its exit code, its output and the targets."""
         script = (ROOT / ".ci" / "run").read_text()
         assert GO in script
-        clone, found = tmp_path / "clone", tmp_path / "bin"
+        clone, bin_folder = tmp_path / "clone", tmp_path / "bin"
         program(clone / ".ci" / "run", script.replace(GO, str(tmp_path / "nowhere" / "go")))
         program(clone / ".venv" / "bin" / "python", PYTHON)
-        program(found / "make", MAKE)
+        program(bin_folder / "make", MAKE)
         for name in TOOLS:
-            (found / name).symlink_to(shutil.which(name))
+            (bin_folder / name).symlink_to(shutil.which(name))
 
         def run(*, kit=True, node=True, go=True, **variables):
             if kit:
                 program(tmp_path / "shared" / "cluster" / "cluster", NODE % (0 if node else 1))
             if go:
-                program(found / "go", "#!/bin/sh\n")
+                program(bin_folder / "go", "#!/bin/sh\n")
             made = tmp_path / "made"
             done = subprocess.run(
-                [clone / ".ci" / "run"], env={"PATH": str(found), "HOME": str(tmp_path), "MADE": str(made)} | variables,
+                [clone / ".ci" / "run"], env={"PATH": str(bin_folder), "HOME": str(tmp_path), "MADE": str(made)} | variables,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=60,
             )  # fmt: skip
             return done.returncode, done.stdout, made.read_text() if made.exists() else ""
 
         return run
 
-    def test_is_none_where_all_is_there(self, ci):
+    def test_no_stage_is_missing_on_a_complete_machine(self, ci):
         """The fakes let every stage pass."""
         code, output, made = ci()
 
@@ -67,8 +67,8 @@ class TestAStageThatCannotRun:
         [({"kit": False}, "cluster e2e"), ({"node": False}, "e2e"), ({"go": False}, "stores")],
         ids=["kit", "node", "Go"],
     )
-    def test_fails_the_run_unless_it_is_named(self, ci, missing, stages):
-        """With the reason, the variable that allows it, and a closing line that counts it."""
+    def test_a_missing_stage_fails_the_run_unless_it_is_named(self, ci, missing, stages):
+        """The output has the reason, the variable that allows it, and a closing line that counts it."""
         first, *_ = stages.split()
 
         code, output, _ = ci(**missing)
@@ -88,14 +88,14 @@ class TestAStageThatCannotRun:
         ],
         ids=["no advisories", "a vulnerability"],
     )
-    def test_is_only_named_where_no_advisories_answer(self, ci, audit, ended):
-        """Mirrors of packages lack them; a vulnerability that is found fails the run."""
+    def test_a_scan_without_advisories_is_only_named(self, ci, audit, ended):
+        """Package mirrors lack advisories; a vulnerability fails the run."""
         code, output, _ = ci(AUDIT=audit)
 
         assert (code, output.splitlines()[-2:]) == ended
 
-    def test_fails_the_run_where_another_one_is_named(self, ci):
-        """A name allows its own stage, and no stage whose name it begins or ends."""
+    def test_the_name_of_another_stage_does_not_allow_a_missing_one(self, ci):
+        """A name allows exactly its own stage, and no stage whose name begins or ends with it."""
         code, output, _ = ci(go=False, ALLOW_MISSING="cluster e2e crash-stores store")
 
         assert code == 1

@@ -20,7 +20,7 @@ def commit_subjects():
 
 
 class TestASubject:
-    """It names an area and says what the commit does."""
+    """A subject names an area and describes the change."""
 
     @pytest.mark.parametrize(
         "subject",
@@ -33,7 +33,7 @@ class TestASubject:
             f"core: add {'x' * 62}",
         ],
     )
-    def test_that_follows_the_rule_is_accepted(self, commit_subjects, subject):
+    def test_a_subject_that_follows_the_rule_is_accepted(self, commit_subjects, subject):
         """Git writes the subjects of merges and of reverts."""
         assert commit_subjects.fault(subject) is None
 
@@ -51,16 +51,16 @@ class TestASubject:
             ("", "AREA"),
         ],
     )
-    def test_that_breaks_the_rule_is_refused_with_the_reason(self, commit_subjects, subject, reason):
+    def test_a_subject_that_breaks_the_rule_is_refused_with_the_reason(self, commit_subjects, subject, reason):
         """The reason names the limit, the areas or the verb."""
         assert reason in commit_subjects.fault(subject)
 
 
 class TestTheProgram:
-    """It checks the history of a clone, or one message."""
+    """The program checks the history of a clone, or one message."""
 
-    def test_checks_the_first_line_of_a_message(self, tmp_path):
-        """As git's hook calls it."""
+    def test_the_program_checks_the_first_line_of_a_message(self, tmp_path):
+        """A git hook calls it like this."""
         message = tmp_path / "COMMIT_EDITMSG"
         message.write_text("core: resume a split\n\nIt resumed nothing before.\n")
         assert self.run(message).returncode == 0
@@ -71,7 +71,7 @@ class TestTheProgram:
         assert "commit subject 'Resumed a split' must be" in done.stderr
 
     def test_the_history_of_this_clone_follows_the_rule(self):
-        """From the commit on that the program names."""
+        """The check begins at the commit in the program."""
         assert self.run().stderr == ""
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The bill of materials of an image: what is there, nothing that is not locked, the same text each time."""
+"""The bill of materials of an image: complete, without packages that are not locked, and reproducible."""
 
 import hashlib
 import importlib.util
@@ -19,7 +19,7 @@ def sbom():
 
 @pytest.fixture
 def image(tmp_path):
-    """Files as an image has them, and the words of the program for them."""
+    """Files as in an image, and the program's arguments for them."""
     for name, version in (("backfill_operator", "0.1.0"), ("py4j", "0.10.9.9"), ("Some.Thing", "2.0")):
         folder = tmp_path / "site" / f"{name}-{version}.dist-info"
         folder.mkdir(parents=True)
@@ -27,42 +27,44 @@ def image(tmp_path):
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "io.delta_delta-storage-4.4.0.jar").write_bytes(b"jar")
     (tmp_path / "lock").write_text("py4j==0.10.9.9 \\\n    --hash=sha256:00\nsome-thing==2.0 ; python_version < '4'\n")
-    words = ["--name", "backfill-spark", "--lock", tmp_path / "lock", "--site-packages", tmp_path / "site"]
-    return tmp_path, [*map(str, words), "--jars", str(tmp_path / "jars")]
+    arguments = ["--name", "backfill-spark", "--lock", tmp_path / "lock", "--site-packages", tmp_path / "site"]
+    return tmp_path, [*map(str, arguments), "--jars", str(tmp_path / "jars")]
 
 
 class TestTheBill:
-    def test_lists_packages_and_jars_and_has_the_version_of_the_product(self, sbom, image, capsys):
+    """The bill lists exactly the locked packages and jars of an image."""
+
+    def test_the_bill_lists_packages_and_jars_and_has_the_version_of_the_product(self, sbom, image, capsys):
         """A scanner finds a package by its purl, and a jar by its checksum."""
         sbom.main(image[1])
         document = json.loads(capsys.readouterr().out)
-        found = {one["name"]: one for one in document["components"]}
+        components = {component["name"]: component for component in document["components"]}
 
         assert (document["bomFormat"], document["metadata"]["component"]["version"]) == ("CycloneDX", "0.1.0")
-        assert found["some-thing"]["purl"] == "pkg:pypi/some-thing@2.0"
-        [digest] = found["io.delta_delta-storage"]["hashes"]
+        assert components["some-thing"]["purl"] == "pkg:pypi/some-thing@2.0"
+        [digest] = components["io.delta_delta-storage"]["hashes"]
         assert digest == {"alg": "SHA-256", "content": hashlib.sha256(b"jar").hexdigest()}
 
-    def test_is_the_same_each_time(self, sbom, image, capsys):
+    def test_the_bill_is_reproducible(self, sbom, image, capsys):
         """Two builds of one source are compared by it."""
-        texts = []
+        bills = []
         for _ in range(2):
             sbom.main(image[1])
-            texts.append(capsys.readouterr().out)
+            bills.append(capsys.readouterr().out)
 
-        assert texts[0] == texts[1]
+        assert bills[0] == bills[1]
 
     @pytest.mark.parametrize("lock", ["py4j==0.10.9.9\n", "py4j==0.10.9.9\nsome-thing==2.1\n"])
-    def test_is_not_written_for_what_is_not_locked(self, sbom, image, lock):
-        """The build ends, with the name."""
-        folder, words = image
+    def test_no_bill_is_written_for_a_package_that_is_not_locked(self, sbom, image, lock):
+        """The build fails with the name of the package."""
+        folder, arguments = image
         (folder / "lock").write_text(lock)
 
         with pytest.raises(SystemExit, match=r"some-thing 2\.0 is installed and not locked"):
-            sbom.main(words)
+            sbom.main(arguments)
 
-    def test_knows_debians_packages(self, sbom):
-        """As dpkg lists them."""
-        [one] = sbom.debian_packages("tini 0.19.0-1+b3 amd64\n")
+    def test_the_bill_lists_debian_packages(self, sbom):
+        """The input is the list of dpkg."""
+        [component] = sbom.debian_packages("tini 0.19.0-1+b3 amd64\n")
 
-        assert one["purl"] == "pkg:deb/debian/tini@0.19.0-1+b3?arch=amd64"
+        assert component["purl"] == "pkg:deb/debian/tini@0.19.0-1+b3?arch=amd64"

@@ -1,4 +1,4 @@
-"""Regular expressions take linear time: one text of a user must not stop the operator, or a driver, for hours."""
+"""Regular expressions take linear time: one input of a user must not block the operator or a driver for hours."""
 
 import re
 from functools import cache
@@ -14,13 +14,13 @@ BOUNDED = {
     r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])": "what the second part gives back, the first part takes",
     r"(?P<group>[^_]+)_(?P<name>.+?)-(?P<version>\d+\.\d[^_]*)\.jar": "names of files, which have at most 255 characters",
 }
-"""Expressions that the check refuses, and why they are cheap all the same."""
+"""Expressions that the check rejects although they are cheap, with the reason."""
 
 QUADRATIC_USERS = r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,31}:/*)[^\s@\"]*:[^\s@\"]*@"
 
 
 def sources():
-    """Yield file, module and text of each module in the packages."""
+    """Yield file, module and content of each module in the packages."""
     for root in SOURCE_ROOTS:
         for path in sorted((ROOT / root).rglob("*.py")):
             module = ".".join(path.relative_to(ROOT / root).with_suffix("").parts).removesuffix(".__init__")
@@ -34,8 +34,10 @@ def uses():
 
 
 class TestEachExpression:
-    def test_takes_linear_time(self):
-        """A quantifier inside another one, or two in a row that match the same text, cost the square of a text or more."""
+    """Each regular expression of the packages takes linear time."""
+
+    def test_each_expression_takes_linear_time(self):
+        """Nested quantifiers, or two in a row that match the same input, cost the square of its length or more."""
         costly = {
             f"{use.where}: {use.how} of {use.pattern!r} {cost}"
             for use in uses()
@@ -44,17 +46,19 @@ class TestEachExpression:
 
         assert not costly, "\n".join(sorted(costly))
 
-    def test_of_each_exception_is_still_in_use(self):
-        """An exception without an expression would excuse the next one of the same text."""
+    def test_each_exception_is_still_in_use(self):
+        """A stale exception would excuse the next expression with the same pattern."""
         assert BOUNDED.keys() <= {use.pattern for use in uses()}
 
-    def test_of_a_model_is_matched_by_rust(self):
-        """pydantic's own engine is linear by construction; it can be told to use Python's."""
+    def test_expressions_of_models_are_matched_by_rust(self):
+        """pydantic's own engine is linear by construction, but can be configured to use Python's."""
         assert BaseModel.model_config.get("regex_engine") is None
         assert not [file for file, _, text in sources() if "regex_engine" in text]
 
 
 class TestTheCheck:
+    """The check rejects expressions that may take superlinear time, and no others."""
+
     @pytest.mark.parametrize(
         ("how", "pattern"),
         [
@@ -73,8 +77,8 @@ class TestTheCheck:
             ("search", r"(a)\1"),
         ],
     )
-    def test_refuses_what_costs_more(self, how, pattern):
-        """A lint that was never seen to refuse proves nothing; some of these were in the product."""
+    def test_the_check_rejects_superlinear_expressions(self, how, pattern):
+        """A lint that never rejected anything proves nothing; some of these were in the product."""
         assert cost_of(pattern, how)
 
     @pytest.mark.parametrize(
@@ -89,12 +93,12 @@ class TestTheCheck:
             ("finditer", rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'),
         ],
     )
-    def test_allows_what_is_linear(self, how, pattern):
-        """A lint that refuses ordinary expressions is switched off."""
+    def test_the_check_accepts_linear_expressions(self, how, pattern):
+        """Users switch off a lint that rejects ordinary expressions."""
         assert not cost_of(pattern, how)
 
-    def test_refuses_an_expression_that_it_cannot_read(self):
-        """An expression that is an argument is checked where it is written, or not at all."""
+    def test_the_check_rejects_an_expression_that_it_cannot_read(self):
+        """An expression in an argument is checked where it is written, or not at all."""
         text = Path(__file__).with_name("none.py")
         with pytest.raises(UnknownPatternError, match="not written there"):
             uses_in([(text.name, re.__name__, "import re\ndef find(given):\n    return re.search(given, 'a')\n")])

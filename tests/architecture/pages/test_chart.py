@@ -1,4 +1,4 @@
-"""The chart's README lists every value, with words."""
+"""The chart's README lists every value with a description."""
 
 import importlib.util
 import sys
@@ -24,13 +24,15 @@ SCHEMA = {
 
 
 class TestTheValues:
-    def test_have_the_comment_of_their_line_or_of_the_line_above(self, page):
-        """Lists are long, and a comment behind one is not seen."""
+    """The page takes the description of each value from its comment."""
+
+    def test_values_have_the_comment_of_their_line_or_of_the_line_above(self, page):
+        """Lists are long, and a comment behind a list is not visible."""
         text = "# ------- what runs\none:\n  two: a # its # name\n  # how many\n  three: 1\n"
 
         assert [*page.values(text, SCHEMA)] == [("one.two", "its # name"), ("one.three", "how many")]
 
-    def test_without_a_comment_do_not_build(self, page):
-        """A reader would be left with a name."""
+    def test_values_without_a_comment_fail_the_build(self, page):
+        """Otherwise a reader would only have a name."""
         with pytest.raises(KeyError, match=r"one\.three has no comment"):
             [*page.values("one:\n  two: a # its name\n  three: 1\n", SCHEMA)]

@@ -1,4 +1,5 @@
-"""Architecture decision records (ADRs) are short, numbered without gaps, listed in an index, and cited by numbers that exist."""
+"""Architecture decision records (ADRs) are short, numbered without gaps, listed in an index, and cited by numbers that
+exist."""
 
 import re
 
@@ -27,19 +28,19 @@ def misnumbered(names):
 
 
 def expected_rows(records):
-    """Return the rows that an index of the records has."""
+    """Return the expected index rows of the records."""
     return [f"| [{file[:4]}]({file}) | {text.splitlines()[0].split(': ', 1)[1]} |" for file, text in records.items()]
 
 
 def unknown(text, records):
-    """Return the numbers that a text cites and that no record has."""
+    """Return the numbers that are cited but belong to no record."""
     numbers = {int(file[:4]) for file in records}
-    cited = [number for found in CITED.finditer(text) for number in (found[1] or found[2]).split(", ")]
+    cited = [number for match in CITED.finditer(text) for number in (match[1] or match[2]).split(", ")]
     return sorted({number for number in cited if int(number) not in numbers})
 
 
 def lost(text, paths):
-    """Return the modules that a text names in code font and that do not exist."""
+    """Return the modules in code font that do not exist."""
     return [
         module
         for module in re.findall(r"`([\w/]+\.py)`", text)
@@ -72,24 +73,24 @@ class TestDecisions:
 
     def test_cited_numbers_exist(self):
         """Code, tests, pages and planted bugs cite records."""
-        texts = [path for path in tracked() if path.suffix in TEXTS and name(path) not in PLANTED]
+        files = [path for path in tracked() if path.suffix in TEXTS and name(path) not in PLANTED]
 
-        missing = {name(path): unknown(path.read_text(errors="replace"), RECORDS) for path in texts}
+        missing = {name(path): unknown(path.read_text(errors="replace"), RECORDS) for path in files}
 
         assert {path: numbers for path, numbers in missing.items() if numbers} == {}
 
     def test_named_modules_exist(self):
-        """A module that moves takes its mention along."""
+        """A moved module must be updated in the records."""
         paths = [name(path) for path in tracked()]
 
-        assert {file: gone for file, text in RECORDS.items() if (gone := lost(text, paths))} == {}
+        assert {file: missing for file, text in RECORDS.items() if (missing := lost(text, paths))} == {}
 
 
 class TestPlantedFaults:
     """The checks fail where they must."""
 
     @pytest.mark.parametrize(
-        ("names", "found"),
+        ("names", "expected"),
         [
             (["0001-a.md", "0002-b.md"], []),
             (["0001-a.md", "0003-b.md"], ["0003-b.md"]),
@@ -97,9 +98,9 @@ class TestPlantedFaults:
             (["0001-a.md", "0001-b.md"], ["0001-b.md"]),
         ],
     )
-    def test_a_gap_and_a_second_use_are_caught(self, names, found):
-        """So is a list that does not begin with 0001."""
-        assert misnumbered(names) == found
+    def test_a_gap_and_a_duplicate_number_are_caught(self, names, expected):
+        """A list that does not begin with 0001 is caught too."""
+        assert misnumbered(names) == expected
 
     @pytest.mark.parametrize(
         ("text", "count"),
@@ -110,15 +111,15 @@ class TestPlantedFaults:
         ],
     )
     def test_words_outside_of_tables_are_counted(self, text, count):
-        """Link targets, bullets and dashes are no words."""
+        """Link targets, bullets and dashes do not count as words."""
         assert words(text) == count
 
-    def test_a_missing_row_and_another_title_are_seen(self):
+    def test_a_missing_row_and_another_title_are_noticed(self):
         """The index is compared line by line."""
         assert expected_rows({"0001-a.md": "# 0001: Do it\n"}) == ["| [0001](0001-a.md) | Do it |"]
 
     @pytest.mark.parametrize(
-        ("text", "found"),
+        ("text", "expected"),
         [
             ("see ADR 0001, and docs/adr/0001-a.md", []),
             ("(ADR 0001, 0009)", ["0009"]),
@@ -126,14 +127,14 @@ class TestPlantedFaults:
             ("[decision 0008](x.md), adr/0007", ["0007", "0008"]),
         ],
     )
-    def test_an_unknown_number_is_caught(self, text, found):
-        """In each form in which records are cited."""
-        assert unknown(text, {"0001-a.md": ""}) == found
+    def test_an_unknown_number_is_caught(self, text, expected):
+        """The test covers each form of citation."""
+        assert unknown(text, {"0001-a.md": ""}) == expected
 
     @pytest.mark.parametrize(
-        ("text", "found"),
+        ("text", "expected"),
         [("`b/c.py` and `c.py`", []), ("`x/c.py`", ["x/c.py"]), ("`bc.py`", ["bc.py"])],
     )
-    def test_a_moved_module_is_caught(self, text, found):
+    def test_a_moved_module_is_caught(self, text, expected):
         """A path may begin at any folder."""
-        assert lost(text, ["a/b/c.py", "a/abc.py"]) == found
+        assert lost(text, ["a/b/c.py", "a/abc.py"]) == expected

@@ -1,4 +1,4 @@
-"""Each reason of docs/errors.md is provoked by a test on the real thing, which asserts its hint and its retry class too."""
+"""A test on real components provokes each reason of docs/errors.md, and asserts its hint and its retry class too."""
 
 import ast
 import re
@@ -22,32 +22,32 @@ def reasons_of_the_page():
 
 
 def asserted(tree):
-    """Yield what calls of `assert_ending` name as the reason."""
+    """Yield the reasons that calls of `assert_ending` name."""
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "assert_ending":
             yield call.args[1]
 
 
 def provoked():
-    """Return the reasons that tests outside of the core assert, each by a literal or by its row of the table of steps."""
-    found = set()
+    """Return the reasons that tests outside the core assert, each as a literal or as a row of the table of steps."""
+    reasons = set()
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
         if file.relative_to(ROOT / "tests").parts[0] not in WITHOUT_THE_REAL_THING:
             named = asserted(ast.parse(file.read_text()))
-            found |= {reason.value for reason in named if isinstance(reason, ast.Constant)}
+            reasons |= {reason.value for reason in named if isinstance(reason, ast.Constant)}
     if any(ast.unparse(reason) == "ROWS[row]" for reason in asserted(ast.parse(BY_STEP.read_text()))):
         steps = tomllib.loads(RAISED.read_text()).values()
-        found |= {reason for rows in steps for _, reason in rows.values()}
-    return found
+        reasons |= {reason for rows in steps for _, reason in rows.values()}
+    return reasons
 
 
 class TestEveryReason:
-    """Of the page is met in a test before a user meets it."""
+    """A test meets every reason of the page before a user does."""
 
-    def test_is_provoked_by_a_test(self):
-        """A reason is a promise about what a run ends with, and what its user can do."""
+    def test_every_reason_is_provoked_by_a_test(self):
+        """A reason is a promise about the end of a run and the options of its user."""
         assert sorted(reasons_of_the_page() - provoked()) == []
 
-    def test_that_a_test_names_is_on_the_page(self):
-        """A test of a reason that was renamed asserts nothing about the new one."""
+    def test_every_reason_of_a_test_is_on_the_page(self):
+        """A test of a renamed reason asserts nothing about the new one."""
         assert sorted(provoked() - reasons_of_the_page()) == []

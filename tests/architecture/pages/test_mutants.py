@@ -1,4 +1,4 @@
-"""The planted bugs still fit the code: a bug whose place has moved would be planted nowhere, and be caught by chance."""
+"""The planted bugs still fit the code: a bug whose location has moved could not be planted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from support.repository import ROOT
 
 
 def _page():
-    spec = importlib.util.spec_from_file_location("mutants_page", ROOT / "build-tools" / "mutants_page.py")
+    spec = importlib.util.spec_from_file_location("planted_bugs", ROOT / "build-tools" / "planted_bugs.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["mutants_page"] = module
+    sys.modules["planted_bugs"] = module
     spec.loader.exec_module(module)
     return module
 
@@ -22,33 +22,33 @@ MUTANTS = _page().load()
 
 
 class TestThePlantedBugs:
-    """`make mutants` plants each of them; here only what is cheap to know."""
+    """`make mutants` plants each bug; these tests check only what is cheap."""
 
     @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-    def test_fits_the_code_and_names_a_test(self, mutant):
-        """Its text stands in its file once, and its test is there."""
+    def test_a_bug_fits_the_code_and_names_a_test(self, mutant):
+        """Its quoted code occurs once in its file, and its test exists."""
         assert mutant.misfits(ROOT) is None
 
-    def test_are_enough_of_each_area(self):
-        """A suite that proves one area says nothing about the others."""
+    def test_each_area_has_enough_bugs(self):
+        """A suite that proves one area proves nothing about the others."""
         areas = {mutant.area for mutant in MUTANTS}
 
         assert len(MUTANTS) >= 25
         assert {"arrangement", "job", "operator", "pacing", "rearranged_chain", "rows", "snapshot"} <= areas
 
     @pytest.mark.parametrize(
-        ("change", "words"),
+        ("change", "message"),
         [
-            ({"old": "text that is not there"}, "0 times"),
+            ({"old": "a string that does not exist"}, "0 times"),
             ({"old": "return"}, "times in"),
             ({"new": None}, "changes nothing"),
             ({"test": "tests/core/job/test_job.py::TestNoSuchThing"}, "TestNoSuchThing"),
             ({"test": "tests/core/no_such_file.py::TestOne"}, "no_such_file"),
         ],
     )
-    def test_one_that_has_moved_is_named(self, change, words):
-        """With what is wrong, so that the record is mended and not deleted."""
-        one = MUTANTS[0]
-        moved = replace(one, **{name: one.old if value is None else value for name, value in change.items()})
+    def test_a_bug_that_no_longer_fits_is_named(self, change, message):
+        """The message contains the cause, so that a developer fixes the record and does not delete it."""
+        mutant = MUTANTS[0]
+        moved = replace(mutant, **{name: mutant.old if value is None else value for name, value in change.items()})
 
-        assert words in (moved.misfits(ROOT) or "")
+        assert message in (moved.misfits(ROOT) or "")

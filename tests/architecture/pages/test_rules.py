@@ -1,4 +1,4 @@
-"""Every rule of the executors that the strategies port is cited by a test, or has the reason why it cannot apply."""
+"""A test cites every rule of the ported executors, or the rule has the reason why it cannot apply."""
 
 import importlib.util
 import sys
@@ -8,9 +8,9 @@ from support.repository import ROOT
 
 
 def _page():
-    spec = importlib.util.spec_from_file_location("rules_page", ROOT / "build-tools" / "rules_page.py")
+    spec = importlib.util.spec_from_file_location("rules", ROOT / "build-tools" / "rules.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["rules_page"] = module
+    sys.modules["rules"] = module
     spec.loader.exec_module(module)
     return module
 
@@ -26,22 +26,22 @@ NUMBERS = {"ARR": 43, "SNAP": 48, "CHAIN": 16, "SRC": 44, "PROG": 8}
 
 
 class TestTheRules:
-    """Nothing of the specification was forgotten in silence."""
+    """No rule of the specification is left out silently."""
 
-    def test_all_of_them_are_listed(self):
-        """A rule that the list forgets is missed by every check below."""
+    def test_all_rules_are_listed(self):
+        """Every check below would miss a rule that is not in the list."""
         assert {f"R-{kind}-{number + 1}" for kind, last in NUMBERS.items() for number in range(last)} == RULES
 
     @pytest.mark.parametrize(("rule", "section"), BUILT, ids=[rule for rule, _ in BUILT])
-    def test_a_rule_of_what_is_offered_is_tested_or_explained(self, rule, section):
-        """A test of the strategy cites it (one of a reference machine does not count), or there is a reason."""
+    def test_a_rule_of_a_built_strategy_is_tested_or_explained(self, rule, section):
+        """A test of the strategy cites the rule (one of a reference machine does not count), or the rule has a reason."""
         assert rule in {*section.reasons, *TESTED}, (
             f"cite it in a test of {section.title}, or give the reason in its README"
         )
 
     @pytest.mark.parametrize(("rule", "section"), BUILT, ids=[rule for rule, _ in BUILT])
-    def test_a_rule_of_what_is_offered_has_its_place_in_the_code(self, rule, section):
-        """A reader who looks up a rule finds where it is kept."""
+    def test_a_rule_of_a_built_strategy_has_its_place_in_the_code(self, rule, section):
+        """A reader who looks up a rule finds the code that follows it."""
         assert rule in {*section.reasons, *CODED}, (
             f"cite it in the code of {section.title}, or give the reason in its README"
         )
@@ -63,7 +63,7 @@ class TestACitation:
     """Short forms count too: otherwise half of the citations would be lost."""
 
     @pytest.mark.parametrize(
-        ("text", "found"),
+        ("text", "expected"),
         [
             ("R-SNAP-7: it goes on", ["R-SNAP-7"]),
             ("(R-ARR-13, 17 and 21)", ["R-ARR-13", "R-ARR-17", "R-ARR-21"]),
@@ -73,12 +73,12 @@ class TestACitation:
             ("the rule of R-SRC", []),
         ],
     )
-    def test_is_read_in_full(self, text, found):
-        """By the id of its executor, then one number or several."""
-        assert page.ids(text) == found
+    def test_a_citation_is_read_in_full(self, text, expected):
+        """A citation has the id of its executor, then one number or several."""
+        assert page.ids(text) == expected
 
-    def test_counts_only_in_the_name_or_the_docstring_of_a_test(self):
-        """A helper or a comment cited rules that no test asserts (fault M6)."""
+    def test_a_citation_counts_only_in_the_name_or_the_docstring_of_a_test(self):
+        """A helper or a comment once cited rules that no test asserts (fault M6)."""
         module = '''
 """R-SRC-1."""
 RULE = "R-SRC-2"

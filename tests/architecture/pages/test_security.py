@@ -18,17 +18,19 @@ def rows(party):
 
 
 class TestEachParty:
-    @pytest.mark.parametrize("party", PARTIES)
-    def test_has_threats_with_answers_and_tests(self, party):
-        """An answer that no test proves says that it is none, or what the administrator does."""
-        found = rows(party)
+    """Each party has threats, and each threat has an answer with tests."""
 
-        assert len(found) >= 5
-        for threat, answer, tests in found:
+    @pytest.mark.parametrize("party", PARTIES)
+    def test_each_party_has_threats_with_answers_and_tests(self, party):
+        """An answer without a test must state that there is no protection, or name the task of the administrator."""
+        threats = rows(party)
+
+        assert len(threats) >= 5
+        for threat, answer, tests in threats:
             proven = TEST.findall(tests) != []
             assert proven or (tests == "none" and answer.startswith("Not ")), threat
 
-    def test_is_proven_by_tests_that_exist(self):
+    def test_each_named_test_exists(self):
         """A class that was renamed proves nothing."""
         for name, path in TEST.findall(PAGE):
             assert re.search(rf"^class {name}\b", (ROOT / path).read_text(), re.MULTILINE), (name, path)

@@ -14,10 +14,10 @@ from support.console.command_line import backfill
 
 from backfill_api.load import load_backfill
 from backfill_api.status.progress import Progress
-from backfill_cli.commands.demo import Demo, run_demo
-from backfill_cli.commands.demo_stage import Child, DemoError, copies, typed
-from backfill_cli.commands.demo_story import STORIES
-from backfill_cli.commands.demo_writer import Writer
+from demo.orders import Demo, run_demo
+from demo.stage import Child, DemoError, copies, typed
+from demo.story import STORIES
+from demo.writer import Writer
 
 PROGRESS = {"attempt": 1, "epoch": 4, "phase": "Snapshot", "percent": 30, "rowsDone": 300, "rowsTotal": 1000}
 FAILED = {"outcome": "Failed", "reason": "SourceNotFound", "message": "no table at /x.", "hint": "Look at the path."}

@@ -11,11 +11,11 @@ from rich.console import Console
 from support.repository import ROOT
 
 from backfill_api.load import load_backfill
-from backfill_cli.commands.demo_stage import Child, DemoError
+from demo.stage import Child, DemoError
 
 
 def tool(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "build-tools" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / "demo" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -23,7 +23,7 @@ def tool(name):
 
 @pytest.fixture
 def stage():
-    return tool("demo_kafka")
+    return tool("topic")
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ class TestTheReader:
 
     def test_knows_only_records_that_are_new(self, tmp_path):
         """Those of history say nothing about the time to the table."""
-        reader = tool("demo_kafka_producer").Reader(str(tmp_path / "t"))
+        reader = tool("topic_producer").Reader(str(tmp_path / "t"))
         before = reader.age_s()
         write(tmp_path / "t", time.time() - 60)
         old = reader.age_s()

@@ -108,8 +108,8 @@ class TestWrongInputEndsWithItsCode:
         """The variable is named: it is what must be mended."""
         monkeypatch.setenv("JAVA_HOME", "/nope")
         spec = write_yaml(tmp_path / "job.yaml", "/s", "/t", transform={"where": "id > 1"})
-        assert "JAVA_HOME is /nope, where no Java is" in backfill("validate", "-f", spec).stderr
-        assert "JAVA_HOME is /nope, where no Java is" in backfill("plan", "-f", spec).stderr
+        assert "JAVA_HOME is /nope, which contains no Java" in backfill("validate", "-f", spec).stderr
+        assert "JAVA_HOME is /nope, which contains no Java" in backfill("plan", "-f", spec).stderr
 
 
 class TestASetChangesTheFile:

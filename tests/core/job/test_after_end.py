@@ -1,4 +1,5 @@
-"""Endings: edits after the end are refused with the reason (faults M2, U2), and a stop says what the target holds."""
+"""Endings: a job rejects edits after its end with the reason (faults M2, U2), and a stop reports the content of the
+target."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ WHOLE = Receipt(3, 9, 1, 100, 256, "", (), 1.0)
 
 
 class TestAnEditAfterTheEnd:
-    """A user who sets a field and sees no error believes that it is in force."""
+    """A user who sets a field and sees no error assumes that it is in force."""
 
     @pytest.mark.parametrize(
         ("spec", "receipt", "field"),
@@ -28,10 +29,10 @@ class TestAnEditAfterTheEnd:
             ({"verify": "FinalByRows"}, replace(WHOLE, files_by_bytes=2), "spec.verify is FinalByRows"),
         ],
     )
-    def test_that_cannot_take_effect_is_refused(
+    def test_an_edit_that_cannot_take_effect_is_refused(
         self, spec: dict[str, Any], receipt: Receipt | None, field: str
     ) -> None:
-        """With the field, its value and what to do instead."""
+        """The error contains the field, its value and a remedy."""
         refused = refuse_after_end(job("/a", "/b", **spec).spec, receipt)
 
         assert isinstance(refused, InvalidSpecError)
@@ -49,23 +50,23 @@ class TestAnEditAfterTheEnd:
             ({"throttle": {"rowsPerSecond": 5}, "desiredState": "Paused"}, None),
         ],
     )
-    def test_that_holds_already_passes(self, spec: dict[str, Any], receipt: Receipt | None) -> None:
-        """A scheduler starts a finished job every night; limits and pauses are about work that is done."""
+    def test_an_edit_that_is_already_satisfied_passes(self, spec: dict[str, Any], receipt: Receipt | None) -> None:
+        """A scheduler starts a finished job every night; limits and pauses only concern finished work."""
         assert refuse_after_end(job("/a", "/b", **spec).spec, receipt) is None
 
 
 class TestAStopBeforeTheFirstCommit:
-    """Who presses Ctrl-C while a job resumes must not believe that its rows are gone (fault U12)."""
+    """A user who presses Ctrl-C while a job resumes must not conclude that its rows are gone (fault U12)."""
 
-    def test_names_what_earlier_attempts_left(self) -> None:
-        """`stopped before anything was written` was said of a target with 785,125 rows."""
+    def test_an_early_stop_reports_the_rows_of_earlier_attempts(self) -> None:
+        """The message once was `stopped before anything was written` for a target with 785,125 rows."""
         state = JobState("a/b", "h", 2, 9, "Snapshot", rows_done=785_125, changes_done=12)
 
-        words = describe_early_stop(state)
+        message = describe_early_stop(state)
 
-        assert "the target holds 785,125 rows and 12 changes of attempt 2" in words
-        assert words.endswith("run it again to go on")
+        assert "the target holds 785,125 rows and 12 changes of attempt 2" in message
+        assert message.endswith("run it again to go on")
 
-    def test_of_a_target_that_was_not_read_says_nothing_of_it(self) -> None:
+    def test_an_early_stop_does_not_describe_an_unread_target(self) -> None:
         """Spark may not have started."""
         assert describe_early_stop(None) == "stopped before this attempt wrote anything; run it again"

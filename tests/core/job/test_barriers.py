@@ -1,4 +1,4 @@
-"""What a barrier waits for: nothing; and what a pause of history leaves alone."""
+"""A barrier waits for no work, and a pause of history leaves changes running."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from backfill_core.protocol.work import ChangesApplied
 
 
 class TestABarrierWaitsForNoWork:
-    """An executor that let a split hold its barriers stalled every command behind it."""
+    """An executor that let a split delay its barriers once stalled every later command."""
 
     def test_a_command_is_acknowledged_while_a_split_runs(self) -> None:
-        """R-SNAP-40: the split here never ends; the user is answered at the next barrier all the same."""
+        """R-SNAP-40: the split never ends, but the user still receives an answer at the next barrier."""
         job = HandDriven(1_000_000, 1_000_000)
         job.let_pass(1.1)
         job.send(CommandReceived(1, 1, Throttle(400_000)))
@@ -28,8 +28,8 @@ class TestABarrierWaitsForNoWork:
         assert job.running
         assert [ack.outcome for ack in job.acks] == ["Applied"]
 
-    def test_what_is_finished_is_committed_while_another_split_runs(self) -> None:
-        """Else one slow file would keep the rows of all others from the readers of the target."""
+    def test_a_finished_split_is_committed_while_another_split_runs(self) -> None:
+        """One slow file must not hide the rows of all other files from readers of the target."""
         job = HandDriven(1_000_000, 1_000_000)
         job.let_pass(0.1)
         job.finish_split()
@@ -40,10 +40,10 @@ class TestABarrierWaitsForNoWork:
 
 
 class TestABarrierGoesBeforeRows:
-    """A barrier and rows of history may be ready at the same time."""
+    """A barrier and rows of history may be ready at the same time, and the barrier goes first."""
 
     def test_a_pause_goes_before_a_split_that_its_barrier_admits(self) -> None:
-        """R-SNAP-40: under a limit each barrier admits rows; the one that brings a pause must not."""
+        """R-SNAP-40: under a limit each barrier admits rows; the barrier that brings a pause must not."""
         job = HandDriven(1_000_000, controls=Controls().under_spec(None, 5_000))
         job.let_pass(1.1)
         assert len(job.begun) == 1
@@ -56,7 +56,7 @@ class TestABarrierGoesBeforeRows:
 
 
 class TestACommandBesideAMerge:
-    """ADR 0004: it was answered after the MERGE, 44.7 s later with a first one on a cold JVM."""
+    """ADR 0004: a command was once answered only after the MERGE, 44.7 s later with the first MERGE on a cold JVM."""
 
     @staticmethod
     def merging() -> HandDriven:
@@ -68,8 +68,8 @@ class TestACommandBesideAMerge:
         assert len(job.batches) == 1
         return job
 
-    def test_is_in_a_state_alone(self) -> None:
-        """The rows are what they were, and the same MERGE is announced; nothing else is committed meanwhile."""
+    def test_a_command_during_a_merge_is_committed_in_a_state_only(self) -> None:
+        """The rows are unchanged, and the state announces the same MERGE; the commit contains nothing else."""
         job = self.merging()
         before = JobState.decode(job.states[-1])
         job.send(CommandReceived(1, 1, Throttle(7)))
@@ -83,13 +83,13 @@ class TestACommandBesideAMerge:
         )
         assert (after.progress, after.controls.rows_per_s) == (before.progress, 7)
         assert "merging" in after.progress
-        assert len(job.states) == len({one.epoch for one in job.commits})
+        assert len(job.states) == len({commit.epoch for commit in job.commits})
         job.send(WorkFinished(ChangesApplied(job.batches[0].work_id, 5)))
         assert job.commits[-1].beside is None
         assert job.commits[-1].txn_version > job.commits[-2].txn_version
 
-    def test_goes_with_the_next_commit_where_the_merge_is_quicker(self) -> None:
-        """A state that knows nothing of it would be wrong."""
+    def test_a_command_joins_the_next_commit_if_the_merge_is_quicker(self) -> None:
+        """A state without the finished MERGE would be wrong."""
         job = self.merging()
         job.refused = TargetChangedError("it has landed")
         job.send(CommandReceived(1, 1, Throttle(7)))
@@ -102,8 +102,8 @@ class TestACommandBesideAMerge:
         assert job.commits[-1].beside is None
         assert JobState.decode(job.states[-1]).controls.rows_per_s == 7
 
-    def test_that_asks_for_a_receipt_waits(self) -> None:
-        """It is taken of what a commit holds."""
+    def test_a_command_for_a_receipt_waits_for_the_merge(self) -> None:
+        """A receipt covers the content of a commit."""
         job = self.merging()
         seals = job.seals
         job.send(CommandReceived(1, 1, VerifyNow()))
@@ -113,10 +113,10 @@ class TestACommandBesideAMerge:
 
 
 class TestAPauseOfHistory:
-    """R-SNAP-43: it spares the source and the cluster; what is complete stays fresh."""
+    """R-SNAP-43: a pause of history spares the source and the cluster, and completed rows stay current."""
 
-    def test_lets_changes_go_on(self) -> None:
-        """The copy is done; the pause that was meant for it must not let the target age."""
+    def test_a_pause_of_history_lets_changes_continue(self) -> None:
+        """The copy is done; a pause meant for the copy must not let the target become stale."""
         job = HandDriven(1000, follow=True)
         job.let_pass(0.2)
         job.finish_split()

@@ -1,4 +1,4 @@
-"""The fence of an attempt: what the core asks for first, and what it does when it is refused."""
+"""The fence of an attempt: the core requests it first and handles its rejection."""
 
 import pytest
 
@@ -30,18 +30,18 @@ def seals_of(actions):
 
 
 class TestTheFence:
-    """The first commit of an attempt is empty, and nothing starts before it is durable."""
+    """The first commit of an attempt is empty, and nothing starts before the commit is durable."""
 
-    def test_is_the_first_action_and_the_only_seal_that_fences(self):
-        """An older attempt must be locked out before any work begins."""
-        fence, *others = seals_of(new_job().start(START))
+    def test_the_fence_is_the_first_action_and_the_only_seal_that_fences(self):
+        """The fence must lock out an older attempt before any work begins."""
+        fence, *later = seals_of(new_job().start(START))
 
-        assert others == []
+        assert later == []
         assert (fence.fences, fence.files, fence.txn_version) == (True, (), txn_version(3, 8))
         assert JobState.decode(fence.state).driver == "ab12"
 
-    def test_ends_the_attempt_at_once_when_the_state_moved(self):
-        """Sealing the old state again can only be wrong: it must be read again."""
+    def test_the_attempt_ends_at_once_when_the_state_moved(self):
+        """Sealing the old state again can only be wrong: the state must be read again."""
         job = new_job()
         fence = seals_of(job.start(START))[0]
 
@@ -49,15 +49,15 @@ class TestTheFence:
         assert [type(action) for action in actions] == [Finish]
         assert isinstance(actions[0].error, StateMovedError)
 
-    def test_ends_the_attempt_when_a_newer_one_has_sealed(self):
-        """Two attempts that both go on would write every row twice."""
+    def test_the_attempt_ends_when_a_newer_one_has_sealed(self):
+        """Two attempts that both continue would write every row twice."""
         job = new_job()
         fence = seals_of(job.start(START))[0]
 
         assert isinstance(job.on(SealFailed(fence.epoch, FencedError("newer")), Now(0.1, 100))[-1], Finish)
 
-    def test_is_the_step_that_is_shown_when_the_attempt_ends_in_it(self):
-        """The last look says how far the attempt came: a copy that never began must not be shown."""
+    def test_the_last_view_shows_the_start_when_the_fence_fails(self):
+        """The last view shows how far the attempt came; it must not show a copy that never began."""
         job = new_job()
         fence = seals_of(job.start(START))[0]
         before = job.view(Now(0.1, 100)).course.at
@@ -66,7 +66,7 @@ class TestTheFence:
         assert job.view(Now(0.1, 100)).course.at == before == "Start"
 
     @pytest.mark.parametrize("times", [1, 3])
-    def test_is_tried_again_when_the_storage_was_away(self, times):
+    def test_the_fence_is_retried_after_a_storage_outage(self, times):
         """An outage at the start is no reason to lose the attempt."""
         job, now = new_job(), Now(0.0, 0)
         fence = seals_of(job.start(START))[0]

@@ -1,4 +1,4 @@
-"""What others do to the target while a job runs: their commits, staged files that they remove, a JVM that is gone."""
+"""Foreign events while a job runs: commits of other writers, removed staged files, a dead JVM."""
 
 import pytest
 from support.simulation.hand_driven import WALL_MS, HandDriven
@@ -31,7 +31,7 @@ DELETED = ForeignCommit(8, "DELETE", "delta-rs 1.0")
 
 
 class ToldToTheEnd(HandDriven):
-    """A job over no rows that waits for its receipts; its last seals are refused while there are commits of others."""
+    """A job without rows that waits for its receipts; foreign commits reject its last seals."""
 
     def __init__(self, *suspects):
         self.verifies, self.lasts, self.others = [], [], []
@@ -66,10 +66,10 @@ def job():
 
 
 class TestACommitAfterTheReceipt:
-    """Its rows were not compared, and the job said `Complete`."""
+    """The job once said `Complete` although it had not compared the rows of a later commit."""
 
-    def test_makes_it_compare_again_what_the_target_holds_then(self, job):
-        """The receipt must speak of the version at which the job ends."""
+    def test_a_later_commit_makes_the_job_compare_the_target_again(self, job):
+        """The receipt must describe the version at which the job ends."""
         job.others = [DELETED]
         job.answer()
 
@@ -78,20 +78,20 @@ class TestACommitAfterTheReceipt:
         assert job.finish.outcome == "Complete"
         assert job.lasts[-1].compared == 8
 
-    def test_that_took_rows_is_named_by_the_next_receipt(self, job):
+    def test_a_foreign_delete_is_named_when_the_next_receipt_fails(self, job):
         """The user must learn that another writer removed the rows."""
         job.others = [DELETED]
         job.answer()
         job.answer(VnodeMismatch(1, 10, 0))
 
         assert job.finish.error.reason == "VerificationFailed"
-        assert "Others committed version 8 (DELETE by delta-rs 1.0)" in job.finish.error.message
+        assert "Other writers committed version 8 (DELETE by delta-rs 1.0)" in job.finish.error.message
         assert job.finish.error.hint.startswith("Another writer changed the target: ")
-        # The last look at the job still shows what it was doing.
+        # The last view of the job still shows its activity.
         assert job.view.course.at == "Receipt"
 
-    def test_rows_that_differ_without_one_are_no_blame_of_others(self, job):
-        """A source that was read wrongly differs without any other writer (fault B9)."""
+    def test_no_foreign_commit_is_blamed_for_differences_without_one(self, job):
+        """A source that was read incorrectly differs without any other writer (fault B9)."""
         job.answer(VnodeMismatch(1, 10, 0))
 
         assert job.finish.error.reason == "VerificationFailed"
@@ -105,8 +105,8 @@ class TestACommitAfterTheReceipt:
             (None, ("p", "day"), 3, "decided by the partition columns of the source (p, day), the changes after version 3."),
         ],
     )  # fmt: skip
-    def test_rows_that_differ_without_one_name_what_decided_them(self, where, partitions, pinned, named):
-        """A filter, a partition column and a change are each read in a way of its own (fault B9)."""
+    def test_differences_without_a_foreign_commit_name_the_suspects(self, where, partitions, pinned, named):
+        """The job reads a filter, a partition column and a change in separate ways (fault B9)."""
         job = ToldToTheEnd(*describe_suspects(where, partitions, pinned))
         job.let_pass(3.0)
         job.answer(VnodeMismatch(1, 10, 0))
@@ -115,7 +115,7 @@ class TestACommitAfterTheReceipt:
         assert "and report them with the spec" in job.finish.error.hint
 
     def test_a_file_that_differs_ends_the_job_by_its_name(self, job):
-        """No commit took anything, and no row was compared: the bytes of a file are others."""
+        """No commit removed rows and no row was compared: the bytes of a file differ."""
         job.answer(files=tuple(FileMismatch(f"w-{number}.parquet", "bits") for number in range(5)))
 
         error = job.finish.error
@@ -126,8 +126,8 @@ class TestACommitAfterTheReceipt:
         )
         assert "without a commit" in error.hint
 
-    def test_again_and_again_ends_the_job_by_name(self, job):
-        """A target that never rests would keep the job comparing forever."""
+    def test_endless_foreign_commits_end_the_job(self, job):
+        """A target that changes all the time would keep the job comparing forever."""
         job.others = [ForeignCommit(8 + number, "WRITE", "x") for number in range(9)]
         for _ in range(COMPARED_AGAIN_MAX + 1):
             job.answer()
@@ -138,10 +138,10 @@ class TestACommitAfterTheReceipt:
 
 
 class TestFailuresOfTheLastCommit:
-    """Storage that fails and others that commit, by turns."""
+    """Storage failures and foreign commits alternate."""
 
-    def test_are_counted_on_when_the_receipt_is_taken_again(self, job):
-        """A fresh count for each receipt would try a storage that is gone several times as long."""
+    def test_storage_failures_keep_their_count_when_the_receipt_is_repeated(self, job):
+        """A new count for each receipt would retry a missing storage several times as long."""
         refused = []
 
         class Storage(ToldToTheEnd):
@@ -149,8 +149,8 @@ class TestFailuresOfTheLastCommit:
                 for action in actions:
                     if isinstance(action, Seal) and action.compared is not None:
                         refused.append(action)
-                        others = TargetChangedError("others", commits=(DELETED,), newest=8)
-                        error = others if len(refused) == 4 else TransientError("away")
+                        foreign = TargetChangedError("others", commits=(DELETED,), newest=8)
+                        error = foreign if len(refused) == 4 else TransientError("away")
                         self.send(SealFailed(action.epoch, error))
                     else:
                         super()._execute((action,))
@@ -167,8 +167,10 @@ class TestFailuresOfTheLastCommit:
 
 
 class TestACommitWhileTheJobRuns:
-    def test_is_a_warning_with_version_operation_and_engine(self):
-        """These three lead a user to the other writer."""
+    """A foreign commit during the job is reported as a warning."""
+
+    def test_a_foreign_commit_is_a_warning_with_version_operation_and_engine(self):
+        """These three facts lead a user to the other writer."""
         job = HandDriven(1000)
         job.send(OthersCommitted((DELETED,)))
         job.send(OthersCommitted((DELETED, ForeignCommit(9, "", ""))))
@@ -176,7 +178,7 @@ class TestACommitWhileTheJobRuns:
         [warning] = job.view.warnings
         assert "version 8 (DELETE by delta-rs 1.0), version 9 (unknown operation by unknown engine)" in warning.message
 
-    def test_many_are_told_in_few_words(self):
+    def test_many_foreign_commits_make_a_short_warning(self):
         """A busy target must not fill the status."""
         job = HandDriven(1000)
         job.send(OthersCommitted(tuple(ForeignCommit(number, "WRITE", "x") for number in range(100))))
@@ -187,17 +189,19 @@ class TestACommitWhileTheJobRuns:
 
 
 class HandDrivenWithLateCommits(HandDriven):
-    """Leaves commits unanswered from a moment on."""
+    """A job whose commits get no answer once `late` is set."""
 
     late = False
 
     def _execute(self, actions):
-        super()._execute(tuple(one for one in actions if not (self.late and isinstance(one, Seal))))
+        super()._execute(tuple(action for action in actions if not (self.late and isinstance(action, Seal))))
 
 
 class TestStagedFilesThatAreGone:
-    def test_when_they_are_to_be_sealed_end_the_attempt_so_that_the_next_stages_them_again(self):
-        """The state that was to be sealed counts their rows."""
+    """A VACUUM may remove staged files before they are sealed."""
+
+    def test_missing_staged_files_end_the_attempt_so_that_the_next_stages_them_again(self):
+        """The state to be sealed counts their rows."""
         job = HandDrivenWithLateCommits(1000, settings=JobSettings())
         job.late = True
         job.let_pass(0.2)
@@ -206,27 +210,29 @@ class TestStagedFilesThatAreGone:
 
         assert (job.finish.outcome, job.finish.error.retryable) == ("Failed", True)
 
-    def test_are_told_by_the_rows_that_were_written(self):
-        """A vacuum and an error of ours need different errors."""
+    def test_missing_staged_files_are_detected_by_their_rows(self):
+        """A vacuum and an internal error need different errors."""
         check_staged("x", written=5, found=5)
-        with pytest.raises(StagedFilesGoneError, match="5 rows of x were staged, and the files that are there hold 0"):
+        with pytest.raises(StagedFilesGoneError, match="5 rows of x were staged, but their files contain 0 rows"):
             check_staged("x", written=5, found=0)
         with pytest.raises(AccountingError):
             check_staged("x", written=5, found=6)
 
-    def test_are_not_what_a_source_is_blamed_for(self):
-        """A source that yields too few rows is another failure."""
+    def test_a_source_with_too_few_rows_is_a_different_error(self):
+        """The source is not at fault when staged files are missing."""
         check_read("x", read=4, promised=4)
-        with pytest.raises(AccountingError, match="yielded 4 rows, the table's metadata says 5"):
+        with pytest.raises(AccountingError, match="yielded 4 rows, but the table's metadata records 5"):
             check_read("x", read=4, promised=5)
 
 
 class TestAJavaProcessThatDied:
+    """A dead JVM ends the attempt at once."""
+
     @pytest.mark.parametrize(
         "event", [PollFailed, lambda error: WorkFailed(1, error), lambda error: SealFailed(1, error)]
     )
-    def test_is_asked_nothing_any_more(self, event):
-        """Tries again against it took twelve seconds, and the reason was lost."""
+    def test_a_dead_java_process_receives_no_more_requests(self, event):
+        """Retries against a dead JVM once took 12 s and hid the reason."""
         job = HandDriven(1000)
         job.head = Head(4, WALL_MS)
         job.send(event(JavaDiedError("gone")))
@@ -235,7 +241,7 @@ class TestAJavaProcessThatDied:
 
 
 class RefusedAtOnce(HandDriven):
-    """The first commit with files meets those of another writer, which it would have replaced."""
+    """A job whose first commit with files fails, because another writer changed the files that it replaces."""
 
     def _execute(self, actions):
         for action in actions:
@@ -248,10 +254,10 @@ class RefusedAtOnce(HandDriven):
 
 
 class TestFilesThatACommitReplaces:
-    """What a replica takes out must be what it put in."""
+    """A replica may only remove files that it added."""
 
-    def test_end_the_job_when_others_changed_them(self):
-        """There is no receipt to be taken again: another try would pass over rows of another writer."""
+    def test_replaced_files_with_foreign_changes_end_the_job(self):
+        """No receipt can be repeated here: a retry would overwrite rows of another writer."""
         job = RefusedAtOnce(10)
         job.let_pass(3.0, split_s=0.5)
 
@@ -260,10 +266,10 @@ class TestFilesThatACommitReplaces:
 
 
 class TestACheckpointThatFails:
-    """Readers of the target replay more and more commits, so users must know (fault B1)."""
+    """Readers of the target replay more and more commits, so users must learn about the failure (fault B1)."""
 
-    def test_warns_until_one_succeeds(self):
-        """A store that was away for a moment leaves no warning behind."""
+    def test_a_failed_checkpoint_warns_until_one_succeeds(self):
+        """A short outage of the store leaves no warning behind."""
         job = HandDriven(10)
         job.send(HooksRan(TransientError("the store is away.")))
 
@@ -273,7 +279,7 @@ class TestACheckpointThatFails:
         job.send(HooksRan(None))
         assert job.view.warnings == ()
 
-    def test_does_not_end_the_job(self):
+    def test_a_failed_checkpoint_does_not_end_the_job(self):
         """Rows are durable without a checkpoint."""
         job = HandDriven(10)
         job.send(HooksRan(TransientError("the store is away.")))

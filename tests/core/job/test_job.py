@@ -1,4 +1,4 @@
-"""The job's own promises, driven by hand: a stop by signal, what is shown in a pause, and when things happened."""
+"""Guarantees of the job, driven by hand: stops by signal, the status during a pause, and event times."""
 
 import re
 
@@ -29,10 +29,10 @@ def command(revision, what):
 
 
 class TestASignalStopsWithoutARevision:
-    """Ctrl-C is no command: a client that sends one at that moment is answered for its own."""
+    """Ctrl-C is no command: a client that sends a command at that time receives its own answer."""
 
-    def test_it_ends_at_a_barrier(self):
-        """With nothing under way, resumable."""
+    def test_a_signal_stops_the_job_at_a_barrier(self):
+        """No work is running, and the job can resume."""
         job = HandDriven(*LONG)
         job.let_pass(1.2)
         job.send(StopRequested())
@@ -40,8 +40,8 @@ class TestASignalStopsWithoutARevision:
 
         assert (job.finish.outcome, job.running, job.acks) == ("Stopped", {}, [])
 
-    def test_what_is_finished_in_time_is_sealed(self):
-        """The budget of a stop is there to save what is nearly done."""
+    def test_a_stop_seals_splits_that_finish_in_time(self):
+        """The time budget of a stop saves work that is almost done."""
         job = HandDriven(*LONG)
         job.let_pass(1.2)
         job.send(StopRequested())
@@ -53,7 +53,7 @@ class TestASignalStopsWithoutARevision:
         assert job.view.strategy.rows_done > 0
 
     def test_the_budget_counts_from_the_press_and_the_end_waits_for_no_barrier(self):
-        """Three barriers of a second each would be the whole of what a person waits for."""
+        """Three barriers of a second each would take the user's entire waiting time."""
         job = HandDriven(*LONG)
         job.let_pass(1.2)
         job.send(StopRequested())
@@ -64,8 +64,8 @@ class TestASignalStopsWithoutARevision:
 
         assert (job.finish.outcome, len(job.cancelled)) == ("Stopped", 2)
 
-    def test_the_same_revision_stays_free_for_a_command(self):
-        """The next revision belongs to the first command; a stop that took it was answered for a pause."""
+    def test_a_signal_leaves_the_next_revision_to_a_command(self):
+        """The next revision belongs to the first command; a stop that took it once received the answer for a pause."""
         job = HandDriven(*LONG)
         job.let_pass(1.2)
         job.send(StopRequested())
@@ -76,8 +76,8 @@ class TestASignalStopsWithoutARevision:
         assert (job.view.controls.revision, job.view.controls.paused) == (1, "History")
         assert job.finish.outcome == "Stopped"
 
-    def test_before_the_fence(self):
-        """A press while the attempt starts is not lost."""
+    def test_a_stop_before_the_fence_is_kept(self):
+        """A signal while the attempt starts is not lost."""
         job = HandDriven(*LONG)
         job.send(StopRequested())
         assert job.view.stopping
@@ -85,8 +85,8 @@ class TestASignalStopsWithoutARevision:
 
         assert job.finish.outcome == "Stopped"
 
-    def test_forced_waits_for_no_barrier(self):
-        """Half a second is the bar."""
+    def test_a_forced_stop_waits_for_no_barrier(self):
+        """The limit is half a second."""
         job = HandDriven(*LONG)
         job.let_pass(1.2)
         job.send(StopRequested(force=True))
@@ -94,8 +94,8 @@ class TestASignalStopsWithoutARevision:
 
         assert (job.running, len(job.cancelled)) == ({}, 2)
 
-    def test_asked_again_it_gives_no_more_time(self):
-        """An impatient person must not make it slower."""
+    def test_repeated_stops_do_not_extend_the_time(self):
+        """Repeated signals must not make the stop slower."""
         job = HandDriven(*LONG)
         job.let_pass(1.2)
         for _ in range(12):
@@ -105,8 +105,8 @@ class TestASignalStopsWithoutARevision:
         assert job.finish.outcome == "Stopped"
 
     @pytest.mark.parametrize("event", [StopRequested(), command(1, Stop())], ids=["signal", "command"])
-    def test_it_says_that_it_is_stopping(self, event):
-        """In a field, so that a program need not parse the reason."""
+    def test_the_view_shows_that_the_job_is_stopping(self, event):
+        """A field shows it, so that a program need not parse the reason."""
         job = HandDriven(*LONG)
         job.let_pass(1.0)
         assert not job.view.stopping
@@ -117,11 +117,11 @@ class TestASignalStopsWithoutARevision:
 
 
 class TestAHeldHistoryTellsNoTime:
-    """A pause is no slowness: it has no rate and no end, and afterwards it never was."""
+    """A pause is not slowness: it has no rate and no end, and it does not count afterwards."""
 
     @pytest.mark.parametrize("hold", [Pause(), Pause(everything=True), Throttle(0)], ids=["History", "All", "rate 0"])
-    def test_no_rate_and_no_end_while_held(self, hold):
-        """An ETA that stood still in a pause was believed."""
+    def test_a_held_job_has_no_rate_and_no_eta(self, hold):
+        """Users once believed an ETA that did not change during a pause."""
         job = HandDriven(*LONG)
         job.let_pass(30.0, split_s=2.0)
         assert job.view.strategy.rows_per_s > 0
@@ -132,7 +132,7 @@ class TestAHeldHistoryTellsNoTime:
         assert (job.view.strategy.rows_per_s, job.view.course.eta) == (0.0, None)
 
     def test_the_time_of_a_pause_does_not_count(self):
-        """After a night's pause the job is as fast as before it."""
+        """After a night's pause the job is as fast as before."""
         job = HandDriven(*LONG)
         job.let_pass(30.0, split_s=4.0)
         before, before_s = job.view.strategy, job.view.course.eta.seconds
@@ -147,7 +147,7 @@ class TestAHeldHistoryTellsNoTime:
         assert job.view.course.eta.seconds == pytest.approx(before_s, rel=0.5)
 
     def test_a_job_that_begins_paused_counts_from_its_resume(self):
-        """Nothing was slow before anything was read."""
+        """Nothing was slow before the first read."""
         job = HandDriven(*LONG)
         job.send(command(1, Pause()))
         job.let_pass(100.0)
@@ -158,10 +158,10 @@ class TestAHeldHistoryTellsNoTime:
 
 
 class TestItSaysWhoSetWhatIsInForce:
-    """A user who finds it slow must know where to change it: in the file, or by another command."""
+    """A user of a slow job must know where to change the limit: in the spec or by another command."""
 
-    def test_a_limit(self):
-        """That of the file has no revision, and is back in force when a command's ends."""
+    def test_the_reason_names_the_origin_of_a_limit(self):
+        """The limit of the spec has no revision and is in force again when the command's limit ends."""
         job = HandDriven(*LONG, controls=Controls().under_spec(None, 5_000))
         job.let_pass(1.2)
         assert job.view.reason == "throttled to 5,000 rows/s by the spec"
@@ -172,21 +172,21 @@ class TestItSaysWhoSetWhatIsInForce:
         job.let_pass(1.2)
         assert "revision 3" not in job.view.reason
 
-    def test_how_long_a_limit_lasts(self):
+    def test_the_reason_shows_how_long_a_limit_lasts(self):
         """No user reads 5329 s as an hour and a half (faults U19 to U29)."""
         job = HandDriven(*LONG)
         job.send(command(1, Throttle(7_000, 5_400)))
         job.let_pass(1.2)
         assert re.search(r"for 1 h (29|30) min more$|for 1 h 30 min more$", job.view.reason), job.view.reason
 
-    def test_a_pause(self):
-        """A pause of the spec is lifted in the file, not by a command."""
+    def test_the_reason_names_the_origin_of_a_pause(self):
+        """The user ends a pause of the spec in the spec, not by a command."""
         job = HandDriven(*LONG, controls=Controls().under_spec("History", None))
         job.let_pass(1.2)
         assert job.view.reason == "the snapshot is paused by the spec"
 
-    def test_and_what_goes_on_meanwhile(self):
-        """A MERGE that runs in a pause of the snapshot is no work that ends; in a pause of everything it is."""
+    def test_the_reason_shows_work_that_continues_during_a_pause(self):
+        """A running MERGE continues during a pause of the snapshot; during a pause of everything it is ending."""
         job = HandDriven(1_000_000)
         job.head = Head(4, WALL_MS)
         job.let_pass(1.2)
@@ -208,10 +208,10 @@ class TestItSaysWhoSetWhatIsInForce:
 
 
 class TestWhenThingsHappened:
-    """Ages are what an alarm is made of."""
+    """Alarms depend on ages."""
 
-    def test_the_newest_seal(self):
-        """The fence is the first."""
+    def test_the_view_has_the_time_of_the_newest_seal(self):
+        """The fence is the first seal."""
         job = HandDriven(*LONG)
         assert job.view.sealed_ms == WALL_MS
         job.let_pass(1.5)
@@ -220,8 +220,8 @@ class TestWhenThingsHappened:
 
         assert job.view.sealed_ms == WALL_MS + 2000
 
-    def test_the_newest_receipt(self):
-        """It is stored with its time, so that a later attempt can tell it too."""
+    def test_the_view_has_the_time_of_the_newest_receipt(self):
+        """The receipt is stored with its time, so that a later attempt can report it too."""
         job = HandDriven(settings=JobSettings(verify_final=True))
         job.let_pass(0.9)
         receipt = Receipt(3, 1, 1, 0, 256, "ab", (VnodeMismatch(1, 1, 0),), 0.5)
@@ -231,7 +231,7 @@ class TestWhenThingsHappened:
 
 
 class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
-    """ADR 0011: a MERGE would hide two rows with one key, so none runs before."""
+    """ADR 0011: a MERGE would hide two rows with one key, so no MERGE runs before the proof."""
 
     def copied(self, **settings):
         job = HandDriven(1_000_000, settings=JobSettings(**settings), proves_key=True)
@@ -243,8 +243,8 @@ class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
             job.send(Tick())
         return job
 
-    def test_changes_wait_for_it(self):
-        """The first MERGE would hide what the key check looks for."""
+    def test_changes_wait_for_the_key_proof(self):
+        """The first MERGE would hide duplicates from the key check."""
         job = self.copied()
         job.let_pass(5.0)
         assert [proof.target_version for proof in job.proofs] == [job.seals]
@@ -262,8 +262,8 @@ class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
 
         assert (job.finish.outcome, job.finish.error.reason) == ("Failed", "KeyNotUnique")
 
-    def test_one_that_could_not_be_made_is_made_again(self):
-        """An outage of the storage says nothing about the key."""
+    def test_a_failed_key_proof_is_repeated(self):
+        """An outage of the storage proves nothing about the key."""
         job = self.copied()
         job.send(WorkFailed(job.proofs[0].work_id, TransientError("away")))
         job.let_pass(5.0)
@@ -271,8 +271,8 @@ class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
         assert len(job.proofs) == 2
         assert job.batches == []
 
-    def test_a_pause_of_everything_holds_it(self):
-        """Everything means everything; the check is made after the pause."""
+    def test_a_pause_of_everything_holds_the_key_proof(self):
+        """A pause of everything includes the check, which runs after the pause."""
         job = self.copied()
         job.send(command(1, Pause(everything=True, force=True)))
         job.let_pass(5.0)
@@ -282,7 +282,7 @@ class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
         job.let_pass(2.0)
         assert len(job.proofs) == 2
 
-    def test_a_job_that_does_not_ask_has_none(self):
+    def test_a_job_without_a_key_proof_runs_none(self):
         """A job that does not need the check must not pay for it."""
         job = HandDriven(1000)
         job.let_pass(1.2)
@@ -293,10 +293,10 @@ class TestTheKeyIsProvenBetweenTheSnapshotAndTheChanges:
 
 
 class TestAMergeThatNobodyKnowsOf:
-    """Neither tried again nor waited for: the next attempt reads the state first."""
+    """A MERGE with an unknown result is neither retried nor awaited: the next attempt reads the state first."""
 
-    def test_ends_the_attempt(self):
-        """Applying it a second time could write its rows twice."""
+    def test_a_merge_with_an_unknown_result_ends_the_attempt(self):
+        """Applying the MERGE a second time could write its rows twice."""
         job = HandDriven(1000, follow=True)
         job.head = Head(4, WALL_MS)
         job.let_pass(1.2)
@@ -308,20 +308,20 @@ class TestAMergeThatNobodyKnowsOf:
 
 
 class TestTheSourceIsAskedWhetherItKeepsWhatIsNeeded:
-    """A copy of days under a limit must not learn at its end that the next version is gone."""
+    """A throttled copy that takes days must not discover at its end that the next version is gone."""
 
-    def test_at_the_start_and_at_every_tenth_barrier(self):
-        """Often enough to warn in time, seldom enough to cost nothing."""
+    def test_retention_is_checked_at_the_start_and_at_every_tenth_barrier(self):
+        """This is often enough to warn in time, and rare enough to cost almost nothing."""
         job = HandDriven(*LONG)
         job.let_pass(25.0, split_s=1.0)
 
         assert job.looks[0].kept_after == 3
-        asked = [look.kept_after for look in job.looks[1:]]
-        assert [asked.index(3), asked[asked.index(3) + 1 :].index(3)] == [9, 9]
-        assert set(asked) == {3, None}
+        checks = [look.kept_after for look in job.looks[1:]]
+        assert [checks.index(3), checks[checks.index(3) + 1 :].index(3)] == [9, 9]
+        assert set(checks) == {3, None}
 
-    def test_what_is_gone_ends_the_job(self):
-        """Copying on would only delay the same end."""
+    def test_a_deleted_version_ends_the_job(self):
+        """Further copying would only delay the same end."""
         job = HandDriven(*LONG)
         job.let_pass(1.2)
         job.send(PollFailed(ChangeFeedExpiredError("version 4 is gone")))
@@ -330,7 +330,8 @@ class TestTheSourceIsAskedWhetherItKeepsWhatIsNeeded:
 
 
 class TestASourceThatIsFasterThanTheJob:
-    """port.md 5.1: said with both rates, also after the job had caught up once."""
+    """port.md 5.1: the job reports a source that is faster than the job with both rates, also after it had caught up
+    once."""
 
     def following(self):
         job = HandDriven(1000, follow=True)
@@ -341,7 +342,7 @@ class TestASourceThatIsFasterThanTheJob:
         return job
 
     def step(self, job, *, made_per_s, each_s):
-        """One batch takes so long a version, and so many versions come meanwhile."""
+        """Apply one batch at `each_s` seconds per version, while the source makes `made_per_s` versions per second."""
         job.let_pass(2.0)
         batch = job.batches[-1]
         seconds = each_s * (batch.upto - batch.after)
@@ -349,7 +350,7 @@ class TestASourceThatIsFasterThanTheJob:
         job.let_pass(seconds)
         job.send(WorkFinished(ChangesApplied(batch.work_id, 5)))
 
-    def test_is_named_with_both_rates(self):
+    def test_a_source_that_is_too_fast_is_reported_with_both_rates(self):
         """The user sees by how much the job is too slow."""
         job = self.following()
         job.head = Head(100, job.now.wall_ms)
@@ -361,8 +362,8 @@ class TestASourceThatIsFasterThanTheJob:
         assert warning.code == "NonConvergent"
         assert "the source makes 0.93 versions/s, 0.046 are applied" in warning.message
 
-    def test_keeping_pace_is_no_lag(self):
-        """What comes while a batch runs is taken by the next one."""
+    def test_a_job_that_keeps_pace_has_no_lag(self):
+        """The next batch takes the versions that arrive while a batch runs."""
         job = self.following()
         job.head = Head(10, job.now.wall_ms)
         for _ in range(30):

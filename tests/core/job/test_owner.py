@@ -1,4 +1,4 @@
-"""Who may fill a target: one job, or several that each say that they add to it."""
+"""Ownership of a target: one job fills it, or several jobs whose specs all allow sharing."""
 
 import json
 from dataclasses import replace
@@ -20,8 +20,8 @@ class TestATargetHasOneOwner:
     """Two jobs that both saw an empty table would each copy all rows into it."""
 
     @pytest.mark.parametrize("ours", [OURS, replace(OURS, shares=True), replace(OURS, begins=False)])
-    def test_a_job_that_owns_it_accepts_no_other(self, ours):
-        """The refusal names both jobs, so that one of them can be changed."""
+    def test_an_owner_accepts_no_other_job(self, ours):
+        """The error names both jobs, so that the user can change one of them."""
         with pytest.raises(TargetTakenError, match="'ns/b', which is not finished; this is job 'ns/a'"):
             check(ours, OTHER)
 
@@ -31,43 +31,43 @@ class TestATargetHasOneOwner:
             with pytest.raises(TargetTakenError):
                 check(OURS, replace(OTHER, shares=shares))
 
-    def test_jobs_that_all_say_so_fill_one_together(self):
+    def test_jobs_that_all_share_fill_one_target_together(self):
         """Several sources may feed one target when every spec says so."""
         check(replace(OURS, shares=True), replace(OTHER, shares=True))
 
-    def test_a_finished_job_does_not_mind(self):
-        """A new job may add to what an old one left."""
+    def test_a_finished_job_allows_a_new_one(self):
+        """A new job may add to the rows of an old one."""
         check(OURS, replace(OTHER, finished=True))
 
-    def test_a_job_of_an_earlier_release_goes_on(self):
-        """Its target says nothing of owners, also where two jobs add to one on purpose."""
+    def test_a_job_of_an_earlier_release_continues(self):
+        """Its target stores no owner, even where two jobs add to one target on purpose."""
         check(replace(OURS, begins=False))
         check(replace(OURS, begins=False), replace(OTHER, shares=None))
         check(replace(OURS, shares=True), replace(OTHER, shares=None))
 
-    def test_its_own_claim_is_no_other(self):
-        """A restart must not be refused by its own earlier attempt."""
+    def test_a_job_accepts_its_own_claim(self):
+        """A restart must not be rejected because of the job's own earlier attempt."""
         check(replace(OURS, begins=False), replace(OURS, begins=False))
 
 
 class TestTheStoredClaim:
-    """What the first commit writes, so that Delta lets one of two pass."""
+    """The first commit writes the claim, so that Delta lets only one of two jobs pass."""
 
-    def test_a_first_commit_always_writes_it(self):
-        """Two first commits then touch the same entry, and Delta refuses the second."""
+    def test_a_first_commit_always_writes_the_claim(self):
+        """Two first commits then touch the same entry, and Delta rejects the second."""
         text = claimed(OURS, (), None)
 
         assert claimed(OURS, (OURS,), text) == text
 
-    def test_a_later_one_writes_it_where_it_is_missing_and_leaves_it_alone_where_it_stands(self):
+    def test_a_later_commit_writes_only_a_missing_claim(self):
         """Each write conflicts with other jobs, so it is made once."""
         later = replace(OURS, begins=False)
         text = claimed(later, (later,), None)
 
         assert claimed(later, (later,), text) is None
 
-    def test_it_comes_back_and_leaves_out_who_is_finished(self):
-        """The stored claim must say the same after it was read back."""
+    def test_stored_claims_are_read_back_with_finished_jobs_unclaimed(self):
+        """The stored claim must be the same after a round trip."""
         ours = replace(OURS, shares=True)
         done = Claim("backfill.c", "ns/c", shares=True, finished=True)
         text = claimed(ours, (replace(OTHER, shares=True), done), None)
@@ -77,11 +77,11 @@ class TestTheStoredClaim:
             "backfill.c": json.dumps({"jobId": "ns/c", "finished": True}),
         }
 
-        found = claims_in({OWNER_DOMAIN: text, "delta.clustering": "{}", **states})
+        claims = claims_in({OWNER_DOMAIN: text, "delta.clustering": "{}", **states})
 
-        assert found == (replace(ours, begins=False), replace(OTHER, shares=True), replace(done, shares=None))
+        assert claims == (replace(ours, begins=False), replace(OTHER, shares=True), replace(done, shares=None))
 
     @pytest.mark.parametrize("text", ["", "fence", "[]", '{"jobs":{}}'])
-    def test_what_cannot_be_read_is_a_claim_too(self, text):
+    def test_an_unreadable_claim_counts_as_a_claim(self, text):
         """Damage must not open the target for a second owner."""
         assert claims_in({"backfill.b": text, OWNER_DOMAIN: text}) == (Claim("backfill.b", "backfill.b", shares=None),)

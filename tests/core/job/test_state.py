@@ -1,4 +1,4 @@
-"""What the target remembers, and the controls in it."""
+"""The state that a target stores, and the controls in it."""
 
 import json
 from dataclasses import replace
@@ -26,14 +26,14 @@ BY_BYTES = replace(RECEIPT, files_by_bytes=100_000, rows_by_rows=7, files=(FileM
 
 
 class TestTheStateComesBackAsItWas:
-    """R-SNAP-44: a restart knows all that was sealed, counts included."""
+    """R-SNAP-44: a restart has all sealed values, counts included."""
 
     @given(
         some.integers(1, 100), some.integers(0, 2**31), some.integers(0, 10**12), some.booleans(),
         some.sampled_from((RECEIPT, BY_BYTES, replace(RECEIPT, source_version=None, source_position="partition 0: 7"))),
     )  # fmt: skip
-    def test_every_field_survives(self, attempt, epoch, rows, finished, receipt):
-        """A field that is lost comes back as its default, unseen until the next crash."""
+    def test_every_field_survives_a_round_trip(self, attempt, epoch, rows, finished, receipt):
+        """A lost field silently becomes its default and is noticed only at the next crash."""
         state = JobState(
             "a/b", "h", attempt, epoch, "Snapshot", {"done": [[0, 4]]}, 5, rows, 2, 3,
             Controls(HISTORY, 5, 9, None, 4, paused_by=3, limited_by=4, after_limited_by=2),
@@ -42,8 +42,8 @@ class TestTheStateComesBackAsItWas:
 
         assert JobState.decode(state.encode()) == state
 
-    def test_of_many_files_that_differ_it_keeps_a_few(self):
-        """A state has 64 KiB, whatever the table has."""
+    def test_a_state_keeps_only_a_few_of_many_differing_files(self):
+        """A state has at most 64 KiB, regardless of the table."""
         wrong = tuple(FileMismatch(f"{number:04}" + "ä" * 4000, "é" * 4000) for number in range(1000))
         state = JobState("a/b", "h", 1, 1, "Snapshot", receipt=replace(BY_BYTES, files=wrong))
 
@@ -53,7 +53,7 @@ class TestTheStateComesBackAsItWas:
         assert len(state.encode()) < 32 * 1024
 
     def test_another_format_is_refused(self):
-        """A state that is half understood would lead to wrong rows."""
+        """A partly understood state would lead to wrong rows."""
         document = json.loads(JobState("a/b", "h", 1, 1, "Snapshot").encode()) | {"format": 2}
 
         with pytest.raises(StateMismatchError, match="format 2"):
@@ -66,7 +66,7 @@ class TestTheStateComesBackAsItWas:
             check_same_spec(JobState("a/b", "h", 1, 1, "Snapshot"), job_id=job_id, spec_hash=spec_hash)
 
     def test_the_field_that_differs_is_named(self):
-        """Two hashes do not say what to restore."""
+        """Two hashes do not tell the user which field to restore."""
         began, now = job("/a", "/b", transform={"where": "x > 1"}), job("/a", "/c", source={"version": 3})
         stored = JobState("default/job", began.spec_hash, 1, 1, "Snapshot", spec_fields=began.spec_fields)
 
@@ -78,25 +78,25 @@ class TestTheStateComesBackAsItWas:
         named = "spec.source.delta.version, spec.target.delta.path, spec.transform.where changed"
         assert named in refused.value.message
 
-    def test_a_state_of_an_earlier_release_names_none(self):
-        """It holds one hash; that it differs is said as before."""
+    def test_a_state_of_an_earlier_release_names_no_field(self):
+        """The state holds one hash; the error reports the difference without fields."""
         text = JobState("a/b", "h", 1, 1, "Snapshot").encode().replace(',"specFields":{}', "")
         assert "specFields" not in text
 
         with pytest.raises(StateMismatchError, match="this is job 'a/b' with spec other"):
             check_same_spec(JobState.decode(text), job_id="a/b", spec_hash="other", spec_fields={"spec.jobId": "1"})
 
-    def test_fields_are_those_of_the_hash(self):
-        """What may change is in neither, and a state does not grow with what a user names freely."""
+    def test_the_compared_fields_are_those_of_the_hash(self):
+        """Mutable fields are in neither, and a state does not grow with names that users choose freely."""
         properties = {f"delta.x{n}": "v" for n in range(60)}
-        one = job("/a", "/b", throttle={"rowsPerSecond": 5}, target={"properties": properties})
+        first = job("/a", "/b", throttle={"rowsPerSecond": 5}, target={"properties": properties})
         other = job("/a", "/b", verify="Final", target={"properties": properties})
 
-        assert (one.spec_hash, one.spec_fields) == (other.spec_hash, other.spec_fields)
-        assert len(one.spec_fields) < 12
+        assert (first.spec_hash, first.spec_fields) == (other.spec_hash, other.spec_fields)
+        assert len(first.spec_fields) < 12
 
-    def test_two_thousand_spans_fit_and_what_does_not_is_refused(self):
-        """At 100,000 files the state is as small as at one: it holds spans, not files."""
+    def test_two_thousand_spans_fit_and_a_larger_state_is_refused(self):
+        """A state stores spans, not files, so 100,000 files need no more space than one."""
         spans = IntervalSet(tuple((n * 10**9, n * 10**9 + 5) for n in range(2000)))
         state = JobState("a/b", "h", 1, 1, "Snapshot", {"done": spans.to_json()})
 
@@ -105,7 +105,7 @@ class TestTheStateComesBackAsItWas:
             JobState("a/b", "h", 1, 1, "Snapshot", {"done": "x" * SIZE_MAX_BYTES}).encode()
 
     def test_a_hundred_thousand_files_in_two_thousand_spans_fit(self):
-        """The largest state that the strategy lets come about, with every optional part in it."""
+        """This is the largest state that the strategy allows, with every optional part."""
         rows = (1_000_000,) * 100_000
         pinned = Pinned(9, 1, "0" * 36, "f" * 32, rows, sum(rows))
         split = 50_000_000
@@ -125,21 +125,21 @@ class TestTheStateComesBackAsItWas:
         assert len(state.encode().encode()) <= SIZE_MAX_BYTES
 
     def test_a_later_attempt_is_above_every_epoch_of_an_earlier_one(self):
-        """Delta refuses the old attempt by this order alone."""
+        """Delta rejects the old attempt only by this order."""
         assert txn_version(2, 0) > txn_version(1, 2**32 - 1)
 
 
 class TestWhoSetIt:
-    """A limit of the file must not be said to be a command's: people would look for a command that was never sent."""
+    """A limit of the spec must not be attributed to a command: users would search for a command that does not exist."""
 
-    def test_each_control_keeps_its_own(self):
-        """A pause that is taken back leaves the file's limit the file's."""
+    def test_each_control_keeps_its_own_origin(self):
+        """A pause that is undone leaves the origin of the limit unchanged."""
         controls = Controls().under_spec(None, 5).after(Pause(), 1, 0).after(Resume(), 2, 0)
 
         assert (controls.revision, controls.paused_by, controls.limited_by) == (2, 2, 0)
 
-    def test_what_comes_back_is_whose_it_was(self):
-        """A limit with an end gives the limit of before back, with who set it."""
+    def test_a_restored_limit_keeps_its_origin(self):
+        """The previous limit returns with its origin when a limit expires."""
         spec = Controls().under_spec(None, 5)
         once = spec.after(Throttle(3, 10), 4, 0)
         twice = once.after(Throttle(2, 20), 5, 0)
@@ -149,8 +149,8 @@ class TestWhoSetIt:
         command = spec.after(Throttle(7), 1, 0).after(Throttle(3, 10), 2, 0).at(10**6)
         assert (command.rows_per_s, command.limited_by) == (7, 1)
 
-    def test_an_edited_file_is_the_newest(self):
-        """Whatever was commanded before."""
+    def test_an_edited_spec_overrides_earlier_commands(self):
+        """The edit is the newest wish of the user."""
         controls = Controls().after(Throttle(3), 4, 0).after(Pause(), 5, 0).under_spec("History", 9)
 
         assert (controls.rows_per_s, controls.limited_by, controls.paused_by) == (9, 0, 0)
@@ -165,44 +165,44 @@ class TestWhoSetIt:
             ({}, 0, 0),
         ],
     )
-    def test_a_state_of_before_this_was_kept_is_read(self, stored, limited_by, paused_by):
-        """What differs from the file was commanded."""
+    def test_a_state_without_origins_is_read(self, stored, limited_by, paused_by):
+        """A value that differs from the spec came from a command."""
         read = Controls.from_json(stored)
 
         assert (read.limited_by, read.paused_by) == (limited_by, paused_by)
 
 
 class TestControls:
-    """What was commanded stays in force, over restarts too."""
+    """Commands stay in force over restarts."""
 
-    def test_pause_and_resume(self):
-        """A pause of everything includes changes, a plain one only the snapshot."""
+    def test_pause_and_resume_set_their_scope(self):
+        """A pause of everything includes changes; a plain pause includes only the snapshot."""
         paused = Controls().after(Pause(), 1, 0)
 
         assert (paused.paused, paused.history_held, paused.changes_held) == (HISTORY, True, False)
         assert paused.after(Pause(everything=True), 2, 0).paused == ALL
         assert not paused.after(Resume(), 3, 0).history_held
 
-    def test_a_limit_with_an_expiry_gives_way_to_what_was_before(self):
-        """A limit for an hour must not stay for ever."""
+    def test_an_expired_limit_restores_the_previous_one(self):
+        """A limit for an hour must not stay forever."""
         controls = Controls(rows_per_s=500).after(Throttle(10, for_s=30), 1, 1_000)
 
         assert controls.at(30_999).rows_per_s == 10
         assert controls.at(31_000).rows_per_s == 500
 
     def test_two_limits_with_expiries_do_not_make_the_first_permanent(self):
-        """The second must remember the value before both."""
+        """The second limit must store the value before both."""
         controls = Controls().after(Throttle(10, for_s=30), 1, 0).after(Throttle(20, for_s=30), 2, 10_000)
 
         assert controls.at(40_000).rows_per_s is None
 
-    def test_zero_holds_history_like_a_pause(self):
-        """Zero rows a second is a pause, and must look like one; so are zero bytes."""
+    def test_a_limit_of_zero_holds_history_like_a_pause(self):
+        """Zero rows per second is a pause and must look like one; the same applies to zero bytes."""
         assert Controls().after(Throttle(0), 1, 0).history_held
         assert Controls().after(Throttle(5, bytes_per_s=0), 1, 0).history_held
 
     def test_a_command_sets_both_limits(self):
-        """Rows and bytes are one limit: who asks for rows does not want the bytes of yesterday as well."""
+        """Rows and bytes are one limit: a user who requests a row limit does not want an old byte limit as well."""
         both = Controls().under_spec(None, 9, 90).after(Throttle(None, 30, 50), 1, 0)
 
         assert (both.rows_per_s, both.bytes_per_s, both.limit_words) == (None, 50, "50 bytes/s")
@@ -215,8 +215,8 @@ class TestControls:
         assert not Controls().limited
         assert both.limited
 
-    def test_after_a_restart_the_command_wins_over_the_same_spec(self):
-        """R-PROG-8: a restart is no reason to forget a command."""
+    def test_a_command_stays_in_force_over_the_same_spec(self):
+        """R-PROG-8: a restart is no reason to lose a command."""
         stored = Controls().under_spec(None, 1000).after(Throttle(5), 1, 0)
 
         assert stored.under_spec(None, 1000).rows_per_s == 5
@@ -232,7 +232,7 @@ class TestControls:
             [Pause(), Pause(everything=True), Resume(), Throttle(7), Throttle(7, 3.0, 70), Throttle(None, None, 5)]
         )
     )
-    def test_they_come_back_from_the_state(self, command):
+    def test_controls_survive_a_round_trip(self, command):
         """A limit must hold after a restart too."""
         controls = Controls().under_spec(HISTORY, 9, 90).after(command, 3, 1)
 

@@ -1,4 +1,4 @@
-"""What a stop waits for, and what it does not: who pressed Ctrl-C is waiting."""
+"""Work that a stop waits for and work that it cancels: a user who pressed Ctrl-C is waiting."""
 
 import pytest
 from support.simulation.hand_driven import WALL_MS, HandDriven
@@ -10,7 +10,7 @@ from backfill_core.protocol.work import ChangesApplied
 
 
 def merging(**settings):
-    """A job whose MERGE is under way, and does not end when it is asked to."""
+    """A job with a running MERGE that does not end when it is cancelled."""
     job = HandDriven(1000, settings=JobSettings(**settings))
     job.head = Head(4, WALL_MS)
     job.let_pass(1.2)
@@ -22,13 +22,13 @@ def merging(**settings):
 
 
 class TestAProofIsNotWaitedFor:
-    """It changes nothing and is taken again from its beginning, so a second more for it is lost."""
+    """A proof changes nothing and restarts from its beginning, so a stop does not give it another second."""
 
     @pytest.mark.parametrize(
         "stop", [StopRequested(), CommandReceived(1, 1, Stop(force=True))], ids=["press", "command"]
     )
-    def test_the_last_receipt(self, stop):
-        """The next run takes it again, so a stop need not wait."""
+    def test_a_stop_does_not_wait_for_the_last_receipt(self, stop):
+        """The next run takes the receipt again, so a stop need not wait."""
         job = HandDriven(settings=JobSettings(verify_final=True))
         job.let_pass(1.2)
         assert job.view.verifying
@@ -36,8 +36,8 @@ class TestAProofIsNotWaitedFor:
 
         assert (job.finish.outcome, len(job.cancelled)) == ("Stopped", 1)
 
-    def test_a_receipt_that_was_asked_for(self):
-        """The copy beside it has its second."""
+    def test_a_stop_does_not_wait_for_a_requested_receipt(self):
+        """The copy that runs at the same time still gets its second."""
         job = HandDriven(*[1_000_000] * 20)
         job.let_pass(1.2)
         job.send(CommandReceived(1, 1, VerifyNow()))
@@ -49,8 +49,8 @@ class TestAProofIsNotWaitedFor:
 
         assert (len(job.cancelled), job.finish.outcome) == (3, "Stopped")
 
-    def test_that_of_the_key(self):
-        """The key check of a large table takes minutes, a stop a second."""
+    def test_a_stop_does_not_wait_for_the_key_proof(self):
+        """The key check of a large table takes minutes; a stop takes a second."""
         job = HandDriven(1_000_000, proves_key=True)
         job.head = Head(4, WALL_MS)
         job.let_pass(1.2)
@@ -62,8 +62,8 @@ class TestAProofIsNotWaitedFor:
 
         assert (job.finish.outcome, job.cancelled) == ("Stopped", [job.proofs[0].work_id])
 
-    def test_a_pause_gives_it_time(self):
-        """Who pauses goes on later, and may like to have it then."""
+    def test_a_pause_gives_the_key_proof_time(self):
+        """A user who pauses the job resumes it later and may need the result then."""
         job = HandDriven(1_000_000, proves_key=True)
         job.head = Head(4, WALL_MS)
         job.let_pass(1.2)
@@ -77,10 +77,10 @@ class TestAProofIsNotWaitedFor:
 
 
 class TestAMergeThatDoesNotEnd:
-    """Delta commits it as a whole or not at all, and its number tells the next attempt: like after a kill."""
+    """Delta commits a MERGE atomically. Its number informs the next attempt, as after a kill."""
 
-    def test_is_left_two_budgets_after_the_press(self):
-        """A user who stops must not wait for a MERGE of minutes."""
+    def test_a_merge_is_abandoned_two_budgets_after_the_stop(self):
+        """A user who stops a job must not wait minutes for a MERGE."""
         job = merging()
         seals = job.seals
         job.send(StopRequested())
@@ -92,8 +92,8 @@ class TestAMergeThatDoesNotEnd:
 
         assert (job.finish.outcome, job.seals) == ("Stopped", seals)
 
-    def test_that_ends_in_time_is_sealed(self):
-        """What the target holds is said, where it can be."""
+    def test_a_merge_that_ends_in_time_is_sealed(self):
+        """The final state reports the content of the target if possible."""
         job = merging()
         seals = job.seals
         job.send(StopRequested())
@@ -104,8 +104,8 @@ class TestAMergeThatDoesNotEnd:
         assert (job.finish.outcome, job.view.changes_done, job.seals > seals) == ("Stopped", 5, True)
 
     @pytest.mark.parametrize("command", [Stop(), Pause(everything=True)], ids=["stop", "pause"])
-    def test_a_command_is_sealed_beside_it(self, command):
-        """An acknowledgement says that it is durable, and waits for no MERGE."""
+    def test_a_command_is_sealed_while_the_merge_runs(self, command):
+        """An acknowledgement confirms durability and waits for no MERGE."""
         job = merging()
         seals = job.seals
         job.send(StopRequested())
@@ -115,8 +115,8 @@ class TestAMergeThatDoesNotEnd:
         assert (job.finish.outcome, [ack.outcome for ack in job.acks]) == ("Stopped", ["Applied"])
         assert job.seals == seals + 1
 
-    def test_a_command_that_waits_for_its_seal_keeps_the_job(self):
-        """A receipt is of a commit of rows."""
+    def test_a_command_that_waits_for_its_seal_keeps_the_job_running(self):
+        """A receipt covers a commit of rows."""
         job = merging()
         job.send(StopRequested())
         job.send(CommandReceived(1, 1, VerifyNow()))

@@ -1,6 +1,6 @@
-"""States that targets hold from earlier builds: whatever is stored there is read, or refused by name.
+"""States that earlier builds stored in targets: the job reads each state or rejects it with the name of the field.
 
-The files are states of real attempts, as the build before the typed stored state wrote them.
+The files are states of real attempts, written by the build before the typed stored state.
 """
 
 import json
@@ -32,7 +32,7 @@ def text_of(name):
 
 
 def resumed(name, *, last_txn=None):
-    """Return the state and the strategy that go on from it, with the key to be proven where it was not."""
+    """Return a stored state and the strategy that resumes from it; an unproven key is still to be proven."""
     state = JobState.decode(text_of(name))
     stored = SNAPSHOT.decode(state.progress)
     pinned = Pinned(3, 0, "table", "files", (1_000_000,) * stored.copied.files, 1_000_000 * stored.copied.files)
@@ -41,7 +41,7 @@ def resumed(name, *, last_txn=None):
 
 
 def first_work(name, **given):
-    """Return what the next attempt starts once it has fenced and seen version 12."""
+    """Return the work that the next attempt starts once it has fenced and read version 12."""
     state, strategy = resumed(name, **given)
     attempt = Job(state, strategy, JobSettings(follows=True), NOW)
     todo, work = list(attempt.start(NOW)), []
@@ -57,11 +57,11 @@ def first_work(name, **given):
 
 
 class TestAStateOfTheReleaseBefore:
-    """An upgrade in the middle of a job must go on with it."""
+    """A job must continue after an upgrade in its middle."""
 
     @pytest.mark.parametrize("name", ["copying", "announced", "live", "finished"])
-    def test_says_the_same_when_it_is_stored_again(self, name):
-        """What was stored stays, under its name; the proof of the key stands inside now."""
+    def test_a_state_is_unchanged_when_it_is_stored_again(self, name):
+        """Stored fields keep their names and values; the proof of the key is now inside the strategy's state."""
         early = json.loads(text_of(name))
         state, strategy = resumed(name)
         again = strategy.stored.encode()
@@ -69,22 +69,22 @@ class TestAStateOfTheReleaseBefore:
         assert again == early["snapshot"] | {"keyProven": early["keyProven"], "merging": None}
         kept = {"jobId", "attempt", "epoch", "rowsDone", "changesDone", "controls", "receipt", "finished", "percent"}
         written = json.loads(state.encode())
-        assert {one: written[one] for one in kept} == {one: early[one] for one in kept}
+        assert {field: written[field] for field in kept} == {field: early[field] for field in kept}
 
-    def test_in_the_middle_of_a_copy_reads_only_what_is_missing(self):
-        """44 of 120 files are there."""
+    def test_a_half_done_copy_reads_only_the_missing_files(self):
+        """The state contains 44 of 120 files."""
         _, strategy = resumed("copying")
         work = first_work("copying")
 
         assert (strategy.status.covered, strategy.status.consumed) == (((0, 44_000_000),), None)
         assert work[0].start == 44_000_000
-        assert all(isinstance(one, ReadSplit) for one in work)
+        assert all(isinstance(split, ReadSplit) for split in work)
 
     @pytest.mark.parametrize(
         ("last_txn", "consumed"), [(ANNOUNCED, 9), (ANNOUNCED - 1, 3)], ids=["merged", "not-merged"]
     )
-    def test_with_an_announced_merge_knows_whether_it_happened(self, last_txn, consumed):
-        """A MERGE that is done twice costs time; one that is left out costs rows."""
+    def test_a_resumed_job_detects_whether_an_announced_merge_happened(self, last_txn, consumed):
+        """A repeated MERGE costs time; a missing MERGE loses rows."""
         _, strategy = resumed("announced", last_txn=last_txn)
         (batch,) = first_work("announced", last_txn=last_txn)
 
@@ -92,34 +92,34 @@ class TestAStateOfTheReleaseBefore:
         assert isinstance(batch, ApplyChanges)
         assert (batch.after, batch.upto) == (consumed, 12)
 
-    def test_that_had_caught_up_goes_on_after_what_it_consumed(self):
-        """Its key was proven then, and is not proven again."""
+    def test_a_caught_up_job_continues_after_the_consumed_version(self):
+        """Its key was proven then and is not proven again."""
         (batch,) = first_work("live")
 
         assert (type(batch), batch.after) == (ApplyChanges, 9)
 
-    def test_of_a_key_that_was_not_proven_proves_it_first(self):
-        """It is the finished one, had it been stored a moment earlier."""
-        assert [type(one) for one in first_work("finished")] == [ProveKey]
+    def test_an_unproven_key_is_proven_first(self):
+        """The state is the finished one, as it would have been stored just before the proof."""
+        assert [type(work) for work in first_work("finished")] == [ProveKey]
 
-    def test_of_a_finished_job_keeps_its_receipt(self):
-        """`status` and `verify` show it after an upgrade."""
+    def test_a_finished_job_keeps_its_receipt(self):
+        """`status` and `verify` show the receipt after an upgrade."""
         state = JobState.decode(text_of("finished"))
 
         assert (state.finished, state.receipt.equal, state.receipt.rows) == (True, True, 1_000_000)
 
-    def test_asks_for_the_version_it_pinned(self):
-        """Once all of it was read, the one consumed last will do."""
+    def test_a_resumed_job_requests_its_pinned_version(self):
+        """After a complete copy, the last consumed version also suffices."""
         requests = [
-            SNAPSHOT.open_request(SNAPSHOT.decode(JobState.decode(text_of(one)).progress))
-            for one in ("copying", "announced", "live")
+            SNAPSHOT.open_request(SNAPSHOT.decode(JobState.decode(text_of(name)).progress))
+            for name in ("copying", "announced", "live")
         ]
 
         assert requests == [PinVersion(3, None, "table"), PinVersion(3, None, "table"), PinVersion(3, 9, "table")]
 
 
 class TestAStateThatDoesNotFit:
-    """A state of a newer release, or one that was edited: the field that is wrong is named."""
+    """A state of a newer release or an edited state is rejected, and the error names the wrong field."""
 
     @pytest.mark.parametrize(
         ("field", "value"),
@@ -133,16 +133,16 @@ class TestAStateThatDoesNotFit:
             ("files", True),
         ],
     )
-    def test_is_refused_by_name(self, field, value):
-        """Going on with it could lose rows."""
+    def test_a_wrong_value_is_refused_by_field_name(self, field, value):
+        """A job that resumes from a damaged state could lose rows."""
         progress = JobState.decode(text_of("copying")).progress
 
         with pytest.raises(StateMismatchError, match=rf"snapshot\.{field} is") as refused:
             SNAPSHOT.decode({**progress, field: value})
         assert "another target" in refused.value.hint
 
-    def test_without_a_field_is_refused_too(self):
-        """Also the fields of the announcement."""
+    def test_a_missing_field_is_refused(self):
+        """The check includes the fields of the announcement."""
         progress = JobState.decode(text_of("announced")).progress
 
         with pytest.raises(StateMismatchError, match=r"snapshot\.merging\.txn is 'None'"):

@@ -1,4 +1,5 @@
-"""Attempts: on record before they are made, one at a time, classified by how their pods ended, repeated within limits."""
+"""Attempts: recorded before they are launched, one at a time, classified by how their pods ended, repeated within
+limits."""
 
 from __future__ import annotations
 
@@ -43,10 +44,11 @@ def minutes_later(minutes: float) -> int:
 
 
 class TestTheFirstLaunch:
-    """One write, one pod: the launch must be as quick as it is safe."""
+    """A launch takes one write and one pod: it is as fast as it is safe."""
 
-    def test_is_on_record_before_anything_is_made(self) -> None:
-        """The status says Planned under the observed resourceVersion, then the driver is launched; no other request is needed."""
+    def test_the_first_launch_is_recorded_before_anything_is_created(self) -> None:
+        """The status is set to Planned under the observed resourceVersion, then the driver is launched; no other
+        request is needed."""
         decision = checked(observed())
 
         assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run"))
@@ -55,7 +57,7 @@ class TestTheFirstLaunch:
         assert decision.status.attempt.pod_name == "orders-1-driver"
         assert decision.status.phase == "Launching"
 
-    def test_starts_with_the_controls_of_spec_and_override(self) -> None:
+    def test_the_first_launch_uses_the_controls_of_spec_and_override(self) -> None:
         """A job that is created paused never runs a split."""
         annotations = {"backfill.dev/override": '{"throttle":{"rowsPerSecond":7}}'}
         paused = spec(desiredState="Paused", pause={"scope": "All"})
@@ -64,20 +66,21 @@ class TestTheFirstLaunch:
 
         assert decision.actions[1] == LaunchDriver(1, "Run", "All", 7)
 
-    def test_an_answer_that_was_lost_is_repaired_by_the_same_name(self) -> None:
-        """A planned attempt without a pod is launched again, fenced; 'already exists' leads to a refetch and an adoption."""
+    def test_a_lost_response_is_repaired_by_the_same_name(self) -> None:
+        """The operator launches a planned attempt without a pod again, fenced; 'already exists' leads to a refetch and
+        an adoption."""
         planned = observed(status=STATUSES["planned"])
         again = checked(planned)
         taken = checked(after(planned, again, launch_failed=LaunchFailed(1, T0, 409, "AlreadyExists")))
-        found = checked(after(planned, again, pods=(pod(),), live=True))
+        adopted = checked(after(planned, again, pods=(pod(),), live=True))
 
         assert again.actions == (PersistIntent(), LaunchDriver(1, "Run"))
         assert taken.actions == (RefetchPods("orders-1-driver"),)
-        assert found.status.attempt is not None
-        assert (found.status.attempt.state, found.status.attempt.pod_uid) == ("Created", "pod-1")
+        assert adopted.status.attempt is not None
+        assert (adopted.status.attempt.state, adopted.status.attempt.pod_uid) == ("Created", "pod-1")
 
-    def test_a_status_that_was_lost_is_read_off_the_pods(self) -> None:
-        """After the restore of an old backup the driver that runs is the current attempt, not a second one."""
+    def test_a_lost_status_is_rebuilt_from_the_pods(self) -> None:
+        """After the restore of an old backup, the running driver becomes the current attempt, not a second one."""
         decision = checked(observed(status=BackfillStatus(), pods=(running(4),)))
 
         assert decision.status.attempt is not None
@@ -86,54 +89,55 @@ class TestTheFirstLaunch:
 
 
 class TestTheTokenOfAnAttempt:
-    """Its hash is on record before any Secret has it, so a forged Secret is recognized."""
+    """The hash of a token is recorded before any Secret contains it, so a forged Secret is recognized."""
 
-    def test_is_on_record_with_the_attempt(self) -> None:
-        """In the same write."""
+    def test_the_token_hash_is_recorded_with_the_attempt(self) -> None:
+        """Both are in one write."""
         decision = checked(observed(token_hash=OURS))
 
         assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run", token_hashes=(OURS,)))
         assert decision.status.attempt is not None
         assert decision.status.attempt.token_hashes == (OURS,)
 
-    def test_of_an_operator_that_is_no_more_stays_good(self) -> None:
-        """It may have made the Secret; so may its successor, once."""
+    def test_the_token_hash_of_a_former_operator_stays_valid(self) -> None:
+        """The former operator or its successor may have created the Secret."""
         first = observed(token_hash=OURS)
         second = checked(after(first, checked(first), token_hash=THEIRS))
         again = checked(after(first, second, token_hash=THEIRS))
 
-        for one in (second, again):
-            assert one.actions == (PersistIntent(), LaunchDriver(1, "Run", token_hashes=(OURS, THEIRS)))
-            assert one.status.attempt is not None
-            assert one.status.attempt.token_hashes == (OURS, THEIRS)
+        for decision in (second, again):
+            assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run", token_hashes=(OURS, THEIRS)))
+            assert decision.status.attempt is not None
+            assert decision.status.attempt.token_hashes == (OURS, THEIRS)
 
-    def test_is_no_more_of_too_many(self) -> None:
-        """An operator that dies at each launch fills no status."""
+    def test_the_number_of_token_hashes_is_limited(self) -> None:
+        """An operator that dies at each launch must not fill the status."""
         decision = checked(observed(token_hash=OURS))
         for number in range(20):
             decision = checked(after(observed(), decision, token_hash=f"{number:032x}"))
         assert decision.status.attempt is not None
         assert decision.status.attempt.token_hashes == tuple(f"{number:032x}" for number in range(12, 20))
 
-    def test_is_asked_of_no_attempt_of_an_earlier_version(self) -> None:
-        """The token of its Secret is not on record, and the Secret must stay good."""
+    def test_an_attempt_of_an_earlier_version_has_no_token_hash(self) -> None:
+        """The token of its Secret is not recorded, and the Secret must stay valid."""
         decision = checked(observed(status=STATUSES["planned"], token_hash=OURS))
 
         assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run"))
 
-    def test_is_another_one_of_the_next_attempt(self) -> None:
-        """A token that leaked with one attempt must not open the next."""
+    def test_the_next_attempt_has_another_token(self) -> None:
+        """A token that leaked with one attempt must not work for the next."""
         failed = checked(observed(status=STATUSES["failed"], generation=2, live=True, token_hash=THEIRS))
 
         assert failed.actions == (PersistIntent(), LaunchDriver(2, "Run", token_hashes=(THEIRS,)))
 
 
 class TestHowAnAttemptEnds:
-    """The exit code counts first, then what the node reports."""
+    """The exit code of the driver takes precedence over the report of the node."""
 
-    @pytest.mark.parametrize("kind", [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.BackfillError) and one.exit_code >= 20])  # fmt: skip
-    def test_every_error_of_the_driver_is_known(self, kind: type[errors.BackfillError]) -> None:
-        """By the reason in its termination message; retried exactly when the error says so."""
+    @pytest.mark.parametrize("kind", [error for error in vars(errors).values() if isinstance(error, type) and issubclass(error, errors.BackfillError) and error.exit_code >= 20])  # fmt: skip
+    def test_every_error_of_the_driver_is_classified(self, kind: type[errors.BackfillError]) -> None:
+        """The reason in the termination message identifies the error; the attempt is retried exactly when the error is
+        retryable."""
         ending = Ending(outcome="Failed", reason=kind.reason, message="because", hint="Do this.")
 
         decision = checked(observed(status=STATUSES["running"], pods=(ended(kind.exit_code, ending=ending),)))
@@ -144,7 +148,7 @@ class TestHowAnAttemptEnds:
         assert "because Do this." in decision.status.conditions[0].message
 
     @pytest.mark.parametrize(
-        ("one", "word", "phase"),
+        ("driver_pod", "word", "phase"),
         [
             (ended(None, reason="Evicted", message="low on memory"), "Infrastructure", "Retrying"),
             (ended(None, reason="NodeLost"), "Infrastructure", "Retrying"),
@@ -164,39 +168,40 @@ class TestHowAnAttemptEnds:
             (ended(0), "Complete", "Succeeded"),
         ],
     )
-    def test_a_death_has_one_reason(self, one: object, word: str, phase: str) -> None:
-        """And the attempt's objects go before its end is on record."""
-        decision = checked(observed(status=STATUSES["running"], pods=(one,)))
+    def test_each_end_of_a_pod_has_one_reason(self, driver_pod: object, word: str, phase: str) -> None:
+        """The objects of the attempt are deleted before its end is recorded."""
+        decision = checked(observed(status=STATUSES["running"], pods=(driver_pod,)))
 
         assert decision.status.history[-1].reason == word
         assert decision.status.phase == phase
         assert decision.actions[0] == DeleteAttemptObjects(1)
 
     @pytest.mark.parametrize("code", [137, 64, 1])
-    def test_one_for_want_of_memory_says_what_to_raise(self, code: int) -> None:
-        """A node kills all of a container or its largest process; then the driver's own word is only that Java is gone."""
+    def test_an_end_for_lack_of_memory_names_the_limit_to_raise(self, code: int) -> None:
+        """A node kills the whole container or its largest process; in the second case the driver only reports that Java
+        is gone."""
         own = Ending(outcome="Failed", reason="JavaDied", message="Java is gone", hint="Look at its log.")
-        one = ended(code, oom_killed=True, reason="OOMKilled", ending=own if code == 64 else None)
+        driver_pod = ended(code, oom_killed=True, reason="OOMKilled", ending=own if code == 64 else None)
 
-        decision = checked(observed(status=STATUSES["running"], pods=(one,)))
+        decision = checked(observed(status=STATUSES["running"], pods=(driver_pod,)))
 
-        message = next(one.message for one in decision.status.conditions if one.type == "Reconciling")
+        message = next(condition.message for condition in decision.status.conditions if condition.type == "Reconciling")
         assert "OOMKilled: the driver's container ran out of memory" in message
         assert "driver.resources.limits.memory" in message
 
     @pytest.mark.parametrize("code", [10, 137, 143])
-    def test_one_by_its_node_has_the_words_of_the_node(self, code: int) -> None:
-        """The driver was told to stop, and says no more than that."""
+    def test_an_end_by_the_node_has_the_message_of_the_node(self, code: int) -> None:
+        """The driver only reports that it received a stop signal."""
         own = Ending(outcome="Stopped", reason="Stopped", message="stopped at a barrier")
-        one = ended(code, reason="Evicted", message="it used more than 64Mi of the disk", ending=own)
+        driver_pod = ended(code, reason="Evicted", message="it used more than 64Mi of the disk", ending=own)
 
-        decision = checked(observed(status=STATUSES["running"], pods=(one,)))
+        decision = checked(observed(status=STATUSES["running"], pods=(driver_pod,)))
 
-        message = next(one.message for one in decision.status.conditions if one.type == "Reconciling")
+        message = next(condition.message for condition in decision.status.conditions if condition.type == "Reconciling")
         assert "Evicted: it used more than 64Mi of the disk" in message
 
-    def test_its_termination_message_is_kept(self) -> None:
-        """They are in the pod, so an operator that was away reads them too."""
+    def test_the_termination_message_is_kept(self) -> None:
+        """The pod contains the message, so an operator that was down reads it too."""
         ending = Ending(
             outcome="Complete", progress=ProgressSummary(percent=100, rows_done=9, rows_per_second=5),
             receipt=ReceiptSummary(source_version=3, target_version=4, rows=9),
@@ -209,20 +214,21 @@ class TestHowAnAttemptEnds:
         decision = checked(after(observed(), decision))
         assert conditions(decision.status)["Verified"] == "True"
 
-    def test_its_percent_never_falls(self) -> None:
-        """R-PROG-4: of a driver that was killed in its receipt, which commits nothing, and of the one after it."""
+    def test_the_percent_of_a_job_never_falls(self) -> None:
+        """R-PROG-4: a driver that is killed during its receipt commits nothing, and the next attempt continues from its
+        percent."""
         seen = ProgressSummary(percent=80, rows_done=9)
         running = STATUSES["running"].model_copy(update={"progress": seen})
         again, other = ProgressSummary(percent=60, rows_done=9), ProgressSummary(percent=1, rows_done=2)
-        told = {}
-        for one in (again, other):
-            ending = Ending(outcome="Stopped", reason="Stopped", message="stopped at a barrier", progress=one)
-            told[one.percent] = checked(observed(status=running, pods=(ended(0, ending=ending),))).status.progress
+        shown = {}
+        for progress in (again, other):
+            ending = Ending(outcome="Stopped", reason="Stopped", message="stopped at a barrier", progress=progress)
+            shown[progress.percent] = checked(observed(status=running, pods=(ended(0, ending=ending),))).status.progress
 
-        assert told == {60: seen, 1: other}
+        assert shown == {60: seen, 1: other}
 
-    def test_a_pod_that_is_not_seen_is_looked_for(self) -> None:
-        """After a grace, live; only then it is lost."""
+    def test_a_missing_pod_is_looked_up_before_it_counts_as_lost(self) -> None:
+        """The operator reads it from the API server after a grace period; only then the pod is lost."""
         up = observed(status=STATUSES["running"])
         unseen = checked(up)
         waiting = checked(after(up, unseen), T0 + 3_000)
@@ -235,8 +241,8 @@ class TestHowAnAttemptEnds:
         assert gone.status.history[-1].reason == "Infrastructure"
         assert back.status.phase == "Running"
 
-    def test_one_that_is_stuck_on_a_lost_node_is_removed(self) -> None:
-        """A minute after its grace; the target's fence is the second wall."""
+    def test_a_pod_on_a_lost_node_is_removed_by_force(self) -> None:
+        """The removal follows a minute after its grace period; the fence of the target also protects the data."""
         stuck = running(ready=False, deletion_ms=T0)
         observation = observed(status=STATUSES["running"], pods=(stuck,), finalizers=("backfill.dev/drain",))
 
@@ -245,10 +251,11 @@ class TestHowAnAttemptEnds:
 
 
 class TestTryingAgain:
-    """Within the limits of the spec."""
+    """The spec limits the number and frequency of attempts."""
 
-    def test_waits_longer_each_time_and_then_gives_up(self) -> None:
-        """Doubled, at most the maximum, less up to a fifth; the next attempt only after a refetch of the pods."""
+    def test_a_retry_waits_longer_each_time_and_then_gives_up(self) -> None:
+        """The delay doubles up to the maximum, less up to a fifth; the next attempt starts only after a refetch of the
+        pods."""
         wish = spec(backoffLimit=3, backoff={"initialSeconds": 10, "maxSeconds": 30})
         now_ms, waits = T0, []
         observation = observed(spec=wish)
@@ -272,7 +279,7 @@ class TestTryingAgain:
         assert reason(decision.status, "Failed") == "BackoffLimitExceeded"
         assert "Infrastructure" in decision.status.conditions[0].message
 
-    def test_an_attempt_that_ran_for_an_hour_starts_the_count_anew(self) -> None:
+    def test_an_attempt_that_ran_for_an_hour_restarts_the_count(self) -> None:
         """A job that follows for months survives more than four evictions."""
         status = STATUSES["running"].model_copy(update={"failures": 3})
 
@@ -281,8 +288,9 @@ class TestTryingAgain:
         assert decision.status.failures == 1
         assert decision.status.phase == "Retrying"
 
-    def test_objects_are_kept_while_a_driver_runs_and_no_longer(self) -> None:
-        """New executors find it by its Service; one that stops needs none, and nothing reads them before a node has its pod."""
+    def test_objects_are_kept_only_while_a_driver_runs(self) -> None:
+        """New executors find the driver by its Service; a stopping driver needs none, and a pod without a node reads no
+        objects."""
         kept = EnsureObjects(LaunchDriver(1, "Run"))
         up = observed(status=STATUSES["running"], pods=(running(),), report=report())
         stopping = replace(up, spec=spec(suspend=True))
@@ -294,11 +302,11 @@ class TestTryingAgain:
 
         assert kept in checked(up).actions
         assert kept in checked(with_node).actions
-        for one in (stopping, going, over, unreadable, without_node):
-            assert kept not in checked(one).actions
+        for observation in (stopping, going, over, unreadable, without_node):
+            assert kept not in checked(observation).actions
 
     def test_a_driver_that_does_not_start_ends_in_time(self) -> None:
-        """Another attempt may find a node; no attempt finds an image that is not there."""
+        """Another attempt may find a node; no attempt finds a missing image."""
         starting = observed(status=STATUSES["starting"], pods=(pod(scheduled=True),))
         late = checked(starting, minutes_later(11))
         no_image = pod(waiting="ErrImagePull", waiting_message="not found: x")
@@ -319,28 +327,33 @@ class TestTryingAgain:
             ({"scheduled": True, "phase": "Running"}, "kubectl logs orders-1-driver"),
         ],
     )
-    def test_one_that_started_too_late_says_where_to_look(self, state: dict[str, object], message: str) -> None:
-        """A pod that waits for a volume says nothing but ContainerCreating; its events do."""
+    def test_a_driver_that_started_too_late_names_where_to_look(self, state: dict[str, object], message: str) -> None:
+        """A pod that waits for a volume only reports ContainerCreating; its events contain the cause."""
         starting = observed(status=STATUSES["starting"], pods=(pod(**state),))
         late = checked(after(starting, checked(starting)), minutes_later(11))
         going = checked(after(starting, late, pods=(pod(deletion_ms=T0, **state),)), minutes_later(11))
         over = checked(after(starting, going, pods=(), live=True), minutes_later(12))
 
         for decision in (late, going, over):
-            assert message in next(one for one in decision.status.conditions if one.type == "Reconciling").message
+            assert (
+                message
+                in next(
+                    condition for condition in decision.status.conditions if condition.type == "Reconciling"
+                ).message
+            )
 
-    def test_a_deadline_stops_at_a_barrier_and_fails(self) -> None:
-        """Told by command, not by a kill."""
+    def test_a_deadline_stops_the_job_at_a_barrier_and_fails_it(self) -> None:
+        """The operator sends a command and does not kill the driver."""
         up = observed(
             status=STATUSES["running"], spec=spec(activeDeadlineSeconds=30), pods=(running(),), report=report()
         )
         stopping = checked(up)
         over = checked(after(up, stopping, pods=(ended(10),), report=None))
 
-        assert [one.request.command.type for one in stopping.actions[1:2]] == ["Stop"]
+        assert [action.request.command.type for action in stopping.actions[1:2]] == ["Stop"]
         assert reason(over.status, "Failed") == "DeadlineExceeded"
 
-    def test_a_failed_job_is_taken_up_when_its_spec_is_edited(self) -> None:
+    def test_a_failed_job_is_restarted_when_its_spec_is_edited(self) -> None:
         """A user who raised a limit expects another attempt; a complete job stays complete."""
         failed = observed(status=STATUSES["failed"], generation=2, live=True)
         complete = observed(status=STATUSES["complete"], generation=2, live=True)
@@ -349,32 +362,33 @@ class TestTryingAgain:
         assert checked(failed).status.failures == 0
         assert checked(complete).status.phase == "Succeeded"
 
-    def test_a_failed_job_is_taken_up_once_when_a_restart_is_requested(self) -> None:
-        """Its cause was mended outside of the spec: a grant, a table. One text asks for one attempt."""
-        asked = {"backfill.dev/restart-requested": "1"}
-        failed = observed(status=STATUSES["failed"], annotations=asked, live=True)
+    def test_a_failed_job_is_restarted_once_when_a_restart_is_requested(self) -> None:
+        """The user fixed the cause outside the spec, such as a grant or a table. One annotation value requests one
+        attempt."""
+        restart = {"backfill.dev/restart-requested": "1"}
+        failed = observed(status=STATUSES["failed"], annotations=restart, live=True)
         again = checked(failed)
         over = checked(after(failed, again, pods=(ended(40, 2),), live=True))
         rests = checked(after(failed, over, pods=(), live=True))
-        complete = observed(status=STATUSES["complete"], annotations=asked, live=True)
+        complete = observed(status=STATUSES["complete"], annotations=restart, live=True)
 
         assert again.actions == (PersistIntent(), LaunchDriver(2, "Run"))
         assert (over.status.phase, rests.status.phase) == ("Failed", "Failed")
         assert rests.status.attempts == 2
         assert checked(complete).status.phase == "Succeeded"
 
-    def test_a_later_attempt_looks_at_the_pods_themselves(self) -> None:
-        """The cache may not show yet that the driver before it still runs."""
+    def test_a_later_attempt_reads_the_pods_from_the_api_server(self) -> None:
+        """The cache may not yet show that the previous driver still runs."""
         failed = observed(status=STATUSES["failed"], generation=2, live=False)
 
         assert checked(failed).actions == (RefetchPods("orders-2-driver"),)
 
     @pytest.mark.parametrize(("retain", "kept"), [("Always", (0, 40, 137)), ("OnFailure", (40, 137)), ("Never", ())])
-    def test_pods_are_kept_as_the_spec_says(self, retain: str, kept: tuple[int, ...]) -> None:
-        """Once their end is on record, not before."""
+    def test_pods_are_kept_according_to_the_spec(self, retain: str, kept: tuple[int, ...]) -> None:
+        """Pods are deleted once their end is recorded, not before."""
         for code in (0, 40, 137):
             observation = observed(status=STATUSES["running"], spec=spec(retainDriver=retain), pods=(ended(code),))
             first = checked(observation)
             second = checked(after(observation, first))
-            assert not any(isinstance(one, DeletePod) for one in first.actions)
-            assert any(isinstance(one, DeletePod) for one in second.actions) is (code not in kept)
+            assert not any(isinstance(action, DeletePod) for action in first.actions)
+            assert any(isinstance(action, DeletePod) for action in second.actions) is (code not in kept)

@@ -1,4 +1,4 @@
-"""Every state against every event: what each decision promises holds for all of them."""
+"""Every state against every event: the invariants of a decision hold for all combinations."""
 
 from __future__ import annotations
 
@@ -25,29 +25,37 @@ ROUNDS = 6
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("status", STATUSES)
 class TestAllAgainstAll:
-    """Specs, stored statuses, pods, drivers' reports, live and cached pods, kept and deleted objects."""
+    """The combinations cover specs, stored statuses, pods, drivers' reports, live and cached pods, kept and deleted
+    objects."""
 
-    def test_every_decision_keeps_its_promises(self, spec: str, status: str) -> None:
-        """One launch at most and none beside a driver; the rules of kstatus; known reasons; a status the schema takes."""
+    def test_every_decision_keeps_the_invariants(self, spec: str, status: str) -> None:
+        """A decision launches at most one driver and none while another runs. It follows the kstatus rules, has known
+        reasons, and its status fits the schema."""
         for name, observation in observations_of(spec, status):
             decision = checked(observation)
             actions = decision.actions
-            commands = [one.request for one in actions if isinstance(one, SendCommand)]
-            assert [one.revision for one in commands] == sorted({one.revision for one in commands}), name
-            if any(isinstance(one, LaunchDriver) for one in actions):
+            commands = [action.request for action in actions if isinstance(action, SendCommand)]
+            assert [command.revision for command in commands] == sorted({command.revision for command in commands}), (
+                name
+            )
+            if any(isinstance(action, LaunchDriver) for action in actions):
                 assert spec != "refused", name
-                assert not any(isinstance(one, DeletePod) and one.grace_s for one in actions), name
-            if any(isinstance(one, RemoveFinalizer) for one in actions) and observation.deletion_ms is not None:
+                assert not any(isinstance(action, DeletePod) and action.grace_s for action in actions), name
+            if any(isinstance(action, RemoveFinalizer) for action in actions) and observation.deletion_ms is not None:
                 alive = [pod for pod in observation.pods if not pod.over and pod.owner_uid == observation.uid]
                 assert alive == [] or spec == "immediate", name
-            assert not any(isinstance(one, DeleteObject) for one in actions) or status in ("complete", "failed"), name
+            assert not any(isinstance(action, DeleteObject) for action in actions) or status in (
+                "complete",
+                "failed",
+            ), name
 
-    def test_a_stable_world_comes_to_rest(self, spec: str, status: str) -> None:
-        """After a few rounds nothing new is decided, and no event repeats: else an idle operator would write for ever."""
+    def test_a_stable_world_needs_no_further_decision(self, spec: str, status: str) -> None:
+        """After a few rounds, no new decision and no repeated event follows. Otherwise an idle operator would write
+        forever."""
         for name, observation in observations_of(spec, status):
             for _ in range(ROUNDS):
                 before, decision = observation, decide(observation, T0)
-                if any(isinstance(one, RefetchPods) for one in decision.actions):
+                if any(isinstance(action, RefetchPods) for action in decision.actions):
                     observation = replace(observation, live=True)
                 observation = replace(observation, status=decision.status)
                 if observation == before and decision.events == ():
@@ -59,9 +67,9 @@ class TestAllAgainstAll:
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("status", ["complete", "failed"])
 class TestTheEnd:
-    """A job is over once."""
+    """A job ends only once."""
 
-    def test_what_is_over_stays_over(self, spec: str, status: str) -> None:
+    def test_a_finished_job_stays_finished(self, spec: str, status: str) -> None:
         """Without an edit a finished job is never launched again, unless the status is older than a pod."""
         for name, observation in observations_of(spec, status):
             if (

@@ -1,4 +1,4 @@
-"""Suspended, deleted, over: how a Backfill lets go of its pods, and how it takes them up again."""
+"""Suspension, deletion and completion: a Backfill releases its pods and takes them up again."""
 
 from __future__ import annotations
 
@@ -40,47 +40,49 @@ UP = observed(status=STATUSES["running"], pods=(running(),), report=report(), fi
 
 
 class TestSuspension:
-    """The pods go, the state stays in the target."""
+    """A suspension removes the pods, and the state stays in the target."""
 
-    def test_stops_at_a_barrier_first(self) -> None:
-        """By a command; `Suspended` is shown when the pods are gone, and the attempt is no failure."""
+    def test_a_suspension_stops_at_a_barrier_first(self) -> None:
+        """The operator sends a command; `Suspended` is shown when the pods are gone, and the attempt is no failure."""
         wish = replace(UP, spec=spec(suspend=True), generation=2)
-        asked = checked(wish)
-        over = checked(after(wish, asked, pods=(ended(10),), report=None))
+        requested = checked(wish)
+        over = checked(after(wish, requested, pods=(ended(10),), report=None))
 
-        assert isinstance(asked.actions[0], PersistIntent)
-        assert [one.request.command.type for one in asked.actions if isinstance(one, SendCommand)] == ["Stop"]
-        assert asked.status.phase == "Suspending"
+        assert isinstance(requested.actions[0], PersistIntent)
+        assert [action.request.command.type for action in requested.actions if isinstance(action, SendCommand)] == [
+            "Stop"
+        ]
+        assert requested.status.phase == "Suspending"
         assert (over.status.phase, over.status.failures) == ("Suspended", 0)
         assert conditions(over.status)["Suspended"] == conditions(over.status)["Ready"] == "True"
         assert RemoveFinalizer() in over.actions
 
     def test_a_driver_that_does_not_stop_is_deleted(self) -> None:
-        """After the time that the spec gives it."""
+        """The spec sets the time limit."""
         wish = replace(UP, spec=spec(suspend=True, drainTimeoutSeconds=20))
-        asked = checked(wish)
-        waiting = checked(after(wish, asked), T0 + 19_000)
-        late = checked(after(wish, asked), T0 + 20_000)
+        requested = checked(wish)
+        waiting = checked(after(wish, requested), T0 + 19_000)
+        late = checked(after(wish, requested), T0 + 20_000)
 
-        assert not any(isinstance(one, DeletePod) for one in waiting.actions)
+        assert not any(isinstance(action, DeletePod) for action in waiting.actions)
         assert DeletePod("orders-1-driver", "pod-1", 5) in late.actions
 
-    def test_one_that_cannot_be_commanded_gets_sigterm(self) -> None:
-        """SIGTERM stops at a barrier too, with the same time to do it."""
+    def test_a_driver_without_a_control_connection_gets_sigterm(self) -> None:
+        """SIGTERM also stops the driver at a barrier, within the same time limit."""
         wish = replace(UP, spec=spec(suspend=True), report=None)
 
         assert DeletePod("orders-1-driver", "pod-1", 60) in checked(wish).actions
 
-    def test_resuming_is_another_attempt_at_once(self) -> None:
-        """From the target's own state, and with a deadline of its own."""
+    def test_a_resumed_job_starts_another_attempt_at_once(self) -> None:
+        """The attempt starts from the state in the target and has a separate deadline."""
         resumed = observed(status=STATUSES["suspended"], live=True)
         decision = checked(resumed)
 
         assert decision.actions == (PersistIntent(), LaunchDriver(2, "Run"))
         assert decision.status.start_time == "2027-01-15T08:00:00Z"
 
-    def test_a_change_of_mind_waits_for_the_drain(self) -> None:
-        """Half a stop cannot be taken back; the next attempt follows it."""
+    def test_a_reverted_suspension_waits_for_the_drain(self) -> None:
+        """A stop in progress cannot be reverted; the next attempt follows it."""
         wish = replace(UP, spec=spec(suspend=True))
         back = checked(after(wish, checked(wish), spec=spec()))
 
@@ -88,10 +90,10 @@ class TestSuspension:
 
 
 class TestDeletion:
-    """`Drain`: the driver stops at a barrier before the object goes."""
+    """The policy `Drain` stops the driver at a barrier before the object is deleted."""
 
-    def test_the_finalizer_is_there_only_while_a_driver_is(self) -> None:
-        """So that an operator that was uninstalled holds nothing up."""
+    def test_the_finalizer_exists_only_while_a_driver_does(self) -> None:
+        """An uninstalled operator must not block deletions."""
         starting = observed(status=STATUSES["planned"], pods=(pod(),))
 
         assert AddFinalizer() in checked(starting).actions
@@ -99,89 +101,95 @@ class TestDeletion:
         assert RemoveFinalizer() in checked(replace(UP, pods=(ended(0),), report=None)).actions
 
     @pytest.mark.parametrize("code", [137, 10, None])
-    def test_waits_for_no_attempt_that_may_never_come(self, code: int | None) -> None:
-        """A namespace that is deleted ends its pods first, and the next thing that goes is the right to remove a finalizer."""
+    def test_the_finalizer_does_not_wait_for_a_further_attempt(self, code: int | None) -> None:
+        """The deletion of a namespace ends its pods first, and then the operator may lose the permission to remove a
+        finalizer."""
         over = checked(replace(UP, pods=(ended(code),), report=None))
         later = checked(after(UP, over, pods=(), report=None))
 
         assert RemoveFinalizer() in over.actions
         assert RemoveFinalizer() in later.actions, "another writer was quicker"
 
-    def test_waits_for_no_pod_that_is_refused(self) -> None:
-        """In a namespace that is being deleted nothing is made any more."""
-        words = 'pods "orders-1-driver" is forbidden: unable to create new content in namespace shop because it is being terminated'
-        refused = LaunchFailed(1, T0, 403, "Forbidden", words)
+    def test_the_finalizer_does_not_wait_for_a_refused_pod(self) -> None:
+        """A namespace that is being deleted accepts no new objects."""
+        message = 'pods "orders-1-driver" is forbidden: unable to create new content in namespace shop because it is being terminated'
+        refused = LaunchFailed(1, T0, 403, "Forbidden", message)
         planned = observed(status=STATUSES["planned"], finalizers=HELD, launch_failed=refused)
 
         assert checked(planned).actions == (RemoveFinalizer(),)
         assert checked(replace(planned, finalizers=())).actions == ()
 
-    def test_is_kept_between_two_attempts_that_follow_at_once(self) -> None:
-        """A restart is two writes cheaper."""
-        asked = replace(UP, annotations={"backfill.dev/restart-requested": "1"})
-        over = checked(after(asked, checked(asked), pods=(ended(10),), report=None))
+    def test_the_finalizer_stays_between_two_attempts_that_follow_at_once(self) -> None:
+        """This saves two writes per restart."""
+        restarted = replace(UP, annotations={"backfill.dev/restart-requested": "1"})
+        over = checked(after(restarted, checked(restarted), pods=(ended(10),), report=None))
 
         assert reason(over.status) == "Restarted"
         assert RemoveFinalizer() not in over.actions
 
-    def test_drains_and_lets_go(self) -> None:
-        """Only after a refetch: a driver that the cache does not show would be killed without a barrier."""
+    def test_a_deletion_drains_the_driver_and_removes_the_finalizer(self) -> None:
+        """A refetch comes first: a driver that the cache does not show would be killed without a barrier."""
         gone = replace(UP, deletion_ms=T0 - 1000, generation=2)
         stopping = checked(gone)
         unseen = checked(after(gone, stopping, pods=(), report=None))
         over = checked(after(gone, stopping, pods=(), report=None, live=True))
 
         assert stopping.status.phase == "Terminating"
-        assert [one.request.command.type for one in stopping.actions if isinstance(one, SendCommand)] == ["Stop"]
+        assert [action.request.command.type for action in stopping.actions if isinstance(action, SendCommand)] == [
+            "Stop"
+        ]
         assert isinstance(unseen.actions[0], RefetchPods)
         assert over.actions == (RemoveFinalizer(),)
 
     @pytest.mark.parametrize(
         ("retain", "exit_code", "kept"), [("Never", 1, False), ("OnFailure", 1, True), ("Always", 0, True)]
     )
-    def test_what_lost_its_owner_is_deleted_by_us(self, retain: str, exit_code: int, kept: bool) -> None:
-        """After `--cascade=orphan` no garbage collector comes; a pod that the spec retains stays."""
+    def test_objects_without_an_owner_are_deleted_by_the_operator(
+        self, retain: str, exit_code: int, kept: bool
+    ) -> None:
+        """After `--cascade=orphan` no garbage collector removes them; a pod that the spec retains stays."""
         left = replace(ended(exit_code), owner_uid=None, backfill_uid=UP.uid)
-        wanted = spec(retainDriver=retain)
-        gone = replace(UP, spec=wanted, deletion_ms=T0 - 1000, pods=(left,), report=None)
+        current_spec = spec(retainDriver=retain)
+        gone = replace(UP, spec=current_spec, deletion_ms=T0 - 1000, pods=(left,), report=None)
         pods = () if kept else (DeletePod(left.name, left.uid, 0),)
 
         assert isinstance(checked(gone).actions[0], RefetchPods)
         assert checked(replace(gone, live=True)).actions == (DeleteAttemptObjects(1), *pods, RemoveFinalizer())
         assert checked(replace(gone, live=True, pods=(ended(exit_code),))).actions == (RemoveFinalizer(),)
 
-    def test_an_immediate_end_takes_the_objects_of_an_orphan_too(self) -> None:
-        """Its driver gets the short grace; nothing of it stays."""
+    def test_an_immediate_deletion_removes_the_objects_of_an_orphan(self) -> None:
+        """Its driver gets the short grace period, and no object stays."""
         left = replace(running(), owner_uid=None, backfill_uid=UP.uid)
         gone = replace(UP, spec=spec(deletionPolicy="Immediate"), deletion_ms=T0, pods=(left,))
 
         assert checked(gone).actions == (DeletePod(left.name, left.uid, 5), DeleteAttemptObjects(1), RemoveFinalizer())
 
     @pytest.mark.parametrize("refused", [True, False])
-    def test_during_a_launch_leaves_nothing(self, refused: bool) -> None:
-        """The requested pod may still appear, so the pods are refetched."""
+    def test_a_deletion_during_a_launch_leaves_no_objects(self, refused: bool) -> None:
+        """The requested pod may still appear, so the operator refetches the pods."""
         given = {"spec": SPECS["refused"]} if refused else {}
         gone = observed(status=STATUSES["planned"], finalizers=HELD, deletion_ms=T0, **given)
 
         assert isinstance(checked(gone).actions[0], RefetchPods)
         assert checked(replace(gone, live=True)).actions == (RemoveFinalizer(),)
 
-    def test_immediate_does_not_wait(self) -> None:
-        """The pods go with the object."""
+    def test_an_immediate_deletion_does_not_wait(self) -> None:
+        """The pods are deleted together with the object."""
         gone = replace(UP, spec=spec(deletionPolicy="Immediate"), deletion_ms=T0)
 
         assert checked(gone).actions == (DeletePod("orders-1-driver", "pod-1", 5), RemoveFinalizer())
 
-    def test_without_our_finalizer_nothing_is_done(self) -> None:
-        """Others hold it, and the garbage collector does the rest; a launch would outlive the object."""
+    def test_a_deletion_without_our_finalizer_is_left_to_kubernetes(self) -> None:
+        """Other finalizers hold the object, and the garbage collector removes the rest; a launched driver would outlive
+        the object."""
         assert checked(observed(deletion_ms=T0)).actions == ()
 
 
 class TestTimeToLive:
-    """Off by default: a GitOps tool would make the object again."""
+    """The time to live is off by default: a GitOps tool would create the object again."""
 
-    def test_deletes_a_finished_object_in_time(self) -> None:
-        """Not a second before."""
+    def test_a_finished_object_is_deleted_after_its_time_to_live(self) -> None:
+        """The operator does not delete it a second earlier."""
         over = observed(status=STATUSES["complete"], spec=spec(ttlSecondsAfterFinished=60))
 
         assert checked(over).requeue_after_s == 55
@@ -191,18 +199,18 @@ class TestTimeToLive:
 
 
 class TestASpecThatCannotBeRead:
-    """Stalled, with the cause; what runs goes on under the spec that it was launched with."""
+    """An unreadable spec is Stalled with the cause; a running driver continues with the spec of its launch."""
 
-    def test_launches_nothing_half_valid(self) -> None:
-        """A default in place of what was meant could write to the wrong table."""
+    def test_an_unreadable_spec_launches_no_driver(self) -> None:
+        """A default instead of the intended value could write to the wrong table."""
         decision = checked(observed(spec=SPECS["refused"]))
 
         assert decision.actions == ()
         assert reason(decision.status, "Stalled") == "SpecRefused"
         assert "spec.source: is required" in decision.events[0].message
 
-    def test_stops_no_driver(self) -> None:
-        """A CRD that is newer than the operator must not stop the jobs of the night."""
+    def test_an_unreadable_spec_stops_no_driver(self) -> None:
+        """A CRD that is newer than the operator must not stop jobs at night."""
         decision = checked(replace(UP, spec=SPECS["refused"]))
 
         assert decision.actions == ()
@@ -211,7 +219,7 @@ class TestASpecThatCannotBeRead:
 
 
 class TestHealth:
-    """What kubectl, Flux and Argo CD make of it."""
+    """kubectl, Flux and Argo CD derive the health from the status."""
 
     @pytest.mark.parametrize(
         ("observation", "health"),
@@ -226,23 +234,23 @@ class TestHealth:
             (replace(UP, deletion_ms=T0), "Terminating"),
         ],
     )
-    def test_is_the_one_that_people_expect(self, observation: object, health: str) -> None:
-        """One table for all tools."""
+    def test_the_health_is_the_one_that_users_expect(self, observation: object, health: str) -> None:
+        """All tools share one table."""
         assert kstatus(resource(observation, checked(observation).status)) == health
 
-    def test_a_new_object_is_not_taken_for_a_healthy_one(self) -> None:
-        """The schema's default of observedGeneration is for the moment before the first decision."""
+    def test_a_new_object_does_not_count_as_healthy(self) -> None:
+        """The schema's default of observedGeneration applies until the first decision."""
         assert kstatus({"metadata": {"generation": 1}, "status": {"observedGeneration": -1}}) == "InProgress"
 
 
 class TestASidecarThatRunsOn:
-    """A retained pod of a failed job whose other container never ends is Running for ever, and keeps its quota (fault C10)."""
+    """A retained pod of a failed job stays Running if another container never ends, and uses quota (fault C10)."""
 
     LEFT = ended(1, lingering="proxy")
 
     @pytest.mark.parametrize("retain", ["OnFailure", "Always"])
-    def test_ends_with_its_pod_after_ten_minutes(self, retain: str) -> None:
-        """Before that its driver's log can be read; the end of the log is in the status."""
+    def test_a_sidecar_ends_with_its_pod_after_ten_minutes(self, retain: str) -> None:
+        """Until then, users can read the driver's log; the status contains the end of the log."""
         seen = observed(spec=spec(retainDriver=retain, backoffLimit=0), status=STATUSES["running"], pods=(self.LEFT,))
         failed = after(seen, checked(seen))
         early = checked(failed, T0 + 599_000)
@@ -254,23 +262,23 @@ class TestASidecarThatRunsOn:
         assert [(event.kind, event.reason) for event in late.events] == [("Normal", "SidecarEnded")]
         assert "proxy still runs" in late.events[0].message
 
-    def test_is_deleted_once(self) -> None:
-        """While it ends there is nothing to do, and nothing to tell."""
+    def test_a_pod_with_a_running_sidecar_is_deleted_once(self) -> None:
+        """While the pod ends, the operator does nothing and reports nothing."""
         seen = observed(spec=spec(backoffLimit=0), status=STATUSES["running"], pods=(self.LEFT,))
         failed = after(seen, checked(seen), pods=(replace(self.LEFT, deletion_ms=T0 + 660_000),))
         ending = checked(failed, T0 + 601_000)
 
         assert (ending.actions, ending.events) == ((), ())
 
-    def test_is_all_that_ends_a_retained_pod(self) -> None:
-        """One whose containers have all ended takes no room, and its log stays."""
+    def test_a_retained_pod_without_a_running_sidecar_stays(self) -> None:
+        """A pod whose containers have all ended uses no resources, and its log stays."""
         seen = observed(spec=spec(backoffLimit=0), status=STATUSES["running"], pods=(ended(1),))
         failed = after(seen, checked(seen))
 
         assert checked(failed, T0 + 3_600_000).actions == ()
 
-    def test_ends_beside_the_next_attempt_too(self) -> None:
-        """The pod of an earlier attempt keeps the room that the next one may need."""
+    def test_a_sidecar_of_an_earlier_attempt_ends_during_the_next(self) -> None:
+        """The pod of an earlier attempt occupies resources that the next one may need."""
         seen = observed(status=STATUSES["running"], pods=(self.LEFT,))
         failed = after(seen, checked(seen), live=True)
         again = checked(failed, T0 + 60_000)

@@ -1,4 +1,4 @@
-"""Pods that pretend to be drivers, and Backfills that get in each other's way."""
+"""Pods that pretend to be drivers, and Backfills that interfere with each other."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ RUNNING = STATUSES["running"]
 
 
 class TestAForgedPod:
-    """A user who may make pods may give them our owner and our labels."""
+    """A user with permission to create pods may give them our owner reference and labels."""
 
-    def test_of_another_name_is_none_of_ours(self) -> None:
-        """Such a pod exited with 0, and the job would have ended while its driver ran."""
+    def test_a_pod_with_another_name_is_ignored(self) -> None:
+        """Such a pod once exited with 0, and the job would have ended while its driver ran."""
         forged = ended(0, 2, name="helper")
 
         decision = checked(observed(status=RUNNING, pods=(running(), forged), report=report(), live=True))
@@ -31,8 +31,9 @@ class TestAForgedPod:
 
     @pytest.mark.parametrize("code", [0, 2, 20])
     @pytest.mark.parametrize("message", [None, Ending(outcome="Complete"), Ending(outcome="Complete", token="guessed")])
-    def test_of_the_next_name_ends_no_job(self, code: int, message: Ending | None) -> None:
-        """Neither well nor badly: who makes pods writes termination messages too (fault S7)."""
+    def test_a_forged_pod_with_the_next_name_ends_no_job(self, code: int, message: Ending | None) -> None:
+        """The forged end counts as neither success nor failure: the author of a pod also writes its termination message
+        (fault S7)."""
         forged = replace(ended(code, 2), ending=message)
 
         for pods in ((running(), forged), (forged,)):
@@ -41,8 +42,9 @@ class TestAForgedPod:
             assert {"Complete", "Failed"}.isdisjoint(conditions(decision.status))
 
     @pytest.mark.parametrize(("token", "complete"), [("of-the-secret", True), ("guessed", False), ("", False)])
-    def test_is_told_by_the_token_from_a_driver_that_ended_unseen(self, token: str, complete: bool) -> None:
-        """An operator that was away sees a short job only at its end; its hash was on record before any Secret had the token."""
+    def test_a_token_distinguishes_a_real_driver_from_a_forged_pod(self, token: str, complete: bool) -> None:
+        """An operator that was down sees a short job only at its end. The hash was recorded before any Secret had the
+        token."""
         assert RUNNING.attempt is not None
         planned = {"state": "Planned", "number": 2, "pod_uid": None, "pod_name": driver_name("orders", 2)}
         attempt = RUNNING.attempt.model_copy(update=planned | {"token_hashes": (hash_of("of-the-secret"),)})
@@ -53,8 +55,8 @@ class TestAForgedPod:
 
         assert ("Complete" in conditions(decision.status)) is complete
 
-    def test_without_a_token_is_believed_of_an_earlier_operator_s_attempt(self) -> None:
-        """Its drivers were started before there was a proof."""
+    def test_a_pod_without_a_token_is_accepted_for_an_earlier_operator_s_attempt(self) -> None:
+        """Such drivers started before tokens existed."""
         assert RUNNING.attempt is not None
         planned = {"state": "Planned", "pod_uid": None, "token_hashes": None}
         status = RUNNING.model_copy(update={"attempt": RUNNING.attempt.model_copy(update=planned)})
@@ -65,26 +67,26 @@ class TestAForgedPod:
 
         assert conditions(decision.status)["Complete"] == "True"
 
-    def test_that_has_the_place_of_the_one_on_record_is_not_believed(self) -> None:
-        """Same name, another UID: it must go, and it ends nothing."""
+    def test_a_pod_with_the_recorded_name_and_another_uid_is_not_trusted(self) -> None:
+        """The pod must be deleted, and it does not end the job."""
         forged = ended(0, 1, uid="pod-9")
 
         decision = checked(observed(status=RUNNING, pods=(forged,), live=True))
 
         assert "Complete" not in conditions(decision.status)
 
-    def test_of_a_number_far_away_uses_up_no_numbers(self) -> None:
-        """999,999,999 attempts are all that a name has room for."""
+    def test_a_pod_with_a_huge_attempt_number_uses_up_no_numbers(self) -> None:
+        """A name has room for at most 999,999,999 attempts."""
         far = running(999_999_999)
 
         decision = checked(observed(status=RUNNING, pods=(running(), far), report=report(), live=True))
 
         assert decision.status.attempts == 1
-        assert any(isinstance(one, DeletePod) and one.name == far.name for one in decision.actions)
+        assert any(isinstance(action, DeletePod) and action.name == far.name for action in decision.actions)
 
     @pytest.mark.parametrize("name", ["orders", "Orders.2", "a" * 80, "9lives"])
-    def test_is_told_by_its_name(self, name: str) -> None:
-        """One name for each attempt, and one attempt for each name."""
+    def test_the_name_of_a_driver_determines_its_attempt(self, name: str) -> None:
+        """Each attempt has one name, and each name has one attempt."""
         assert [number_of(name, driver_name(name, number)) for number in (1, 27, 999_999_999)] == [1, 27, 999_999_999]
         for other in (
             "x",
@@ -99,10 +101,10 @@ class TestAForgedPod:
 
 
 class TestADriverWithoutItsOwner:
-    """`kubectl delete --cascade=orphan` takes the owners away, and the Backfill after them."""
+    """`kubectl delete --cascade=orphan` removes the owner references, and then the Backfill."""
 
-    def test_is_drained_all_the_same(self) -> None:
-        """Otherwise it would go on, and no operator could command it."""
+    def test_an_orphaned_driver_is_drained(self) -> None:
+        """Otherwise the driver would continue, and no operator could command it."""
         orphan = running(owner_uid=None, backfill_uid="uid-1")
         leaving = observed(
             status=RUNNING,
@@ -119,8 +121,8 @@ class TestADriverWithoutItsOwner:
         assert decision.status.attempt is not None
         assert decision.status.attempt.stop is not None
 
-    def test_of_another_backfill_is_not_touched(self) -> None:
-        """Only a pod without any owner can be left behind, or restored from a backup."""
+    def test_a_driver_of_another_backfill_is_not_touched(self) -> None:
+        """Only a pod without any owner can be an orphan or a restored pod."""
         other = running(owner_uid="uid-2", backfill_uid="uid-2")
         leaving = observed(status=RUNNING, pods=(other,), live=True, deletion_ms=T0, finalizers=("backfill.dev/drain",))
 
@@ -128,11 +130,11 @@ class TestADriverWithoutItsOwner:
 
 
 class TestADriverOnALostNode:
-    """A pod that tolerates everything for ever is never taken away by the cluster."""
+    """The cluster never removes a pod with unlimited tolerations."""
 
     @pytest.mark.parametrize("phase", ["Unknown", "Running"])
-    def test_is_given_up_after_ten_minutes(self, phase: str) -> None:
-        """Its successor never came."""
+    def test_a_driver_on_a_lost_node_is_deleted_after_ten_minutes(self, phase: str) -> None:
+        """The next attempt once never started."""
         lost = running(phase=phase, ready=False)
         first = observed(status=RUNNING, pods=(lost,), live=True)
         decision = checked(first)
@@ -141,49 +143,49 @@ class TestADriverOnALostNode:
         patient = checked(later, T0 + 9 * 60_000)
         tired = checked(later, T0 + 11 * 60_000)
 
-        assert not any(isinstance(one, DeletePod) for one in patient.actions)
+        assert not any(isinstance(action, DeletePod) for action in patient.actions)
         assert patient.requeue_after_s is not None
         assert patient.requeue_after_s <= 60
-        assert any(isinstance(one, DeletePod) for one in tired.actions)
+        assert any(isinstance(action, DeletePod) for action in tired.actions)
 
-    def test_is_kept_while_it_answers(self) -> None:
-        """A driver that is not ready but reports still does its work."""
+    def test_a_driver_that_still_reports_is_kept(self) -> None:
+        """A driver that reports without being ready still does its work."""
         silent = running(ready=False)
         first = observed(status=RUNNING, pods=(silent,), live=True, report=report())
         decision = checked(first)
         later = checked(after(first, decision, pods=(silent,), report=report()), T0 + 3_600_000)
 
-        assert not any(isinstance(one, DeletePod) for one in later.actions)
+        assert not any(isinstance(action, DeletePod) for action in later.actions)
 
 
 class TestATargetOfTwo:
-    """Each status names the other, and one event tells it."""
+    """Each status names the other job, and one event reports it."""
 
-    def test_is_a_condition_and_an_event(self) -> None:
-        """The target refuses the second driver; users should know before they pay for its pod."""
+    def test_a_shared_target_is_a_condition_and_an_event(self) -> None:
+        """The target rejects the second driver; users should know before they pay for its pod."""
         first = observed(beside=("shop/b", "shop/c", "shop/d", "shop/e"))
         decision = checked(first)
 
         assert conditions(decision.status)["SharedTarget"] == "True"
-        assert [one.reason for one in decision.events].count("SharedTarget") == 1
+        assert [event.reason for event in decision.events].count("SharedTarget") == 1
         assert "shop/b, shop/c, shop/d and 1 more write" in decision.events[0].message
         again = checked(after(first, decision))
-        assert [one.reason for one in again.events].count("SharedTarget") == 0
-        alone = checked(replace(after(first, decision), beside=()))
-        assert "SharedTarget" not in conditions(alone.status)
+        assert [event.reason for event in again.events].count("SharedTarget") == 0
+        unshared = checked(replace(after(first, decision), beside=()))
+        assert "SharedTarget" not in conditions(unshared.status)
 
-    def test_is_none_of_a_job_that_is_over(self) -> None:
-        """It writes no more."""
+    def test_a_finished_job_shares_no_target(self) -> None:
+        """A finished job writes no more."""
         assert "SharedTarget" not in conditions(
             checked(observed(status=STATUSES["complete"], beside=("shop/b",))).status
         )
 
 
 class TestNoRoomForADriver:
-    """As many as the operator may make run already."""
+    """The operator already runs its maximum number of drivers."""
 
-    def test_is_shown_and_waited_for(self) -> None:
-        """Nothing is launched, and nothing fails."""
+    def test_a_job_waits_while_the_driver_limit_is_reached(self) -> None:
+        """The operator launches nothing, and nothing fails."""
         full = observed(no_room="10 of 10 drivers run")
         decision = checked(full)
 
@@ -191,8 +193,8 @@ class TestNoRoomForADriver:
         assert decision.status.attempts == 0
         assert LaunchDriver(1, "Run") in checked(replace(full, no_room="")).actions
 
-    def test_does_not_hold_one_that_has_a_place(self) -> None:
-        """An attempt that is on record goes on."""
+    def test_the_driver_limit_does_not_hold_a_recorded_attempt(self) -> None:
+        """A recorded attempt continues."""
         planned = checked(observed()).status
 
         assert LaunchDriver(1, "Run") in checked(observed(status=planned, no_room="full", pods=())).actions

@@ -1,4 +1,4 @@
-"""When a Backfill is looked at again: at its own deadlines, and ever more rarely where nothing shows that a wait is over."""
+"""Reconcile times of a Backfill: at its own deadlines, and less and less often while no event ends a wait."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ MINUTE = 60_000
 
 
 def with_edit(status: BackfillStatus, what: str) -> BackfillStatus:
-    """Return a status in which a person changed a condition, the phase, or the generation of all conditions."""
+    """Return a status in which a user changed a condition, the phase, or the generation of all conditions."""
     if what == "phase":
         return status.model_copy(update={"phase": "Running"})
     if what == "generation":
         older = tuple(
-            one.model_copy(update={"observed_generation": 0}) for one in status.conditions if one.type == "Ready"
+            condition.model_copy(update={"observed_generation": 0})
+            for condition in status.conditions
+            if condition.type == "Ready"
         )
         return status.model_copy(update={"conditions": (*status.conditions[1:], *older)})
-    kept = tuple(one for one in status.conditions if one.type != what)
-    ready = next(one for one in status.conditions if one.type == "Ready")
+    kept = tuple(condition for condition in status.conditions if condition.type != what)
+    ready = next(condition for condition in status.conditions if condition.type == "Ready")
     if len(kept) == len(status.conditions):
         return status.model_copy(
             update={"conditions": (*kept, ready.model_copy(update={"type": what, "status": "True"}))}
@@ -37,8 +39,8 @@ def with_edit(status: BackfillStatus, what: str) -> BackfillStatus:
 
 
 def facts(status: BackfillStatus) -> list[tuple[str, str, str, str]]:
-    """Return what conditions say, without their bookkeeping."""
-    return [(one.type, one.status, one.reason, one.message) for one in status.conditions]
+    """Return the content of conditions without their bookkeeping fields."""
+    return [(condition.type, condition.status, condition.reason, condition.message) for condition in status.conditions]
 
 
 HOUR = 60 * MINUTE
@@ -52,24 +54,24 @@ SETTLED = {
 
 
 def settled(observation: Observation, now_ms: int = T0) -> tuple[Observation, int]:
-    """Decide until a decision changes nothing any more; return what is then observed."""
+    """Decide until a decision changes nothing; return the resulting observation."""
     for _ in range(4):
         observation = after(observation, checked(observation, now_ms))
     return observation, now_ms
 
 
 class TestWhatIsSettledSleeps:
-    """Ten thousand of them must cost nothing: no timer wakes them."""
+    """Ten thousand settled objects must cost nothing: no timer wakes them."""
 
     @pytest.mark.parametrize("name", sorted(SETTLED))
-    def test_for_ever_without_a_deadline(self, name: str) -> None:
-        """A watch shows every edit, and nothing else can change what is decided."""
+    def test_a_settled_object_without_a_deadline_is_never_requeued(self, name: str) -> None:
+        """A watch shows every edit, and no other event can change the decision."""
         observation, now_ms = settled(SETTLED[name])
 
         assert checked(observation, now_ms).requeue_after_s is None
 
-    def test_until_its_time_to_live_is_over(self) -> None:
-        """Its own next deadline is the only look, and then it goes."""
+    def test_a_settled_object_is_requeued_at_the_end_of_its_time_to_live(self) -> None:
+        """The deadline causes the only reconcile, and then the object is deleted."""
         kept = replace(SETTLED["complete"], spec=spec(ttlSecondsAfterFinished=7200))
         observation, now_ms = settled(kept)
 
@@ -78,8 +80,8 @@ class TestWhatIsSettledSleeps:
         assert first > 7000
         assert checked(observation, now_ms + round(first * 1000)).actions != ()
 
-    def test_while_no_node_takes_its_pod(self) -> None:
-        """The scheduler's answer comes by a watch; nothing is asked for meanwhile."""
+    def test_an_unscheduled_pod_is_not_polled(self) -> None:
+        """A watch delivers the scheduler's decision; the operator requests nothing meanwhile."""
         starting = observed(
             status=STATUSES["starting"], spec=spec(startupTimeoutSeconds=3600), pods=(pod(unscheduled="0/3 nodes"),)
         )
@@ -91,10 +93,10 @@ class TestWhatIsSettledSleeps:
 
 
 class TestWhatNoWatchShows:
-    """A quota, a Role, a missed end: looked for soon at first, and in proportion to the wait later."""
+    """The operator checks a quota, a Role or a missed end soon at first, and later in proportion to the wait."""
 
-    def test_is_tried_more_rarely_the_longer_it_lasts(self) -> None:
-        """Within an eighth of what was waited, and never sooner than at first."""
+    def test_a_refused_launch_is_retried_less_often_the_longer_it_lasts(self) -> None:
+        """The delay is at most an eighth of the wait so far, and never shorter than the first delay."""
         refused = LaunchFailed(1, T0 + 2 * HOUR, 403, "", "exceeded quota: compute")
         late = observed(status=STATUSES["planned"], launch_failed=refused)
 
@@ -104,8 +106,8 @@ class TestWhatNoWatchShows:
         assert 50 <= decision.requeue_after_s <= 100
         assert LaunchDriver(1, "Run") in checked(late, T0 + 2 * HOUR + 100_000).actions
 
-    def test_is_not_decided_again_before_its_next_try(self) -> None:
-        """A refusal that is tried again in minutes is not looked at every few seconds."""
+    def test_a_refused_launch_is_not_decided_again_before_its_next_try(self) -> None:
+        """A refusal with a retry in minutes is not checked every few seconds."""
         refused = LaunchFailed(1, T0 + 2 * HOUR, 422, "Invalid", "no")
         late = observed(status=STATUSES["planned"], launch_failed=refused)
 
@@ -117,8 +119,8 @@ class TestWhatNoWatchShows:
         assert again.requeue_after_s == decision.requeue_after_s - 60
         assert again.actions == ()
 
-    def test_a_place_for_a_driver_is_waited_for_at_a_time_of_its_own(self) -> None:
-        """Who ends gives the place on; thousands that wait are not looked at at once, nor every minute."""
+    def test_jobs_that_wait_for_a_driver_slot_are_checked_at_different_times(self) -> None:
+        """A job that ends passes its slot on; thousands of waiting jobs are not checked at once or every minute."""
         waits = set()
         for number in range(20):
             full = observed(uid=f"uid-{number}", no_room="10 of 10 drivers run")
@@ -131,8 +133,8 @@ class TestWhatNoWatchShows:
 
         assert len(waits) > 15
 
-    def test_a_deadline_comes_before_the_next_look(self) -> None:
-        """A look that is rare must not hold up what is due."""
+    def test_a_deadline_takes_precedence_over_the_next_check(self) -> None:
+        """A rare check must not delay a deadline."""
         limit_s = 100 * 3600
         full = observed(no_room="full", spec=spec(activeDeadlineSeconds=limit_s), status=STATUSES["failed once"])
         observation, _ = settled(full, T0 + 20 * HOUR)
@@ -145,12 +147,13 @@ class TestWhatNoWatchShows:
 
 
 class TestWhatIsAtRestNeedsNoDecision:
-    """The operator keeps a few words of it and does not decide, so a decision must have been nothing."""
+    """The operator stores only a short record of a resting object and does not decide, so a decision must change
+    nothing."""
 
     @pytest.mark.parametrize("spec_name", SPECS)
     @pytest.mark.parametrize("status", sorted(STATUSES))
-    def test_until_its_time_is_over(self, spec_name: str, status: str) -> None:
-        """Whatever its spec is; and all that is over comes to rest."""
+    def test_a_resting_object_needs_no_decision_until_its_time_is_over(self, spec_name: str, status: str) -> None:
+        """The rule holds for any spec, and every finished object comes to rest."""
         observation, now_ms = settled(observed(spec=SPECS[spec_name], status=STATUSES[status]))
         rests = at_rest(observation.status, generation=1)
         ttl_s = getattr(observation.spec, "ttl_seconds_after_finished", None)
@@ -165,8 +168,8 @@ class TestWhatIsAtRestNeedsNoDecision:
             else:
                 assert (decision.actions, decision.events, decision.status) == ((), (), observation.status)
 
-    def test_to_the_millisecond(self) -> None:
-        """A look that comes too late keeps it, one that comes too early is made again."""
+    def test_the_time_to_live_is_exact_to_the_millisecond(self) -> None:
+        """A late check would keep the object too long; an early check is repeated."""
         observation, _ = settled(replace(SETTLED["complete"], spec=spec(ttlSecondsAfterFinished=7200)))
         due_ms = forgotten_ms(observation.status, 7200)
         assert due_ms is not None
@@ -175,8 +178,8 @@ class TestWhatIsAtRestNeedsNoDecision:
         assert checked(observation, due_ms).actions == (DeleteObject(),)
 
     @pytest.mark.parametrize("status", ["complete", "failed"])
-    def test_no_more_after_an_edit(self, status: str) -> None:
-        """Of a failed one it is a new beginning, and each status names the generation that it is about."""
+    def test_an_edited_object_is_not_at_rest(self, status: str) -> None:
+        """An edit restarts a failed job, and each status names its generation."""
         observation, _ = settled(observed(status=STATUSES[status]))
 
         assert at_rest(observation.status, generation=1)
@@ -184,8 +187,8 @@ class TestWhatIsAtRestNeedsNoDecision:
 
     @pytest.mark.parametrize("status", ["complete", "failed"])
     @pytest.mark.parametrize("edited", ["Ready", "Finished", "Stalled", "Paused", "DriverReady", "phase", "generation"])
-    def test_no_more_after_a_person_edited_the_status(self, status: str, edited: str) -> None:
-        """No operator may have seen it: who finds it decides, and that says again what is true."""
+    def test_an_object_with_an_edited_status_is_not_at_rest(self, status: str, edited: str) -> None:
+        """No operator may have seen the edit: the next operator decides again, and that restores the correct status."""
         observation, now_ms = settled(observed(status=STATUSES[status]))
         before = observation.status
         wrong = replace(observation, status=with_edit(before, edited))
@@ -196,8 +199,8 @@ class TestWhatIsAtRestNeedsNoDecision:
         assert facts(right.status) == facts(before)
 
     @pytest.mark.parametrize("state", ["Planned", "Created"])
-    def test_never_with_an_attempt_that_may_run(self, state: str) -> None:
-        """Whatever the conditions say: they are older than its pod."""
+    def test_an_object_with_a_running_attempt_is_never_at_rest(self, state: str) -> None:
+        """The conditions do not matter: they are older than the pod."""
         observation, _ = settled(SETTLED["complete"])
         attempt = observation.status.attempt
         assert attempt is not None

@@ -1,4 +1,4 @@
-"""Observations that no cluster would give: each has a decision, and it keeps its promises."""
+"""Observations that no real cluster produces: each has a decision, and the decision keeps the invariants."""
 
 from __future__ import annotations
 
@@ -52,17 +52,18 @@ refusals = st.none() | st.builds(
 
 
 class TestAnythingMayBeSeen:
-    """People edit statuses, clocks jump, caches lie."""
+    """Users edit statuses, clocks jump, and caches are stale."""
 
     @settings(max_examples=400)
     @given(
         st.sampled_from(list(SPECS)), st.sampled_from(list(STATUSES)), st.lists(pods, max_size=4), attempts, controls,
         annotations, refusals, st.sampled_from(list(REPORTS)), st.booleans(), times, st.integers(0, 3), numbers,
     )  # fmt: skip
-    def test_the_promises_hold(
+    def test_the_invariants_hold_for_any_observation(
         self, spec, status, seen_pods, attempt, control, notes, refusal, report, live, deletion_ms, generation, failures
     ) -> None:
-        """No exception, one launch at most, none beside a driver, legal conditions."""
+        """A decision raises no exception, launches at most one driver and none while another runs, and has valid
+        conditions."""
         update = {"control": control, "failures": failures} | ({"attempt": attempt} if attempt else {})
         checked(
             observed(
@@ -73,9 +74,11 @@ class TestAnythingMayBeSeen:
         )  # fmt: skip
 
     @given(st.sampled_from(list(STATUSES)), st.sampled_from(list(PODS)), st.permutations(range(3)))
-    def test_the_order_of_pods_means_nothing(self, status, one, order) -> None:
-        """A list from a cache has none."""
-        some = (*PODS[one], pod(5, phase="Failed", exit_code=1), replace(pod(6), owner_uid="else", phase="Failed"))[:3]
+    def test_the_order_of_pods_does_not_matter(self, status, pod_set, order) -> None:
+        """A list from a cache has no order."""
+        some = (*PODS[pod_set], pod(5, phase="Failed", exit_code=1), replace(pod(6), owner_uid="else", phase="Failed"))[
+            :3
+        ]
         shuffled = tuple(some[index] for index in order if index < len(some))
         first, second = (observed(status=STATUSES[status], pods=pods, live=True) for pods in (some, shuffled))
 

@@ -1,4 +1,4 @@
-"""What keeps an attempt from being launched: names that are taken, quotas, what the API server refuses, and what a node rejects."""
+"""Obstacles to the launch of an attempt: names in use, quotas, rejections by the API server, and rejections by a node."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from backfill_core.lifecycle.observation import DriverPod, LaunchFailed, Observa
 
 
 class TestWhatIsInTheWay:
-    """A name that is taken, a quota that is full, an API server that refuses."""
+    """The cases are a name in use, a full quota, and a rejection by the API server."""
 
-    def test_another_owners_pod_stalls(self) -> None:
-        """It is not touched, and the message names it."""
+    def test_a_pod_of_another_owner_stalls_the_job(self) -> None:
+        """The operator does not touch the pod, and the message names it."""
         decision = checked(observed(status=STATUSES["planned"], pods=(running(owner_uid="else"),), live=True))
 
         assert reason(decision.status, "Stalled") == "NameCollision"
@@ -27,7 +27,7 @@ class TestWhatIsInTheWay:
 
     @pytest.mark.parametrize("marks", [{"deletion_ms": T0 + 30_000}, {"backfill_uid": "earlier"}])
     def test_the_driver_of_a_deleted_namesake_is_waited_for(self, marks: dict[str, Any]) -> None:
-        """The garbage collector has it, or will in seconds; two drivers would work on one target."""
+        """The garbage collector deletes it within seconds; two drivers would work on one target."""
         old = running(3, owner_uid="earlier", **marks)
 
         decision = checked(observed(pods=(old,)))
@@ -61,10 +61,10 @@ class TestWhatIsInTheWay:
             (0, "", "LaunchRefused", False),
         ],
     )
-    def test_a_refusal_is_shown_as_the_server_put_it(
+    def test_a_refusal_is_shown_with_the_message_of_the_server(
         self, status: int, message: str, expected: str, stalled: bool
     ) -> None:
-        """Waits when waiting helps, stalls when a person must do something, tries again in time either way."""
+        """The job waits if waiting helps and stalls if the user must act; the operator retries in both cases."""
         refused = LaunchFailed(1, T0, status, "", message)
         planned = observed(status=STATUSES["planned"], launch_failed=refused)
 
@@ -80,8 +80,8 @@ class TestWhatIsInTheWay:
     @pytest.mark.parametrize(
         ("after_s", "wait_s"), [(0, 5), (24, 5), (31, 30)], ids=["at once", "while it is new", "later"]
     )
-    def test_what_came_late_is_not_waited_for_long(self, after_s: int, wait_s: int) -> None:
-        """One `kubectl apply` makes Role, account and Backfill in any order, and no watch shows the first two."""
+    def test_a_late_prerequisite_is_not_waited_for_long(self, after_s: int, wait_s: int) -> None:
+        """One `kubectl apply` creates Role, account and Backfill in any order, and no watch shows the first two."""
         message = 'error looking up service account shop/x: serviceaccount "x" not found'
         now_ms = T0 + after_s * 1000
         status = checked(observed()).status
@@ -92,14 +92,14 @@ class TestWhatIsInTheWay:
         assert (reason(decision.status, "Stalled"), decision.requeue_after_s) == ("LaunchRefused", wait_s)
 
     def test_an_object_that_is_still_being_deleted_is_waited_for(self) -> None:
-        """A finalizer holds it; asking again at once, and again, would be a load without an end."""
+        """A finalizer holds the object; immediate retries would be an endless load."""
         refused = LaunchFailed(1, T0, 409, "StillThere", "Service orders-1-driver is being deleted")
 
         decision = checked(observed(status=STATUSES["planned"], launch_failed=refused))
 
         assert (reason(decision.status), decision.requeue_after_s, decision.actions) == ("LaunchRefused", 5, ())
 
-    def test_an_edit_is_tried_at_once(self) -> None:
+    def test_an_edit_is_launched_at_once(self) -> None:
         """A user who corrected the spec does not wait for the next try."""
         refused = LaunchFailed(1, T0, 422, "Invalid", "no")
 
@@ -109,17 +109,17 @@ class TestWhatIsInTheWay:
 
 
 class TestADenial:
-    """A policy or a webhook refuses the pod; an administrator corrects it, and no watch shows that (fault C8)."""
+    """A policy or a webhook rejects the pod; an administrator fixes it, and no watch shows the fix (fault C8)."""
 
     WORDS = 'admission webhook "policy.example.com" denied the request: no team label'
 
     def denied(self, decision: Decision, at_ms: int, status: int = 403) -> Observation:
-        """Return what is seen after a try that was denied at this time."""
+        """Return the observation after a try that was denied at this time."""
         return after(observed(), decision, launch_failed=LaunchFailed(1, at_ms, status, "", self.WORDS), live=True)
 
     @pytest.mark.parametrize("status", [400, 403, 422])
-    def test_is_tried_again_from_seconds_on(self, status: int) -> None:
-        """As a Job's pods are: at most ten minutes apart, whatever code the policy answers with."""
+    def test_a_denied_launch_is_retried_after_seconds_and_then_less_often(self, status: int) -> None:
+        """The pods of a Job behave like this: retries are at most ten minutes apart, for any code of the policy."""
         now_ms, tries = T0, []
         decision = checked(observed(), T0)
         while now_ms < T0 + 6 * 3_600_000:
@@ -137,34 +137,36 @@ class TestADenial:
         assert waits_s[-1] >= 300
         assert len(tries) < 120, "it is tried the more rarely the longer it lasts"
 
-    def test_says_when_it_is_tried_next_and_how_at_once(self) -> None:
-        """Until then the message is the same at each look: a status that changes is a request."""
+    def test_a_denial_shows_the_next_try_and_how_to_retry_at_once(self) -> None:
+        """The message is the same at each reconcile until then: a status that changes is a request."""
         denied = self.denied(checked(observed()), T0)
         first = checked(denied, T0)
         later = checked(replace(denied, status=first.status), T0 + 3_000)
 
-        message = next(one.message for one in first.status.conditions if one.type == "Stalled")
+        message = next(condition.message for condition in first.status.conditions if condition.type == "Stalled")
         assert message == (
             f"{self.WORDS}; the next try is at 2027-01-15T08:00:05Z, to try now set the annotation"
-            " backfill.dev/restart-requested to a new text"
+            " backfill.dev/restart-requested to a new value"
         )
         assert later.status == first.status
         assert later.requeue_after_s == 2
 
-    def test_says_so_after_any_number_of_words(self) -> None:
-        """A message has at most 1,024 characters, and the next try is what a user can act on."""
+    def test_a_long_denial_still_shows_the_next_try(self) -> None:
+        """A message has at most 1,024 characters, and the user needs the next try to act."""
         wordy = replace(self.denied(checked(observed()), T0), launch_failed=LaunchFailed(1, T0, 403, "", "x" * 5_000))
 
-        message = next(one.message for one in checked(wordy).status.conditions if one.type == "Stalled")
+        message = next(
+            condition.message for condition in checked(wordy).status.conditions if condition.type == "Stalled"
+        )
         assert len(message) == 1024
-        assert message.endswith("backfill.dev/restart-requested to a new text")
+        assert message.endswith("backfill.dev/restart-requested to a new value")
 
-    def test_is_tried_at_once_when_a_restart_is_requested(self) -> None:
-        """Once: the driver that it brings is not ended by the same request."""
-        asked = replace(self.denied(checked(observed()), T0), annotations={RESTART_ANNOTATION: "now"})
-        tried = checked(asked, T0 + 1_000)
-        waits = checked(replace(asked, status=tried.status), T0 + 1_000)
-        runs = checked(after(asked, tried, pods=(running(),), launch_failed=None), T0 + 2_000)
+    def test_a_requested_restart_retries_a_denied_launch_at_once(self) -> None:
+        """The request counts once: it does not stop the driver that it starts."""
+        restart = replace(self.denied(checked(observed()), T0), annotations={RESTART_ANNOTATION: "now"})
+        tried = checked(restart, T0 + 1_000)
+        waits = checked(replace(restart, status=tried.status), T0 + 1_000)
+        runs = checked(after(restart, tried, pods=(running(),), launch_failed=None), T0 + 2_000)
 
         assert LaunchDriver(1, "Run") in tried.actions
         assert LaunchDriver(1, "Run") not in waits.actions
@@ -173,7 +175,7 @@ class TestADenial:
 
 
 class TestARejectedPod:
-    """A kubelet rejected it before its driver ran, so no driver failed: the job waits until a node has room."""
+    """A kubelet rejected the pod before its driver ran, so no driver failed: the job waits until a node has room."""
 
     WORDS = "Pod was rejected: The node had condition: [DiskPressure]"
 
@@ -183,19 +185,20 @@ class TestARejectedPod:
     @pytest.mark.parametrize(
         "why", ["Evicted", "OutOfcpu", "OutOfnvidia.com/gpu", "NodePorts", "NodeShutdown", "UnexpectedAdmissionError"]
     )
-    def test_is_no_failure(self, why: str) -> None:
-        """Not even the only one that the spec allows; the status has the kubelet's words."""
+    def test_a_rejected_pod_is_no_failure(self, why: str) -> None:
+        """It is not even the one failure that the spec allows; the status has the kubelet's message."""
         observation = observed(spec=spec(backoffLimit=0), status=STATUSES["starting"])
 
         decision = checked(replace(observation, pods=(self.rejected(1, reason=why),)))
 
         assert decision.status.failures == 0
         assert (decision.status.phase, reason(decision.status)) == ("Pending", "PodRejected")
-        message = next(one.message for one in decision.status.conditions if one.type == "Reconciling")
+        message = next(condition.message for condition in decision.status.conditions if condition.type == "Reconciling")
         assert f"{why}: {self.WORDS}" in message
 
-    def test_is_replaced_for_as_long_as_it_takes(self) -> None:
-        """After ten seconds at first, then ever more rarely; one entry of the history has them all, and what was before stays."""
+    def test_a_rejected_pod_is_replaced_without_a_limit(self) -> None:
+        """The first delay is ten seconds, and later delays grow. One history entry covers all rejections, and earlier
+        entries stay."""
         observation = observed(spec=spec(backoffLimit=1, backoff={"initialSeconds": 1, "maxSeconds": 1}))
         decision = checked(observation)
         decision = checked(after(observation, decision, pods=(ended(137),)))
@@ -208,16 +211,18 @@ class TestARejectedPod:
             waits.append(decision.requeue_after_s)
             early = checked(after(observation, decision), now_ms + 9_999)
             assert (early.status.phase, reason(early.status)) == ("Pending", "PodRejected")
-            assert self.WORDS in next(one.message for one in early.status.conditions if one.type == "Reconciling")
+            assert self.WORDS in next(
+                condition.message for condition in early.status.conditions if condition.type == "Reconciling"
+            )
             now_ms += round(waits[-1] * 2_000)
 
         assert waits[0] == 10
         assert 40 < waits[-1] <= 100
-        assert [one.reason for one in decision.status.history] == ["Infrastructure", "PodRejected"]
+        assert [past.reason for past in decision.status.history] == ["Infrastructure", "PodRejected"]
         assert decision.status.failures == 1
 
-    def test_need_not_wait_after_an_edit(self) -> None:
-        """The edit may give it another node."""
+    def test_an_edit_ends_the_wait_after_a_rejection(self) -> None:
+        """The edit may select another node."""
         observation = observed(status=STATUSES["starting"])
         decision = checked(replace(observation, pods=(self.rejected(1),)))
 
@@ -225,8 +230,8 @@ class TestARejectedPod:
 
         assert LaunchDriver(2, "Run") in edited.actions
 
-    def test_leaves_nothing_to_look_at(self) -> None:
-        """It has no log: `retainDriver: OnFailure` does not keep it."""
+    def test_a_rejected_pod_is_not_retained(self) -> None:
+        """The pod has no log, so `retainDriver: OnFailure` does not keep it."""
         observation = observed(status=STATUSES["starting"], spec=spec(retainDriver="OnFailure"))
         decision = checked(replace(observation, pods=(self.rejected(1),)))
 
@@ -237,8 +242,8 @@ class TestARejectedPod:
     @pytest.mark.parametrize(
         ("fields", "failures"), [({"reason": "SysctlForbidden"}, 1), ({"started": True}, 0), ({"code": 137}, 0)]
     )
-    def test_is_one_whose_driver_never_ran_for_want_of_room(self, fields: dict[str, Any], failures: int) -> None:
-        """A pod that no node may run is a failure; one that ran was evicted, and does not count."""
+    def test_a_rejection_is_distinguished_from_other_failures(self, fields: dict[str, Any], failures: int) -> None:
+        """A pod that no node may run is a failure; a pod that ran was evicted and does not count."""
         observation = observed(status=STATUSES["starting"])
 
         decision = checked(replace(observation, pods=(self.rejected(1, **fields),)))
@@ -246,8 +251,8 @@ class TestARejectedPod:
         assert decision.status.failures == failures
         assert reason(decision.status) == "BackingOff"
 
-    def test_was_not_rejected_if_its_driver_was_ready(self) -> None:
-        """Some kubelets forget the containers of a pod that they evict."""
+    def test_an_eviction_after_the_driver_was_ready_is_no_rejection(self) -> None:
+        """Some kubelets lose the containers of a pod that they evict."""
         decision = checked(observed(status=STATUSES["running"], pods=(self.rejected(1),)))
 
         assert decision.status.history[-1].reason == "Infrastructure"

@@ -1,4 +1,5 @@
-"""Decisions played against a cluster with faults: lost answers, stale observations, an operator that dies between lines."""
+"""Decisions against a simulated cluster with faults: lost responses, stale observations, an operator that dies between
+two steps."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ STORM, CALM = 120, 200
 
 
 def storm(seed: int, *, endless: bool = False) -> World:
-    """Let faults and users interfere for a while."""
+    """Simulate faults and user actions for a while."""
     world = World(seed)
     if endless:
         world.work_wanted = 10**9
@@ -25,10 +26,10 @@ def storm(seed: int, *, endless: bool = False) -> World:
 
 @pytest.mark.parametrize("seed", SEEDS)
 class TestWhateverHappens:
-    """One seed, one story."""
+    """Each seed is one sequence of events."""
 
-    def test_one_driver_and_in_the_end_the_truth(self, seed: int) -> None:
-        """At most one driver pod at any moment; when the faults stop, the job ends well and leaves nothing behind."""
+    def test_at_most_one_driver_runs_and_the_job_succeeds_in_the_end(self, seed: int) -> None:
+        """At most one driver pod exists at any time; when the faults stop, the job succeeds and leaves nothing behind."""
         world = storm(seed)
         world.calm()
         for _ in range(CALM):
@@ -44,8 +45,8 @@ class TestWhateverHappens:
         assert world.objects == set()
         assert world.cr.finalizers == ()
 
-    def test_a_deleted_one_goes(self, seed: int) -> None:
-        """Whatever it was doing, no driver survives it: a driver without its object cannot be commanded."""
+    def test_a_deleted_backfill_leaves_no_driver(self, seed: int) -> None:
+        """No driver survives the deletion: a driver without its object cannot be commanded."""
         world = storm(seed)
         world.delete()
         for _ in range(CALM):
@@ -56,8 +57,9 @@ class TestWhateverHappens:
         assert world.cr is None
         assert world.pods == {}
 
-    def test_what_is_wanted_is_in_force_in_the_end(self, seed: int) -> None:
-        """Commands were lost, repeated, superseded by other senders and taken back: the newest spec counts, the status is true."""
+    def test_the_newest_spec_is_in_force_in_the_end(self, seed: int) -> None:
+        """Commands were lost, repeated, superseded by other senders and reverted: the newest spec counts, and the
+        status is correct."""
         world = storm(seed, endless=True)
         world.calm()
         world.edit(desiredState="Paused", pause={"scope": "History"}, throttle={"rowsPerSecond": 7})

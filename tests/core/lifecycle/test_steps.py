@@ -1,4 +1,4 @@
-"""How steps hand over to each other: in one direction, within a bound, and never by a call."""
+"""Transitions between steps: they go in one direction, have a maximum number, and steps never call each other."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FIRST: tuple[Step, ...] = (finalize, reconcile_finished, reconcile_running, reco
 
 
 def outcomes(step: Step) -> set[str]:
-    """Return the outcomes that a step's type lets it answer; mypy holds the step to them."""
+    """Return the outcomes that the return type of a step allows; mypy checks the step against it."""
     answer: Any = get_type_hints(step)["return"]
-    ended = [one for one in (answer, *get_args(answer)) if get_origin(one) is Ended]
-    return {name for one in ended for literal in get_args(one) for name in get_args(literal)}
+    ended = [part for part in (answer, *get_args(answer)) if get_origin(part) is Ended]
+    return {name for part in ended for literal in get_args(part) for name in get_args(literal)}
 
 
 def ways(step: Step, before: tuple[Step, ...] = ()) -> Iterator[tuple[Step, ...]]:
-    """Yield every way from a step to a final answer, as the types allow it."""
+    """Yield every path from a step to a final result that the types allow."""
     assert step not in before, f"{step.__name__} comes back"
     yield (*before, step)
     for outcome in outcomes(step):
@@ -35,26 +35,26 @@ def ways(step: Step, before: tuple[Step, ...] = ()) -> Iterator[tuple[Step, ...]
 
 
 class TestTheHandover:
-    """`decide` is total only if the steps come to an end, whatever they see."""
+    """`decide` is total only if the steps end for every observation."""
 
-    def test_never_comes_back(self) -> None:
-        """Two steps that each call the situation the other's would decide for ever."""
+    def test_no_step_is_reached_twice(self) -> None:
+        """Two steps that hand a situation to each other would decide forever."""
         assert {step.__name__ for first in FIRST for way in ways(first) for step in way} >= {"launch", "plan_attempt"}
 
-    def test_has_the_bound_of_its_longest_way(self) -> None:
-        """A smaller bound would stop a legal way, a larger one would hide a new step."""
+    def test_the_limit_equals_the_longest_path(self) -> None:
+        """A smaller limit would stop a legal path; a larger limit would hide a new step."""
         assert max(len(way) for first in FIRST for way in ways(first)) == STEPS_MAX
 
-    def test_knows_every_outcome(self) -> None:
-        """An outcome without a next step is a crash; one that no step answers is dead."""
-        answered = {one for first in FIRST for way in ways(first) for step in way for one in outcomes(step)}
+    def test_every_outcome_has_a_next_step(self) -> None:
+        """An outcome without a next step is a crash; an outcome that no step returns is dead code."""
+        answered = {outcome for first in FIRST for way in ways(first) for step in way for outcome in outcomes(step)}
 
         assert answered == set(NEXT) == set(get_args(Outcome))
 
     @pytest.mark.parametrize("spec", SPECS)
     @pytest.mark.parametrize("status", STATUSES)
-    def test_answers_nothing_but_what_its_type_says(self, spec: str, status: str) -> None:
-        """The types are what the bound is computed from."""
+    def test_a_step_returns_only_what_its_type_allows(self, spec: str, status: str) -> None:
+        """The limit is computed from the types."""
         for name, observation in observations_of(spec, status):
             context = classify(observation, T0)
             step, taken = first_step(context), 0

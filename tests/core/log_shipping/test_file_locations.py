@@ -1,4 +1,4 @@
-"""Tests of the locations of files that a log names."""
+"""Tests of the locations of files in a log."""
 
 import pytest
 
@@ -10,7 +10,7 @@ CLUSTER = FileLocations.of("hdfs://node:8020/lake/orders", (), default="hdfs://n
 
 
 class TestFilesInTheFolder:
-    """A job reads the files in the folder of the table, however the log spells them."""
+    """A job reads the files in the folder of the table, whatever their spelling in the log."""
 
     @pytest.mark.parametrize(
         ("table", "path", "location"),
@@ -30,12 +30,12 @@ class TestFilesInTheFolder:
             (CLUSTER, "/lake/orders/f", "hdfs://node:8020/lake/orders/f"),
         ],
     )
-    def test_are_permitted(self, table, path, location):
+    def test_files_in_the_folder_are_permitted(self, table, path, location):
         """A log that plain Spark reads stays readable."""
         assert table.of_path(path) == location
         assert table.permits(location)
 
-    def test_permits_everything_below_the_root_where_that_is_allowed(self):
+    def test_an_allowed_root_permits_all_files_below(self):
         """A user may allow a whole file system or bucket."""
         both = FileLocations.of("/lake/orders", ("/", "s3a://all"), default="file:///")
 
@@ -45,7 +45,7 @@ class TestFilesInTheFolder:
 
 
 class TestFilesElsewhere:
-    """A log may name files of others; a job reads none of these unless it is told to."""
+    """A log may name files of other tables; a job reads none of these unless the spec allows it."""
 
     @pytest.mark.parametrize(
         "path",
@@ -71,19 +71,19 @@ class TestFilesElsewhere:
             "",
         ],
     )
-    def test_are_refused(self, path):
-        """Java decodes a path once, and takes away queries and steps to the parent."""
+    def test_files_elsewhere_are_refused(self, path):
+        """Java decodes a path once, and removes queries and steps to the parent."""
         assert not LOCAL.permits(LOCAL.of_path(path))
 
     @pytest.mark.parametrize(
         "path", ["/orders/f", "file:/orders/f", "s3a://others/orders/f", "../payroll/f", "s3a://bucket/orders/../f"]
     )
-    def test_are_refused_in_a_bucket(self, path):
+    def test_files_outside_a_bucket_are_refused(self, path):
         """A path without a scheme belongs to the default file system, not to the bucket."""
         assert not BUCKET.permits(BUCKET.of_path(path))
 
-    def test_are_refused_by_the_folder_of_a_vector(self):
-        """Hadoop takes that folder as a path, and does not decode it."""
+    def test_vector_files_elsewhere_are_refused(self):
+        """Hadoop takes the folder of a vector as a path and does not decode it."""
         assert LOCAL.permits(LOCAL.of_literal_path("ab/deletion_vector_1.bin"))
         assert LOCAL.permits(LOCAL.of_literal_path("%2e%2e/deletion_vector_1.bin"))
         for path in ("../d.bin", "/etc/d.bin", "http://host/d.bin"):
@@ -91,25 +91,25 @@ class TestFilesElsewhere:
 
 
 class TestPlainPaths:
-    """Only a file with a plain relative path is copied by its bytes."""
+    """A file is copied by its bytes only if its path is plain and relative."""
 
-    def test_are_told_from_others(self):
-        """Spark reads the other ones: their bytes are not below the source's folder."""
+    def test_plain_paths_are_distinguished_from_other_paths(self):
+        """Spark reads files with other paths, because their bytes are not below the source's folder."""
         assert all(map(is_below, ("f", "p=a%20b/f", "p=a%3Ab/f", "a..b/f")))
         assert not any(map(is_below, ("/f", "file:/f", "../f", "p/%2e%2e/f", "%2Ff", "f?x", "f#x")))
 
 
 class TestLocations:
-    """Of this machine have a path; a message suggests which folder to allow."""
+    """Locations on this machine have a local path, and messages suggest a folder to allow."""
 
-    def test_have_a_path_on_this_machine(self):
-        """Only there can a path be a link."""
+    def test_only_local_locations_have_a_path_on_this_machine(self):
+        """Only a local path can be a link."""
         assert local_path("file:///lake/f") == "/lake/f"
         assert local_path("file://host/lake/f") is None
         assert local_path("s3a://bucket/f") is None
 
-    def test_suggest_the_folder_above_the_partitions(self):
-        """Values of rows are in the names of partitions."""
+    def test_the_suggested_folder_is_above_the_partitions(self):
+        """The names of partitions contain values of rows."""
         assert suggested_folder("file:///lake/orders/day=1/h=2/f") == "/lake/orders"
         assert suggested_folder("s3a://bucket/orders/f") == "s3a://bucket/orders"
         assert suggested_folder("file:///f") == "/"

@@ -1,4 +1,5 @@
-"""Several versions of a log in one step: the same files as one by one, no copy of what is gone, and no data passed off as rearranged."""
+"""Several versions of a log in one step: the result equals single steps, removed files are not copied, and new data is
+not marked as rearranged."""
 
 from dataclasses import dataclass, field, replace
 
@@ -20,19 +21,19 @@ def copy_name(path):
 
 
 def vector(hidden):
-    """Return the vector that hides some rows; equal ones hide the same."""
+    """Return the vector that hides some rows; equal vectors hide the same rows."""
     return DeletionVector("i", ",".join(map(str, sorted(hidden))), None, 1, len(hidden)) if hidden else None
 
 
 @dataclass
 class Source:
-    """A table that writes a log: each file has rows, by number, and some of them are hidden."""
+    """A table that writes a log: each file has numbered rows, and some of them are hidden."""
 
     rows: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Of every file that ever was, each row told by a number of its own."""
+    """Rows of every file that ever existed; each row has a unique number."""
 
     live: dict[str, frozenset[int]] = field(default_factory=dict)
-    """The hidden places of each file that is there."""
+    """Hidden positions of each existing file."""
 
     log: list[VersionActions] = field(default_factory=list)
 
@@ -67,7 +68,7 @@ class Source:
             del self.live[path]
         path = self.made(kept)
         self.live[path] = frozenset()
-        self.commit(*(FileRemoved(one, False) for one in paths), self.added(path, False))
+        self.commit(*(FileRemoved(removed, False) for removed in paths), self.added(path, False))
 
     def restate(self, path):
         self.commit(self.added(path, False))
@@ -79,55 +80,55 @@ class Source:
 
 @st.composite
 def histories(draw):
-    """Return a table with some versions, and how many of them the target has."""
+    """Return a table with some versions, and the number of versions in the target."""
     source = Source()
     for step in range(draw(st.integers(1, 14))):
-        there = sorted(source.live)
-        kind = draw(st.sampled_from(("insert", "delete", "delete", "optimize", "restate"))) if there else "insert"
+        existing = sorted(source.live)
+        kind = draw(st.sampled_from(("insert", "delete", "delete", "optimize", "restate"))) if existing else "insert"
         if kind == "insert":
             source.insert(100 * step)
         elif kind == "optimize":
-            source.optimize(draw(st.lists(st.sampled_from(there), min_size=1, max_size=3, unique=True)))
+            source.optimize(draw(st.lists(st.sampled_from(existing), min_size=1, max_size=3, unique=True)))
         elif kind == "restate":
-            source.restate(draw(st.sampled_from(there)))
+            source.restate(draw(st.sampled_from(existing)))
         else:
-            path = draw(st.sampled_from(there))
+            path = draw(st.sampled_from(existing))
             left = [at for at in range(len(source.rows[path])) if at not in source.live[path]]
             source.delete(path, draw(st.sampled_from(left)))
     return source, draw(st.integers(0, len(source.log)))
 
 
 def shipped(files, versions):
-    """Return a target after some versions in one step, and that step."""
+    """Return the target after some versions in one step, and that step."""
     step = files.step(fold(versions))
-    added = [TargetFile(copy_name(one.file.path), one.file.vector, one.file.path) for one in step.copies]
-    added += [replace(one.file, vector=one.source.vector) for one in step.vectors]
-    return files.after([one.file.path for one in (*step.removals, *step.vectors)], added), step
+    added = [TargetFile(copy_name(copy.file.path), copy.file.vector, copy.file.path) for copy in step.copies]
+    added += [replace(change.file, vector=change.source.vector) for change in step.vectors]
+    return files.after([change.file.path for change in (*step.removals, *step.vectors)], added), step
 
 
 def held(files):
-    return {one.path: one.vector for group in files.groups.values() for one in group}
+    return {file.path: file.vector for group in files.groups.values() for file in group}
 
 
 def states(source):
-    """Return the files of each version with their vectors, told by a plain replay."""
-    found, now = [{}], {}
+    """Return the files of each version with their vectors, from a plain replay."""
+    versions, now = [{}], {}
     for version in source.log:
-        for one in version.files:
-            if isinstance(one, FileRemoved):
-                now.pop(one.path, None)
-        now |= {one.path: one.vector for one in version.files if isinstance(one, FileAdded)}
-        found.append(dict(now))
-    return found
+        for file in version.files:
+            if isinstance(file, FileRemoved):
+                now.pop(file.path, None)
+        now |= {file.path: file.vector for file in version.files if isinstance(file, FileAdded)}
+        versions.append(dict(now))
+    return versions
 
 
 class TestAStep:
-    """Brings a target from one version to another."""
+    """A step brings a target from one version to another."""
 
     @given(histories())
     @settings(max_examples=300, deadline=None)
-    def test_holds_the_files_of_the_last_version(self, history):
-        """In one step or in as many as there are versions."""
+    def test_a_step_holds_the_files_of_the_last_version(self, history):
+        """One step gives the same result as a step for each version."""
         source, at = history
         before, _ = shipped(TargetFiles(), source.log[:at])
         one_by_one = before
@@ -135,43 +136,44 @@ class TestAStep:
             one_by_one, _ = shipped(one_by_one, [version])
         after, _ = shipped(before, source.log[at:])
 
-        wanted = {copy_name(path): vector for path, vector in states(source)[-1].items()}
-        assert held(after) == held(one_by_one) == wanted
+        expected = {copy_name(path): vector for path, vector in states(source)[-1].items()}
+        assert held(after) == held(one_by_one) == expected
         assert after.strangers == ()
 
     @given(histories())
     @settings(max_examples=300, deadline=None)
-    def test_copies_what_stays_and_is_new_and_nothing_else(self, history):
-        """A file whose bytes VACUUM may have taken since is not asked for, nor one that is there."""
+    def test_a_step_copies_only_new_files_that_stay(self, history):
+        """The step requests no file whose bytes VACUUM may have deleted, and no file that the target has."""
         source, at = history
         before, _ = shipped(TargetFiles(), source.log[:at])
         _, step = shipped(before, source.log[at:])
 
         first, last = states(source)[at], states(source)[-1]
-        assert {one.file.path for one in step.copies} == last.keys() - first.keys()
-        assert {one.file.action for one in step.removals} == first.keys() - last.keys()
+        assert {copy.file.path for copy in step.copies} == last.keys() - first.keys()
+        assert {removal.file.action for removal in step.removals} == first.keys() - last.keys()
         assert step.missing == ()
 
     @given(histories())
     @settings(max_examples=500, deadline=None)
-    def test_says_of_no_new_row_that_it_was_there_before(self, history):
-        """Who reads the target's changes passes over files without a change of data: rows that come must equal rows that go."""
+    def test_a_step_marks_no_new_row_as_rearranged(self, history):
+        """Readers of the target's changes skip files without a data change: their added rows must equal their removed
+        rows."""
         source, at = history
         base = Source(rows=source.rows, live={})
         before, _ = shipped(TargetFiles(), source.log[:at])
         hidden = {
-            path: frozenset(map(int, one.place.split(","))) if one else frozenset()
-            for path, one in states(source)[at].items()
+            path: frozenset(map(int, file_vector.place.split(","))) if file_vector else frozenset()
+            for path, file_vector in states(source)[at].items()
         }
         base.live = hidden
         _, step = shipped(before, source.log[at:])
 
-        come = [row for one in step.copies if not one.data_change for row in source.seen(one.file.path)]
-        go = [row for one in step.removals if not one.data_change for row in base.seen(one.file.action)]
+        come = [row for copy in step.copies if not copy.data_change for row in source.seen(copy.file.path)]
+        go = [row for removal in step.removals if not removal.data_change for row in base.seen(removal.file.action)]
         assert sorted(come) == sorted(go)
-        assert all(one.data_change for one in step.vectors)
+        assert all(change.data_change for change in step.vectors)
 
-    def test_of_optimize_alone_changes_no_data(self):
+    def test_a_step_of_optimize_only_changes_no_data(self):
         """A reader of the target's changes must not see a rearrangement as new rows."""
         source = Source()
         source.insert(0)
@@ -180,10 +182,10 @@ class TestAStep:
         source.optimize(["f0.parquet", "f1.parquet"])
         _, step = shipped(before, source.log[2:])
 
-        assert [one.data_change for one in (*step.copies, *step.removals)] == [False, False, False]
+        assert [change.data_change for change in (*step.copies, *step.removals)] == [False, False, False]
 
-    def test_of_optimize_over_new_rows_changes_data(self):
-        """The file of OPTIMIZE is what brings them."""
+    def test_a_step_of_optimize_over_new_rows_changes_data(self):
+        """The file of OPTIMIZE brings these rows."""
         source = Source()
         source.insert(0)
         before, _ = shipped(TargetFiles(), source.log)
@@ -191,14 +193,15 @@ class TestAStep:
         source.optimize(["f0.parquet", "f1.parquet"])
         _, step = shipped(before, source.log[1:])
 
-        assert [one.data_change for one in (*step.copies, *step.removals)] == [True, True]
+        assert [change.data_change for change in (*step.copies, *step.removals)] == [True, True]
 
 
 class TestWhatIsMissing:
-    """A file of the source that the target must have been made of, and was not, is told."""
+    """A step reports source files that have no copy in the target although they must."""
 
-    def test_is_told_of_files_with_rows_that_were_there_before(self):
-        """Another writer took it out of the target, and it must not come back unnoticed; a file without rows is not copied at all."""
+    def test_files_with_rows_that_lost_their_copy_are_reported(self):
+        """Another writer removed the copy from the target, and it must not return unnoticed. A file without rows is
+        never copied."""
         source = Source()
         for fresh in (0, 100, 200):
             source.insert(fresh)
@@ -210,8 +213,8 @@ class TestWhatIsMissing:
         assert step.missing == ("f0.parquet",)
         assert step.removals == ()
 
-    def test_is_none_of_what_came_and_went(self):
-        """It never was in the target."""
+    def test_a_file_that_was_added_and_removed_is_not_missing(self):
+        """The file was never in the target."""
         source = Source()
         source.insert(0)
         source.delete("f0.parquet", 1)
@@ -220,27 +223,27 @@ class TestWhatIsMissing:
 
 
 class TestAVector:
-    """Is the same in another folder."""
+    """A vector is the same vector in another folder."""
 
-    def test_is_told_by_its_identifier_and_place(self):
-        """Vectors are copied into a folder of the job: the prefix changes, and nothing else."""
-        one = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 1, 36, 2)
+    def test_a_vector_is_identified_by_its_id_and_place(self):
+        """The job copies vectors into its folder: only the prefix changes."""
+        original = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 1, 36, 2)
 
-        assert one.hides_the_same(replace(one, place=f"backfill-1/a1/s2{one.place[-20:]}"))
-        assert not one.hides_the_same(replace(one, offset=40))
-        assert not one.hides_the_same(replace(one, place="ab^-aqEH.-t@S}K{vb[*kx"))
+        assert original.hides_the_same(replace(original, place=f"backfill-1/a1/s2{original.place[-20:]}"))
+        assert not original.hides_the_same(replace(original, offset=40))
+        assert not original.hides_the_same(replace(original, place="ab^-aqEH.-t@S}K{vb[*kx"))
         inline = DeletionVector("i", "abcdefghijklmnopqrstuvwxyz", None, 36, 2)
         assert not inline.hides_the_same(replace(inline, place="bbcdefghijklmnopqrstuvwxyz"))
 
 
 class TestAVectorThatGoes:
-    """Would bring a file back under a path and a vector that the target's log removed."""
+    """A file without its vector would return under a path and vector that the target's log has removed."""
 
     A = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 1, 36, 2)
     LARGER = DeletionVector("i", "large", None, 36, 3)
 
     @pytest.mark.parametrize(
-        ("before", "after", "anew"),
+        ("before", "after", "copied_again"),
         [
             (None, A, False),
             (A, None, True),
@@ -251,22 +254,23 @@ class TestAVectorThatGoes:
         ],
         ids=["comes", "goes", "goes from the log", "is another file", "grows in the log", "shrinks in the log"],
     )
-    def test_makes_the_file_anew(self, before, after, anew):
-        """A vector that is staged has a new name in each step; none, and one in the log itself, may be there again."""
-        there = TargetFile(f"backfill-x/a1/s1/{copy_name('f')}", before, "{}")
+    def test_a_removed_vector_makes_the_file_copied_again(self, before, after, copied_again):
+        """A staged vector has a new name in each step. No vector, or a vector inside the log, may have been in the log
+        before."""
+        existing = TargetFile(f"backfill-x/a1/s1/{copy_name('f')}", before, "{}")
         files = (FileAdded("f", 10, 4, True, after, "{}"), FileRemoved("f", True, 4))
-        step = TargetFiles.of([there]).step(fold([VersionActions(1, files)]))
+        step = TargetFiles.of([existing]).step(fold([VersionActions(1, files)]))
 
-        assert [one.file.path for one in step.copies] == ["f"] * anew
-        assert [one.file for one in step.removals] == [there] * anew
-        assert len(step.vectors) == len(step.kept) == (not anew)
+        assert [copy.file.path for copy in step.copies] == ["f"] * copied_again
+        assert [removal.file for removal in step.removals] == [existing] * copied_again
+        assert len(step.vectors) == len(step.kept) == (not copied_again)
 
 
 class TestTheBeginning:
-    """Of many versions is as much as may be copied for one commit."""
+    """The first group of many versions is as large as one commit may be."""
 
-    def test_counts_what_stays_new(self):
-        """A file that goes again is not copied, and another vector copies no file."""
+    def test_the_first_group_counts_only_files_that_stay(self):
+        """A file that is removed again is not copied, and a new vector copies no file."""
         source = Source()
         source.insert(0)
         source.insert(100)
@@ -276,57 +280,60 @@ class TestTheBeginning:
 
         taken = [len(beginning(source.log[1:], bytes_max=count)) for count in (0, 10, 19, 20)]
 
-        # Each file has 10 bytes, and one version is always taken: f1 comes, f0 changes, f2 replaces f1, and f3 comes.
+        # Each file has 10 bytes, and one version is always taken: f1 is added, f0 changes, f2 replaces f1, and f3 is
+        # added.
         assert taken == [1, 3, 3, 4]
         assert beginning((), bytes_max=1) == ()
 
-    def test_leaves_a_version_with_other_columns_alone(self):
-        """Its files go other ways than those before it, and those after it wait for another look at both tables."""
+    def test_a_version_with_other_columns_is_a_separate_group(self):
+        """Its files need other copy modes than earlier files, and later files wait for another read of both tables."""
         versions = [VersionActions(number, (), "other" if number in (3, 4) else None) for number in range(1, 7)]
 
-        taken = [[one.version for one in beginning(versions[after:], bytes_max=1)] for after in (0, 2, 3, 4)]
+        taken = [[version.version for version in beginning(versions[after:], bytes_max=1)] for after in (0, 2, 3, 4)]
 
         assert taken == [[1, 2], [3], [4], [5, 6]]
 
 
 class TestDecodedRows:
-    """Are a group: they tell no place."""
+    """Decoded rows of a source file are a group, because they do not keep their positions."""
 
-    def test_go_together_and_are_made_anew_under_another_vector(self):
-        """A vector of the source means nothing to them."""
+    def test_decoded_rows_are_copied_again_under_another_vector(self):
+        """A vector of the source does not apply to decoded rows."""
         path = "a/part-1.parquet"
-        there = [TargetFile(f"backfill-x/a1/s1/{name_of(path, RowOrder.LOST, str(at))}", None, "{}") for at in range(2)]
-        files = TargetFiles.of(there)
+        existing = [
+            TargetFile(f"backfill-x/a1/s1/{name_of(path, RowOrder.LOST, str(at))}", None, "{}") for at in range(2)
+        ]
+        files = TargetFiles.of(existing)
         added = FileAdded(path, 10, 4, True, vector({1}), "{}")
         step = files.step(fold([VersionActions(1, (added, FileRemoved(path, True)))]))
 
-        assert [one.file for one in step.removals] == there
-        assert [one.file for one in step.copies] == [added]
+        assert [removal.file for removal in step.removals] == existing
+        assert [copy.file for copy in step.copies] == [added]
         assert step.vectors == ()
 
         gone = files.step(fold([VersionActions(1, (FileRemoved(path, True),))]))
-        assert [one.file for one in gone.removals] == there
-        assert files.after([one.path for one in there], ()) == TargetFiles()
+        assert [removal.file for removal in gone.removals] == existing
+        assert files.after([file.path for file in existing], ()) == TargetFiles()
 
 
 class TestNames:
-    """Tell of which file of the source a target's file is made, wherever it lies."""
+    """The name of a target file contains the tag of its source file, in any folder."""
 
     @given(st.text(min_size=1), st.sampled_from(("", "backfill-1a/a1/s2/", "p=a%20b/")))
-    def test_any_path_has_one(self, path, folder):
-        """A path of the log may be any text."""
+    def test_the_name_of_a_copy_identifies_any_source_path(self, path, folder):
+        """A path in the log may be any string."""
         for order in RowOrder:
             assert source_of(folder + name_of(path, order, "c000-1")) == SourceTag(tag_of(path), order)
         decoded = f"{folder}{folder_of(path, '7')}/p=1/part-00000-1a.c000.snappy.parquet"
         assert source_of(decoded) == SourceTag(tag_of(path), RowOrder.LOST)
 
-    def test_others_have_none(self):
-        """Spark's own names, and a folder of such a name."""
+    def test_files_of_other_writers_have_no_source(self):
+        """Examples are Spark's own names, and a folder with the name of a copy."""
         assert source_of("part-00000-0a1b.c000.snappy.parquet") is None
         assert source_of(f"{copy_name('x')}/part-00000.parquet") is None
 
-    def test_a_stranger_is_kept_apart(self):
-        """A file of another writer is of no source file; it is told, and goes when it is removed."""
+    def test_a_foreign_file_is_listed_separately(self):
+        """A file of another writer has no source file; the step reports it until it is removed."""
         files = TargetFiles.of([TargetFile("part-1.parquet", None, "{}")])
 
         assert files.strangers == ("part-1.parquet",)
@@ -334,7 +341,7 @@ class TestNames:
 
 
 class TestRowsThatAVersionChanges:
-    """A file is rewritten for one row of it: the others did not change (faults U19 to U29)."""
+    """A file is rewritten for one row: its other rows did not change (faults U19 to U29)."""
 
     def file(self, path, rows, hidden=()):
         return FileAdded(path, 10, rows, True, vector(hidden), "{}")
@@ -344,14 +351,14 @@ class TestRowsThatAVersionChanges:
         [(997, 6), (0, 2000), (1_000_000, 0)],
         ids=["counted by its writer", "not counted", "a count that cannot be"],
     )
-    def test_of_a_rewritten_file_are_those_that_were_not_copied(self, copied, changed):
-        """An update of three rows takes three out and puts three in."""
+    def test_rows_copied_by_a_rewrite_are_not_changed(self, copied, changed):
+        """An update of three rows removes three rows and adds three."""
         files = (FileRemoved("a", True, 1000), self.file("b", 1000))
 
         assert VersionActions(1, files, rows_copied=copied).rows_changed == changed
 
-    def test_of_files_that_came_or_went_are_all(self):
-        """Another vector hides some more; what OPTIMIZE moves does not change."""
+    def test_added_or_removed_files_change_all_their_rows(self):
+        """Another vector hides a few more rows; OPTIMIZE moves rows without a change."""
         files = (
             self.file("new", 10),
             FileRemoved("old", True, 7),

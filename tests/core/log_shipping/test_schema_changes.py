@@ -1,4 +1,4 @@
-"""What a target is given when the columns of its source change, and what it is refused."""
+"""Schema changes: changes of the source's columns that a target adopts, and changes that it rejects."""
 
 from dataclasses import replace
 
@@ -7,13 +7,13 @@ import pytest
 from backfill_core.log_shipping.columns import COLUMN_ID, PHYSICAL_NAME, TYPE_CHANGES, WIDENING, Columns, loose
 from backfill_core.log_shipping.schema_changes import NotFollowedError, Target, View, follow
 
-SAID = {"comment": "of the source"}
+COMMENT = {"comment": "of the source"}
 
 
 def column(name, kind="long", number=None, physical=None):
     """Return a field; with a number it is mapped."""
     metadata = {} if number is None else {COLUMN_ID: number, PHYSICAL_NAME: physical or f"p{number}"}
-    return {"name": name, "type": kind, "nullable": False, "metadata": {**metadata, **SAID, "other": "word"}}
+    return {"name": name, "type": kind, "nullable": False, "metadata": {**metadata, **COMMENT, "other": "word"}}
 
 
 def struct(*fields):
@@ -24,78 +24,84 @@ def listed(*fields):
     return {"type": "array", "elementType": struct(*fields), "containsNull": False}
 
 
-def view(*fields, mapped=False, taken=None, asked=()):
-    """Return what is read of some columns: all as they are, or those that are taken, by the names of the outputs."""
-    names = {one["name"]: one["name"] for one in fields} if taken is None else taken
-    known = {one["name"]: one for one in fields}
+def view(*fields, mapped=False, taken=None, requested=()):
+    """Return the view of some columns: all columns unchanged, or the taken columns by the names of the outputs."""
+    names = {field["name"]: field["name"] for field in fields} if taken is None else taken
+    by_name = {field["name"]: field for field in fields}
     outputs = tuple(
-        {"name": name, "type": "string" if one is None else known[one]["type"], "nullable": True, "metadata": {}}
-        for name, one in names.items()
+        {
+            "name": name,
+            "type": "string" if source_name is None else by_name[source_name]["type"],
+            "nullable": True,
+            "metadata": {},
+        }
+        for name, source_name in names.items()
     )
-    return View(Columns(fields, mapped), outputs, names, frozenset(asked))
+    return View(Columns(fields, mapped), outputs, names, frozenset(requested))
 
 
-def made_of(one, *, mapped=False, last_id=0, features=()):
-    """Return a target as it is made of what is read."""
-    known = {field["name"]: field for field in one.source.fields}
+def made_of(source_view, *, mapped=False, last_id=0, features=()):
+    """Return a target that was created from a view."""
+    by_name = {field["name"]: field for field in source_view.source.fields}
     fields = tuple(
-        {**loose(output if name is None else known[name], mapped=mapped), "name": output["name"]}
-        for output in one.outputs
-        for name in [one.taken[output["name"]]]
+        {**loose(output if name is None else by_name[name], mapped=mapped), "name": output["name"]}
+        for output in source_view.outputs
+        for name in [source_view.taken[output["name"]]]
     )
     return Target(Columns(fields, mapped), last_id, frozenset(features))
 
 
 def names(fields):
-    return [one["name"] for one in fields]
+    return [field["name"] for field in fields]
 
 
 ID, V = column("id", number=1), column("v", "string", number=2)
 
 
 class TestAColumnThatIsNew:
-    """It takes null, because each row that is there has none."""
+    """A new column is nullable, because existing rows have no value."""
 
     @pytest.mark.parametrize("mapped", [False, True])
-    def test_comes_where_the_source_has_it(self, mapped):
-        """With its comment, and with its name and id in files where both tables map their columns; without other metadata."""
-        number = (lambda one: one) if mapped else (lambda one: None)
+    def test_a_new_column_is_added_at_its_place_in_the_source(self, mapped):
+        """The column keeps its comment, and its physical name and id where both tables map their columns; other
+        metadata is dropped."""
+        number = (lambda column_id: column_id) if mapped else (lambda column_id: None)
         before = view(column("id", number=number(1)), column("v", number=number(2)), mapped=mapped)
         new = column("w", listed(column("x", number=number(5))), number=number(4))
         after = view(column("id", number=number(1)), new, column("v", number=number(2)), mapped=mapped)
 
-        found = follow(before, after, made_of(before, mapped=mapped, last_id=2 if mapped else 0))
+        change = follow(before, after, made_of(before, mapped=mapped, last_id=2 if mapped else 0))
 
-        assert found.reopens
-        assert names(found.fields) == ["id", "w", "v"]
-        assert found.fields[1] == loose(new, mapped=mapped)
-        assert found.fields[1]["nullable"]
-        assert found.fields[1]["metadata"].items() >= SAID.items()
-        assert "other" not in found.fields[1]["metadata"]
-        assert found.last_id == (5 if mapped else 0)
+        assert change.reopens
+        assert names(change.fields) == ["id", "w", "v"]
+        assert change.fields[1] == loose(new, mapped=mapped)
+        assert change.fields[1]["nullable"]
+        assert change.fields[1]["metadata"].items() >= COMMENT.items()
+        assert "other" not in change.fields[1]["metadata"]
+        assert change.last_id == (5 if mapped else 0)
 
-    def test_may_be_inside_others(self):
-        """In structs, arrays and maps; those keep what else they have."""
+    def test_a_new_field_may_be_nested(self):
+        """Structs, arrays and maps may contain it, and they keep their other fields."""
         pairs = {"type": "map", "keyType": "string", "valueType": struct(column("a")), "valueContainsNull": True}
         more = {**pairs, "valueType": struct(column("a"), column("b"))}
         before = view(column("s", struct(column("l", listed(column("a"))), column("m", pairs))))
         after = view(column("s", struct(column("l", listed(column("n"), column("a"))), column("m", more))))
 
-        (found,) = follow(before, after, made_of(before)).fields
+        (field,) = follow(before, after, made_of(before)).fields
 
-        inner, outer = found["type"]["fields"]
+        inner, outer = field["type"]["fields"]
         assert names(inner["type"]["elementType"]["fields"]) == ["n", "a"]
         assert names(outer["type"]["valueType"]["fields"]) == ["a", "b"]
 
-    def test_keeps_what_the_target_alone_has(self):
-        """Columns of a table that was there before the job."""
+    def test_a_new_column_keeps_the_extra_columns_of_the_target(self):
+        """The table with these columns existed before the job."""
         before, after = view(column("id")), view(column("id"), column("w"))
         target = Target(Columns((*made_of(before).columns.fields, column("theirs")), mapped=False))
 
         assert names(follow(before, after, target).fields) == ["id", "w", "theirs"]
 
     @pytest.mark.parametrize(
-        ("new", "target", "words"),
+        ("new", "target", "message"),
         [
             (column("Theirs"), {}, "'theirs' twice"),
             (column("at", "timestamp_ntz"), {}, r"timestamp_ntz \(timestampNtz\)"),
@@ -104,22 +110,22 @@ class TestAColumnThatIsNew:
             (column("w"), {"mapped": True, "last_id": 1}, "the source does not"),
         ],
     )
-    def test_is_refused_where_the_target_cannot_have_it(self, new, target, words):
-        """A name that is taken, a type that needs a table feature, names in files that were never given."""
+    def test_a_new_column_is_refused_where_the_target_cannot_have_it(self, new, target, message):
+        """The cases are a name in use, a type that needs a table feature, and missing physical names."""
         before, after = view(ID), view(ID, new)
         made = made_of(before, **target)
-        there = (*made.columns.fields, loose(column("theirs", number=1), mapped=True))
-        with pytest.raises(NotFollowedError, match=words):
-            follow(before, after, Target(Columns(there, made.columns.mapped), made.last_id))
+        existing = (*made.columns.fields, loose(column("theirs", number=1), mapped=True))
+        with pytest.raises(NotFollowedError, match=message):
+            follow(before, after, Target(Columns(existing, made.columns.mapped), made.last_id))
 
-    def test_may_have_a_type_for_which_the_target_has_the_feature(self):
-        """As where the pinned version had such a column."""
+    def test_a_new_column_may_have_a_type_that_the_target_supports(self):
+        """The pinned version may have had such a column."""
         before, after = view(ID), view(ID, column("at", "timestamp_ntz"), column("d", "decimal(10,2)"))
 
         assert len(follow(before, after, made_of(before, features=["timestampNtz"])).fields) == 3
 
-    def test_is_refused_an_id_that_the_target_gave_away(self):
-        """An id is given once, in a table of another history."""
+    def test_a_new_column_is_refused_an_id_that_the_target_used(self):
+        """An id is used once, and this table has another history."""
         before, after = view(ID, mapped=True), view(ID, V, mapped=True)
 
         with pytest.raises(NotFollowedError, match="'v' was added, and the target gave its id"):
@@ -127,56 +133,61 @@ class TestAColumnThatIsNew:
 
 
 class TestAMappedColumn:
-    """Its values are found by its name in files."""
+    """Readers find the values of a mapped column by its physical name."""
 
-    def test_gets_another_name_and_nothing_else(self):
-        """Also one inside another."""
+    def test_a_renamed_column_changes_only_its_name(self):
+        """The rule includes nested columns."""
         before = view(ID, column("s", struct(column("a", number=3)), number=2), mapped=True)
         after = view(ID, column("t", struct(column("b", number=3)), number=2), mapped=True)
 
-        found = follow(before, after, made_of(before, mapped=True, last_id=3))
+        change = follow(before, after, made_of(before, mapped=True, last_id=3))
 
-        renamed = found.fields[1]
-        assert (renamed["name"], renamed["metadata"]) == ("t", {COLUMN_ID: 2, PHYSICAL_NAME: "p2", **SAID})
+        renamed = change.fields[1]
+        assert (renamed["name"], renamed["metadata"]) == ("t", {COLUMN_ID: 2, PHYSICAL_NAME: "p2", **COMMENT})
         assert names(renamed["type"]["fields"]) == ["b"]
         assert renamed["type"]["fields"][0]["metadata"][PHYSICAL_NAME] == "p3"
 
-    def test_goes_and_one_of_its_name_is_another(self):
-        """Its old values must not come back."""
+    def test_a_dropped_column_and_a_new_one_of_its_name_are_different(self):
+        """The old values must not return."""
         before = view(ID, V, mapped=True)
         after = view(ID, column("v", "string", number=7), mapped=True)
 
-        found = follow(before, after, made_of(before, mapped=True, last_id=2))
+        change = follow(before, after, made_of(before, mapped=True, last_id=2))
 
-        assert found.fields[1]["metadata"] == {COLUMN_ID: 7, PHYSICAL_NAME: "p7", **SAID}
-        assert found.last_id == 7
+        assert change.fields[1]["metadata"] == {COLUMN_ID: 7, PHYSICAL_NAME: "p7", **COMMENT}
+        assert change.last_id == 7
 
-    def test_may_change_its_name_with_another(self):
-        """Two names that are exchanged name other values."""
+    def test_two_columns_may_exchange_their_names(self):
+        """Each name then refers to the other values."""
         before = view(ID, column("v", number=2), mapped=True)
         after = view(column("v", number=1), column("id", number=2), mapped=True)
 
-        found = follow(before, after, made_of(before, mapped=True, last_id=2))
+        change = follow(before, after, made_of(before, mapped=True, last_id=2))
 
-        assert [(one["name"], one["metadata"][PHYSICAL_NAME]) for one in found.fields] == [("v", "p1"), ("id", "p2")]
+        assert [(field["name"], field["metadata"][PHYSICAL_NAME]) for field in change.fields] == [
+            ("v", "p1"),
+            ("id", "p2"),
+        ]
 
     @pytest.mark.parametrize("after", [view(ID, mapped=True), view(ID, column("w", number=2), mapped=True)])
-    def test_needs_a_target_that_maps_its_columns_too(self, after):
-        """Else the name is all that finds its values."""
+    def test_a_rename_or_drop_needs_a_target_that_maps_its_columns(self, after):
+        """Otherwise only the name identifies the values."""
         before = view(ID, column("v", number=2), mapped=True)
         with pytest.raises(NotFollowedError, match=r"'v' was (dropped|renamed to 'w'), and the target does not map"):
             follow(before, after, made_of(before))
 
-    def test_needs_a_source_that_mapped_it_all_the_time(self):
-        """A column that goes takes its values along where files have its name."""
+    def test_a_drop_needs_a_source_that_always_mapped_its_columns(self):
+        """Without mapping, a dropped column takes its values along where files have its name."""
         with pytest.raises(NotFollowedError, match="'v' was dropped, and the source does not map"):
             follow(view(column("id"), column("v")), view(column("id")), made_of(view(column("id"), column("v"))))
 
 
 def widened(field, *changes):
-    """Return a field whose types became wider, each as its path, the old type and the new one."""
-    said = [{"fromType": was, "toType": now, **({"fieldPath": path} if path else {})} for path, was, now in changes]
-    return {**field, "metadata": {**field["metadata"], TYPE_CHANGES: said}}
+    """Return a field with widened types, each given as path, old type and new type."""
+    changes_recorded = [
+        {"fromType": was, "toType": now, **({"fieldPath": path} if path else {})} for path, was, now in changes
+    ]
+    return {**field, "metadata": {**field["metadata"], TYPE_CHANGES: changes_recorded}}
 
 
 PAIRS = {"type": "map", "keyType": "integer", "valueType": "float", "valueContainsNull": True}
@@ -184,7 +195,7 @@ WIDE_PAIRS = {**PAIRS, "keyType": "long", "valueType": "double"}
 
 
 class TestAWiderType:
-    """Files keep the old one: the target says so as the source does, by which readers know to convert."""
+    """Files keep the old type: the target records the change like the source, so that readers convert."""
 
     @pytest.mark.parametrize(
         ("before", "after"),
@@ -206,18 +217,18 @@ class TestAWiderType:
             ),
         ],
     )
-    def test_is_followed_where_the_log_tells_of_it(self, before, after):
-        """At any depth, and step by step."""
+    def test_a_wider_type_is_followed_where_the_log_records_it(self, before, after):
+        """The rule holds at any depth, and for several steps."""
         target = made_of(view(before), features=[WIDENING])
         target = replace(target, columns=Columns((loose(before, mapped=False, kept=("comment", TYPE_CHANGES)),), False))
 
-        found = follow(view(before), view(after), target)
+        change = follow(view(before), view(after), target)
 
-        assert found.fields == (loose(after, mapped=False, kept=("comment", TYPE_CHANGES)),)
-        assert found.reopens
+        assert change.fields == (loose(after, mapped=False, kept=("comment", TYPE_CHANGES)),)
+        assert change.reopens
 
     @pytest.mark.parametrize(
-        ("after", "features", "words"),
+        ("after", "features", "message"),
         [
             (column("a"), [WIDENING], "integer became long$"),
             (widened(column("a"), ("", "short", "long")), [WIDENING], "integer became long$"),
@@ -230,76 +241,76 @@ class TestAWiderType:
             ),
         ],
     )
-    def test_is_refused_otherwise(self, after, features, words):
-        """A table that was made anew, another story, or a target that cannot tell its readers."""
+    def test_a_wider_type_is_refused_otherwise(self, after, features, message):
+        """The cases are a recreated table, another history, and a target without the feature for its readers."""
         before = view(column("a", "integer"))
-        with pytest.raises(NotFollowedError, match=words):
+        with pytest.raises(NotFollowedError, match=message):
             follow(before, view(after), made_of(before, features=features))
 
-    def test_is_refused_where_the_target_became_wider_by_itself(self):
-        """Its files may have a type that the source does not tell of."""
+    def test_a_wider_type_is_refused_where_the_target_was_widened_by_another_writer(self):
+        """Its files may have a type that the source does not record."""
         before = view(column("a", "integer"))
-        theirs = widened(column("a", "integer"), ("", "byte", "integer"))
-        target = Target(Columns((theirs,), mapped=False), features=frozenset({WIDENING}))
+        foreign = widened(column("a", "integer"), ("", "byte", "integer"))
+        target = Target(Columns((foreign,), mapped=False), features=frozenset({WIDENING}))
         with pytest.raises(NotFollowedError, match="that of the target changed otherwise"):
             follow(before, view(widened(column("a"), ("", "integer", "long"))), target)
 
 
 class TestAnotherType:
-    """Files of before hold the old one."""
+    """Earlier files hold the old type."""
 
     @pytest.mark.parametrize(
         ("was", "now"),
         [("integer", "long"), (listed(column("a")), struct(column("a"))), (struct(column("a")), "string")],
     )
-    def test_is_refused_by_name(self, was, now):
-        """Also a wider one of which the log does not tell, and one inside another."""
+    def test_another_type_is_refused_by_name(self, was, now):
+        """The cases include a wider type that the log does not record, and a nested one."""
         before, after = view(column("s", struct(column("x", was)))), view(column("s", struct(column("x", now))))
         with pytest.raises(NotFollowedError, match=r"'s\.x' changed its type: .* became "):
             follow(before, after, made_of(before))
 
 
 class TestASelection:
-    """What it does not take is not the target's."""
+    """Columns outside the selection do not belong to the target."""
 
     TAKEN = {"id": "id", "words": "v", "made": None}
 
-    def both(self, *later, asked=("id",), asked_later=("id",)):
-        before = view(ID, V, column("other", number=3), mapped=True, taken=self.TAKEN, asked=asked)
-        after = view(*later, mapped=True, taken=self.TAKEN, asked=asked_later)
+    def both(self, *later, requested=("id",), requested_later=("id",)):
+        before = view(ID, V, column("other", number=3), mapped=True, taken=self.TAKEN, requested=requested)
+        after = view(*later, mapped=True, taken=self.TAKEN, requested=requested_later)
         return before, after, made_of(before, mapped=False)
 
-    def test_is_not_touched_by_what_it_leaves_out(self):
-        """A new column, and nothing that the job reads."""
-        found = follow(*self.both(ID, V, column("other", number=3), column("w", number=4)))
+    def test_a_selection_ignores_columns_that_it_leaves_out(self):
+        """The change is a new column, which the job does not read."""
+        change = follow(*self.both(ID, V, column("other", number=3), column("w", number=4)))
 
-        assert (found.reopens, found.fields) == (False, None)
+        assert (change.reopens, change.fields) == (False, None)
 
-    def test_is_read_anew_where_a_column_beside_it_has_another_name(self):
-        """The old name is asked for no more."""
-        found = follow(*self.both(ID, V, column("another", number=3)))
+    def test_a_selection_is_reopened_when_another_column_is_renamed(self):
+        """The job no longer requests the old name."""
+        change = follow(*self.both(ID, V, column("another", number=3)))
 
-        assert (found.reopens, found.fields) == (True, None)
+        assert (change.reopens, change.fields) == (True, None)
 
-    def test_gets_what_is_new_inside_a_column_that_it_takes(self):
-        """Under the name that the column has there."""
+    def test_a_selection_gets_new_fields_inside_its_columns(self):
+        """The fields are added under the name of the column in the target."""
         taken = {"whole": "s"}
         before = view(column("s", struct(column("a"))), taken=taken)
         after = view(column("s", struct(column("a"), column("b"))), column("w"), taken=taken)
 
-        (found,) = follow(before, after, made_of(before)).fields
+        (field,) = follow(before, after, made_of(before)).fields
 
-        assert (found["name"], names(found["type"]["fields"])) == ("whole", ["a", "b"])
+        assert (field["name"], names(field["type"]["fields"])) == ("whole", ["a", "b"])
 
     @pytest.mark.parametrize(
-        ("later", "asked_later", "words"),
+        ("later", "requested_later", "message"),
         [
             ((column("id", number=9), V, column("other", number=3)), ["id"], "'id', with which"),
             ((column("id", "string", number=1), V, column("other", number=3)), ["id"], "'id', with which"),
             ((ID, V, column("other", number=3)), ["id", "other"], "'other' where it did not"),
         ],
     )
-    def test_is_refused_other_columns_to_compute_with(self, later, asked_later, words):
-        """What is there was made of the old ones."""
-        with pytest.raises(NotFollowedError, match=words):
-            follow(*self.both(*later, asked_later=asked_later))
+    def test_a_selection_is_refused_other_columns_to_compute_with(self, later, requested_later, message):
+        """Existing rows were computed from the old columns."""
+        with pytest.raises(NotFollowedError, match=message):
+            follow(*self.both(*later, requested_later=requested_later))

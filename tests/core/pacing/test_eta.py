@@ -20,17 +20,17 @@ def metered(observed: list[tuple[float, int]]) -> RateMeter:
 
 
 class TestTheRate:
-    """Rows sealed a second; what is staged and not sealed does not count."""
+    """The rate counts sealed rows per second; staged rows without a seal do not count."""
 
     def test_steady_seals_give_their_rate(self) -> None:
-        """1,000 rows every two seconds."""
+        """The seals have 1,000 rows every two seconds."""
         assert metered([(2.0, 1000)] * 10).rows_per_s == pytest.approx(500)
 
-    def test_follows_a_change(self) -> None:
-        """An estimate that remembers last night is of no use."""
+    def test_the_rate_follows_a_change(self) -> None:
+        """An estimate from last night is useless."""
         assert metered([(1.0, 10)] * 100 + [(1.0, 1000)] * SAMPLES_MAX).rows_per_s == pytest.approx(1000)
 
-    def test_is_weighted_by_time(self) -> None:
+    def test_the_rate_is_weighted_by_time(self) -> None:
         """A long slow seal weighs more than a short fast one."""
         assert metered([(9.0, 900), (1.0, 1100)]).rows_per_s == pytest.approx(200)
 
@@ -38,17 +38,18 @@ class TestTheRate:
         """The start of its rows is unknown."""
         assert RateMeter().observe(10**6, 5.0).rows_per_s == 0
 
-    def test_seals_of_one_moment_count_as_one(self) -> None:
-        """No division by zero, and no rows lost."""
+    def test_seals_at_the_same_time_count_as_one(self) -> None:
+        """There is no division by zero, and no rows are lost."""
         assert metered([(1.0, 100), (0.0, 100)]).rows_per_s == pytest.approx(200)
 
-    def test_a_pause_is_left_out(self) -> None:
+    def test_a_pause_does_not_change_the_rate(self) -> None:
         """The rate after a night's pause is the rate before it."""
         meter = metered([(1.0, 100)] * 5).hold(5.0, held=True).hold(50_000.0, held=False).observe(100, 50_001.0)
         assert meter.rows_per_s == pytest.approx(100)
 
     def test_rates_of_two_limits_do_not_mix(self) -> None:
-        """A job that was throttled is not as fast as before for the next thirty commits; the first one has rows of both limits."""
+        """A throttled job is not as fast as before for the next thirty commits; the first commit has rows of both
+        limits."""
         before = metered([(1.0, 1000)] * 9).under(100)
         after = before.observe(900, 10.0)
 
@@ -57,23 +58,23 @@ class TestTheRate:
         assert after.under(100).observe(50, 11.0).rows_per_s == pytest.approx(50)
 
     @given(seals)
-    def test_memory_is_bounded(self, observed: list[tuple[float, int]]) -> None:
+    def test_the_number_of_samples_is_bounded(self, observed: list[tuple[float, int]]) -> None:
         """A job may seal for weeks."""
         assert len(metered(observed).samples) <= SAMPLES_MAX
 
 
 class TestUnderANewLimit:
-    """Until two seals came under it, the rate before says how long the rest takes only where it must."""
+    """Until two seals happened under a new limit, the previous rate estimates the rest only where it must."""
 
-    def test_a_lower_one_is_the_rate(self) -> None:
-        """What was faster before is as fast as it may be."""
+    def test_a_lower_limit_is_the_rate(self) -> None:
+        """A job that was faster before is now as fast as the limit allows."""
         eta = estimate(5000, metered([(1.0, 1000)] * 9).under(100))
 
         assert eta is not None
         assert eta.seconds == pytest.approx(50)
 
-    def test_one_that_is_lifted_says_nothing(self) -> None:
-        """A job under ten rows a second showed a quarter of an hour for what took half a minute."""
+    def test_a_lifted_limit_gives_no_estimate(self) -> None:
+        """A job under ten rows per second once showed 15 minutes for work of 30 seconds."""
         limited = RateMeter().under(10).observe(0, 0.0).observe(10, 1.0).observe(10, 2.0)
 
         assert limited.rows_per_s == pytest.approx(10)
@@ -81,8 +82,8 @@ class TestUnderANewLimit:
         assert estimate(1000, limited.under(500)) is None
         assert limited.under(None).measured == 0
 
-    def test_what_was_measured_without_one_counts_again(self) -> None:
-        """However many limits came in between."""
+    def test_a_rate_measured_without_a_limit_counts_again(self) -> None:
+        """The number of limits in between does not matter."""
         free = metered([(1.0, 1000)] * 9).under(10).observe(10, 10.0).observe(10, 11.0).under(20)
 
         for meter, seconds in ((free.under(None), 5), (free.under(500), 10), (free.under(2000), 5)):
@@ -92,11 +93,11 @@ class TestUnderANewLimit:
 
 
 class TestTheEstimate:
-    """Seconds left, with an interval that narrows as the rate steadies."""
+    """The estimate is the seconds left, with an interval that narrows as the rate steadies."""
 
     @given(st.integers(0, 10**9), seals)
-    def test_lies_within_its_interval(self, rows_left: int, observed: list[tuple[float, int]]) -> None:
-        """Never negative, never infinite."""
+    def test_the_estimate_lies_within_its_interval(self, rows_left: int, observed: list[tuple[float, int]]) -> None:
+        """The estimate is never negative and never infinite."""
         meter = metered(observed)
         eta = estimate(rows_left, meter)
         if meter.rows_per_s <= 0:
@@ -106,13 +107,13 @@ class TestTheEstimate:
             assert 0 <= eta.low <= eta.seconds * (1 + 1e-9)
             assert eta.seconds <= eta.high * (1 + 1e-9) < float("inf")
 
-    def test_none_without_a_rate(self) -> None:
-        """Paused from the start, or just begun: no number is better than a wrong one."""
+    def test_there_is_no_estimate_without_a_rate(self) -> None:
+        """The job was paused from the start or has just begun: no number is better than a wrong one."""
         assert estimate(100, RateMeter()) is None
         assert estimate(100, metered([(1.0, 0)] * 5)) is None
 
     def test_a_steady_rate_has_a_narrow_interval(self) -> None:
-        """And an unsteady one a wide one, around the same mean."""
+        """An unsteady rate has a wide interval around the same average."""
         steady = estimate(10_000, metered([(1.0, 100)] * 20))
         unsteady = estimate(10_000, metered([(1.0, 20), (1.0, 180)] * 10))
         assert steady is not None
@@ -121,13 +122,13 @@ class TestTheEstimate:
         assert steady.high - steady.low < 1
         assert unsteady.high - unsteady.low > 20
 
-    def test_one_sample_says_little(self) -> None:
-        """Two thirds and double of it."""
+    def test_one_sample_gives_a_wide_interval(self) -> None:
+        """The interval is two thirds to double the estimate."""
         eta = estimate(1000, metered([(1.0, 100)]))
         assert eta is not None
         assert (eta.low, eta.high) == (pytest.approx(20 / 3), pytest.approx(20))
 
-    def test_nothing_left_takes_no_time(self) -> None:
+    def test_a_finished_copy_has_no_time_left(self) -> None:
         """The last seal may be the one that is being reported."""
         eta = estimate(0, metered([(1.0, 100)] * 3))
         assert eta is not None

@@ -1,4 +1,4 @@
-"""Executors that a job lost are counted once each, by a reason that Spark's message names."""
+"""A job counts each lost executor once, by a reason from Spark's message."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from backfill_core.pacing.executor_losses import POD_REASONS, ExecutorLosses, re
 from backfill_core.pacing.executors import LOOK_EVERY_S
 
 KEPT = 100
-"""Removed executors that Spark lists."""
+"""Number of removed executors that Spark lists."""
 
 
 def exited(code: int, *, reason: str = "", brief: str = "") -> str:
     """Return Spark's message about an executor whose container ended."""
-    told = f"The API gave the following brief reason: {brief}" if brief else ""
+    brief_reason = f"The API gave the following brief reason: {brief}" if brief else ""
     return f"""
 The executor with id 7 exited with exit code {code}(SIGKILL, possible container OOM).
-{told}
+{brief_reason}
 
 The API gave the following container statuses:
 
@@ -53,32 +53,32 @@ RELEASED = ("Executor killed by driver.", "Executor decommission: spark scale do
 
 
 class TestTheReasonOfARemoval:
-    """It is one word of a fixed list, whatever the message quotes."""
+    """The reason is one word of a fixed list, whatever the message quotes."""
 
     @pytest.mark.parametrize(("message", "reason"), MESSAGES.items())
-    def test_is_read_from_sparks_message(self, message: str, reason: str) -> None:
+    def test_the_reason_is_read_from_sparks_message(self, message: str, reason: str) -> None:
         """The messages are those of Spark 4 on Kubernetes."""
         assert reason_of(message) == reason
 
     @pytest.mark.parametrize("message", RELEASED)
-    def test_is_no_loss_if_the_job_gave_the_executor_up(self, message: str) -> None:
-        """A number that follows the load falls often."""
+    def test_an_executor_that_the_job_released_is_no_loss(self, message: str) -> None:
+        """Dynamic allocation often lowers the number."""
         assert reason_of(message) is None
 
     @given(st.text(), st.sampled_from(["", "exited with exit code ", "The API gave the following brief reason: "]))
-    def test_is_known_for_any_text(self, text: str, before: str) -> None:
-        """A pod's message is anybody's text: it becomes no reason of its own."""
-        known = {*MESSAGES.values(), *POD_REASONS, None}
+    def test_the_reason_is_known_for_any_message(self, text: str, before: str) -> None:
+        """A pod's message is arbitrary input and must not become a new reason."""
+        reasons = {*MESSAGES.values(), *POD_REASONS, None}
 
-        assert reason_of(before + text) in known
+        assert reason_of(before + text) in reasons
 
 
 class TestLostExecutors:
-    """Spark lists the last hundred removed executors, so most lists repeat those before."""
+    """Spark lists the last hundred removed executors, so most lists repeat earlier entries."""
 
     @given(st.lists(st.lists(st.sampled_from([*MESSAGES, *RELEASED]), max_size=KEPT), max_size=6))
-    def test_are_counted_once_each(self, batches: list[list[str]]) -> None:
-        """Whatever was removed between two lists, if no more than Spark keeps."""
+    def test_lost_executors_are_counted_once_each(self, batches: list[list[str]]) -> None:
+        """The rule holds if Spark still lists all removals since the last list."""
         losses, all_removed = ExecutorLosses(watched=True), list[str]()
         for number, batch in enumerate(batches):
             all_removed += batch
@@ -90,8 +90,8 @@ class TestLostExecutors:
         assert losses.counts == expected
         assert len(losses.listed) <= KEPT
 
-    def test_are_looked_for_now_and_then_and_never_of_a_driver_that_works_alone(self) -> None:
-        """A list is a question to Java."""
+    def test_lost_executors_are_polled_occasionally_and_never_for_a_driver_without_executors(self) -> None:
+        """Each poll is a call into Java."""
         first = ExecutorLosses(watched=True)
 
         assert first.due(0.0)

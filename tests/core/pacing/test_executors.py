@@ -1,4 +1,4 @@
-"""Executors that a job asked for and does not have are said, in time and no sooner."""
+"""Requested executors that a job does not have are reported, in time and no sooner."""
 
 import pytest
 
@@ -8,34 +8,34 @@ K8S = {"spark.master": "k8s://https://kubernetes.default.svc"}
 DYNAMIC = {**K8S, "spark.dynamicAllocation.enabled": "true", "spark.executor.instances": "9"}
 
 
-def counted(wanted, *counts, every_s=LOOK_EVERY_S):
-    """Return what so many counts tell, one after the other."""
-    count = ExecutorCount(wanted)
-    for number, there in enumerate(counts):
-        count = count.seen(there, number * every_s)
+def counted(requested, *counts, every_s=LOOK_EVERY_S):
+    """Return the count after these polls, one after the other."""
+    count = ExecutorCount(requested)
+    for number, present in enumerate(counts):
+        count = count.seen(present, number * every_s)
     return count
 
 
 class TestExecutorsThatDoNotCome:
-    """A quota that refuses their pods leaves no pod that says so."""
+    """A quota that rejects executor pods leaves no pod that shows it."""
 
-    @pytest.mark.parametrize(("there", "words"), [(0, "0 of 2 executors are there, and nothing"), (1, "1 of 2")])
-    def test_are_said_after_a_minute(self, there, words):
-        """Not while they start as ever."""
+    @pytest.mark.parametrize(("present", "message"), [(0, "0 of 2 executors are running, and nothing"), (1, "1 of 2")])
+    def test_missing_executors_are_reported_after_a_minute(self, present, message):
+        """A normal start causes no warning."""
         looks = int(LATE_S / LOOK_EVERY_S)
 
-        assert counted(2, *[there] * looks).warnings == ()
-        [warning] = counted(2, *[there] * (looks + 1)).warnings
+        assert counted(2, *[present] * looks).warnings == ()
+        [warning] = counted(2, *[present] * (looks + 1)).warnings
         assert warning.code == "ExecutorsMissing"
-        assert warning.message.startswith(words)
+        assert warning.message.startswith(message)
 
-    def test_are_said_no_more_once_they_are_there(self):
-        """Nor are those that were lost and come again at once."""
+    def test_the_warning_ends_once_the_executors_exist(self):
+        """Executors that were lost and return at once cause no warning either."""
         assert counted(2, 0, 1, 2, every_s=100.0).warnings == ()
         assert counted(2, 0, 0, 2, 0, every_s=50.0).warnings == ()
 
-    def test_are_counted_now_and_then_and_never_of_a_driver_that_works_alone(self):
-        """A count is a question to Java."""
+    def test_executors_are_counted_occasionally_and_never_for_a_driver_without_executors(self):
+        """Each count is a call into Java."""
         first = ExecutorCount(2)
 
         assert first.due(0.0)
@@ -45,10 +45,10 @@ class TestExecutorsThatDoNotCome:
 
 
 class TestHowManyAreWanted:
-    """By the settings of the session."""
+    """The settings of the session determine the number."""
 
     @pytest.mark.parametrize(
-        ("conf", "wanted"),
+        ("conf", "requested"),
         [
             ({**K8S, "spark.executor.instances": "2"}, 2),
             ({**K8S, "spark.executor.instances": "2", "spark.dynamicAllocation.enabled": "false"}, 2),
@@ -58,6 +58,6 @@ class TestHowManyAreWanted:
             ({"spark.master": "local[2]", "spark.executor.instances": "2"}, 0),
         ],
     )
-    def test_is_what_is_asked_for_at_least(self, conf, wanted):
-        """A number that follows the load falls to its least when there is nothing to do."""
-        assert executors_wanted(conf.get) == wanted
+    def test_the_requested_number_is_the_configured_minimum(self, conf, requested):
+        """Dynamic allocation lowers the number to its minimum in an idle job."""
+        assert executors_wanted(conf.get) == requested

@@ -1,4 +1,4 @@
-"""Numbers that people act on: each follows its definition in the core, whatever happens to the job."""
+"""Numbers that users act on: each follows its definition in the core, whatever happens to the job."""
 
 from random import Random
 
@@ -22,10 +22,11 @@ def shown(job):
 
 
 class TestACopyWithoutALimit:
-    """Whole files are read, so the first commits are seconds apart, and a rate is known after two of them (fault U3)."""
+    """A copy reads whole files, so the first commits are seconds apart, and a rate is known after two of them (fault
+    U3)."""
 
-    def test_has_a_time_left_before_its_first_commit(self):
-        """By the guess of the plan: three million rows are not a second, nor an hour."""
+    def test_an_unlimited_copy_has_an_eta_before_its_first_commit(self):
+        """The ETA comes from the plan: three million rows take neither one second nor one hour."""
         job = HandDriven(*[1_000_000] * 3)
         job.let_pass(2.0)
 
@@ -33,7 +34,7 @@ class TestACopyWithoutALimit:
         assert 1 <= shown(job).eta_seconds <= 60
         assert shown(job).eta_seconds_low < shown(job).eta_seconds < shown(job).eta_seconds_high
 
-    def test_shows_the_rows_of_its_first_commit_in_its_percent(self):
+    def test_an_unlimited_copy_shows_its_first_commit_in_its_percent(self):
         """A third of the rows is not 0 percent."""
         job = HandDriven(*[1_000_000] * 3)
         job.let_pass(9.0)
@@ -45,7 +46,8 @@ class TestACopyWithoutALimit:
 
 
 def lifted(*, kept_s=None):
-    """Let ten rows a second be read slowly, lift the limit, and yield the job each second while the quotas of before are committed."""
+    """Read at ten rows per second, lift the limit, and yield the job each second while the earlier quotas are
+    committed."""
     job = HandDriven(*[1_000_000] * 20, controls=Controls(rows_per_s=10))
     job.head = Head(4, WALL_MS, kept_s=kept_s)
     job.let_pass(4.5)
@@ -62,22 +64,23 @@ def lifted(*, kept_s=None):
 
 
 class TestARateOfAnotherLimit:
-    """Rows that were begun under one limit say nothing of the pace under the next (fault U4)."""
+    """Rows that were started under one limit do not measure the pace under the next (fault U4)."""
 
-    def test_is_forgotten_with_the_rows_that_are_committed_late(self):
-        """Ten rows a second, then none: quotas were committed seconds later, and a copy of seconds was to take days."""
+    def test_the_rate_of_an_old_limit_does_not_distort_the_eta(self):
+        """After the limit of ten rows per second, quotas were committed seconds late, and the ETA of a short copy was
+        days."""
         etas = [shown(job).eta_seconds for job in lifted()]
 
         assert max(eta for eta in etas if eta is not None) < 600
         assert etas[-1] is not None
 
-    def test_warns_of_no_retention(self):
+    def test_the_rate_of_an_old_limit_causes_no_retention_warning(self):
         """A retention of hours is enough for a copy of seconds."""
         assert [[warning.code for warning in job.view.warnings] for job in lifted(kept_s=4 * 3600)] == [[]] * 14
 
 
 class Behind:
-    """A replay of a source that commits, is polled and is consumed at moments of a test's choice."""
+    """A replay of a source that commits, is polled and is consumed at times that a test chooses."""
 
     def __init__(self):
         self.now_ms, self.replay = WALL_MS, Replay(0, way=ChangeWay.STAGED, follow=True, batch_target_s=10.0)
@@ -100,15 +103,16 @@ class Behind:
 
 
 class TestTheLag:
-    """How old the target is: no more than the time since it was known to hold the newest version (fault D9)."""
+    """The lag is the age of the target: at most the time since it was known to hold the newest version (fault D9)."""
 
     ACTS = st.lists(
         st.tuples(st.sampled_from(["commit", "poll", "consume"]), st.integers(0, 3_600_000)), min_size=1, max_size=60
     )
 
     @given(ACTS)
-    def test_grows_no_faster_than_time(self, acts):
-        """Between two looks it was 25 s and 1,392 s: the age of the pinned version, when the consumed one was in no poll."""
+    def test_the_lag_grows_no_faster_than_time(self, acts):
+        """Two polls once showed 25 s and 1,392 s: the age of the pinned version, because no poll had shown the consumed
+        version."""
         behind, current_ms = Behind(), WALL_MS
         for act, ms in acts:
             pending, before = behind.replay.lag_versions, behind.lag_ms
@@ -118,14 +122,14 @@ class TestTheLag:
             current_ms = behind.now_ms if act == "poll" and not behind.replay.lag_versions else current_ms
 
     @given(ACTS)
-    def test_is_none_where_nothing_newer_is_known(self, acts):
-        """And only there, a moment after a commit."""
+    def test_the_lag_is_zero_if_no_newer_version_is_known(self, acts):
+        """A target with a newer version in its source has no lag only for an instant after a commit."""
         behind = Behind()
         for act, ms in acts:
             behind.act(act, ms)
             assert behind.replay.lag_versions or not behind.lag_ms
 
-    def test_of_a_source_that_was_quiet_is_that_of_its_new_version(self):
+    def test_the_lag_of_a_quiet_source_is_the_age_of_its_new_version(self):
         """After a quiet day the first commit is seconds old, not a day."""
         behind = Behind()
         for act, ms in [("poll", 1000), ("poll", 86_400_000), ("commit", 500), ("poll", 1500)]:
@@ -133,7 +137,7 @@ class TestTheLag:
 
         assert behind.lag_ms == 2000
 
-    def test_of_a_version_between_two_polls_is_not_that_of_the_pinned_one(self):
+    def test_the_lag_of_a_version_between_two_polls_is_interpolated(self):
         """A batch may end at a version that no poll showed as the newest."""
         behind = Behind()
         for act, ms in [("poll", 0), *[("commit", 60_000)] * 10, ("poll", 1000), *[("consume", 0)] * 5]:
@@ -143,10 +147,10 @@ class TestTheLag:
 
 
 class TestRowsThatADeletionVectorHides:
-    """No reader sees them, so they cost no permit, and no time is left for them (fault M5)."""
+    """Hidden rows cost no permit and no time, because no reader sees them (fault M5)."""
 
-    def test_cost_nothing_under_a_limit(self):
-        """100 rows among 4,000 hidden ones took 374 s at ten rows a second."""
+    def test_hidden_rows_cost_nothing_under_a_limit(self):
+        """100 rows among 4,000 hidden ones once took 374 s at ten rows per second."""
         job = HandDriven(
             4100, 1000, live=(100, 0), controls=Controls(rows_per_s=10), settings=JobSettings(follows=True)
         )
@@ -156,8 +160,8 @@ class TestRowsThatADeletionVectorHides:
         assert job.view.strategy.phase == "Live"
         assert max(rows for _, rows in job.sealed) <= 21
 
-    def test_are_no_part_of_what_is_left(self):
-        """Ten seconds for 100 rows, not seven minutes."""
+    def test_hidden_rows_are_not_part_of_the_remaining_rows(self):
+        """100 rows take ten seconds, not seven minutes."""
         job = HandDriven(4100, live=(100,), controls=Controls(rows_per_s=10))
         job.let_pass(2.5, split_s=0.1)
 
@@ -166,7 +170,7 @@ class TestRowsThatADeletionVectorHides:
 
 
 class Noisy(HandDriven):
-    """A filter that leaves out every thirtieth row; a part of a file has its rows in the mean only."""
+    """A filter that excludes every thirtieth row; a part of a file has its rows only on average."""
 
     def __init__(self, *rows, rng, **more):
         self._rng = rng
@@ -181,12 +185,12 @@ class Noisy(HandDriven):
 
 
 class TestRowsThatAFilterLeftOut:
-    """Counted when they are committed, and never taken back (fault U9)."""
+    """Filtered rows are counted when they are committed, and the count never falls (fault U9)."""
 
     @given(st.integers(0, 1000), st.sampled_from([None, 100, 500]))
     @settings(max_examples=8, deadline=None)
-    def test_never_fall(self, seed, limit):
-        """225, 491, 872, 878, 874: a part of a file was counted in the mean."""
+    def test_the_count_of_filtered_rows_never_falls(self, seed, limit):
+        """The count was once 225, 491, 872, 878, 874, because a part of a file counted its average."""
         job = Noisy(
             1000, 5000, 500, rng=Random(seed), controls=Controls(rows_per_s=limit), settings=JobSettings(follows=True)
         )
@@ -203,8 +207,9 @@ class TestAStoppedJob:
     """`status` without a driver reports the numbers that the driver reported after its last commit (fault U15)."""
 
     @pytest.mark.parametrize("limit", [None, 200_000])
-    def test_reports_each_number_as_its_driver_did(self, limit):
-        """784,247 rows without a driver and 785,125 with one: rows that the filter left out were counted by the driver alone."""
+    def test_a_stopped_job_reports_each_number_as_its_driver_did(self, limit):
+        """The status once showed 784,247 rows without a driver and 785,125 with one: only the driver counted filtered
+        rows."""
         job = HandDriven(*[200_000] * 20, filtered=True, controls=Controls(rows_per_s=limit))
         job.let_pass(4.0, split_s=0.3)
         state = JobState.decode(job.states[-1])

@@ -1,4 +1,4 @@
-"""A warning before what is still needed is gone."""
+"""A warning before the source deletes versions that the job still needs."""
 
 import pytest
 from support.simulation.hand_driven import WALL_MS, HandDriven
@@ -13,33 +13,33 @@ LONG = [1_000_000] * 40
 
 
 class TestTheRule:
-    """Said when a fifth of the time is left, and never about a version that is the newest."""
+    """The warning comes when a fifth of the time is left, and never for the newest version."""
 
-    @pytest.mark.parametrize(("age", "said"), [(0.0, False), (NEAR, False), (NEAR + 0.01, True), (3.0, True)])
-    def test_by_age(self, age, said):
-        """In parts of the retention."""
-        words = warn(4, WALL_MS, 9, 7 * 86_400, WALL_MS + round(age * 7 * DAY_MS))
+    @pytest.mark.parametrize(("age", "warned"), [(0.0, False), (NEAR, False), (NEAR + 0.01, True), (3.0, True)])
+    def test_a_version_near_its_retention_causes_a_warning(self, age, warned):
+        """The age is given in parts of the retention."""
+        message = warn(4, WALL_MS, 9, 7 * 86_400, WALL_MS + round(age * 7 * DAY_MS))
 
-        assert (words is not None) == said
+        assert (message is not None) == warned
 
-    def test_it_names_the_version_the_ages_and_the_hint(self):
+    def test_the_warning_names_the_version_the_ages_and_the_hint(self):
         """A user who reads it must be able to act."""
-        words = warn(4, WALL_MS, 9, 7 * 86_400, WALL_MS + 6 * DAY_MS)
+        message = warn(4, WALL_MS, 9, 7 * 86_400, WALL_MS + 6 * DAY_MS)
 
         for fact in ("version 4", "6 d old", "kept for 7 d", "delta.deletedFileRetentionDuration"):
-            assert fact in words
+            assert fact in message
 
     @pytest.mark.parametrize(("newest", "kept_s"), [(4, 60), (9, None)], ids=["newest", "unknown"])
-    def test_what_is_not_in_danger(self, newest, kept_s):
-        """Nothing of the newest version is removed; and without a figure nothing is said."""
+    def test_a_version_in_no_danger_causes_no_warning(self, newest, kept_s):
+        """The newest version is never deleted, and an unknown retention causes no warning."""
         assert warn(4, 0, newest, kept_s, WALL_MS) is None
 
 
 class TestARunningJobSaysIt:
-    """With each look at the source, so that a retention raised meanwhile ends the warning."""
+    """Each poll of the source updates the warning, so that a longer retention ends it."""
 
-    def test_while_it_reads_history(self):
-        """The pinned version is what it needs."""
+    def test_a_job_warns_while_it_reads_history(self):
+        """The job needs the pinned version."""
         job = HandDriven(*LONG)
         job.let_pass(1.0)
         assert job.view.strategy.warnings == ()
@@ -52,8 +52,8 @@ class TestARunningJobSaysIt:
         job.send(SourcePolled(Head(5, WALL_MS, kept_s=86_400)))
         assert job.view.strategy.warnings == ()
 
-    def test_at_the_start_when_a_limit_makes_it_last_too_long(self):
-        """A plan says the same."""
+    def test_a_job_warns_at_the_start_when_a_limit_makes_it_last_too_long(self):
+        """A plan gives the same warning."""
         job = HandDriven(*LONG)
         job.head = Head(3, WALL_MS, kept_s=7 * 86_400)
         job.send(CommandReceived(1, 1, Throttle(100)))
@@ -67,8 +67,8 @@ class TestARunningJobSaysIt:
         job.let_pass(1.5)
         assert job.view.strategy.warnings == ()
 
-    def test_not_once_it_has_caught_up(self):
-        """Then it needs nothing that is old."""
+    def test_a_caught_up_job_does_not_warn(self):
+        """A caught-up job needs no old version."""
         job = HandDriven(1000, follow=True)
         job.let_pass(1.2)
         job.finish_split()
@@ -80,7 +80,7 @@ class TestARunningJobSaysIt:
 
 
 class TestTheRetentionOfATable:
-    """As Delta reads its properties."""
+    """Delta's rules for these properties apply."""
 
     @pytest.mark.parametrize(
         ("properties", "seconds"),
@@ -94,6 +94,6 @@ class TestTheRetentionOfATable:
             ({"delta.logRetentionDuration": "for ever"}, DEFAULT_FILE_SECONDS),
         ],
     )  # fmt: skip
-    def test_the_shorter_of_both(self, properties, seconds):
+    def test_the_retention_is_the_shorter_of_both(self, properties, seconds):
         """The job needs the files and the log."""
         assert kept_seconds(properties.get) == seconds

@@ -1,4 +1,4 @@
-"""What rows cost under a limit of bytes, and that such a limit is kept in the bytes of each file, not in those of the mean row."""
+"""Costs of rows under a limit of bytes: the job counts the bytes of each file, not those of the average row."""
 
 from itertools import accumulate
 
@@ -29,25 +29,25 @@ def costs_of(files):
 
 
 class TestCosts:
-    """A row of the mean size costs one."""
+    """A row of the average size costs one."""
 
     @given(FILES)
-    def test_of_all_rows_are_their_number(self, files):
-        """Else the limit of a whole table would not be that of its bytes."""
+    def test_the_costs_of_all_rows_are_their_number(self, files):
+        """Otherwise the limit of a whole table would not be that of its bytes."""
         total = sum(rows for rows, _ in files)
         assert costs_of(files).of(0, total) == pytest.approx(total)
 
     @given(FILES, some.data())
-    def test_of_two_parts_are_those_of_the_whole(self, files, data):
-        """However a file is cut, its bytes are paid for once."""
+    def test_the_costs_of_two_parts_are_those_of_the_whole(self, files, data):
+        """The bytes of a file are paid once, for any division into parts."""
         total = sum(rows for rows, _ in files)
         start, middle, stop = sorted(data.draw(some.lists(some.integers(0, total), min_size=3, max_size=3)))
         costs = costs_of(files)
         assert costs.of(start, middle) + costs.of(middle, stop) == pytest.approx(costs.of(start, stop))
 
     @given(FILES, some.data())
-    def test_buy_as_many_rows_as_they_cost(self, files, data):
-        """To a row; and one row at least, or a job with large rows would stand still."""
+    def test_a_budget_buys_as_many_rows_as_they_cost(self, files, data):
+        """The result is exact to a row, and at least one row, or a job with large rows would never continue."""
         total = sum(rows for rows, _ in files)
         start = data.draw(some.integers(0, total - 1))
         budget = data.draw(some.floats(0.1, 1000))
@@ -58,17 +58,17 @@ class TestCosts:
         assert costs.of(start, max(start, stop - 1)) <= budget + 1e-3
         assert stop == total or costs.of(start, stop + 1) >= budget - 1e-3
 
-    def test_without_bytes_are_rows(self):
-        """As under a limit of rows."""
+    def test_costs_without_bytes_are_rows(self):
+        """The result is the same as under a limit of rows."""
         costs = RowCosts([0, 10, 30])
         assert (costs.of(5, 25), costs.rows(5, 7.9), costs.by_bytes) == (20, 7, False)
 
 
 class TestTheLimitInRows:
-    """Of two limits the lower one holds."""
+    """The lower of two limits holds."""
 
     @pytest.mark.parametrize(
-        ("rows", "size_bytes", "row_bytes", "found", "by_bytes"),
+        ("rows", "size_bytes", "row_bytes", "limit_rows", "by_bytes"),
         [
             (None, None, 10, None, False),
             (100, None, 10, 100, False),
@@ -81,15 +81,15 @@ class TestTheLimitInRows:
             (None, 5, 10, 0.5, True),
         ],
     )
-    def test_each(self, rows, size_bytes, row_bytes, found, by_bytes):
-        """Without a row nothing is limited, and 0 holds everything."""
+    def test_the_lower_limit_is_given_in_rows(self, rows, size_bytes, row_bytes, limit_rows, by_bytes):
+        """Without a row size the limit of bytes has no effect, and 0 holds all rows."""
         limit = LimitSet(rows, 1.1, size_bytes)
-        assert limit.in_rows(row_bytes) == LimitSet(found, 1.1)
+        assert limit.in_rows(row_bytes) == LimitSet(limit_rows, 1.1)
         assert limit.counts_bytes(row_bytes) is by_bytes
 
 
 def limited(size_bytes, *, file_rows, each=20, rows=None):
-    """Return a job under a limit from its start on: heavy rows come first, then light ones."""
+    """Return a job with a limit from its start: heavy rows come first, then light ones."""
     files = (file_rows,) * each * 2
     sizes = (file_rows * HEAVY,) * each + (file_rows * LIGHT,) * each
     return HandDriven(
@@ -98,21 +98,22 @@ def limited(size_bytes, *, file_rows, each=20, rows=None):
 
 
 def bytes_by_second(job, heavy_rows):
-    """Return what each seal had, in bytes of the files."""
-    found, done = [], 0
+    """Return the size of each seal, in bytes of the files."""
+    sizes, done = [], 0
     for _, rows in job.sealed:
         heavy = max(0, min(done + rows, heavy_rows) - done)
-        found.append(heavy * HEAVY + (rows - heavy) * LIGHT)
+        sizes.append(heavy * HEAVY + (rows - heavy) * LIGHT)
         done += rows
-    return found
+    return sizes
 
 
 class TestALimitOfBytes:
-    """R-SNAP-41 in bytes: at most 2 % off over ten seconds."""
+    """R-SNAP-41 in bytes: the rate is at most 2 % off over ten seconds."""
 
     @pytest.mark.parametrize(("file_rows", "each"), [(3_000, 100), (100_000, 20)])
-    def test_is_kept_in_heavy_and_in_light_files(self, file_rows, each):
-        """Below a file a second, and above: by the mean row the heavy half would be read at almost twice the limit."""
+    def test_a_limit_of_bytes_is_kept_in_heavy_and_in_light_files(self, file_rows, each):
+        """The cases are less and more than one file per second: with the average row, the job would read the heavy half
+        at almost twice the limit."""
         rate = 10_000 * HEAVY
         job = limited(rate, file_rows=file_rows, each=each)
         job.let_pass(12.0 + 2 * file_rows * each * HEAVY / rate, split_s=0.05)
@@ -123,28 +124,28 @@ class TestALimitOfBytes:
         for at in range(1, len(sealed) - 11, 10):
             assert sum(sealed[at : at + 10]) == pytest.approx(10 * rate, rel=0.02)
 
-    def test_is_kept_where_files_are_read_ahead(self):
-        """From 100,000 rows of the mean size a second on, files are read whole and committed in parts."""
+    def test_a_limit_of_bytes_is_kept_where_files_are_read_ahead(self):
+        """The job reads whole files and commits them in parts from 100,000 average rows per second on."""
         rate, each = 300_000 * (HEAVY + LIGHT) // 2, 100
         job = limited(rate, file_rows=100_000, each=each)
         job.let_pass(80.0, split_s=0.05)
         sealed = [size for size in bytes_by_second(job, 100_000 * each) if size]
 
-        assert any(one.boundaries for one in job.begun)
+        assert any(split.boundaries for split in job.begun)
         assert sum(sealed) == 100_000 * each * (HEAVY + LIGHT)
         for at in range(2, len(sealed) - 12, 10):
             assert sum(sealed[at : at + 10]) == pytest.approx(10 * rate, rel=0.02)
 
-    def test_lets_a_row_pass_that_is_larger_than_a_seconds_bytes(self):
-        """It is owed afterwards: R-SNAP-42 for bytes."""
+    def test_a_row_larger_than_a_seconds_bytes_passes(self):
+        """R-SNAP-42 for bytes: the job repays such a row afterwards."""
         job = HandDriven(10, file_bytes=(1000,), controls=Controls(bytes_per_s=50))
         job.let_pass(30.0, split_s=0.05)
 
         assert sum(rows for _, rows in job.sealed) == 10
         assert max(at for at, rows in job.sealed if rows) == pytest.approx(20.0, abs=3.0)
 
-    def test_beside_one_of_rows_is_the_lower_of_both(self):
-        """Whichever that is."""
+    def test_the_lower_of_a_limit_of_rows_and_one_of_bytes_holds(self):
+        """Both cases are covered."""
         by_rows = limited(10**9, file_rows=3_000, rows=1_000)
         by_bytes = limited(100_000, file_rows=3_000, rows=10**6)
         for job in (by_rows, by_bytes):
@@ -156,8 +157,8 @@ class TestALimitOfBytes:
         ]
 
     @pytest.mark.parametrize(("stop", "charged"), [(100, 100), (50, 30)], ids=["a whole file", "a part of a file"])
-    def test_of_a_whole_file_is_charged_for_all_of_it(self, stop, charged):
-        """It is copied with the rows that a deletion vector hides; a part of it has its rows only in the mean."""
+    def test_a_whole_file_is_charged_for_all_of_its_rows(self, stop, charged):
+        """It is copied with the rows that a deletion vector hides; a part of a file has its rows only on average."""
         splits, bucket, costs = Splits(filtered=False), TokenBucket(1000, 1.0, 0.0, 0.0), RowCosts([0, 100], [7])
         work = ReadSplit(1, (FileRange(0, 0, stop, 100),), 0, stop, 1)
         splits.begin(work, 0.0, ChargePolicy.WHEN_STARTED, costs)
@@ -165,8 +166,8 @@ class TestALimitOfBytes:
 
         assert bucket.tokens == pytest.approx(-charged)
 
-    def test_says_so_and_how_long_it_takes(self):
-        """In words, and by the steps: 66 kB a second of 6.6 MB."""
+    def test_the_job_reports_a_limit_of_bytes_and_its_duration(self):
+        """The reason shows the limit, and the steps show the time: 6.6 MB at 66 kB per second."""
         job = HandDriven(*(3_000,) * 40, file_bytes=(165_000,) * 40, controls=Controls(bytes_per_s=66_000))
         job.let_pass(5.0, split_s=0.05)
 
@@ -175,15 +176,15 @@ class TestALimitOfBytes:
 
 
 class TestASourceWithoutFiles:
-    """A topic knows no bytes of what is still to come."""
+    """A topic does not know the bytes of future records."""
 
-    def test_refuses_a_limit_of_bytes_by_name(self):
-        """At once: a command that is never answered would look like a driver that hangs."""
+    def test_a_topic_refuses_a_limit_of_bytes_by_name(self):
+        """The refusal comes at once: a command without an answer would look like a driver that hangs."""
         job = HandDriven(10, settings=JobSettings(knows_bytes=False))
         job.send(CommandReceived(1, 1, Throttle(None, bytes_per_s=5)))
         job.send(CommandReceived(1, 2, Throttle(7)))
         job.let_pass(2.0)
 
-        assert [(one.revision, one.outcome) for one in job.acks] == [(1, "Refused"), (2, "Applied")]
-        assert "rows a second" in job.acks[0].message
+        assert [(ack.revision, ack.outcome) for ack in job.acks] == [(1, "Refused"), (2, "Applied")]
+        assert "rows per second" in job.acks[0].message
         assert (job.view.controls.rows_per_s, job.view.controls.bytes_per_s) == (7, None)

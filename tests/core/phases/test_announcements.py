@@ -1,4 +1,4 @@
-"""An announced MERGE always has the number of the transaction that comes next."""
+"""An announced MERGE always has the number of the next transaction."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from backfill_core.protocol.events import Head, SourcePolled
 
 
 class TestAnAnnouncement:
-    """The target skips in silence a MERGE whose number a later commit has outrun."""
+    """The target silently skips a MERGE whose number is below that of a later commit."""
 
-    def test_is_made_anew_under_a_later_epoch(self) -> None:
-        """A commit came between: its number is above the one that was announced."""
+    def test_an_announcement_is_repeated_under_a_later_epoch(self) -> None:
+        """A commit came in between: its number is above the announced one."""
         replay = Replay(3, way=ChangeWay.MERGED, follow=False, batch_target_s=1.0)
         replay.poll(SourcePolled(Head(5, 0), fresh=True))
         replay.announce(Epoch(1, 4))

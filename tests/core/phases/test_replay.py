@@ -1,4 +1,4 @@
-"""Replay by hand: which look at the source may end the catch-up."""
+"""Replay, driven by hand: only a poll after the copy is durable may end the catch-up."""
 
 import itertools
 
@@ -13,10 +13,10 @@ OPEN = Permits(history=True, changes=True, checks=True, epoch=Epoch(1, 1), first
 
 
 class TestPollsThatAreForgotten:
-    """R-SNAP-29: for every strategy that replays, whatever it copied before."""
+    """R-SNAP-29: the rule holds for every strategy that replays, whatever it copied before."""
 
-    def test_are_all_until_the_commit_is_durable(self):
-        """A commit that is refused for seconds becomes durable late, and the source has newer versions by then."""
+    def test_polls_before_the_durable_commit_do_not_end_the_catch_up(self):
+        """A commit that is retried for seconds becomes durable late, and the source has newer versions by then."""
         replay = Replay(3, way=ChangeWay.STAGED, follow=False, batch_target_s=10.0)
         replay.forget_polls()
         replay.poll(SourcePolled(Head(5, 0), fresh=True))

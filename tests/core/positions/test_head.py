@@ -1,4 +1,4 @@
-"""How much of a source is newer than a position."""
+"""Distance between a source's head and a position."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from backfill_core.protocol.events import Head
 
 
 class TestNewer:
-    """After the end of a job a user must see what came since (fault U1)."""
+    """After the end of a job, a user must see new versions or records (fault U1)."""
 
     @pytest.mark.parametrize(
         ("head", "position", "behind"),
@@ -19,6 +19,6 @@ class TestNewer:
             ({}, {"0": 7}, 0),
         ],
     )
-    def test_counts_versions_or_offsets(self, head: object, position: object, behind: int) -> None:
-        """A partition that the position does not know begins at 0; none counts below zero."""
+    def test_newer_versions_or_offsets_are_counted(self, head: object, position: object, behind: int) -> None:
+        """A partition that is missing in the position begins at 0; no partition counts below zero."""
         assert Head(head, 0).newer_than(position) == behind

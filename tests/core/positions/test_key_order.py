@@ -1,4 +1,4 @@
-"""Positions of a key: their order is that of the rows, and JSON changes nothing."""
+"""Positions of a key: their order is that of the rows, and a JSON round trip changes nothing."""
 
 from __future__ import annotations
 
@@ -27,44 +27,44 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def orders(draw: st.DrawFn) -> tuple[KeyOrder, list[KeyPosition]]:
-    """An order of one to three columns, and positions in it."""
+    """Draw an order of one to three columns, and positions in it."""
     types = draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=3))
-    order = KeyOrder(tuple(KeyColumn(f"c{at}", one, draw(st.booleans())) for at, one in enumerate(types)))
-    row = st.tuples(*(st.one_of(st.none(), VALUES[one]) for one in types))
+    order = KeyOrder(tuple(KeyColumn(f"c{at}", data_type, draw(st.booleans())) for at, data_type in enumerate(types)))
+    row = st.tuples(*(st.one_of(st.none(), VALUES[data_type]) for data_type in types))
     return order, draw(st.lists(row, min_size=2, max_size=8))
 
 
-def compare(one: Any, other: Any) -> int:
+def compare(left: Any, right: Any) -> int:
     """Return -1, 0 or 1, as Spark compares two values of a column in ascending order with NULL last."""
-    if one is None or other is None:
-        return (one is None) - (other is None)
-    if isinstance(one, float) and (math.isnan(one) or math.isnan(other)):
-        return math.isnan(one) - math.isnan(other)
-    if isinstance(one, str):
-        one, other = one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass")
-    return (one > other) - (one < other)
+    if left is None or right is None:
+        return (left is None) - (right is None)
+    if isinstance(left, float) and (math.isnan(left) or math.isnan(right)):
+        return math.isnan(left) - math.isnan(right)
+    if isinstance(left, str):
+        left, right = left.encode("utf-8", "surrogatepass"), right.encode("utf-8", "surrogatepass")
+    return (left > right) - (left < right)
 
 
-def compare_rows(order: KeyOrder, one: KeyPosition, other: KeyPosition) -> int:
-    for column, left, right in zip(order.columns, one, other, strict=True):
-        found = compare(left, right)
-        if found:
-            return -found if column.descending else found
+def compare_rows(order: KeyOrder, first: KeyPosition, second: KeyPosition) -> int:
+    for column, left, right in zip(order.columns, first, second, strict=True):
+        result = compare(left, right)
+        if result:
+            return -result if column.descending else result
     return 0
 
 
 class TestTheOrder:
-    """R-ARR-7: ASC and DESC in any mixture, NULL largest."""
+    """R-ARR-7: the order mixes ASC and DESC freely, and NULL is the largest value."""
 
     @given(orders())
-    def test_is_that_of_the_rows(self, given: tuple[KeyOrder, list[KeyPosition]]) -> None:
-        """A row that is judged on the wrong side of a position is lost or doubled."""
+    def test_the_order_of_positions_is_that_of_the_rows(self, given: tuple[KeyOrder, list[KeyPosition]]) -> None:
+        """A row on the wrong side of a position is lost or duplicated."""
         order, positions = given
-        for one in positions:
-            for other in positions:
-                ours = order.sort_key(one), order.sort_key(other)
+        for first in positions:
+            for second in positions:
+                ours = order.sort_key(first), order.sort_key(second)
 
-                assert (ours[0] > ours[1]) - (ours[0] < ours[1]) == compare_rows(order, one, other)
+                assert (ours[0] > ours[1]) - (ours[0] < ours[1]) == compare_rows(order, first, second)
 
     @pytest.mark.parametrize(
         ("data_type", "ascending"),
@@ -76,35 +76,38 @@ class TestTheOrder:
             ("decimal(10,2)", [Decimal("-1.50"), Decimal(0), Decimal("10.00"), None]),
         ],
     )
-    def test_of_the_values_that_engines_differ_in(self, data_type: str, ascending: list[Any]) -> None:
-        """NaN above infinity, bytes without a sign, texts by their bytes and not by UTF-16 units; DESC is the same backwards."""
-        up, down = (KeyOrder((KeyColumn("c", data_type, descending=one),)) for one in (False, True))
+    def test_values_that_engines_order_differently_follow_sparks_order(
+        self, data_type: str, ascending: list[Any]
+    ) -> None:
+        """NaN is above infinity, bytes are unsigned, and strings compare by bytes, not by UTF-16 units; DESC is the
+        reverse."""
+        up, down = (KeyOrder((KeyColumn("c", data_type, descending=descending),)) for descending in (False, True))
         rows = [(value,) for value in ascending]
         down_rows = rows[::-1]
 
         assert sorted(down_rows, key=up.sort_key) == rows
         assert sorted(rows, key=down.sort_key) == down_rows
 
-    def test_knows_one_zero(self) -> None:
-        """A reader of Delta finds 0.0 where -0.0 was asked for."""
+    def test_negative_zero_equals_zero(self) -> None:
+        """A reader of Delta finds 0.0 for a search of -0.0."""
         order = KeyOrder((KeyColumn("c", "double"),))
 
         assert order.sort_key((-0.0,)) == order.sort_key((0.0,))
         assert json.dumps(order.encode((-0.0,))) == "[0.0]"
 
-    def test_is_refused_where_there_is_none(self) -> None:
-        """Maps have no order, and that of a collation changes with the library that knows it."""
+    def test_types_without_an_order_are_refused(self) -> None:
+        """Maps have no order, and the order of a collation changes with its library."""
         wrong = ["map", "variant", "string collate UNICODE", "struct", "array", "void", "interval year"]
 
-        assert [one for one in wrong if has_order(one)] == []
+        assert [data_type for data_type in wrong if has_order(data_type)] == []
 
 
 class TestTheStoredForm:
     """A position outlives the process."""
 
     @given(orders())
-    def test_is_read_as_it_was(self, given: tuple[KeyOrder, list[KeyPosition]]) -> None:
-        """Through JSON text: types and directions too."""
+    def test_the_order_survives_a_round_trip(self, given: tuple[KeyOrder, list[KeyPosition]]) -> None:
+        """The round trip through JSON keeps types and directions."""
         order, positions = given
         again = KeyOrder.from_json(json.loads(json.dumps(order.to_json())))
 
@@ -118,18 +121,18 @@ class TestTheStoredForm:
         [("long", "5"), ("long", True), ("boolean", 1), ("string", 5), ("double", "1.0"), ("binary", "xy"),
          ("decimal(10,2)", 1), ("decimal(10,2)", "x"), ("date", 1.5)],
     )  # fmt: skip
-    def test_of_another_type_is_refused(self, data_type: str, value: Any) -> None:
-        """A damaged state must not be taken for a position."""
+    def test_a_position_of_another_type_is_refused(self, data_type: str, value: Any) -> None:
+        """A damaged state must not be read as a position."""
         with pytest.raises(ValueError, match="is no"):
             KeyOrder((KeyColumn("c", data_type),)).decode([value])
 
     @pytest.mark.parametrize("value", [None, [], "x", [["c", "long"]], [["c", "map", "ASC"]], [["c", "long", "UP"]]])
-    def test_of_no_order_is_refused(self, value: Any) -> None:
-        """The same for the order."""
+    def test_a_malformed_order_is_refused(self, value: Any) -> None:
+        """The same rule holds for the order."""
         with pytest.raises(ValueError, match="not a"):
             KeyOrder.from_json(value)
 
-    def test_has_a_bound(self) -> None:
+    def test_a_position_has_a_maximum_size(self) -> None:
         """A state has 64 KiB: a key that is a document cannot be a position."""
         order = KeyOrder((KeyColumn("c", "string"),))
 
@@ -138,10 +141,10 @@ class TestTheStoredForm:
 
 
 class TestWords:
-    """Progress is told in the user's terms."""
+    """Progress is reported in the user's terms."""
 
     @pytest.mark.parametrize(
-        ("data_type", "value", "words"),
+        ("data_type", "value", "formatted"),
         [
             ("date", -719_893, "-0001-01-01"),
             ("timestamp", 1_772_323_200_000_000, "2026-03-01T00:00:00Z"),
@@ -156,6 +159,8 @@ class TestWords:
             ("decimal(5,2)", Decimal("1.50"), "1.50"),
         ],
     )
-    def test_are_those_of_the_column(self, data_type: str, value: Any, words: str) -> None:
-        """Not days or microseconds since 1970."""
-        assert KeyOrder((KeyColumn("c", data_type),)).words((value,)) == f"c = {words}"
+    def test_a_position_is_formatted_in_the_type_of_its_column(
+        self, data_type: str, value: Any, formatted: str
+    ) -> None:
+        """Days or microseconds since 1970 are not shown."""
+        assert KeyOrder((KeyColumn("c", data_type),)).words((value,)) == f"c = {formatted}"

@@ -24,7 +24,7 @@ def order_of(files, marks=None):
 
 @st.composite
 def readings(draw):
-    """Files, an order of them or none, and what is done."""
+    """Draw files, an order or `None`, and completed intervals."""
     rows = draw(st.lists(st.integers(0, 9), min_size=1, max_size=12))
     order = draw(st.none() | st.permutations(range(len(rows))).map(order_of))
     spans = draw(st.lists(st.tuples(st.integers(0, sum(rows)), st.integers(0, sum(rows))), max_size=5))
@@ -36,132 +36,134 @@ def members(spans):
 
 
 class TestTheOrderOfReading:
-    """Nothing of a state depends on it, so it may be another one in each attempt."""
+    """No state depends on the reading order, so each attempt may use another one."""
 
     @given(readings())
-    def test_and_the_row_index_tell_the_same_rows(self, reading):
-        """A row that changes its place on the way would be lost, and another one doubled."""
+    def test_the_reading_order_and_the_row_index_name_the_same_rows(self, reading):
+        """A row that changes its place would be lost, and another row duplicated."""
         rows, order, done = reading
-        found = ReadingOrder(rows, order, done)
+        reading_order = ReadingOrder(rows, order, done)
 
-        assert found.in_row_index(found.in_order(done)) == done
-        assert found.in_order(done).size == done.size
-        assert found.offsets[-1] == sum(rows)
+        assert reading_order.in_row_index(reading_order.in_order(done)) == done
+        assert reading_order.in_order(done).size == done.size
+        assert reading_order.offsets[-1] == sum(rows)
 
     @given(readings(), st.data())
-    def test_an_interval_of_it_is_read_as_the_ranges_that_a_state_names(self, reading, data):
-        """A work reads ranges of files; the state says afterwards that rows of the row index are done."""
+    def test_an_interval_is_read_as_the_ranges_in_the_state(self, reading, data):
+        """A work item reads ranges of files; the state afterwards records rows of the row index as done."""
         rows, order, done = reading
-        found = ReadingOrder(rows, order, done)
+        reading_order = ReadingOrder(rows, order, done)
         start = data.draw(st.integers(0, sum(rows)))
         stop = data.draw(st.integers(start, sum(rows)))
         offsets = [0, *accumulate(rows)]
         read = [
             row
-            for one in found.ranges(start, stop)
-            for row in range(offsets[one.file] + one.start, offsets[one.file] + one.stop)
+            for file_range in reading_order.ranges(start, stop)
+            for row in range(offsets[file_range.file] + file_range.start, offsets[file_range.file] + file_range.stop)
         ]
 
         assert len(read) == len(set(read)) == stop - start
-        assert set(read) == members(found.in_row_index(IntervalSet.of([(start, stop)])))
+        assert set(read) == members(reading_order.in_row_index(IntervalSet.of([(start, stop)])))
 
-    def test_without_one_is_the_row_index(self):
-        """What costs nothing today must cost nothing tomorrow."""
-        found, done = ReadingOrder([5, 5]), IntervalSet.of([(1, 3)])
+    def test_without_an_order_the_row_index_is_used(self):
+        """A job without an order must not pay for this feature."""
+        reading_order, done = ReadingOrder([5, 5]), IntervalSet.of([(1, 3)])
 
-        assert found.same
-        assert found.in_row_index(done) is found.in_order(done) is done
-        assert found.ranges(3, 7) == file_ranges([0, 5, 10], 3, 7)
+        assert reading_order.same
+        assert reading_order.in_row_index(done) is reading_order.in_order(done) is done
+        assert reading_order.ranges(3, 7) == file_ranges([0, 5, 10], 3, 7)
 
-    def test_puts_files_first_that_are_done(self):
-        """A split has rows of one gap: an order that is changed in the middle must not leave a gap at every file."""
+    def test_the_reading_order_starts_with_completed_files(self):
+        """A split has rows of one gap: a changed order must not leave a gap at every file."""
         rows, order = [10] * 200, order_of(Random(1).sample(range(200), 200))
         done = IntervalSet.of((10 * file, 10 * file + 10) for file in range(0, 200, 2))
 
-        for wanted in (order, None):
-            found = ReadingOrder(rows, wanted, done)
+        for requested in (order, None):
+            reading_order = ReadingOrder(rows, requested, done)
             assert len(done) > GAPS_MAX
-            assert found.in_order(done).spans == ((0, 1000),)
-        left = [one.file for one in ReadingOrder(rows, order, done).ranges(1000, 2000)]
+            assert reading_order.in_order(done).spans == ((0, 1000),)
+        left = [file_range.file for file_range in ReadingOrder(rows, order, done).ranges(1000, 2000)]
         assert left == [file for file in order.files if file % 2]
 
 
 class TestTheWatermark:
-    """Everything that comes before it is there."""
+    """All rows before the watermark are in the target."""
 
-    def test_is_the_mark_of_the_first_file_that_is_not_done(self):
-        """Files are sorted by it: no later one has rows that come before."""
-        found = ReadingOrder([10, 10, 10], order_of([2, 0, 1], ["30", "20", "10"]))
+    def test_the_watermark_is_the_mark_of_the_first_unfinished_file(self):
+        """Files are sorted by their marks: no later file has earlier rows."""
+        reading_order = ReadingOrder([10, 10, 10], order_of([2, 0, 1], ["30", "20", "10"]))
 
-        assert found.watermark(IntervalSet.of([(0, 15)])) == Watermark("at", "Descending", "20")
-        assert found.watermark(IntervalSet.of([(0, 20), (25, 30)])) == Watermark("at", "Descending", "10")
+        assert reading_order.watermark(IntervalSet.of([(0, 15)])) == Watermark("at", "Descending", "20")
+        assert reading_order.watermark(IntervalSet.of([(0, 20), (25, 30)])) == Watermark("at", "Descending", "10")
 
-    def test_is_not_told_where_it_says_nothing(self):
-        """At the begin nothing is there, at the end everything."""
-        found = ReadingOrder([10, 10], order_of([1, 0], ["30", "20"]))
+    def test_there_is_no_watermark_at_the_begin_and_at_the_end(self):
+        """At the begin the target has no row, and at the end all rows."""
+        reading_order = ReadingOrder([10, 10], order_of([1, 0], ["30", "20"]))
 
-        assert found.watermark(IntervalSet()) is None
-        assert found.watermark(IntervalSet.of([(0, 20)])) is None
+        assert reading_order.watermark(IntervalSet()) is None
+        assert reading_order.watermark(IntervalSet.of([(0, 20)])) is None
         assert ReadingOrder([10]).watermark(IntervalSet()) is None
 
-    def test_is_not_told_while_a_file_without_statistics_is_to_be_read(self):
-        """It may have rows of any value."""
+    def test_there_is_no_watermark_while_a_file_without_statistics_is_unread(self):
+        """Such a file may have rows of any value."""
         order = order_of([2, 0, 1], ["30", "20", None])
 
         assert ReadingOrder([10, 10, 10], order).watermark(IntervalSet.of([(0, 10)])) is None
         assert ReadingOrder([10, 0, 10], order).watermark(IntervalSet.of([(0, 10)])) is not None
 
-    def test_counts_what_another_order_did(self):
-        """File 1 was read by an attempt with another order."""
+    def test_the_watermark_counts_files_of_another_order(self):
+        """An attempt with another order read file 1."""
         order = order_of([2, 1, 0], ["30", "20", "10"])
-        found = ReadingOrder([10, 10, 10], order, IntervalSet.of([(10, 20)]))
+        reading_order = ReadingOrder([10, 10, 10], order, IntervalSet.of([(10, 20)]))
 
-        assert found.watermark(found.in_order(IntervalSet.of([(10, 30)]))) == Watermark("at", "Descending", "10")
+        assert reading_order.watermark(reading_order.in_order(IntervalSet.of([(10, 30)]))) == Watermark(
+            "at", "Descending", "10"
+        )
 
 
 class TestTheSegmentsOfASplit:
-    """A segment that was never committed is read again alone."""
+    """A segment that was never committed is read again on its own."""
 
     @given(readings(), st.data())
-    def test_are_cut_from_its_ranges(self, reading, data):
-        """Each row in one segment, and each segment as it would be read alone."""
+    def test_segments_are_cut_from_the_ranges_of_a_split(self, reading, data):
+        """Each row is in one segment, and each segment equals a separate read."""
         rows, order, _ = reading
-        found, total = ReadingOrder(rows, order), sum(rows)
+        reading_order, total = ReadingOrder(rows, order), sum(rows)
         cuts = sorted(data.draw(st.sets(st.integers(1, max(1, total - 1)), max_size=4))) if total > 1 else []
-        split = ReadSplit(1, found.ranges(0, total), 0, total, 1, tuple(cuts))
+        split = ReadSplit(1, reading_order.ranges(0, total), 0, total, 1, tuple(cuts))
 
-        assert split.segment_ranges == tuple(found.ranges(start, stop) for start, stop in split.segments)
+        assert split.segment_ranges == tuple(reading_order.ranges(start, stop) for start, stop in split.segments)
 
 
 class TestWhatIsStored:
-    """A state has 64 KiB, however many files there are and in whatever order they are read."""
+    """A state has at most 64 KiB, for any number of files and any reading order."""
 
     @given(readings())
-    def test_few_gaps_are_intervals_as_before(self, reading):
-        """States of earlier releases are such."""
+    def test_a_few_gaps_are_stored_as_intervals(self, reading):
+        """States of earlier releases have this form."""
         rows, _, done = reading
 
         assert bounded(done, rows) is done
         assert from_json(done.to_json()) == done
 
-    def test_many_gaps_are_a_bit_a_file(self):
-        """The half of the largest number of files, read at random, and one file in part."""
+    def test_many_gaps_are_stored_as_one_bit_per_file(self):
+        """The case is half of the largest number of files, read at random, with one partial file."""
         rows, rng = [7] * FILES_MAX, Random(2)
         taken = rng.sample(range(1, FILES_MAX), FILES_MAX // 2)
         done = IntervalSet.of([(2, 5), *((7 * file, 7 * file + 7) for file in taken)])
-        found = bounded(done, rows)
+        stored = bounded(done, rows)
 
-        assert isinstance(found, DoneFiles)
-        assert len(str(found.to_json())) < 48 * 1024
-        assert in_row_index(from_json(found.to_json()), rows) == done
+        assert isinstance(stored, DoneFiles)
+        assert len(str(stored.to_json())) < 48 * 1024
+        assert in_row_index(from_json(stored.to_json()), rows) == done
 
     @pytest.mark.parametrize("value", [{}, {"files": 3}, {"files": "?"}, {"files": "AAAA", "parts": 1}, "x", None])
-    def test_anything_else_is_refused(self, value):
-        """A state that is guessed at loses rows."""
+    def test_a_malformed_stored_form_is_refused(self, value):
+        """A guess at a damaged state loses rows."""
         with pytest.raises(ValueError, match=r"."):
             from_json(value)
 
-    def test_of_other_files_is_refused(self):
+    def test_a_stored_form_of_other_files_is_refused(self):
         """Bits of another table would name the wrong files."""
         with pytest.raises(StateMismatchError, match="16 files"):
             in_row_index(DoneFiles(b"ab", IntervalSet()), [1] * 20)

@@ -1,4 +1,4 @@
-"""Promises about which bounds of a copied file are believed."""
+"""Rules that decide which bounds of a copied file are trusted."""
 
 import pytest
 
@@ -32,42 +32,44 @@ OTHER = [
     ("FIXED_LEN_BYTE_ARRAY", "FLOAT16"), ("FIXED_LEN_BYTE_ARRAY", "UUID"), ("BINARY", ""), ("BINARY", "ENUM"),
     ("BINARY", "JSON"), ("BINARY", "DECIMAL(11,2)"), ("INT64", "DECIMAL(10,3)"), ("INT32", "DECIMAL(9,0)"),
 ]  # fmt: skip
-STORED = sorted({*OTHER, *(one for found in EXACT.values() for one in found)})
+STORED = sorted({*OTHER, *(encoding for encodings in EXACT.values() for encoding in encodings)})
 
 
 class TestWhoTellsTheBounds:
-    """Of a column: the footer, where file and table mean the same by a value."""
+    """The footer provides the bounds of a column if file and table encode a value alike."""
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_the_footer_of_a_column_in_the_tables_own_terms(self, kind):
-        """Any other way to store a value is not believed, whatever the type is."""
-        found = [one for one in STORED if teller(kind, Stored(*one), same_bytes=False) is Teller.FOOTER]
-        assert sorted(found) == sorted(EXACT.get(kind, []))
+    def test_the_footer_provides_bounds_of_columns_in_the_tables_encoding(self, kind):
+        """No other way to store a value is trusted, whatever the type."""
+        trusted = [
+            encoding for encoding in STORED if teller(kind, Stored(*encoding), same_bytes=False) is Teller.FOOTER
+        ]
+        assert sorted(trusted) == sorted(EXACT.get(kind, []))
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_the_log_of_moments_in_the_same_bytes(self, kind):
-        """A log of another engine is not believed for what a MERGE leaves out files by."""
-        for one in OTHER:
-            found = teller(kind, Stored(*one), same_bytes=True)
-            assert found is (Teller.LOG if kind.startswith("timestamp") else Teller.NONE)
+    def test_the_log_provides_bounds_of_timestamps_in_the_same_bytes(self, kind):
+        """The log of another engine is not trusted for bounds by which a MERGE skips files."""
+        for encoding in OTHER:
+            source = teller(kind, Stored(*encoding), same_bytes=True)
+            assert source is (Teller.LOG if kind.startswith("timestamp") else Teller.NONE)
         assert teller(kind, None, same_bytes=False) is Teller.NONE
 
 
 class TestAValue:
-    """That is a bound is believed where each reader sees that value."""
+    """A bound is trusted where each reader sees the same value."""
 
-    def test_of_a_calendar_that_is_not_known(self):
-        """Since 1900 all agree, in each time zone."""
+    def test_old_dates_of_an_unknown_calendar_are_not_trusted(self):
+        """Since 1900 all calendars agree, in each time zone."""
         assert first_believed("date", calendar_is_known=False) == SETTLED == -25_567
         assert first_believed("timestamp", calendar_is_known=False) == SETTLED * DAY_US
         assert first_believed("date", calendar_is_known=True) is None
 
     @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
-    def test_before_the_year_1(self, kind):
-        """Kernel writes the year of a moment without a sign."""
+    def test_times_before_the_year_1_are_not_trusted(self, kind):
+        """Kernel writes the year of a timestamp without a sign."""
         assert first_believed(kind, calendar_is_known=True) == YEAR_1 * DAY_US == -62_135_596_800_000_000
 
-    def test_of_a_writer_that_leaves_out_nan(self):
-        """It is larger than any number."""
+    def test_the_largest_value_of_a_writer_without_nan_is_not_trusted(self):
+        """NaN is larger than any number."""
         assert [has_largest(kind, knows_nan=False) for kind in ("double", "float", "long")] == [False, False, True]
         assert has_largest("double", knows_nan=True)

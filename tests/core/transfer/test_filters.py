@@ -1,4 +1,4 @@
-"""Promises of `backfill_core.transfer.filters`: a verdict on a file is what all of its rows say, each asked alone."""
+"""Tests of `backfill_core.transfer.filters`: the verdict on a file agrees with SQL on each of its rows."""
 
 import pytest
 from hypothesis import given
@@ -46,73 +46,77 @@ CONDITIONS = st.recursive(
 )
 
 
-# ---------------------------------------------------------------------- SQL, told without the code under test
-def asked(condition, row):
-    """Return what SQL says of a condition for one row."""
+# ---------------------------------------------------------------------- SQL, implemented without the code under test
+def sql_result(condition, row):
+    """Return the SQL result of a condition for one row."""
     match condition:
         case Compare(operator, left, right):
-            one, other = (row[side.name] if isinstance(side, Column) else side.value for side in (left, right))
+            left_value, right_value = (
+                row[side.name] if isinstance(side, Column) else side.value for side in (left, right)
+            )
             if operator is Operator.SAME:
-                return one == other
-            if one is None or other is None:
+                return left_value == right_value
+            if left_value is None or right_value is None:
                 return None
-            return {Operator.EQUAL: one == other, Operator.LESS: one < other, Operator.LESS_OR_EQUAL: one <= other}[
-                operator
-            ]
+            return {
+                Operator.EQUAL: left_value == right_value,
+                Operator.LESS: left_value < right_value,
+                Operator.LESS_OR_EQUAL: left_value <= right_value,
+            }[operator]
         case IsNull(operand):
             return (row[operand.name] if isinstance(operand, Column) else operand.value) is None
         case Not(inner):
-            found = asked(inner, row)
-            return None if found is None else not found
+            result = sql_result(inner, row)
+            return None if result is None else not result
         case And(conditions):
-            found = [asked(one, row) for one in conditions]
-            return False if False in found else None if None in found else True
+            results_of_all = [sql_result(part, row) for part in conditions]
+            return False if False in results_of_all else None if None in results_of_all else True
         case Or(conditions):
-            found = [asked(one, row) for one in conditions]
-            return True if True in found else None if None in found else False
-        case Opaque(words):
-            value = row[words[0]]
+            results_of_all = [sql_result(part, row) for part in conditions]
+            return True if True in results_of_all else None if None in results_of_all else False
+        case Opaque(text):
+            value = row[text[0]]
             return None if value is None else value % 2 == 0
 
 
 @st.composite
 def files(draw):
-    """Return rows, and what a writer may say of them: as little and as loosely as it likes."""
+    """Draw rows, and statistics that a writer may log for them: as few and as loose as allowed."""
     row = st.fixed_dictionaries({name: st.one_of(st.none(), NUMBERS, NUMBERS) for name in NAMES})
     rows = draw(st.lists(row, min_size=1, max_size=5))
-    said = {}
+    statistics = {}
     for name in draw(st.sets(st.sampled_from(NAMES), min_size=1)):
-        found = [one[name] for one in rows if one[name] is not None]
-        nulls = Nulls.ALL if not found else Nulls.NONE if len(found) == len(rows) else Nulls.PERHAPS
-        said[name] = Values(
-            draw(st.sampled_from([None, min(found), min(found) - draw(st.integers(0, 1))])) if found else None,
-            draw(st.sampled_from([None, max(found), max(found) + draw(st.integers(0, 1))])) if found else None,
+        values = [row_drawn[name] for row_drawn in rows if row_drawn[name] is not None]
+        nulls = Nulls.ALL if not values else Nulls.NONE if len(values) == len(rows) else Nulls.PERHAPS
+        statistics[name] = Values(
+            draw(st.sampled_from([None, min(values), min(values) - draw(st.integers(0, 1))])) if values else None,
+            draw(st.sampled_from([None, max(values), max(values) + draw(st.integers(0, 1))])) if values else None,
             draw(st.sampled_from([nulls, nulls, Nulls.PERHAPS])),
         )
-    return rows, said
+    return rows, statistics
 
 
 class TestAVerdict:
-    """Is never another one than the rows give."""
+    """A verdict never contradicts the rows."""
 
     @given(CONDITIONS, files())
-    def test_agrees_with_every_row(self, condition, file):
-        """A row that is lost, or that should not be there, would be found by a receipt only, hours later."""
-        rows, said = file
-        kept = [asked(condition, row) is True for row in rows]
+    def test_a_verdict_agrees_with_every_row(self, condition, file):
+        """Only a receipt would find a lost or extra row, hours later."""
+        rows, statistics = file
+        kept = [sql_result(condition, row) is True for row in rows]
 
-        match judge(condition, said):
+        match judge(condition, statistics):
             case Verdict.EXCLUDED:
                 assert not any(kept)
             case Verdict.PASSES:
                 assert all(kept)
 
     @given(CONDITIONS, files())
-    def test_knows_each_result_that_a_row_has(self, condition, file):
-        """What is above a condition is computed from its results: one that is missing there is lost."""
-        rows, said = file
+    def test_the_results_of_a_condition_include_that_of_each_row(self, condition, file):
+        """Outer conditions are computed from these results: a missing result would be lost."""
+        rows, statistics = file
 
-        assert {asked(condition, row) for row in rows} <= results(condition, said)
+        assert {sql_result(condition, row) for row in rows} <= results(condition, statistics)
 
 
 LOW, HIGH = Values(0, 9, Nulls.NONE), Values(20, 29, Nulls.NONE)
@@ -145,15 +149,16 @@ DECIDED = {
 
 
 class TestWhatIsDecided:
-    """Else each file would be decoded, and no test above would notice."""
+    """The table lists verdicts that must be reached. Otherwise each file would be decoded, and the tests above would
+    not notice."""
 
     @pytest.mark.parametrize(("condition", "values", "verdict"), DECIDED.values(), ids=DECIDED)
-    def test_is(self, condition, values, verdict):
-        """Of what filters are made of."""
+    def test_a_common_condition_is_decided(self, condition, values, verdict):
+        """The cases are typical parts of filters."""
         assert judge(condition, {"a": values}) is verdict
 
-    def test_says_what_is_opaque(self):
-        """A plan names it, and a filter without anything else needs no look at files."""
+    def test_the_opaque_part_of_a_condition_is_found(self):
+        """A plan names it, and a filter without other parts needs no statistics of files."""
         mixed = And((Not(LESS), Or((Opaque("x LIKE y"), Opaque("z")))))
 
         assert (first_opaque(mixed), columns_of(mixed), is_opaque(mixed)) == ("x LIKE y", {"a"}, False)

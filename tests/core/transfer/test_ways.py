@@ -1,4 +1,5 @@
-"""Promises of `backfill_core.transfer`: a file is copied only where a reader of the target then sees what decoding would write."""
+"""Tests of `backfill_core.transfer`: a file is copied only if a reader of the target then sees the same values as after
+decoding."""
 
 from dataclasses import replace
 
@@ -42,7 +43,7 @@ def as_is(*names):
 
 
 def changed(facts, name, **change):
-    columns = tuple(replace(one, **change) if one.name == name else one for one in facts.columns)
+    columns = tuple(replace(column, **change) if column.name == name else column for column in facts.columns)
     return replace(facts, columns=columns)
 
 
@@ -50,12 +51,13 @@ def way_of(transform, source, target, file=FileFacts(rows=3)):
     return of_file(of_table(transform, source, target), transform, source, target, file)
 
 
-# ---------------------------------------------------------------------- a reader, told without the code under test
+# ---------------------------------------------------------------------- a reader, implemented without the code under
+# test
 def read(facts, content, partition):
-    """Return the row that a reader of a table sees of a file, by name of the column."""
+    """Return the row of a file that a reader of the table sees, by column name."""
     return {
-        one.name: partition.get(one.physical) if one.name in facts.partitions else content.get(one.physical)
-        for one in facts.columns
+        column.name: partition.get(column.physical) if column.name in facts.partitions else content.get(column.physical)
+        for column in facts.columns
     }
 
 
@@ -67,25 +69,29 @@ def jobs(draw):
     parts = tuple(draw(st.lists(st.sampled_from(names), max_size=1)))
     source = TableFacts(columns, parts)
     kept = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
-    outputs = {draw(st.sampled_from([one, f"{one}2"])): Taken(one) for one in kept}
+    outputs = {draw(st.sampled_from([column, f"{column}2"])): Taken(column) for column in kept}
     if draw(st.integers(0, 9)) == 0:
         outputs["extra"] = Computed("extra")
-    known = source.by_name
-    theirs = {
-        name: draw(st.sampled_from([name, known[one.column].physical])) if isinstance(one, Taken) else name
-        for name, one in outputs.items()
+    source_columns = source.by_name
+    physical_names = {
+        name: draw(st.sampled_from([name, source_columns[output.column].physical]))
+        if isinstance(output, Taken)
+        else name
+        for name, output in outputs.items()
     }
-    if len(set(theirs.values())) < len(theirs):
-        theirs = {name: name for name in outputs}
+    if len(set(physical_names.values())) < len(physical_names):
+        physical_names = {name: name for name in outputs}
     spare = draw(st.booleans())
-    wanted = tuple(ColumnFacts(name, inside, LONG) for name, inside in theirs.items())
-    wanted += (ColumnFacts("spare", "spare", LONG),) if spare else ()
-    by_source = {one.column: name for name, one in outputs.items() if isinstance(one, Taken)}
-    same = tuple(by_source[one] for one in parts if one in by_source)
-    target = TableFacts(wanted, draw(st.sampled_from([same, same, ()])))
+    columns_drawn = tuple(ColumnFacts(name, inside, LONG) for name, inside in physical_names.items())
+    columns_drawn += (ColumnFacts("spare", "spare", LONG),) if spare else ()
+    by_source = {output.column: name for name, output in outputs.items() if isinstance(output, Taken)}
+    same = tuple(by_source[column] for column in parts if column in by_source)
+    target = TableFacts(columns_drawn, draw(st.sampled_from([same, same, ()])))
     added_later = draw(st.sets(st.sampled_from(names)))
-    content = {one.physical: f"in {one.physical}" for one in columns if one.name not in {*parts, *added_later}}
-    partition = {known[one].physical: draw(st.sampled_from(["p", "", None])) for one in parts}
+    content = {
+        column.physical: f"in {column.physical}" for column in columns if column.name not in {*parts, *added_later}
+    }
+    partition = {source_columns[column].physical: draw(st.sampled_from(["p", "", None])) for column in parts}
     return TransformFacts(outputs), source, target, content, partition
 
 
@@ -100,37 +106,39 @@ def value_of(output, seen):
 
 
 class TestAReaderSeesTheSame:
-    """Each row and each value, whatever the two tables call their columns."""
+    """A reader sees the same rows and values, whatever the two tables call their columns."""
 
     @given(jobs())
-    def test_a_file_that_is_not_decoded(self, job):
-        """Bytes under the source's names are values under the target's."""
+    def test_a_file_that_is_not_decoded_has_the_same_values(self, job):
+        """Bytes under the source's names must be the values under the target's names."""
         transform, source, target, content, partition = job
         way = way_of(transform, source, target, FileFacts(MANY, partition=partition))
         if isinstance(way, Decoded):
             return
-        there = dict(content)
+        stored = dict(content)
         if not isinstance(way, Whole):
             taken = way.taken if isinstance(way, Grafted) else way
             renamed = dict(taken.renamed)
-            there = {renamed.get(name, name): value for name, value in content.items() if name not in taken.pruned}
+            stored = {renamed.get(name, name): value for name, value in content.items() if name not in taken.pruned}
         if isinstance(way, Grafted):
-            there |= {target.by_name[name].physical: "computed" for name in way.computed}
-        known, wanted = source.by_name, target.by_name
+            stored |= {target.by_name[name].physical: "computed" for name in way.computed}
+        source_columns, target_columns = source.by_name, target.by_name
         parts = {
-            wanted[name].physical: partition[known[one.column].physical] or None
-            for name, one in transform.outputs.items()
+            target_columns[name].physical: partition[source_columns[output.column].physical] or None
+            for name, output in transform.outputs.items()
             if name in target.partitions
         }
         seen = read(source, content, {name: text or None for name, text in partition.items()})
 
-        found = read(target, there, parts)
+        row_seen = read(target, stored, parts)
 
-        assert found == {name: value_of(transform.outputs.get(name), seen) for name in wanted}
-        assert set(there) <= {one.physical for one in target.columns}, "what was left out is in the target's files"
+        assert row_seen == {name: value_of(transform.outputs.get(name), seen) for name in target_columns}
+        assert set(stored) <= {column.physical for column in target.columns}, (
+            "an excluded column is in the target's files"
+        )
 
-    def test_a_column_that_is_left_out_does_not_stay_in_the_file(self):
-        """It may be left out because no one may read it there."""
+    def test_an_excluded_column_does_not_stay_in_the_file(self):
+        """The column may be excluded because no user may read it in the target."""
         way = way_of(as_is("a"), table("a", "b"), table("a"))
 
         assert way == Projected(renamed=(), pruned=("b",))
@@ -140,7 +148,7 @@ class TestAReaderSeesTheSame:
         assert way_of(as_is("b", "a"), table("a", "b"), table("b", "a")) == Whole()
 
     def test_a_renamed_column_is_renamed_in_the_footer(self):
-        """The column chunks stay as they are."""
+        """The column chunks stay unchanged."""
         transform = TransformFacts({"a": Taken("a"), "c": Taken("b")})
 
         assert way_of(transform, table("a", "b"), table("a", "c")) == Projected((("b", "c"),), ())
@@ -201,31 +209,31 @@ HAZARDS = {
 
 
 class TestInDoubtItIsDecoded:
-    """Each hazard by itself, and the reason that the plan shows."""
+    """Each single hazard makes a file decoded, and the plan shows the reason."""
 
     @pytest.mark.parametrize("case", HAZARDS.values(), ids=HAZARDS.keys())
-    def test_a_hazard(self, case):
-        """One of them is enough."""
+    def test_a_hazard_makes_a_file_decoded(self, case):
+        """One hazard is enough."""
         *facts, reason = case
 
         assert way_of(*facts).reason is reason
 
     def test_all_hazards_of_a_table_are_named_at_once(self):
-        """Else a user removes one after the other, with a plan for each (fault U10)."""
+        """Otherwise a user removes one after the other, with a plan for each (fault U10)."""
         source = changed(replace(PLAIN[1], partitions=("a",), mapped_by_id=True), "b", oddity=Oddity.LENGTH)
         way = way_of(replace(PLAIN[0], adds_columns=True), source, *PLAIN[2:])
 
-        reasons = [one.reason for one in (way, *way.more)]
+        reasons = [decoded.reason for decoded in (way, *way.more)]
         assert reasons == [Reason.WRITE_MODE, Reason.MAPPED_BY_ID, Reason.COLUMN, Reason.PARTITIONS]
         assert str(way).startswith("the write mode adds columns; the source maps its columns by id; ")
         assert str(way).endswith("partitioned by different columns (source by a, target by no column)")
 
-    def test_without_any_the_bytes_are_copied(self):
-        """Or the test above would prove nothing; what a table dropped is asked of footers."""
+    def test_a_file_without_a_hazard_is_copied(self):
+        """Without this, the test above would prove nothing; footers show the columns that a table dropped."""
         assert way_of(*PLAIN) == way_of(PLAIN[0], replace(PLAIN[1], drops=True), *PLAIN[2:]) == Whole()
 
-    def test_a_file_of_many_rows_gets_its_computed_columns(self):
-        """Or those above would prove nothing; hidden rows do no harm where no row can."""
+    def test_a_large_file_gets_its_computed_columns(self):
+        """Without this, the hazards above would prove nothing; hidden rows do no harm where no row can fail."""
         way = Grafted(Projected((), ("b",)), ("b",))
         safe = TransformFacts({"a": Taken("a"), "b": Computed("b", may_fail=False)})
         vectors = replace(PLAIN[2], vectors=True)
@@ -233,15 +241,15 @@ class TestInDoubtItIsDecoded:
         assert way_of(COMPUTED, *PLAIN[1:3], FileFacts(MANY)) == way
         assert way_of(safe, PLAIN[1], vectors, FileFacts(MANY, has_vector=True)) == way
 
-    def test_a_type_that_became_wider_in_both_tables(self):
-        """Readers of the target are told of it as those of the source are; where it is left out, it does not matter."""
-        source, target = (changed(one, "b", widened="int, long") for one in PLAIN[1:3])
+    def test_a_type_that_became_wider_in_both_tables_is_copied(self):
+        """Readers of the target learn of it like readers of the source; in an excluded column it does not matter."""
+        source, target = (changed(facts, "b", widened="int, long") for facts in PLAIN[1:3])
 
         assert way_of(PLAIN[0], source, target, PLAIN[3]) == Whole()
         assert way_of(as_is("a"), source, table("a"), PLAIN[3]) == Projected((), ("b",))
 
-    def test_a_vector_that_the_target_takes(self):
-        """It is copied too."""
+    def test_a_vector_is_copied_to_a_target_that_supports_it(self):
+        """The file keeps its vector."""
         transform, source, target, _ = PLAIN
         target = replace(target, vectors=True)
 
@@ -251,8 +259,8 @@ class TestInDoubtItIsDecoded:
         ("text", "reason"),
         [("2024-01-01T00:00:00.000000Z", None), ("2024-01-01 00:00:00", Reason.PARTITION_VALUE), (None, None)],
     )
-    def test_a_time_as_partition_value(self, text, reason):
-        """Without its zone each session reads another instant."""
+    def test_a_partition_time_without_a_zone_makes_a_file_decoded(self, text, reason):
+        """Without a zone each session reads another instant."""
         source = changed(table("a", "b", partitions=("a",)), "a", is_instant=True)
         target = table("a", "b", partitions=("a",))
 
@@ -260,8 +268,8 @@ class TestInDoubtItIsDecoded:
 
         assert way == Whole() if reason is None else way.reason is reason
 
-    def test_a_partition_without_a_value_that_must_have_one(self):
-        """An empty text is null in Delta."""
+    def test_an_empty_partition_value_in_a_not_null_column_makes_a_file_decoded(self):
+        """An empty string is null in Delta."""
         source = table("a", "b", partitions=("a",))
         target = changed(source, "a", takes_null=False)
 
@@ -274,7 +282,7 @@ MOSTLY = Decoded(Reason.MOSTLY_COMPUTED, "b")
 
 
 class TestAFilter:
-    """Is decided by what is known of a file's values, whatever else there is to decide."""
+    """The known values of a file decide the filter, independent of all other decisions."""
 
     LESS = Compare(Operator.LESS, Column("a"), Literal(10))
     FILES = (Values(0, 5, Nulls.NONE), Values(0, 50, Nulls.NONE), Values(10, 50))
@@ -292,8 +300,8 @@ class TestAFilter:
         ],
         ids=["as it is", "without the column", "computed", "only computed"],
     )
-    def test_takes_a_file_as_if_it_were_not_there_or_leaves_it_out(self, outputs, ways):
-        """What is excluded is not read even where all else is decoded."""
+    def test_a_filter_keeps_the_copy_mode_or_excludes_the_file(self, outputs, ways):
+        """An excluded file is not read, even if all other files are decoded."""
         transform = TransformFacts(outputs, self.LESS)
         source, target = table("a", "b"), table(*outputs)
 
@@ -301,8 +309,8 @@ class TestAFilter:
             way_of(transform, source, target, FileFacts(MANY, {}, values={"a": values})) for values in self.FILES
         ] == ways
 
-    def test_says_what_the_log_does_not_decide(self):
-        """A user may write it otherwise."""
+    def test_the_reason_names_the_part_that_the_log_does_not_decide(self):
+        """The user may rewrite this part."""
         transform = replace(PLAIN[0], condition=And((self.LESS, Opaque("b LIKE 'x'"))))
         way = way_of(transform, *PLAIN[1:3], FileFacts(3, {}, values={"a": Values(0, 5, Nulls.NONE)}))
 

@@ -165,7 +165,7 @@ class TestAPartitionedTarget:
             if entry.reason == "EmptyTextIsNull"
         ]
 
-        assert "column p has an empty text in 1 file of" in warning.message
+        assert "column p has an empty string in 1 file of" in warning.message
         assert "other columns" in warning.hint
 
 

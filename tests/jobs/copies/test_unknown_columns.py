@@ -109,8 +109,8 @@ class TestAColumnOfALaterVersion:
 
         assert (outcome.reason, outcome.progress.lag_versions) == ("Stopped", 0)
         target = tmp_path / "t"
-        assert columns_in(spark, target) == [shown] * 2
-        assert copies(target) == 2
+        assert {*map(tuple, columns_in(spark, target))} == {tuple(shown)}
+        assert copies(target) == 1
         wanted = spark.read.format("delta").load(source).selectExpr(*(select or ["id", "note"]))
         found = spark.read.format("delta").load(str(target))
         assert wanted.exceptAll(found).isEmpty()
@@ -128,7 +128,7 @@ class TestAColumnOfALaterVersion:
 class TestAPartitionColumn:
     """Readers take it from the log, and some writers put it into files, too."""
 
-    def test_that_is_not_taken_is_in_no_file_of_the_target(self, spark, tmp_path):
+    def test_one_that_is_not_taken_stays_null_in_the_target(self, spark, tmp_path):
         """The target has another column of its name, which the job leaves null."""
         source, target = str(tmp_path / "s"), str(tmp_path / "t")
         spark.sql(f"CREATE TABLE delta.`{source}` (id LONG, note STRING, p STRING) USING delta PARTITIONED BY (p)")
@@ -143,8 +143,7 @@ class TestAPartitionColumn:
         assert outcome.reason == "Complete", outcome.message
         rows = QueryBuilder().register("t", DeltaTable(target)).execute("SELECT id, p FROM t").read_all()
         assert (len(rows["id"].to_pylist()), set(rows["p"].to_pylist())) == (2, {None})
-        assert columns_in(spark, target) == [["id", "note"]]
-        assert copies(target) == 1
+        assert copies(target) == 0
 
 
 class TestAColumnInOtherLetters:

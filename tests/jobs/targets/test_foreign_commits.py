@@ -125,9 +125,9 @@ class TestARowThatIsDeletedAfterTheReceipt:
         outcome = place.run(verify="Final")
 
         assert (outcome.reason, rows_in(place.target)) == ("VerificationFailed", ROWS - 10)
-        assert "Others committed version" in outcome.message
+        assert "Other writers committed version" in outcome.message
         assert "(DELETE by Apache-Spark" in outcome.message
-        assert "others changed the target: version" in place.views[-1].warnings[0]
+        assert "other writers changed the target: version" in place.views[-1].warnings[0]
         assert not seals(place.target)[-1].state["finished"]
 
 

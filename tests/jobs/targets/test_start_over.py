@@ -80,7 +80,7 @@ class TestAJobThatBeginsAnew:
         [message] = [warning.message for warning in plan.warnings if warning.reason == "StartsOver"]
         assert f"removes {ROWS} rows of the target" in message
         assert plan.resumes_attempt is None
-        with pytest.raises(NotFinishedError, match="begins anew"):
+        with pytest.raises(NotFinishedError, match="starts again"):
             verify_offline(place.backfill(), settings=place.settings, spark=place.spark)
         assert rows_in(place.target) == ROWS
 

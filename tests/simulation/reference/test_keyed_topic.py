@@ -1,4 +1,4 @@
-"""What the simulator allows a target with one row a key is what the machine of rows says of the same topic."""
+"""The simulator's expectations of a target with one row per key agree with the machine of rows for the same topic."""
 
 import pytest
 from support.reference.keyed_topic import Keyed, KeyedTopic
@@ -6,26 +6,27 @@ from support.simulation.topic import Topic
 
 
 def table_of(topic, *, removed):
-    """Return the table that the machine of rows makes of a topic, by the simulator's keys; `removed`: with what compaction took."""
+    """Return the table that the machine of rows makes of a topic, by the simulator's keys; `removed` includes compacted
+    records."""
     records = {}
-    for number, one in topic.partitions.items():
-        kept = one.values | one.removed if removed else one.values
-        for offset, _ in topic._good(kept, 0, one.high):  # noqa: SLF001 - one side of the comparison
-            (partition, key), image = topic._change(number, offset, kept[offset])  # noqa: SLF001 - as above
+    for number, partition_log in topic.partitions.items():
+        kept = partition_log.values | partition_log.removed if removed else partition_log.values
+        for offset, _ in topic._good(kept, 0, partition_log.high):  # noqa: SLF001 - one side of the comparison
+            (partition, key), image = topic._change(number, offset, kept[offset])  # noqa: SLF001 - one side of the comparison
             records[str(number), offset] = Keyed(f"{partition}-{key}", None if image is None else image[1])
     rows = KeyedTopic(records)
-    rows.advance_all({str(number): one.high for number, one in topic.partitions.items()})
+    rows.advance_all({str(number): partition_log.high for number, partition_log in topic.partitions.items()})
     return {key: (place[1], value) for key, (value, place) in rows.table.items()}
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_the_simulator_asks_for_what_rows_say(seed):
-    """ADR 0022: whether a reader came before the compactions or after them; one of both where nothing was compacted."""
+def test_the_simulator_expects_the_table_of_the_machine_of_rows(seed):
+    """ADR 0022: a reader may come before or after compactions; without compactions, one image per key is allowed."""
     topic = Topic(seed, rows=40, sparse=seed % 2 == 0, filtered=seed % 3 == 0)
     for _ in range(seed % 20):
         topic.commit()
 
-    allowed = topic.folds((number, 0, one.high) for number, one in topic.partitions.items())
+    allowed = topic.folds((number, 0, partition_log.high) for number, partition_log in topic.partitions.items())
 
     for removed in (True, False):
         table = table_of(topic, removed=removed)

@@ -1,4 +1,4 @@
-"""A replica beside the reference model: whatever the batches, faults and crashes, the same rows at the same version."""
+"""A replica against the reference model: the same rows at the same version, for any batches, faults and crashes."""
 
 from __future__ import annotations
 
@@ -22,53 +22,53 @@ def reference(*log: Sequence[LogEntry], snapshot: Sequence[Add] = (Add("one", (A
 
 
 class TestTheReference:
-    """The model itself, by hand: what it says must be plain."""
+    """The tests drive the model by hand, so that its results are obvious."""
 
-    def test_has_history_before_the_log(self) -> None:
-        """A version may hide rows of a file that history brings."""
-        one = reference([Hide("one", frozenset({0}))])
-        one.poll()
-        assert one.phase == "copying"
-        one.barrier()
-        assert (one.phase, one.bag.total()) == ("shipping", 2)
-        one.ship_to(1)
-        assert list(one.bag) == [B]
+    def test_the_model_copies_history_before_the_log(self) -> None:
+        """A version may hide rows of a file that history adds."""
+        replica = reference([Hide("one", frozenset({0}))])
+        replica.poll()
+        assert replica.phase == "copying"
+        replica.barrier()
+        assert (replica.phase, replica.bag.total()) == ("shipping", 2)
+        replica.ship_to(1)
+        assert list(replica.bag) == [B]
 
-    def test_takes_a_version_whole(self) -> None:
-        """An update hides a row and adds another: no reader sees both, or neither."""
-        one = reference([Hide("one", frozenset({1})), Add("two", (C,))])
-        one.poll()
-        one.barrier()
-        one.poll()
-        one.crash()
-        assert sorted(one.bag) == [A, B]
-        one.ship_to(1)
-        assert sorted(one.bag) == [A, C]
+    def test_the_model_applies_a_version_as_a_whole(self) -> None:
+        """An update hides a row and adds another: no reader sees both rows, or neither."""
+        replica = reference([Hide("one", frozenset({1})), Add("two", (C,))])
+        replica.poll()
+        replica.barrier()
+        replica.poll()
+        replica.crash()
+        assert sorted(replica.bag) == [A, B]
+        replica.ship_to(1)
+        assert sorted(replica.bag) == [A, C]
 
-    def test_shows_a_row_again_that_is_not_hidden_any_more(self) -> None:
+    def test_the_model_shows_a_row_that_is_no_longer_hidden(self) -> None:
         """RESTORE brings an older vector back."""
-        one = reference([Hide("one", frozenset({0, 1}))], [Hide("one", frozenset({1}))])
-        one.poll()
-        one.barrier()
-        one.ship_to(2)
-        assert list(one.bag) == [A]
+        replica = reference([Hide("one", frozenset({0, 1}))], [Hide("one", frozenset({1}))])
+        replica.poll()
+        replica.barrier()
+        replica.ship_to(2)
+        assert list(replica.bag) == [A]
 
-    def test_takes_a_file_back_under_its_name(self) -> None:
-        """It went with one version and came with another."""
-        one = reference([Remove("one")], [Add("one", (None, B))])
-        one.poll()
-        one.barrier()
-        one.ship_to(2)
-        assert list(one.bag) == [B]
+    def test_the_model_accepts_a_file_that_returns_under_its_name(self) -> None:
+        """One version removed the file, and another added it again."""
+        replica = reference([Remove("one")], [Add("one", (None, B))])
+        replica.poll()
+        replica.barrier()
+        replica.ship_to(2)
+        assert list(replica.bag) == [B]
 
     @pytest.mark.parametrize("entry", [Remove("two"), Hide("two", frozenset()), Add("one", (A, B))])
-    def test_refuses_a_log_that_does_not_fit(self, entry: LogEntry) -> None:
-        """A target that is not what the log says would be wrong from here on."""
-        one = reference([entry])
-        one.poll()
-        one.barrier()
+    def test_the_model_rejects_a_log_that_does_not_fit(self, entry: LogEntry) -> None:
+        """A target that contradicts the log would stay wrong."""
+        replica = reference([entry])
+        replica.poll()
+        replica.barrier()
         with pytest.raises(Fatal):
-            one.ship_to(1)
+            replica.ship_to(1)
 
 
 def _add(name: str, file: NamedFile) -> Add:
@@ -76,7 +76,7 @@ def _add(name: str, file: NamedFile) -> Add:
 
 
 def _log(table: FiledTable, version: int) -> list[LogEntry]:
-    """Return the log of a version: what differs from the one before, file by file."""
+    """Return the log of a version: the file changes since the version before."""
     before, after = table.files[version - 1], table.files[version]
     return [
         *(Remove(name) for name in before.keys() - after.keys()),
@@ -87,12 +87,15 @@ def _log(table: FiledTable, version: int) -> list[LogEntry]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_every_commit_of_a_world_has_the_rows_of_the_reference(seed: int) -> None:
-    """R-SNAP-36 and port.md 5.5: batches of several versions, crashes, faults, pauses; files copied, cut and made anew."""
+    """R-SNAP-36 and port.md 5.5: batches of several versions, crashes, faults, pauses; files copied, cut and copied
+    again."""
     world = World(scenario("Replica", ReplicaModel.MODES, seed)).run()
     assert isinstance(world.model, ReplicaModel)
     table = world.model.table
     commits = [
-        (one, json.loads(one.state)["replica"]) for one in world.target.commits if one.kind == "seal" and one.state
+        (commit, json.loads(commit.state)["replica"])
+        for commit in world.target.commits
+        if commit.kind == "seal" and commit.state
     ]
     first = commits[0][1]["version"]
     ours = ReferenceReplica(

@@ -9,15 +9,15 @@ from support.reference.vocabulary import Barrier, Chunk, Fatal, Mutation, Progre
 
 
 class TestStartup:
-    """Which phase a start leads to."""
+    """The stored state decides the phase of a start."""
 
     def test_equal_epochs_skip_everything(self) -> None:
-        """R-SNAP-2, R-SNAP-31: finished before; finish is still owed on the first live barrier."""
-        one = machine(table(), first=Barrier(200, 210), own=Barrier(200, 210), stored={0: finished(200, 9)})
-        assert one.phase == "live"
-        one.upstream.append(Barrier(210, 220))
-        barrier(one, 210, 220)
-        assert one.reports == [Report("finish log", 220, 0)]
+        """R-SNAP-2, R-SNAP-31: the job finished before; the end is still to be reported on the first live barrier."""
+        executor = machine(table(), first=Barrier(200, 210), own=Barrier(200, 210), stored={0: finished(200, 9)})
+        assert executor.phase == "live"
+        executor.upstream.append(Barrier(210, 220))
+        barrier(executor, 210, 220)
+        assert executor.reports == [Report("finish log", 220, 0)]
 
     @pytest.mark.parametrize("stored", [{}, {0: finished(190, 1)}, {0: Progress(200, 1, finished=False, position=3)}])
     def test_equal_epochs_need_consumed_vnodes(self, stored: dict[int, Progress]) -> None:
@@ -32,69 +32,69 @@ class TestStartup:
             machine(table(), first=Barrier(90, 110))
 
     def test_between_the_snapshot_and_its_epoch_no_row_is_read(self) -> None:
-        """R-SNAP-39: all vnodes are stored Consumed; it finishes at once."""
-        one = machine(table(), first=Barrier(100, 110), own=Barrier(5, 6), stored={0: finished(100, 3)})
-        assert barrier(one, 6, 7) == [Barrier(6, 7)]
-        assert one.reports[-1] == Report("finish", 7, 3)
+        """R-SNAP-39: all vnodes are stored as Consumed; the job finishes at once."""
+        executor = machine(table(), first=Barrier(100, 110), own=Barrier(5, 6), stored={0: finished(100, 3)})
+        assert barrier(executor, 6, 7) == [Barrier(6, 7)]
+        assert executor.reports[-1] == Report("finish", 7, 3)
 
     def test_an_empty_table_finishes_on_the_second_barrier(self) -> None:
-        """R-SNAP-17: the first injected barrier is the first output, whatever there is to read."""
-        one = machine(table([]), first=Barrier(100, 110))
-        barrier(one, 1, 2)
-        assert one.reports == [Report("finish", 2, 0)]
+        """R-SNAP-17: the first injected barrier is the first output, for any table."""
+        executor = machine(table([]), first=Barrier(100, 110))
+        barrier(executor, 1, 2)
+        assert executor.reports == [Report("finish", 2, 0)]
 
 
 class TestTheSnapshotPhase:
-    """Rows of one epoch, whatever happens meanwhile."""
+    """The snapshot phase emits rows of one epoch."""
 
     def test_upstream_data_is_discarded(self) -> None:
-        """R-SNAP-8, R-SNAP-9, R-SNAP-10: it comes again from the log; draining needs no progress of our own."""
-        one = machine(table(), first=Barrier(100, 110))
-        one.paused = True
-        one.upstream.extend([inserts(9), Watermark(5), Barrier(110, 120)])
-        one.run()
-        assert not one.upstream
-        assert one.discarded == 2
-        one.paused = False
-        one.run()
-        assert one.emitted[1:] == [inserts(1, 2, 3)]
+        """R-SNAP-8, R-SNAP-9, R-SNAP-10: the log repeats it; draining needs no progress of the snapshot."""
+        executor = machine(table(), first=Barrier(100, 110))
+        executor.paused = True
+        executor.upstream.extend([inserts(9), Watermark(5), Barrier(110, 120)])
+        executor.run()
+        assert not executor.upstream
+        assert executor.discarded == 2
+        executor.paused = False
+        executor.run()
+        assert executor.emitted[1:] == [inserts(1, 2, 3)]
 
-    def test_barriers_win(self) -> None:
+    def test_barriers_take_precedence_over_rows(self) -> None:
         """R-SNAP-40: a ready row waits for a ready barrier (#26346)."""
-        one = machine(table(), first=Barrier(100, 110))
-        one.injected.extend([Barrier(1, 2), Barrier(2, 3)])
-        one.poll()
-        one.poll()
-        assert one.emitted == [Barrier(0, 1), Barrier(1, 2), Barrier(2, 3)]
+        executor = machine(table(), first=Barrier(100, 110))
+        executor.injected.extend([Barrier(1, 2), Barrier(2, 3)])
+        executor.poll()
+        executor.poll()
+        assert executor.emitted == [Barrier(0, 1), Barrier(1, 2), Barrier(2, 3)]
 
-    def test_barriers_must_chain(self) -> None:
+    def test_barriers_must_form_a_chain(self) -> None:
         """R-SNAP-12: a hole in the epochs is a hole in the data."""
         with pytest.raises(Fatal, match="R-SNAP-12"):
             barrier(machine(table(), first=Barrier(100, 110)), 2, 3)
 
     @pytest.mark.parametrize("curr", [100, 110])
-    def test_its_epoch_must_not_come_too_early(self, curr: int) -> None:
+    def test_the_epoch_of_the_snapshot_must_not_come_too_early(self, curr: int) -> None:
         """R-SNAP-13: the control plane injects it only when all actors are finished."""
         with pytest.raises(Fatal, match="R-SNAP-13"):
             barrier(machine(table(), first=Barrier(100, 110)), 1, curr)
 
     def test_every_vnode_has_its_own_position(self) -> None:
-        """R-SNAP-15: also one of which no row was emitted yet; an exhausted one has none."""
-        one = machine(table([0, 3, 6, 1, 2, 5], vnodes=3), first=Barrier(100, 110), vnodes=range(3))
+        """R-SNAP-15: this includes a vnode without emitted rows; an exhausted vnode has no position."""
+        executor = machine(table([0, 3, 6, 1, 2, 5], vnodes=3), first=Barrier(100, 110), vnodes=range(3))
         for _ in range(4):
-            one.poll()
-        barrier(one, 1, 2)
-        assert one.stored == {
+            executor.poll()
+        barrier(executor, 1, 2)
+        assert executor.stored == {
             0: Progress(100, 2, finished=False, position=6),
             1: finished(100, 1),
             2: Progress(100, 1, finished=False, position=5),
         }
 
     def test_a_vnode_without_emitted_rows_is_stored_at_its_first(self) -> None:
-        """R-SNAP-15: it resumes there, with a count of 0."""
-        one = machine(table([1, 2], vnodes=2), first=Barrier(100, 110), vnodes=range(2))
-        barrier(one, 1, 2)
-        assert one.stored == {
+        """R-SNAP-15: the vnode resumes there, with a count of 0."""
+        executor = machine(table([1, 2], vnodes=2), first=Barrier(100, 110), vnodes=range(2))
+        barrier(executor, 1, 2)
+        assert executor.stored == {
             0: Progress(100, 0, finished=False, position=2),
             1: Progress(100, 0, finished=False, position=1),
         }
@@ -102,11 +102,11 @@ class TestTheSnapshotPhase:
     def test_rows_reported_after_a_restart_include_those_before_it(self) -> None:
         """R-SNAP-44: progress does not start at 0 again (#25952)."""
         stored = {0: Progress(100, 2, finished=False, position=3)}
-        one = machine(table(), first=Barrier(100, 110), own=Barrier(2, 3), stored=stored)
-        barrier(one, 3, 4)
-        assert one.reports == [Report("update", 4, 2)]
+        executor = machine(table(), first=Barrier(100, 110), own=Barrier(2, 3), stored=stored)
+        barrier(executor, 3, 4)
+        assert executor.reports == [Report("update", 4, 2)]
 
-    def test_collected_data_is_an_error_and_not_a_hole(self) -> None:
+    def test_garbage_collected_data_is_an_error(self) -> None:
         """R-SNAP-47: the snapshot that an unfinished job needs must be kept."""
         upstream = table()
         upstream.collected = lambda epoch: epoch <= 100
@@ -119,125 +119,125 @@ class TestControls:
 
     @pytest.mark.parametrize("limit", [1, 2, 5])
     def test_a_limit_bounds_rows_per_second(self, limit: int) -> None:
-        """R-SNAP-41, R-SNAP-42: also 1 and 2, at which RisingWave dies (#22164)."""
-        one = machine(table(range(20)), first=Barrier(100, 110), rate_limit=limit)
+        """R-SNAP-41, R-SNAP-42: the limits include 1 and 2, at which RisingWave dies (#22164)."""
+        executor = machine(table(range(20)), first=Barrier(100, 110), rate_limit=limit)
         for second in range(1, 20 // limit + 1):
-            one.run()
-            barrier(one, second, second + 1)
-            assert one.reports[-1].amount == min(20, second * limit)
-            one.second()
+            executor.run()
+            barrier(executor, second, second + 1)
+            assert executor.reports[-1].amount == min(20, second * limit)
+            executor.second()
 
-    def test_zero_emits_no_row(self) -> None:
+    def test_a_limit_of_zero_emits_no_row(self) -> None:
         """R-SNAP-41: RisingWave emits the first chunk of each epoch (#26022)."""
-        one = machine(table(), first=Barrier(100, 110), rate_limit=0)
+        executor = machine(table(), first=Barrier(100, 110), rate_limit=0)
         for epoch in range(1, 10):
-            one.second()
-            one.run()
-            assert barrier(one, epoch, epoch + 1) == [Barrier(epoch, epoch + 1)]
+            executor.second()
+            executor.run()
+            assert barrier(executor, epoch, epoch + 1) == [Barrier(epoch, epoch + 1)]
 
     def test_a_throttle_holds_from_the_barrier_that_carries_it(self) -> None:
-        """R-SNAP-41: between the barrier's emission and the next read."""
-        one = machine(table(), first=Barrier(100, 110), rate_limit=0)
-        barrier(one, 1, 2, mutation=Mutation(throttle=(2,)))
-        one.run()
-        assert barrier(one, 2, 3) == [inserts(1, 2), Barrier(2, 3)]
+        """R-SNAP-41: the throttle takes effect between the barrier's emission and the next read."""
+        executor = machine(table(), first=Barrier(100, 110), rate_limit=0)
+        barrier(executor, 1, 2, mutation=Mutation(throttle=(2,)))
+        executor.run()
+        assert barrier(executor, 2, 3) == [inserts(1, 2), Barrier(2, 3)]
 
     def test_a_pause_stops_the_snapshot(self) -> None:
-        """R-SNAP-43: also on startup; barriers and progress go on."""
-        one = machine(table(), first=Barrier(100, 110), own=Barrier(0, 1, mutation=Mutation(pause=True)))
-        one.run()
+        """R-SNAP-43: a pause also holds on startup; barriers and progress continue."""
+        executor = machine(table(), first=Barrier(100, 110), own=Barrier(0, 1, mutation=Mutation(pause=True)))
+        executor.run()
         resume, pause = Mutation(pause=False), Mutation(pause=True)
-        assert barrier(one, 1, 2, mutation=resume) == [Barrier(1, 2, mutation=resume)]
-        one.poll()
-        assert barrier(one, 2, 3, mutation=pause) == [inserts(1), Barrier(2, 3, mutation=pause)]
-        one.run()
-        assert one.emitted[-1].pair == (2, 3)  # type: ignore[union-attr]
+        assert barrier(executor, 1, 2, mutation=resume) == [Barrier(1, 2, mutation=resume)]
+        executor.poll()
+        assert barrier(executor, 2, 3, mutation=pause) == [inserts(1), Barrier(2, 3, mutation=pause)]
+        executor.run()
+        assert executor.emitted[-1].pair == (2, 3)  # type: ignore[union-attr]
 
-    def test_neither_stops_the_log(self) -> None:
+    def test_neither_a_limit_nor_a_pause_stops_the_log(self) -> None:
         """R-SNAP-41, R-SNAP-43: log replay is bounded by the upstream itself (#27015)."""
         log = {110: [("insert", (1, 10), None)]}
-        one = after_snapshot(Table(1, {100: {}}, log), [Barrier(110, 120)], rate_limit=0)  # type: ignore[arg-type]
-        one.paused = True
-        assert barrier(one, 110, 120) == [inserts(1), Barrier(110, 120)]
+        executor = after_snapshot(Table(1, {100: {}}, log), [Barrier(110, 120)], rate_limit=0)  # type: ignore[arg-type]
+        executor.paused = True
+        assert barrier(executor, 110, 120) == [inserts(1), Barrier(110, 120)]
 
 
 class TestTheLogPhase:
-    """Epoch by epoch, all or nothing."""
+    """The log phase consumes epoch by epoch, each as a whole."""
 
-    def test_every_vnode_is_consumed_also_without_changes(self) -> None:
-        """R-SNAP-22: else a quiet vnode could not be told from a lost one."""
-        one = after_snapshot(
+    def test_every_vnode_is_consumed_even_without_changes(self) -> None:
+        """R-SNAP-22: otherwise a quiet vnode would look like a lost one."""
+        executor = after_snapshot(
             Table(2, {100: {}}, {110: [("delete", (1, 10), None)]}), [Barrier(110, 120)], vnodes=range(2)
         )
-        barrier(one, 110, 120)
-        assert one.stored == {0: finished(110, 0), 1: finished(110, 1)}
+        barrier(executor, 110, 120)
+        assert executor.stored == {0: finished(110, 0), 1: finished(110, 1)}
 
     def test_waiting_for_a_commit_does_not_stop_draining(self) -> None:
-        """R-SNAP-46: else the upstream waits for us while we wait for it (#18063, #24693, #24991)."""
+        """R-SNAP-46: otherwise upstream and executor wait for each other (#18063, #24693, #24991)."""
         upstream, committed = Table(1, {100: {}}), set[int]()
         upstream.committed = lambda epoch: epoch in committed
-        one = after_snapshot(upstream, [Barrier(110, 120), Barrier(120, 130), Barrier(130, 140)])
-        one.limit = 1000.0
-        assert barrier(one, 110, 120) == []
-        one.limit = 1000.0
-        one.upstream.extend([inserts(5), Barrier(140, 150)])
-        one.run()
-        assert not one.upstream
+        executor = after_snapshot(upstream, [Barrier(110, 120), Barrier(120, 130), Barrier(130, 140)])
+        executor.limit = 1000.0
+        assert barrier(executor, 110, 120) == []
+        executor.limit = 1000.0
+        executor.upstream.extend([inserts(5), Barrier(140, 150)])
+        executor.run()
+        assert not executor.upstream
         committed.add(110)
-        one.run()
-        assert one.emitted[-1] == Barrier(110, 120)
+        executor.run()
+        assert executor.emitted[-1] == Barrier(110, 120)
 
     @pytest.mark.parametrize(("pending", "own"), [((105, 110), (110, 120)), ((110, 115), (110, 120))])
     def test_pending_barriers_must_fit(self, pending: tuple[int, int], own: tuple[int, int]) -> None:
-        """R-SNAP-27: one that is older, or of the same epoch and another length, is fatal."""
-        one = after_snapshot(Table(1, {100: {}}), [Barrier(110, 120)])
-        one.pending = [Barrier(*pending)]
+        """R-SNAP-27: a barrier that is older, or of the same epoch and another length, is fatal."""
+        executor = after_snapshot(Table(1, {100: {}}), [Barrier(110, 120)])
+        executor.pending = [Barrier(*pending)]
         with pytest.raises(Fatal, match="R-SNAP-27"):
-            barrier(one, *own)
+            barrier(executor, *own)
 
-    def test_vnodes_do_not_change(self) -> None:
-        """R-SNAP-33: an error, after the barrier left."""
-        one = after_snapshot(Table(1, {100: {}}), [Barrier(110, 120)])
+    def test_vnodes_do_not_change_in_the_log_phase(self) -> None:
+        """R-SNAP-33: the error comes after the barrier was emitted."""
+        executor = after_snapshot(Table(1, {100: {}}), [Barrier(110, 120)])
         with pytest.raises(Fatal, match="R-SNAP-33"):
-            barrier(one, 110, 120, mutation=Mutation(vnodes=frozenset({0})))
-        assert isinstance(one.emitted[-1], Barrier)
+            barrier(executor, 110, 120, mutation=Mutation(vnodes=frozenset({0})))
+        assert isinstance(executor.emitted[-1], Barrier)
 
 
 class TestTheLivePhase:
-    """The upstream passes."""
+    """The live phase forwards the upstream."""
 
     @staticmethod
     def live(**more: object) -> ReferenceSnapshot:
         return machine(table(), first=Barrier(100, 110), own=Barrier(100, 110), stored={0: finished(100, 3)}, **more)
 
     def test_chunks_and_watermarks_pass(self) -> None:
-        """R-SNAP-34: and every vnode is stored at each barrier."""
-        one = self.live()
-        one.upstream.extend([inserts(7), Watermark(7), Barrier(110, 120)])
-        barrier(one, 110, 120)
-        assert one.emitted[1:] == [inserts(7), Watermark(7), Barrier(110, 120)]
-        assert one.stored == {0: finished(110, 1)}
+        """R-SNAP-34: every vnode is also stored at each barrier."""
+        executor = self.live()
+        executor.upstream.extend([inserts(7), Watermark(7), Barrier(110, 120)])
+        barrier(executor, 110, 120)
+        assert executor.emitted[1:] == [inserts(7), Watermark(7), Barrier(110, 120)]
+        assert executor.stored == {0: finished(110, 1)}
 
     def test_a_changed_key_becomes_delete_and_insert(self) -> None:
         """R-SNAP-48: downstream, both halves may belong to different actors (#25783)."""
-        one = self.live()
-        one.upstream.append(chunk(("U-", 1), ("U+", 2), ("U-", 3), ("U+", 3)))
-        one.run()
-        assert one.emitted[1:] == [chunk(("-", 1), ("+", 2), ("U-", 3), ("U+", 3))]
+        executor = self.live()
+        executor.upstream.append(chunk(("U-", 1), ("U+", 2), ("U-", 3), ("U+", 3)))
+        executor.run()
+        assert executor.emitted[1:] == [chunk(("-", 1), ("+", 2), ("U-", 3), ("U+", 3))]
 
     def test_vnodes_change_after_the_barrier(self) -> None:
         """R-SNAP-33: their former owner has brought them to the same epoch."""
-        one = self.live()
-        one.stored[1] = finished(110, 0)
-        one.upstream.append(Barrier(110, 120))
-        barrier(one, 110, 120, mutation=Mutation(vnodes=frozenset({0, 1})))
-        one.upstream.append(Barrier(120, 130))
-        barrier(one, 120, 130)
-        assert one.stored == {0: finished(120, 0), 1: finished(120, 0)}
+        executor = self.live()
+        executor.stored[1] = finished(110, 0)
+        executor.upstream.append(Barrier(110, 120))
+        barrier(executor, 110, 120, mutation=Mutation(vnodes=frozenset({0, 1})))
+        executor.upstream.append(Barrier(120, 130))
+        barrier(executor, 120, 130)
+        assert executor.stored == {0: finished(120, 0), 1: finished(120, 0)}
 
 
 class TestStoredProgress:
-    """What is stored only goes forward, and before the barrier."""
+    """Stored progress only moves forward, and is written before the barrier."""
 
     @pytest.mark.parametrize(
         ("old", "new"),
@@ -249,31 +249,31 @@ class TestStoredProgress:
             (Progress(100, 2, finished=False, position=5), Progress(100, 1, finished=False, position=6)),
         ],
     )
-    def test_never_goes_back(self, old: Progress, new: Progress) -> None:
-        """R-SNAP-36: to a smaller epoch, key or count, or from Consumed to the same epoch."""
-        one = ReferenceSnapshot(table(), 100, stored={0: old})
+    def test_stored_progress_never_goes_back(self, old: Progress, new: Progress) -> None:
+        """R-SNAP-36: it never goes to a smaller epoch, key or count, or from Consumed to the same epoch."""
+        executor = ReferenceSnapshot(table(), 100, stored={0: old})
         with pytest.raises(Fatal, match="back"):
-            one.store(0, new)
+            executor.store(0, new)
 
-    def test_is_committed_with_its_barrier(self) -> None:
+    def test_stored_progress_is_committed_with_its_barrier(self) -> None:
         """R-SNAP-35: only a checkpoint makes it durable, together with the rows before it."""
-        one = machine(table(), first=Barrier(100, 110))
-        one.poll()
-        barrier(one, 1, 2, checkpoint=False)
-        assert one.durable() == ({}, 1)
-        one.poll()
-        barrier(one, 2, 3)
-        assert one.durable() == ({0: Progress(100, 2, finished=False, position=3)}, len(one.emitted))
+        executor = machine(table(), first=Barrier(100, 110))
+        executor.poll()
+        barrier(executor, 1, 2, checkpoint=False)
+        assert executor.durable() == ({}, 1)
+        executor.poll()
+        barrier(executor, 2, 3)
+        assert executor.durable() == ({0: Progress(100, 2, finished=False, position=3)}, len(executor.emitted))
 
     def test_chunks_of_all_phases_are_projected(self) -> None:
         """R-SNAP-45: the key may be needed inside and unwanted outside (#19665)."""
         log = {110: [("insert", (4, 40), None)]}
-        one = machine(Table(1, {100: {1: 10}}, log), first=Barrier(100, 110), project=lambda row: (row[1], 0))  # type: ignore[arg-type]
-        one.upstream.append(Barrier(110, 120))
-        one.run()
+        executor = machine(Table(1, {100: {1: 10}}, log), first=Barrier(100, 110), project=lambda row: (row[1], 0))  # type: ignore[arg-type]
+        executor.upstream.append(Barrier(110, 120))
+        executor.run()
         for prev, curr in ((1, 2), (2, 100), (100, 110), (110, 120)):
-            barrier(one, prev, curr)
-        one.upstream.append(inserts(5))
-        one.run()
-        chunks = [message for message in one.emitted if isinstance(message, Chunk)]
+            barrier(executor, prev, curr)
+        executor.upstream.append(inserts(5))
+        executor.run()
+        chunks = [message for message in executor.emitted if isinstance(message, Chunk)]
         assert chunks == [Chunk((("+", (10, 0)),)), Chunk((("+", (40, 0)),)), Chunk((("+", (50, 0)),))]

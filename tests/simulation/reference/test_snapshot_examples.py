@@ -7,65 +7,67 @@ from support.reference.vocabulary import Barrier, Chunk, Progress, Report, Table
 
 
 class TestS1QuietUpstream:
-    """Snapshot of three rows, nothing happens upstream."""
+    """The snapshot has three rows, and the upstream is idle."""
 
-    def test_table(self) -> None:
+    def test_a_quiet_upstream_follows_the_worked_example(self) -> None:
         """R-SNAP-1, 14, 17, 18, 31, 32, 34: row by row as in the worked example."""
-        one = machine(table(), first=Barrier(100, 110), chunk_size=2)
-        assert one.emitted == [Barrier(0, 1)]
-        assert one.stored == {}
+        executor = machine(table(), first=Barrier(100, 110), chunk_size=2)
+        assert executor.emitted == [Barrier(0, 1)]
+        assert executor.stored == {}
         for _ in range(3):
-            one.poll()
-        assert one.emitted[1:] == [inserts(1, 2)]
-        assert barrier(one, 1, 2) == [inserts(3), Barrier(1, 2)]
-        assert one.stored == {0: finished(100, 3)}
-        assert barrier(one, 2, 3) == [Barrier(2, 3)]
-        assert one.reports[-1] == Report("finish", 3, 3)
-        assert barrier(one, 3, 100) == [Barrier(3, 100)]
-        assert barrier(one, 100, 110) == [Barrier(100, 110)]
-        assert one.phase == "live"
-        assert one.stored == {0: finished(100, 3)}
-        one.upstream.append(Barrier(110, 120))
-        assert barrier(one, 110, 120) == [Barrier(110, 120)]
-        assert one.reports[-1] == Report("finish log", 120, 0)
-        assert one.stored == {0: finished(110, 0)}
+            executor.poll()
+        assert executor.emitted[1:] == [inserts(1, 2)]
+        assert barrier(executor, 1, 2) == [inserts(3), Barrier(1, 2)]
+        assert executor.stored == {0: finished(100, 3)}
+        assert barrier(executor, 2, 3) == [Barrier(2, 3)]
+        assert executor.reports[-1] == Report("finish", 3, 3)
+        assert barrier(executor, 3, 100) == [Barrier(3, 100)]
+        assert barrier(executor, 100, 110) == [Barrier(100, 110)]
+        assert executor.phase == "live"
+        assert executor.stored == {0: finished(100, 3)}
+        executor.upstream.append(Barrier(110, 120))
+        assert barrier(executor, 110, 120) == [Barrier(110, 120)]
+        assert executor.reports[-1] == Report("finish log", 120, 0)
+        assert executor.stored == {0: finished(110, 0)}
 
 
 class TestS2ResumePositionIsInclusive:
     """The stored key is the first row that was not emitted."""
 
-    def test_table(self) -> None:
-        """R-SNAP-6, R-SNAP-15, R-SNAP-16: the opposite convention to the arrangement executor."""
+    def test_a_restart_includes_the_stored_position(self) -> None:
+        """R-SNAP-6, R-SNAP-15, R-SNAP-16: the arrangement executor has the opposite convention."""
         upstream = table(range(1, 6))
-        one = machine(upstream, first=Barrier(100, 110), chunk_size=2)
+        executor = machine(upstream, first=Barrier(100, 110), chunk_size=2)
         for _ in range(3):
-            one.poll()
-        assert barrier(one, 1, 2) == [inserts(3), Barrier(1, 2)]
-        assert one.stored == {0: Progress(100, 3, finished=False, position=4)}
-        again = machine(upstream, first=Barrier(100, 110), own=Barrier(2, 3), stored=one.durable()[0], chunk_size=2)
+            executor.poll()
+        assert barrier(executor, 1, 2) == [inserts(3), Barrier(1, 2)]
+        assert executor.stored == {0: Progress(100, 3, finished=False, position=4)}
+        again = machine(
+            upstream, first=Barrier(100, 110), own=Barrier(2, 3), stored=executor.durable()[0], chunk_size=2
+        )
         again.run()
         assert again.emitted == [Barrier(2, 3), inserts(4, 5)]
         barrier(again, 3, 4)
         assert again.stored == {0: finished(100, 5)}
 
     def test_a_barrier_loses_and_reorders_no_row(self) -> None:
-        """R-SNAP-16: looking ahead is not taking."""
-        one = machine(table(range(1, 6)), first=Barrier(100, 110), chunk_size=1)
+        """R-SNAP-16: a look-ahead read does not consume the row."""
+        executor = machine(table(range(1, 6)), first=Barrier(100, 110), chunk_size=1)
         for epoch in range(1, 6):
-            one.poll()
-            barrier(one, epoch, epoch + 1)
-        rows = [row[0] for message in one.emitted if isinstance(message, Chunk) for _, row in message.rows]
+            executor.poll()
+            barrier(executor, epoch, epoch + 1)
+        rows = [row[0] for message in executor.emitted if isinstance(message, Chunk) for _, row in message.rows]
         assert rows == [1, 2, 3, 4, 5]
 
 
 class TestS3ShrinkingLimit:
-    """Log replay with four epochs pending, one more ready per step."""
+    """The log is replayed with four epochs pending and one more ready per step."""
 
-    def test_table(self) -> None:
-        """R-SNAP-19, 22, 23, 25, 26, 29, 31: the limit falls by half of what was consumed until both meet."""
+    def test_the_limit_shrinks_as_in_the_worked_example(self) -> None:
+        """R-SNAP-19, 22, 23, 25, 26, 29, 31: the limit falls by half of the consumed epochs until both meet."""
         upstream = Table(1, {100: {}}, {epoch: [("insert", (epoch, 0), None)] for epoch in range(110, 200, 10)})
-        one = after_snapshot(upstream, [Barrier(epoch, epoch + 10) for epoch in range(110, 150, 10)])
-        assert (one.phase, one.lag, one.limit) == ("log", 40, 140)
+        executor = after_snapshot(upstream, [Barrier(epoch, epoch + 10) for epoch in range(110, 150, 10)])
+        assert (executor.phase, executor.lag, executor.limit) == ("log", 40, 140)
         ready = 150
         rows = [
             (110, 40, 40, 160),
@@ -79,18 +81,18 @@ class TestS3ShrinkingLimit:
             (190, 0, 0, 200),
         ]
         for consumed, lag, limit, pulled_to in rows:
-            if not one.upstream and ready < 200:
-                one.upstream.append(Barrier(ready, ready + 10))
+            if not executor.upstream and ready < 200:
+                executor.upstream.append(Barrier(ready, ready + 10))
                 ready += 10
-            out = barrier(one, consumed, consumed + 10)
+            out = barrier(executor, consumed, consumed + 10)
             assert out == [Chunk((("+", (consumed, 0)),)), Barrier(consumed, consumed + 10)]
-            assert one.stored == {0: finished(consumed, 1)}
-            assert (one.lag, one.limit) == (lag, limit), consumed
-            newest = one.pending[-1].curr if one.pending else 200
+            assert executor.stored == {0: finished(consumed, 1)}
+            assert (executor.lag, executor.limit) == (lag, limit), consumed
+            newest = executor.pending[-1].curr if executor.pending else 200
             assert newest == pulled_to
-        assert one.phase == "live"
-        assert one.reports[-1] == Report("finish log", 200, 0)
-        assert [report.amount for report in one.reports if report.kind == "update log"] == [
+        assert executor.phase == "live"
+        assert executor.reports[-1] == Report("finish log", 200, 0)
+        assert [report.amount for report in executor.reports if report.kind == "update log"] == [
             40,
             40,
             40,
@@ -103,80 +105,81 @@ class TestS3ShrinkingLimit:
 
 
 class TestS4RestartInTheLogPhase:
-    """Committed up to 130, the upstream is at 160."""
+    """The job has committed up to 130, and the upstream is at 160."""
 
-    def test_table(self) -> None:
-        """R-SNAP-7, R-SNAP-27, R-SNAP-38: the snapshot is skipped, epochs that are not held pending are read from the log."""
+    def test_a_restart_in_the_log_phase_follows_the_worked_example(self) -> None:
+        """R-SNAP-7, R-SNAP-27, R-SNAP-38: the snapshot is skipped, and epochs that are not pending are read from the
+        log."""
         log = {epoch: [("insert", (epoch, 0), None)] for epoch in (130, 140, 150, 160)}
-        one = machine(
+        executor = machine(
             Table(1, {}, log),  # type: ignore[arg-type]
             first=Barrier(160, 170),
             own=Barrier(130, 140),
             stored={0: finished(130, 1)},
         )
-        assert one.emitted == [Barrier(130, 140)]
-        assert (one.phase, one.consumed, one.pending) == ("log", 130, [Barrier(160, 170)])
+        assert executor.emitted == [Barrier(130, 140)]
+        assert (executor.phase, executor.consumed, executor.pending) == ("log", 130, [Barrier(160, 170)])
         for epoch in (140, 150):
-            assert barrier(one, epoch, epoch + 10) == [Chunk((("+", (epoch, 0)),)), Barrier(epoch, epoch + 10)]
-            assert one.pending == [Barrier(160, 170)]
-        assert barrier(one, 160, 170) == [Chunk((("+", (160, 0)),)), Barrier(160, 170)]
-        assert one.reports[-1] == Report("finish log", 170, 0)
-        assert one.phase == "live"
+            assert barrier(executor, epoch, epoch + 10) == [Chunk((("+", (epoch, 0)),)), Barrier(epoch, epoch + 10)]
+            assert executor.pending == [Barrier(160, 170)]
+        assert barrier(executor, 160, 170) == [Chunk((("+", (160, 0)),)), Barrier(160, 170)]
+        assert executor.reports[-1] == Report("finish log", 170, 0)
+        assert executor.phase == "live"
 
 
 class TestS5PartialEpoch:
-    """An epoch that was begun to be thrown away must be thrown away, and read, to its checkpoint."""
+    """An epoch whose discard has begun must be discarded, and read from the log, up to its checkpoint."""
 
-    def test_draining_goes_on_to_the_checkpoint(self) -> None:
-        """R-SNAP-11, R-SNAP-26: even with lag >= limit."""
-        one = after_snapshot(Table(1, {100: {}}), [Barrier(110, 120), Barrier(120, 130)])
-        one.limit = 0.0
-        one.polling = True
-        one.upstream.extend(
+    def test_draining_continues_to_the_checkpoint(self) -> None:
+        """R-SNAP-11, R-SNAP-26: the rule also holds with lag >= limit."""
+        executor = after_snapshot(Table(1, {100: {}}), [Barrier(110, 120), Barrier(120, 130)])
+        executor.limit = 0.0
+        executor.polling = True
+        executor.upstream.extend(
             [inserts(7), Barrier(130, 135, checkpoint=False), inserts(8), Barrier(135, 140), inserts(9)]
         )
-        one.run()
-        assert list(one.upstream) == [inserts(9)]
-        assert not one.polling
-        assert one.discarded == 2
+        executor.run()
+        assert list(executor.upstream) == [inserts(9)]
+        assert not executor.polling
+        assert executor.discarded == 2
 
-    def test_not_finished_before_the_checkpoint(self) -> None:
+    def test_the_log_phase_does_not_end_before_the_checkpoint(self) -> None:
         """R-SNAP-28, R-SNAP-29: both of its epochs are read from the log first."""
         log = {110: [("insert", (1, 10), None)], 115: [("insert", (2, 20), None)]}
-        one = after_snapshot(Table(1, {100: {}}, log), [inserts(1)])  # type: ignore[arg-type]
-        assert one.phase == "log"
-        one.upstream.append(Barrier(110, 115, checkpoint=False))
-        assert barrier(one, 110, 115, checkpoint=False) == []
-        one.upstream.extend([inserts(2), Barrier(115, 120)])
-        one.run()
-        assert one.emitted[-2:] == [inserts(1), Barrier(110, 115, checkpoint=False)]
-        assert one.phase == "log"
-        assert barrier(one, 115, 120) == [inserts(2), Barrier(115, 120)]
-        assert one.phase == "live"
+        executor = after_snapshot(Table(1, {100: {}}, log), [inserts(1)])  # type: ignore[arg-type]
+        assert executor.phase == "log"
+        executor.upstream.append(Barrier(110, 115, checkpoint=False))
+        assert barrier(executor, 110, 115, checkpoint=False) == []
+        executor.upstream.extend([inserts(2), Barrier(115, 120)])
+        executor.run()
+        assert executor.emitted[-2:] == [inserts(1), Barrier(110, 115, checkpoint=False)]
+        assert executor.phase == "log"
+        assert barrier(executor, 115, 120) == [inserts(2), Barrier(115, 120)]
+        assert executor.phase == "live"
 
-    def test_not_finished_while_a_part_of_the_next_epoch_was_taken(self) -> None:
-        """R-SNAP-28, R-SNAP-29: it was begun to be thrown away while the last whole epoch was read, so its end is awaited."""
+    def test_the_log_phase_does_not_end_after_a_part_of_the_next_epoch(self) -> None:
+        """R-SNAP-28, R-SNAP-29: its discard began while the last whole epoch was read, so the phase waits for its end."""
         log = {110: [("insert", (1, 10), None)], 120: [], 125: [("insert", (2, 20), None)]}
-        one = after_snapshot(Table(1, {100: {}}, log), [Barrier(110, 120)])  # type: ignore[arg-type]
-        one.limit = 1000.0
-        one.upstream.extend([inserts(1), Barrier(120, 125, checkpoint=False)])
+        executor = after_snapshot(Table(1, {100: {}}, log), [Barrier(110, 120)])  # type: ignore[arg-type]
+        executor.limit = 1000.0
+        executor.upstream.extend([inserts(1), Barrier(120, 125, checkpoint=False)])
 
-        assert barrier(one, 110, 120) == [inserts(1), Barrier(110, 120)]
+        assert barrier(executor, 110, 120) == [inserts(1), Barrier(110, 120)]
 
-        assert (one.phase, one.polling, one.reports[-1].kind) == ("log", True, "update log")
-        one.upstream.append(Barrier(125, 130))
-        assert barrier(one, 120, 125, checkpoint=False) == [Barrier(120, 125, checkpoint=False)]
-        assert barrier(one, 125, 130) == [inserts(2), Barrier(125, 130)]
-        assert (one.phase, one.polling) == ("live", False)
+        assert (executor.phase, executor.polling, executor.reports[-1].kind) == ("log", True, "update log")
+        executor.upstream.append(Barrier(125, 130))
+        assert barrier(executor, 120, 125, checkpoint=False) == [Barrier(120, 125, checkpoint=False)]
+        assert barrier(executor, 125, 130) == [inserts(2), Barrier(125, 130)]
+        assert (executor.phase, executor.polling) == ("live", False)
 
 
 class TestS6ChunkPacking:
     """An update pair stays together."""
 
-    def test_table(self) -> None:
-        """R-SNAP-20, R-SNAP-21: with one free slot the chunk is flushed first; an update counts 2."""
+    def test_an_update_pair_stays_in_one_chunk(self) -> None:
+        """R-SNAP-20, R-SNAP-21: with one free slot the chunk is flushed first; an update counts as 2."""
         log = [("insert", (1, 10), None), ("insert", (2, 20), None), ("update", (3, 30), (4, 40))]
-        one = after_snapshot(Table(1, {100: {}}, {110: log}), [Barrier(110, 120)], chunk_size=3)  # type: ignore[dict-item]
-        out = barrier(one, 110, 120)
+        executor = after_snapshot(Table(1, {100: {}}, {110: log}), [Barrier(110, 120)], chunk_size=3)  # type: ignore[dict-item]
+        out = barrier(executor, 110, 120)
         assert out[:2] == [inserts(1, 2), Chunk((("U-", (3, 30)), ("U+", (4, 40))))]
-        assert one.stored == {0: finished(110, 4)}
+        assert executor.stored == {0: finished(110, 4)}

@@ -1,4 +1,4 @@
-"""The row-by-row machine of snapshot backfill, played against a plain table in any order of messages."""
+"""The row-by-row machine of snapshot backfill against a plain table, for any order of messages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _as_ops(log: list[tuple[str, Row, Row | None]]) -> Iterable[tuple[str, Row]]
 
 
 def played(messages: Iterable[Message]) -> Counter[Row]:
-    """Return the rows a consumer has after these messages; a doubled or unknown row shows as a count."""
+    """Return the rows of a consumer after these messages; a duplicate or unknown row shows as a count."""
     rows = Counter[Row]()
     for message in messages:
         for op, row in message.rows if isinstance(message, Chunk) else ():
@@ -60,90 +60,90 @@ def played(messages: Iterable[Message]) -> Counter[Row]:
 
 
 class _Play:
-    """A control plane, an upstream and crashes around the machine; checks each barrier that comes out."""
+    """A control plane, an upstream and crashes around the machine; checks each emitted barrier."""
 
     def __init__(self, seed: int) -> None:
         self.history, self.rng = _History(seed), Random(seed + 1)
-        self.real = {one.prev: one for one in self.history.messages if isinstance(one, Barrier)}
+        self.real = {message.prev: message for message in self.history.messages if isinstance(message, Barrier)}
         self.kept = list[Message]()
         self.stored = dict[int, Progress]()
         self.crashes = 0
         self._own, self._first = Barrier(0, 1), self.real[100]
 
     def run(self) -> None:
-        """Go on until the last barrier of the upstream came out."""
+        """Continue until the last barrier of the upstream was emitted."""
         while not self._attempt():
             self.crashes += 1
             assert self.crashes < 200
 
     def _attempt(self) -> bool:
         table, rng = self.history.table, self.rng
-        one = ReferenceSnapshot(table, 100, vnodes=range(2), stored=self.stored, chunk_size=rng.choice([1, 2, 5]))
+        executor = ReferenceSnapshot(table, 100, vnodes=range(2), stored=self.stored, chunk_size=rng.choice([1, 2, 5]))
         messages = self.history.messages
         at = next(index for index, message in enumerate(messages) if message == self.real[self._first.prev]) + 1
-        one.upstream.append(self._first)
-        one.injected.append(self._own)
+        executor.upstream.append(self._first)
+        executor.injected.append(self._own)
         curr, last = self._own.curr, messages[-1]
         assert isinstance(last, Barrier)
         while rng.random() > 0.01:
             if at < len(messages) and rng.random() < 0.4:
-                one.upstream.append(messages[at])
+                executor.upstream.append(messages[at])
                 at += 1
             sent = {message.prev for message in messages[:at] if isinstance(message, Barrier)}
-            if one.phase != "start" and not one.injected and rng.random() < 0.3:
-                following = self._next(one, curr)
+            if executor.phase != "start" and not executor.injected and rng.random() < 0.3:
+                following = self._next(executor, curr)
                 if following is not None and (following.prev < 100 or following.prev in sent):
-                    one.injected.append(following)
+                    executor.injected.append(following)
                     curr = following.curr
-            if one.poll() and isinstance(one.emitted[-1], Barrier):
-                self._check(one, one.emitted[-1])
-                if one.emitted[-1].pair == last.pair:
+            if executor.poll() and isinstance(executor.emitted[-1], Barrier):
+                self._check(executor, executor.emitted[-1])
+                if executor.emitted[-1].pair == last.pair:
                     return True
-        self._recover(one, [message for message in messages[:at] if isinstance(message, Barrier)])
+        self._recover(executor, [message for message in messages[:at] if isinstance(message, Barrier)])
         return False
 
-    def _next(self, one: ReferenceSnapshot, curr: int) -> Barrier | None:
-        """Fake epochs until the snapshot is finished, then its own, then the real ones."""
+    def _next(self, executor: ReferenceSnapshot, curr: int) -> Barrier | None:
+        """Return fake epochs until the snapshot is finished, then its own, then the real ones."""
         if curr >= 100:
             return self.real.get(curr)
-        return Barrier(curr, 100) if one.phase == "passing" else Barrier(curr, curr + 1, self.rng.random() < 0.7)
+        return Barrier(curr, 100) if executor.phase == "passing" else Barrier(curr, curr + 1, self.rng.random() < 0.7)
 
-    def _check(self, one: ReferenceSnapshot, barrier: Barrier) -> None:
-        rows = played([*self.kept, *one.emitted])
+    def _check(self, executor: ReferenceSnapshot, barrier: Barrier) -> None:
+        rows = played([*self.kept, *executor.emitted])
         if barrier.prev >= 100:
             assert rows == Counter(self.history.states[barrier.prev].items())
             return
-        wanted = Counter[Row]()
-        for vnode, progress in one.stored.items():
-            mine = self.history.table.rows(100, vnode)
-            wanted.update(row for row in mine if progress.position is None or row[0] < progress.position)
-        assert rows == wanted
+        expected = Counter[Row]()
+        for vnode, progress in executor.stored.items():
+            vnode_rows = self.history.table.rows(100, vnode)
+            expected.update(row for row in vnode_rows if progress.position is None or row[0] < progress.position)
+        assert rows == expected
 
-    def _recover(self, one: ReferenceSnapshot, sent: list[Barrier]) -> None:
-        """Both sides go back to what the last checkpoint closed; a merged job shares the upstream's."""
-        self.stored, count = one.durable()
-        self.kept += one.emitted[:count]
+    def _recover(self, executor: ReferenceSnapshot, sent: list[Barrier]) -> None:
+        """Reset both sides to the last checkpoint; a merged job shares the upstream's."""
+        self.stored, count = executor.durable()
+        self.kept += executor.emitted[:count]
         closed = [message for message in self.kept if isinstance(message, Barrier)]
         if not closed:
             return
         committed = closed[-1].prev
         self._own = self.real[committed] if committed >= 100 else Barrier(committed, committed + 1)
         checkpoints = [barrier for barrier in sent if barrier.checkpoint and barrier.prev >= max(100, committed)]
-        merged = one.phase == "live" or not checkpoints
+        merged = executor.phase == "live" or not checkpoints
         first = self.real[max(100, committed)] if merged else checkpoints[-1]
         self._first = Barrier(*first.pair)
 
 
 class TestAnyInterleaving:
-    """R-SNAP-8, 9, 15, 19, 37, 38: after each barrier the consumer has exactly what is stored."""
+    """R-SNAP-8, 9, 15, 19, 37, 38: after each barrier the consumer has exactly the stored rows."""
 
     @pytest.mark.parametrize("seed", range(150))
-    def test_is_right_at_every_barrier(self, seed: int) -> None:
-        """With crashes at any moment: what was not durable is thrown away on both sides."""
+    def test_the_consumer_is_right_at_every_barrier(self, seed: int) -> None:
+        """Crashes happen at any time: both sides discard everything that was not durable."""
         _Play(seed).run()
 
-    def test_plays_crash(self) -> None:
-        """Else the property above would be the weaker one."""
+    def test_the_plays_cover_crashes(self) -> None:
+        """Without crashes, the test above would prove less."""
         plays = [_Play(seed) for seed in range(20)]
         for play in plays:
             play.run()

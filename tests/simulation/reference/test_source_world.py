@@ -1,6 +1,6 @@
-"""Source backfill in a world of its own: a topic that grows and is compacted, a shared source, two actors, and crashes.
+"""Source backfill in a simulated world: a topic that grows and is compacted, a shared source, two actors, and crashes.
 
-After each barrier a partition's output is exactly what its state says; see `World.check`.
+After each barrier, a partition's output matches its state exactly; see `World.check`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ACTORS = (0, 1)
 
 @dataclass
 class Cut:
-    """A barrier as it was injected, and how far the shared source was."""
+    """A barrier as it was injected, and the position of the shared source."""
 
     barrier: Barrier
     positions: dict[int, int]
@@ -28,7 +28,7 @@ class Cut:
 
 
 class World:
-    """Everything around the actors; `step` does one thing, in any order."""
+    """Everything around the actors; `step` does one step, in any order."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -38,7 +38,7 @@ class World:
         self.clock = 1
         self.cuts: dict[int, Cut] = {}
         self.rows: list[tuple[int, int, int]] = []
-        """What came out: (epoch, split, offset)."""
+        """Output as (epoch, split, offset)."""
         self.seen = Counter[str]()
         for _ in range(self.rng.randrange(5)):
             self.create()
@@ -48,7 +48,7 @@ class World:
 
     # -------------------------------------------------------------- the topic and its shared source
     def create(self) -> None:
-        """Add a partition of before the job: the shared source is somewhere in it, at its end or behind."""
+        """Add a partition that exists before the job: the shared source is anywhere in it, at its end or behind."""
         partition = Partition()
         split = len(self.topic.partitions)
         self.topic.partitions[split], self.ever[split] = partition, set()
@@ -69,7 +69,7 @@ class World:
             self.ever[split].add(offset)
 
     def compact(self, split: int) -> None:
-        """Take away a record, or all below an offset."""
+        """Remove a record, or all records below an offset."""
         partition = self.topic.partitions[split]
         if self.rng.random() < 0.1:
             partition.low = max(partition.low, self.rng.choice((self.rng.randint(0, partition.high), partition.high)))
@@ -78,7 +78,7 @@ class World:
             del partition.records[self.rng.choice(sorted(partition.records))]
 
     def deliver(self, rows_max: int = 3) -> None:
-        """Let the shared source hand each actor a chunk of its splits."""
+        """Let the shared source give each actor a chunk of its splits."""
         for actor in ACTORS:
             rows = list[Record]()
             for split in sorted(self.owned[actor]):
@@ -93,7 +93,7 @@ class World:
 
     # -------------------------------------------------------------- the control plane
     def start(self) -> None:
-        """Start all actors from what is committed; the owner of a split may be another than before."""
+        """Start all actors from the committed state; a split may have a new owner."""
         self.owned: dict[int, set[int]] = {actor: set() for actor in ACTORS}
         for split in self.topic.partitions:
             self.owned[self.rng.choice(ACTORS)].add(split)
@@ -105,19 +105,19 @@ class World:
             for actor in ACTORS
         }  # fmt: skip
         self.epochs = dict.fromkeys(ACTORS, self.clock)
-        for one in self.actors.values():
-            one.upstream.append(Barrier(self.clock - 1, self.clock))
+        for executor in self.actors.values():
+            executor.upstream.append(Barrier(self.clock - 1, self.clock))
 
     def inject(self, mutations: dict[int, Mutation], *, checkpoint: bool) -> None:
         barrier = Barrier(self.clock, self.clock + 1, checkpoint)
         self.cuts[barrier.prev] = Cut(barrier, dict(self.positions))
         self.clock += 1
-        for actor, one in self.actors.items():
+        for actor, executor in self.actors.items():
             mutation = mutations.get(actor, Mutation())
-            one.upstream.append(Barrier(barrier.prev, barrier.curr, checkpoint, mutation))
+            executor.upstream.append(Barrier(barrier.prev, barrier.curr, checkpoint, mutation))
 
     def command(self) -> None:
-        """Inject a barrier with a command, or with none."""
+        """Inject a barrier with or without a command."""
         kind = self.rng.choice(("none", "none", "pause", "resume", "throttle", "move", "discover"))
         splits = None
         if kind == "move" and self.topic.partitions:
@@ -128,8 +128,8 @@ class World:
             splits = True
         if kind == "discover" and len(self.topic.partitions) < 7:
             self.discover()
-            known = set().union(*self.owned.values())
-            self.owned[self.rng.choice(ACTORS)] |= self.topic.partitions.keys() - known
+            owned_splits = set().union(*self.owned.values())
+            self.owned[self.rng.choice(ACTORS)] |= self.topic.partitions.keys() - owned_splits
             splits = False
         mutations = {}
         for actor, owned in self.owned.items():
@@ -146,7 +146,7 @@ class World:
                 self.states.commit(prev)
 
     def crash(self) -> None:
-        """Lose all actors; they and the shared source go back to the last checkpoint."""
+        """Lose all actors; they and the shared source return to the last checkpoint."""
         self.seen["crash"] += 1
         self.states.crash()
         self.cuts = {prev: cut for prev, cut in self.cuts.items() if prev <= self.states.epoch}
@@ -158,11 +158,11 @@ class World:
 
     # -------------------------------------------------------------- running
     def poll(self, actor: int) -> bool:
-        """Let an actor do one thing, and look at what came out."""
-        one = self.actors[actor]
-        length, before = len(one.emitted), {split: at.kind for split, at in one.splits.items()}
-        moved = one.poll()
-        for message in one.emitted[length:]:
+        """Let an actor do one step, and check its output."""
+        executor = self.actors[actor]
+        length, before = len(executor.emitted), {split: at.kind for split, at in executor.splits.items()}
+        moved = executor.poll()
+        for message in executor.emitted[length:]:
             if isinstance(message, Records):
                 out = [(self.epochs[actor], row.split, int(row.offset)) for row in message.rows if row.visible]
                 self.rows += out
@@ -172,15 +172,15 @@ class World:
                 self.epochs[actor] = message.curr
                 if message.prev in self.cuts:
                     self.cuts[message.prev].closed.add(actor)
-                    self.check(one, self.cuts[message.prev])
-        for split, at in one.splits.items():
+                    self.check(executor, self.cuts[message.prev])
+        for split, at in executor.splits.items():
             self.seen["moved unfinished"] += split not in before and at.kind != FINISHED
             self.seen[f"{before.get(split)} to {at.kind}"] += at.kind != before.get(split)
         return moved
 
-    def check(self, one: ReferenceSource, cut: Cut) -> None:
-        """Hold the output of the actor's partitions against their states at a barrier."""
-        for split, at in one.splits.items():
+    def check(self, executor: ReferenceSource, cut: Cut) -> None:
+        """Compare the output of the actor's partitions with their states at a barrier."""
+        for split, at in executor.splits.items():
             got = [offset for _, of, offset in self.rows if of == split]
             partition = self.topic.partitions[split]
             reached = cut.positions[split] if at.kind == FINISHED else int(at.offset or -1)
@@ -209,9 +209,9 @@ class World:
             case "commit":
                 self.commit()
             case "time":
-                for one in self.actors.values():
-                    one.second()
-                    one.pass_ms(rng.choice((1000, 6000)))
+                for executor in self.actors.values():
+                    executor.second()
+                    executor.pass_ms(rng.choice((1000, 6000)))
                 self.topic.failures = rng.choice((0, 0, 1))
             case "crash":
                 self.crash()
@@ -219,7 +219,7 @@ class World:
                 pass
 
     def settle(self) -> None:
-        """Let everything through until the actors only forward; each partition gets a row more, each round."""
+        """Process everything until the actors only forward; each partition gets another row in each round."""
         for _ in range(12):
             for split in self.topic.partitions:
                 self.produce(split)
@@ -233,15 +233,15 @@ class World:
                 self.commit()
 
 
-def test_the_worlds_are_worth_it() -> None:
-    """A world that never crashes, moves no unfinished split or hides nothing proves nothing."""
+def test_the_worlds_cover_the_rare_cases() -> None:
+    """A world without a crash, without a moved unfinished split or without hidden rows proves nothing."""
     seen = Counter[str]()
     for seed in range(40):
         world = World(seed)
         for _ in range(400):
             world.step()
         seen += world.seen
-    wanted = {
+    required = {
         "crash": 40,
         "rows": 1000,
         "hidden in part": 50,
@@ -250,14 +250,14 @@ def test_the_worlds_are_worth_it() -> None:
         f"{BACKFILLING} to {FINISHED}": 10,
         f"{CATCHING_UP} to {FINISHED}": 20,
     }
-    assert {what: seen[what] for what, least in wanted.items() if seen[what] < least} == {}, seen
+    assert {what: seen[what] for what, least in required.items() if seen[what] < least} == {}, seen
 
 
 @pytest.mark.parametrize("seed", range(150))
 def test_every_offset_comes_once_and_in_order(seed: int) -> None:
-    """R-SRC-40, and 12, 16, 26, 34, 36, 42: whatever is ahead, moved, paused, limited, compacted or killed."""
+    """R-SRC-40, and 12, 16, 26, 34, 36, 42: the rule holds for any lead, move, pause, limit, compaction and crash."""
     world = World(seed)
     for _ in range(400):
         world.step()
     world.settle()
-    assert {one.phase for one in world.actors.values()} == {"forwarding"}
+    assert {executor.phase for executor in world.actors.values()} == {"forwarding"}

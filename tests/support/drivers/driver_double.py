@@ -187,15 +187,15 @@ class DriverDouble:
             case "/metrics":
                 text = generate_latest(progress_registry(self.job_id, lambda: self.progress))
                 return 200, "text/plain; version=0.0.4; charset=utf-8", text, True
-        return _error(404, "path", "there is nothing here")
+        return _error(404, "path", "does not exist")
 
     async def _post(self, parts, headers, reader):
         length = headers.get("content-length", "")
         if not (length.isascii() and length.isdigit()) or len(length) > 9 or int(length) > BODY_MAX_BYTES:
-            return _error(413, "body", f"must say its length, at most {BODY_MAX_BYTES} bytes", keep=False)
+            return _error(413, "body", f"needs a Content-Length of at most {BODY_MAX_BYTES} bytes", keep=False)
         body = await reader.readexactly(int(length))
         if parts.path != "/v1/command":
-            return _error(404, "path", "there is nothing here")
+            return _error(404, "path", "does not exist")
         wait_s = _number(parts, "wait")
         if wait_s is None:
             return _error(400, "wait", "must be seconds")

@@ -73,7 +73,7 @@ def over(code: int, why: str, *, said: str = "", ending: Ending | None = None, *
 
 
 RUNNING = container({"running": {"startedAt": START}}, ready=True, started=True)
-STOPPED = Ending(outcome="Stopped", reason="Stopped", message="stopped at a barrier; run it again to go on")
+STOPPED = Ending(outcome="Stopped", reason="Stopped", message="stopped at a barrier; run it again to resume")
 
 
 def failed(reason: str, message: str) -> Ending:

@@ -31,7 +31,7 @@ class DeltaSource(SourceParams, LocatedTable):
 
     schema_change: Literal["Fail", "Ignore", "Follow"] = "Fail"
     """Handling of column changes while the job runs. `Ignore` omits added columns; any other change ends the job. `Follow`, with
-    strategy Replica, applies added columns, new names, comments and user properties to the target (docs/cloning.md)."""
+    strategy Replica, applies added columns and new names to the target (docs/cloning.md)."""
 
     allow_files_outside: Annotated[tuple[Path, ...], Field(max_length=16)] = ()
     """Other folders, as absolute paths or URIs, in which the table's log may name files; each counts with all folders below it. A

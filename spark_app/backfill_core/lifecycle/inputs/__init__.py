@@ -1,1 +1,1 @@
-"""What a decision reads: the classified observation, the desired state, the policy, the time."""
+"""Inputs of a decision: the classified observation, the desired state, the policy, the time."""

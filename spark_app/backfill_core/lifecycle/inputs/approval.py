@@ -1,7 +1,7 @@
-"""What a plan and its approval count for: the spec that was planned, and no other one.
+"""Validity of a plan and its approval: they apply only to the planned spec.
 
-`spec.approvedPlan` names a plan, so it says that itself. `spec.approved` is one word, which stays in a manifest through later
-edits: the status keeps which plan there was when it was seen first.
+`spec.approvedPlan` identifies a plan by itself. `spec.approved` is a single flag, which stays in a manifest through later
+edits. So the status records the plan that existed when the flag was first seen.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from backfill_core.lifecycle.inputs.launched_of import launched_of
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 
 NEVER_BEGAN: Final = "SubmissionFailed"
-"""Why an attempt ended whose process could not begin, or refused its settings; it has an exit code, too."""
+"""Reason of an attempt whose process could not start, or rejected its settings; it has an exit code, too."""
 
 _HASH: Final = re.compile(r"[0-9a-f]{16}")
 
 
 def planned_of(spec: BackfillSpec) -> str:
-    """Return the name of a spec's plan: the hash of all that a plan is about, its limit included."""
+    """Return the name of a spec's plan: the hash of all fields that a plan covers, its limit included."""
     return launched_of(spec, "Plan")
 
 
 def plan_of_pod(pod: DriverPod, spec: BackfillSpec | SpecRefused) -> str | None:
-    """Return what the plan is of that a pod left; None: not known.
+    """Return the name of the plan that a pod produced; `None` if unknown.
 
-    A pod without a readable label counts as one of the spec that is seen now: else its plan would be made without end.
+    A pod without a readable label counts as a pod of the current spec. Otherwise its plan would be made again without end.
     """
     if _HASH.fullmatch(pod.launched_of):
         return pod.launched_of
@@ -36,7 +36,7 @@ def plan_of_pod(pod: DriverPod, spec: BackfillSpec | SpecRefused) -> str | None:
 
 
 def with_approval(status: BackfillStatus, spec: BackfillSpec | SpecRefused) -> BackfillStatus:
-    """Return the status with the plan that `spec.approved` was set for; a plan of an earlier version is one of this spec."""
+    """Return the status with the plan for which `spec.approved` was set; a plan of an earlier version counts as a plan of this spec."""
     if isinstance(spec, SpecRefused):
         return status
     plan_of = None if status.plan is None else status.plan_of or planned_of(spec)
@@ -47,12 +47,12 @@ def with_approval(status: BackfillStatus, spec: BackfillSpec | SpecRefused) -> B
 
 
 def plan_counts(status: BackfillStatus, spec: BackfillSpec | SpecRefused) -> bool:
-    """Is there a plan, and is it one of this spec?"""
+    """Return whether a plan of this spec exists."""
     return status.plan is not None and not isinstance(spec, SpecRefused) and status.plan_of == planned_of(spec)
 
 
 def approved(status: BackfillStatus, spec: BackfillSpec | SpecRefused) -> bool:
-    """May a driver run this spec without another word of a person? Who approved before there was a plan approved unseen."""
+    """Return whether a driver may run this spec without further approval. An approval before any plan approves it unseen."""
     if isinstance(spec, SpecRefused) or spec.approval == "Automatic":
         return True
     if spec.approved_plan is not None:
@@ -61,8 +61,10 @@ def approved(status: BackfillStatus, spec: BackfillSpec | SpecRefused) -> bool:
 
 
 def driver_ran(status: BackfillStatus) -> bool:
-    """Did a driver of this job run, as far as the status knows? Then it was approved, and may have written."""
+    """Return whether a driver of this job ran, as far as the status shows. It was then approved, and may have written."""
     last = status.attempt
     ready = last is not None and last.kind == "Run" and last.ready_time is not None
-    ended = any(one.kind == "Run" and one.exit_code is not None and one.reason != NEVER_BEGAN for one in status.history)
+    ended = any(
+        past.kind == "Run" and past.exit_code is not None and past.reason != NEVER_BEGAN for past in status.history
+    )
     return ready or ended or status.progress is not None

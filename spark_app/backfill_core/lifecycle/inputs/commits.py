@@ -1,4 +1,4 @@
-"""Which attempts committed something: a lost driver that had made progress is no failure of its job."""
+"""Commits of attempts: a lost driver that had made progress is not a failure of its job."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _CHARACTERS = 16
 
 
 def with_commits(attempt: Attempt, progress: Progress | None) -> Attempt:
-    """Return the attempt with what its driver reports: where it began, and whether it has committed more since.
+    """Return the attempt with the driver's report: where it began, and whether it has committed progress since.
 
-    A driver's first commit is its fence, which takes nothing further, so commits alone are no progress.
+    A driver's first commit is its fence, which adds nothing, so a commit does not imply progress.
     """
     if progress is None or progress.table_version is None or attempt.committed:
         return attempt
-    held = _held(progress)
+    progress_hash = _progress_hash(progress)
     if attempt.began_at is None:
-        return attempt.model_copy(update={"began_at": held})
-    return attempt.model_copy(update={"committed": True}) if held != attempt.began_at else attempt
+        return attempt.model_copy(update={"began_at": progress_hash})
+    return attempt.model_copy(update={"committed": True}) if progress_hash != attempt.began_at else attempt
 
 
-def _held(progress: Progress) -> str:
-    """Return a hash of what the target holds of the source."""
+def _progress_hash(progress: Progress) -> str:
+    """Return a hash of the part of the source that the target contains."""
     parts = (progress.rows_done, progress.splits_done, progress.consumed_version, progress.consumed_position)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:_CHARACTERS]

@@ -1,4 +1,4 @@
-"""The desired state: the spec, and above it the override annotation."""
+"""The desired state: the spec, and the override annotation, which has precedence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLAIN: Final[tuple[tuple[str, str, Mapping[str, object]], ...]] = (
     (STATE_ANNOTATION, "desired_state", {"Running": "Running", "Paused": "Paused"}),
     (SUSPEND_ANNOTATION, "suspend", {"true": True, "false": False}),
 )
-"""Annotations that hold one field of an override each, and their values."""
+"""Annotations for one field of an override each, and their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class Desired:
     throttle_overridden: bool = False
     suspend_overridden: bool = False
     override: Override | None = None
-    """The override in force, which the status keeps; `None` if there is none."""
+    """The override in force, which the status stores; `None` without one."""
 
     override_error: str = ""
-    """Why an annotation is ignored; empty if none is."""
+    """Reason why an annotation is ignored; empty if none is."""
 
     @property
     def controls(self) -> dict[str, Any]:
-        """The pause and the limits, by the names that a status and a launch have for them."""
+        """The pause and the limits, by their names in a status and a launch."""
         limits = {"rows_per_second": self.rows_per_second, "bytes_per_second": self.bytes_per_second}
         return {"paused": self.paused, **limits}
 
@@ -51,13 +51,13 @@ class Desired:
 def desired_of(
     spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str], held: Override | None = None
 ) -> Desired:
-    """Return the spec's controls with the override's above them.
+    """Return the spec's controls with the override applied.
 
-    An override annotation with one error is ignored as a whole, and the override that held stays: a typo must not lift a pause.
+    An override annotation with one error is ignored as a whole, and the previous override stays: a typo must not end a pause.
 
     Args:
         spec: The spec.
-        annotations: Of the object.
+        annotations: Annotations of the object.
         held: The override that was in force.
     """
     override, errors = _override(spec, annotations, held or Override())
@@ -84,7 +84,7 @@ def desired_of(
 def _override(
     spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str], held: Override
 ) -> tuple[Override, list[str]]:
-    """Return the override that the annotations make together, and what is wrong with them."""
+    """Return the override from all annotations, and their errors."""
     override, error = _of_json(spec, annotations.get(OVERRIDE_ANNOTATION, ""))
     errors = [error] if error else []
     override = override or held

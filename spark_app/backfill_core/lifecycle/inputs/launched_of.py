@@ -1,4 +1,4 @@
-"""The parts of a spec that pods are made of, as hashes: the driver pod carries them, so it tells what was edited since."""
+"""Hashes of the parts of a spec from which pods are created. The driver pod carries them, which reveals later edits."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ READ_BY_THE_OPERATOR: Final = frozenset({
     "active_deadline_seconds", "startup_timeout_seconds", "ttl_seconds_after_finished", "deletion_policy",
     "drain_timeout_seconds", "retain_driver",
 })  # fmt: skip
-"""Fields that the operator reads at each decision: an edit of them is in force without another pod."""
+"""Fields that the operator reads at each decision: an edit of them takes effect without another pod."""
 
 READ_BY_A_PLAN: Final = frozenset({"throttle"})
-"""Those of them that a plan is about: it says how long the job takes under its limit, and takes no command."""
+"""Those of them that a plan covers: it estimates the duration under the limit, and accepts no command."""
 
 IN_THE_POD_TOO: Final = frozenset({"drain_timeout_seconds"})
-"""Those of them that a pod has as well: a node that is drained waits for as long as the pod says."""
+"""Those of them that a pod contains as well: the drain of a node uses the pod's value."""
 
 _CHARACTERS: Final = 16
 _FIELD_CHARACTERS: Final = 8
 
 
 def launched_of(spec: BackfillSpec, kind: AttemptKind = "Run") -> str:
-    """Return the hash of all that a driver pod of this kind and its objects are made of.
+    """Return the hash of all fields from which a driver pod of this kind and its objects are created.
 
-    Fields with their defaults are left out: a field that a later version adds replaces no pod that waits.
+    Fields with default values are left out, so that a field of a later version replaces no waiting pod.
     """
     left_out = READ_BY_THE_OPERATOR - READ_BY_A_PLAN if kind == "Plan" else READ_BY_THE_OPERATOR
     return _hashed(
@@ -39,7 +39,7 @@ def launched_of(spec: BackfillSpec, kind: AttemptKind = "Run") -> str:
 
 
 def executors_of(spec: BackfillSpec) -> str:
-    """Return the hash of all that executor pods are made of: image, settings of Spark, template, resources, the source's Secret."""
+    """Return the hash of all fields from which executor pods are created: image, Spark settings, template, resources, the source's Secret."""
     part = spec.model_dump(
         mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, include={"spark", "executor"}
     )
@@ -47,9 +47,9 @@ def executors_of(spec: BackfillSpec) -> str:
 
 
 def launched_fields(spec: BackfillSpec) -> str:
-    """Return the fields that a driver pod and its objects are made of: a hash of all, then each with its own, as `all,after=one`.
+    """Return the hashes of the fields from which a driver pod and its objects are created: one of all, then each, as `all,after=one`.
 
-    Fields with their defaults are left out, as in `launched_of`. A mapping of free names is one field.
+    Fields with default values are left out, as in `launched_of`. A mapping with free keys is one field.
     """
     document = _launched(spec)
     return ",".join((_hashed(document), *(f"{path}={digest}" for path, digest in _by_path(document).items())))
@@ -60,7 +60,7 @@ def edited_fields(launched: str, spec: BackfillSpec) -> tuple[str, ...]:
     document = _launched(spec)
     whole, *fields = launched.split(",")
     if whole == _hashed(document):
-        return ()  # hashes of single fields take three times as long, and most specs are never edited
+        return ()  # hashes of single fields take three times longer, and most specs are never edited
     before, now = dict(field.split("=", 1) for field in fields if "=" in field), _by_path(document)
     return tuple(sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path)))
 
@@ -75,5 +75,5 @@ def _by_path(document: dict[str, Any]) -> dict[str, str]:
 
 
 def _hashed(part: Any) -> str:
-    text = json.dumps(part, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:_CHARACTERS]
+    document = json.dumps(part, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(document.encode()).hexdigest()[:_CHARACTERS]

@@ -1,7 +1,7 @@
-"""When to look again at a Backfill that waits for what no watch shows: soon at first, and ever more rarely.
+"""Delay until the next poll of a Backfill that waits for a change which no watch shows: short at first, then growing.
 
-Whatever a watch shows wakes a Backfill at once, and each deadline of its own is waited for exactly. This is about the rest: a
-quota that grows, an account that is made, an event that was missed. Ten thousand that wait so must not keep a core busy.
+A change that a watch shows wakes a Backfill at once, and each of its deadlines is scheduled exactly. This module covers other changes: a
+quota that grows, a service account that is created, an event that was missed. Ten thousand waiting Backfills must not keep a core busy.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Final
 from backfill_core.lifecycle.inputs.context import Context
 
 PART_OF_THE_WAIT: Final = 8
-"""A look comes at the latest after an eighth of the time that was waited already: what was mended is seen in proportion."""
+"""The next poll comes after at most an eighth of the time waited so far, so a fix is noticed in proportion."""
 
 SPREAD_PER_CENT: Final = 50
-"""Subtracted from a wait that has grown, by the UID: an operator that starts finds thousands that wait."""
+"""Spread that is subtracted from a long wait, by UID, because a starting operator may find thousands of waiting Backfills."""
 
 
 def next_look_ms(
     context: Context, since: str | None, *, first_ms: int, last_ms: int, last_look_ms: int | None = None
 ) -> int:
-    """Return after how many milliseconds to look again.
+    """Return the milliseconds until the next poll.
 
     Args:
         context: The Backfill.
-        since: When the wait began; a time that cannot be read counts as now.
-        first_ms: The wait between two looks at first.
-        last_ms: The longest wait between two looks.
-        last_look_ms: Time of the look that the wait is counted from, in milliseconds since 1970; default: now.
+        since: Start of the wait; an unreadable time counts as now.
+        first_ms: Delay between two polls at first.
+        last_ms: Longest delay between two polls.
+        last_look_ms: Time of the poll from which the delay counts, in milliseconds since 1970; default: now.
     """
     waited_ms = -context.left_ms(since, 0)
     if last_look_ms is not None:

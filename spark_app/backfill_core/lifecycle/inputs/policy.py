@@ -1,4 +1,4 @@
-"""The part of a spec that the lifecycle reads; a spec that cannot be read has the defaults."""
+"""The part of a spec that the lifecycle reads; an unreadable spec has the defaults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_core.lifecycle.observation import SpecRefused
 
 ACK_TIMEOUT_MS = 30_000
-"""The least; a driver acknowledges after a commit, so it may need longer where commits are far apart."""
+"""Shortest timeout; a driver acknowledges after a commit, so it may need longer if commits are rare."""
 
 COMMITS_WAITED = 3
 
@@ -19,7 +19,7 @@ class Policy:
     """Limits and policies; the defaults are those of the spec's fields."""
 
     refused: str = ""
-    """Why the spec cannot be used; empty: it can."""
+    """Reason why the spec cannot be used; empty if it can."""
 
     backoff_limit: int = 3
     backoff_initial_s: int = 10
@@ -31,7 +31,7 @@ class Policy:
     drains: bool = True
     retain: Literal["Always", "OnFailure", "Never"] = "OnFailure"
     ack_timeout_ms: int = ACK_TIMEOUT_MS
-    """A command without acknowledgement is late after this; it is sent again, and the driver goes on."""
+    """Time after which a command without acknowledgement is late; it is sent again, and the driver continues."""
 
     @classmethod
     def of(cls, spec: BackfillSpec | SpecRefused) -> Policy:

@@ -1,6 +1,6 @@
-"""Why an attempt ended, and whether another one may succeed: from a pod that is over to one reason.
+"""Classification of an attempt's end: the reason of a finished pod, and whether another attempt may succeed.
 
-The driver's exit code counts first, because the driver knows best; then what the node says.
+The driver's exit code has precedence, because the driver has the most information; the node's reason comes second.
 """
 
 from __future__ import annotations
@@ -16,48 +16,48 @@ IMAGE_OR_CONFIG: Final = frozenset({
     "CreateContainerConfigError", "CreateContainerError", "ErrImageNeverPull", "ErrImagePull", "ImageInspectError",
     "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable", "RunContainerError", "SignatureValidationFailed",
 })  # fmt: skip
-"""Why a container waits although waiting rarely helps."""
+"""Waiting reasons of a container that waiting rarely resolves."""
 
 CANNOT_RUN: Final = frozenset({"ContainerCannotRun", "StartError"})
-"""Why a container ended before its process began: the image has no such command."""
+"""Reasons of a container that ended before its process started: the image has no such command."""
 
 NODE_TOOK_IT: Final = frozenset({
     "ContainerStatusUnknown", "Evicted", "NodeAffinity", "NodeLost", "NodeShutdown", "Preempted", "Preempting", "Shutdown",
     "Terminated", "TerminationByKubelet", "UnexpectedAdmissionError", "Unknown",
 })  # fmt: skip
-"""Reasons of pods, and two of containers: their node restarted, and its kubelet does not know how they ended."""
+"""Reasons of pods lost with their node, and two of containers: the node restarted, so its kubelet has no record of their end."""
 
 NO_ROOM: Final = frozenset({
     "Evicted", "NodeAffinity", "NodePorts", "NodeShutdown", "Preempting", "Shutdown", "TaintToleration", "Terminated",
     "TopologyAffinityError", "UnexpectedAdmissionError",
 })  # fmt: skip
-"""Why a kubelet rejects a pod that the scheduler gave it: the node changed meanwhile. Another node, or a later time, may do."""
+"""Reasons why a kubelet rejects a pod that the scheduler assigned to it: the node changed meanwhile. Another node or time may succeed."""
 
 OUT_OF: Final = "OutOf"
-"""Begins the same for want of a resource, whose name follows as the cluster has it: `OutOfcpu`, `OutOfnvidia.com/gpu`."""
+"""Prefix of a rejection for lack of a resource, followed by its name in the cluster: `OutOfcpu`, `OutOfnvidia.com/gpu`."""
 
 KILLED: Final = frozenset({128 + 9, 128 + 15})
-"""Exit codes of SIGKILL and SIGTERM: the operator kills no driver that may go on, so its node needed the place."""
+"""Exit codes of SIGKILL and SIGTERM: the operator kills no driver that may continue, so its node needed the room."""
 
 MAY_PASS: Final = frozenset({"ErrImagePull", "ImageInspectError", "ImagePullBackOff", "RegistryUnavailable"})
-"""Why a container waits for an image; the registry may only be away."""
+"""Waiting reasons of a container whose image registry may only be unavailable for a while."""
 
 NO_SUCH_IMAGE: Final = (
     "not found", "no such image", "manifest unknown", "name unknown", "does not exist", "unauthorized", "denied", "forbidden",
     "no basic auth", "invalid reference", "no match for platform",
 )  # fmt: skip
-"""Parts of a runtime's message about an image that is missing, or that needs other credentials: waiting does not help."""
+"""Parts of a runtime's message about an image that does not exist or needs other credentials: waiting does not help."""
 
 UNCOUNTED: Final = frozenset({"Infrastructure", "ImageUnavailable", "Transient", "JavaDied", "CommitStalled"})
-"""Reasons of ends that may have a cause outside the job."""
+"""Reasons of ends whose cause may be outside the job."""
 
 NOT_STARTED: Final = frozenset({"StartupTimeout", "SubmissionFailed", "ImageUnavailable"})
-"""Why an attempt is stopped whose driver did not start."""
+"""Stop reasons of an attempt whose driver did not start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Termination:
-    """How an attempt ended."""
+    """End of an attempt."""
 
     outcome: Literal["Complete", "Planned", "Stopped", "Rejected", "Retry", "Final"]
     """`Rejected`: no driver ran, so none failed. `Retry`: another attempt may succeed. `Final`: none will."""
@@ -66,7 +66,7 @@ class Termination:
     message: str = ""
     exit_code: int | None = None
     counts: bool = True
-    """Of `Retry`: does it count against `backoffLimit`? What the cluster took away does not."""
+    """True if a `Retry` counts against `backoffLimit`; losses caused by the cluster do not count."""
 
 
 def _errors() -> tuple[dict[str, type[BackfillError]], dict[int, type[BackfillError]]]:
@@ -81,13 +81,13 @@ BY_REASON, BY_CODE = _errors()
 
 
 def may_pass(pod: DriverPod) -> bool:
-    """Does the pod wait for an image that may be there later?"""
+    """Return whether the pod waits for an image that may become available."""
     message = pod.waiting_message.lower()
-    return pod.waiting in MAY_PASS and not any(text in message for text in NO_SUCH_IMAGE)
+    return pod.waiting in MAY_PASS and not any(part in message for part in NO_SUCH_IMAGE)
 
 
 def classify(pod: DriverPod) -> Termination:
-    """Return why a pod that is over ended."""
+    """Classify the end of a finished pod."""
     termination = _classify(pod)
     taken = pod.disrupted or pod.reason in NODE_TOOK_IT
     return replace(termination, counts=False) if taken and termination.outcome == "Retry" else termination
@@ -105,10 +105,10 @@ def _classify(pod: DriverPod) -> Termination:
         )
     of_driver = code is not None and 20 <= code < 80
     if pod.oom_killed and (not of_driver or code == errors.JavaDiedError.exit_code):
-        # Some nodes kill Java alone; then the driver's first process lives on, and says only that Java is gone.
+        # Some nodes kill only Java; then the driver's first process survives, and reports only that Java ended.
         hint = "raise driver.resources.limits.memory, or lower spark.driver.memory"
-        words = f"OOMKilled: the driver's container ran out of memory; {hint}"
-        return Termination("Retry", "Infrastructure", words, code)
+        message = f"OOMKilled: the driver's container ran out of memory; {hint}"
+        return Termination("Retry", "Infrastructure", message, code)
     if code is not None and of_driver:
         return _by_code(pod, code, message)
     no_room = pod.reason in NO_ROOM or pod.reason.startswith(OUT_OF)
@@ -117,8 +117,8 @@ def _classify(pod: DriverPod) -> Termination:
     if pod.init_failed and code is None and not pod.disrupted:
         return Termination("Retry", "InitContainerFailed", pod.init_failed)
     if pod.disrupted or pod.reason in NODE_TOOK_IT or code in KILLED or code is None:
-        # A signal without a cause may be the kernel's for want of memory, or that of a liveness probe. Another reason of the
-        # pod, such as `SysctlForbidden`, is about the pod itself.
+        # A signal without a cause may come from the kernel (out of memory) or from a liveness probe. Another reason of the
+        # pod, such as `SysctlForbidden`, is caused by the pod itself.
         counts = pod.deletion_ms is None
         return Termination("Retry", "Infrastructure", message or "the driver was killed", code, counts)
     return Termination(
@@ -135,22 +135,22 @@ def _complete(pod: DriverPod, code: int | None) -> Termination:
 
 
 def _by_code(pod: DriverPod, code: int, message: str) -> Termination:
-    """Trust the reason in the termination message if it fits the code: several errors share one code."""
-    named = BY_REASON.get(pod.ending.reason) if pod.ending else None
-    kind = named if named is not None and named.exit_code == code else BY_CODE.get(code)
-    # Only a newer driver knows this code: its range says whether to try again.
+    """Use the reason in the termination message if it fits the code, because several errors share one code."""
+    reported = BY_REASON.get(pod.ending.reason) if pod.ending else None
+    kind = reported if reported is not None and reported.exit_code == code else BY_CODE.get(code)
+    # The code may come from a newer driver: its range decides about another try.
     retryable = 60 <= code < 80 if kind is None else kind.retryable
     reason = "Unexpected" if kind is None else kind.reason
     counts = pod.ending is None or not pod.ending.outside
-    words = message or f"the driver ended with exit code {code}"
-    return Termination("Retry" if retryable else "Final", reason, words, code, counts or not retryable)
+    message = message or f"the driver ended with exit code {code}"
+    return Termination("Retry" if retryable else "Final", reason, message, code, counts or not retryable)
 
 
 def _message(pod: DriverPod) -> str:
-    # A driver that its node ends knows only that it was asked to stop.
-    asked_by_node = pod.reason in NODE_TOOK_IT and (pod.exit_code == EXIT_STOPPED or pod.exit_code in KILLED)
-    if pod.ending is not None and pod.ending.message and not asked_by_node:
+    # A driver that its node ends reports only that it received a stop request.
+    stopped_by_node = pod.reason in NODE_TOOK_IT and (pod.exit_code == EXIT_STOPPED or pod.exit_code in KILLED)
+    if pod.ending is not None and pod.ending.message and not stopped_by_node:
         return f"{pod.ending.message} {pod.ending.hint}".strip()
-    # A kubelet says `Error` for every exit code but 0, which explains nothing.
+    # A kubelet reports `Error` for every exit code but 0, which explains nothing.
     reason = "" if pod.reason in ("Error", "Completed") else pod.reason
-    return ": ".join(text for text in (reason, pod.message) if text) or pod.disruption
+    return ": ".join(part for part in (reason, pod.message) if part) or pod.disruption

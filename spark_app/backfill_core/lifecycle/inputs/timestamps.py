@@ -1,4 +1,4 @@
-"""RFC 3339 without a clock and without `datetime`: time is an input, and is only read and written here."""
+"""RFC 3339 without a clock and without `datetime`: time is an input, and this module only parses and formats it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _FORM = re.compile(
 )
 _DAY_MS = 86_400_000
 _LAST_MS = 253_402_300_799_000
-"""The last second of the year 9999: later ones have no four digits."""
+"""The last second of the year 9999: later years have more than four digits."""
 
 
 def rfc3339(wall_ms: int) -> str:
@@ -21,7 +21,7 @@ def rfc3339(wall_ms: int) -> str:
 
 
 def ms_of(text: str | None) -> int | None:
-    """Return milliseconds since 1970; None: the text is no time, because a person may have edited it."""
+    """Return milliseconds since 1970; `None` if the string is not a time, because a user may have edited it."""
     match = _FORM.fullmatch(text or "")
     if match is None:
         return None
@@ -35,7 +35,7 @@ def ms_of(text: str | None) -> int | None:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Return days since 1970 in the Gregorian calendar, whose year begins in March: the leap day is its last."""
+    """Return days since 1970 in the Gregorian calendar. Years begin in March here, so that the leap day is the last day."""
     year -= month <= 2
     era, of_era = divmod(year, 400)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1

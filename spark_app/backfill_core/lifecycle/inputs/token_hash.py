@@ -1,4 +1,4 @@
-"""The hash of an attempt's token: the status has it, and the driver proves by the token that it is the attempt's."""
+"""Hash of an attempt's token. The status contains the hash, and the driver proves with the token that it belongs to the attempt."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What people and tools see: conditions, their details, and when they are written."""
+"""Conditions of a Backfill, their details, and the rule for writing them."""

@@ -1,4 +1,4 @@
-"""The conditions beside Ready: driver, pause, limit, commands, lag, receipt."""
+"""Conditions in addition to `Ready`: driver, pause, limit, commands, lag, receipt."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from backfill_core.protocol.after_end import unmet_after_end
 COMMAND_REFUSED: Final = "CommandRefused"
 
 EXECUTORS_WAITING: Final = "ExecutorsWaiting"
-"""The type of a condition, and its reason."""
+"""Type of a condition, and its reason."""
 
 EDIT_PENDING: Final = "EditPending"
-"""The type of a condition, and its reason."""
+"""Type of a condition, and its reason."""
 
 FIELDS_SHOWN_MAX: Final = 5
 PATH_CHARACTERS_MAX: Final = 100
-"""The paths come from an annotation, which users may edit."""
+"""Characters of a shown path; paths come from an annotation, which users may edit."""
 
 EXECUTORS_MISSING: Final = "ExecutorsMissing"
-"""The code of a driver's warning."""
+"""Code of a driver's warning."""
 
 JAVA_SILENT: Final = "JavaSilent"
 COMMIT_STALLED: Final = "CommitStalled"
 STALLED: Final = (JAVA_SILENT, COMMIT_STALLED)
-"""Codes of a driver's warnings, and reasons: the driver answers, and commits nothing."""
+"""Codes of a driver's warnings, and reasons: the driver answers, but commits nothing."""
 
 _KEPT = ("CaughtUp", "Verified")
-"""What an attempt found out stays true when it is over."""
+"""Conditions that stay true when the attempt is over."""
 
 
 def without_driver(status: BackfillStatus, *, suspended: str = "") -> dict[str, Fact]:
-    """Return the details of a Backfill that has no driver.
+    """Return the details of a Backfill without a driver.
 
     Args:
-        status: As the steps have it.
-        suspended: Reason of `Suspended`; empty: the Backfill is not suspended.
+        status: Status of the current step.
+        suspended: Reason of `Suspended`; empty if the Backfill is not suspended.
     """
     off = Fact("False", "NotRequested")
     return {
@@ -59,7 +59,7 @@ def without_driver(status: BackfillStatus, *, suspended: str = "") -> dict[str, 
 
 def with_driver(context: Context, control: Control) -> dict[str, Fact]:
     """Return the details of an attempt in flight."""
-    made = {
+    details = {
         **_kept(context.status, "NonConvergent"),
         **_verified(context.status),
         "DriverReady": _driver(context),
@@ -67,27 +67,27 @@ def with_driver(context: Context, control: Control) -> dict[str, Fact]:
         "Paused": _in_force(context, control, ("Pause", "Resume"), "Paused"),
         "Throttled": _in_force(context, control, ("Throttle",), "Throttled"),
     }
-    if made["DriverReady"].status == "True":
-        made["ControlSynced"] = _synced(context, control)
+    if details["DriverReady"].status == "True":
+        details["ControlSynced"] = _synced(context, control)
     if edited := edit_pending(context):
-        made[EDIT_PENDING] = Fact("True", EDIT_PENDING, edited)
+        details[EDIT_PENDING] = Fact("True", EDIT_PENDING, edited)
     if (waits := executors_wait(context.pod)) and context.pod is not None and not context.pod.over:
-        made[EXECUTORS_WAITING] = Fact("True", EXECUTORS_WAITING, waits)
+        details[EXECUTORS_WAITING] = Fact("True", EXECUTORS_WAITING, waits)
     progress = context.progress
     warned = _warnings(progress)
     if EXECUTORS_MISSING in warned:
-        # A quota or a policy refuses them, so there is no pod that could say why.
-        made.setdefault(EXECUTORS_WAITING, Fact("True", EXECUTORS_WAITING, warned[EXECUTORS_MISSING]))
+        # A quota or a policy rejects the pods, so no pod exists that could report the reason.
+        details.setdefault(EXECUTORS_WAITING, Fact("True", EXECUTORS_WAITING, warned[EXECUTORS_MISSING]))
     if progress is not None and progress.table_version is not None:
-        made["CaughtUp"] = Fact("True", "CaughtUp") if progress.caught_up else Fact("False", "Behind")
+        details["CaughtUp"] = Fact("True", "CaughtUp") if progress.caught_up else Fact("False", "Behind")
         rates = warned.get("NonConvergent", "")
         lags = progress.non_convergent
-        made["NonConvergent"] = Fact("True", "NonConvergent", rates) if lags else Fact("False", "Converging")
-    return made
+        details["NonConvergent"] = Fact("True", "NonConvergent", rates) if lags else Fact("False", "Converging")
+    return details
 
 
 def edit_pending(context: Context) -> str:
-    """Return which edits take effect with the next attempt only; empty if the pods are those of the spec."""
+    """Describe edits that take effect only with the next attempt; empty if the pods match the spec."""
     spec, pod, attempt = context.observation.spec, context.pod, context.attempt
     if pod is None or pod.over or attempt is None or attempt.stop is not None or attempt.kind == "Plan":
         return ""
@@ -97,19 +97,19 @@ def edit_pending(context: Context) -> str:
         paths = [f"spec.{path}" for path in edited_fields(pod.launched_fields, spec)]
         edited, values = _listed(paths), "the old value" if len(paths) == 1 else "the old values"
     else:
-        # An earlier version of the operator made the pod, with one hash of all fields.
+        # An earlier version of the operator created the pod, with one hash of all fields.
         same = pod.launched_of in ("", launched_of(spec))
         edited, values = "" if same else "the spec was", "the old values"
     if not edited:
         return ""
     return (
         f"{edited} edited after attempt {attempt.number} was launched, whose pods have {values}; this takes effect with the"
-        f" next attempt: to start that now, set the annotation {RESTART_ANNOTATION} to a new text"
+        f" next attempt: to start that now, set the annotation {RESTART_ANNOTATION} to a new value"
     )
 
 
 def _listed(paths: list[str]) -> str:
-    """Return the subject and the verb of a sentence about fields; empty if there are none."""
+    """Return the subject and verb of a sentence about fields; empty without fields."""
     more = len(paths) - FIELDS_SHOWN_MAX
     shown = [path[:PATH_CHARACTERS_MAX] for path in paths[:FIELDS_SHOWN_MAX]] + ([f"{more} more"] if more > 0 else [])
     if len(shown) < 2:
@@ -118,7 +118,7 @@ def _listed(paths: list[str]) -> str:
 
 
 def without_effect(context: Context) -> str:
-    """Return what of the spec has no effect on a job that is complete; empty if all of it holds."""
+    """Describe the part of the spec that has no effect on a complete job; empty if all of it is met."""
     spec = context.observation.spec
     if isinstance(spec, SpecRefused):
         return ""
@@ -157,7 +157,7 @@ def _driver(context: Context) -> Fact:
 
 
 def stalled(context: Context) -> Fact | None:
-    """Return why a driver that answers commits nothing, as it says: its Java or a commit hangs; `None` if neither does."""
+    """Return the warning of a driver that answers but commits nothing, because its Java or a commit hangs; `None` otherwise."""
     warned = _warnings(context.progress)
     return next((Fact("False", code, warned[code]) for code in STALLED if code in warned), None)
 
@@ -167,50 +167,50 @@ def _warnings(progress: Progress | None) -> dict[str, str]:
 
 
 def silent(context: Context) -> str:
-    """Return what is known of a driver that was ready and does not answer."""
+    """Describe a driver that was ready and does not answer."""
     pod, cause = context.pod, context.report.unreachable if context.report else ""
     where = "" if pod is None or pod.phase == "Running" else f"its pod is {pod.phase}"
-    texts = ("its control server does not answer", cause, where, pod.unready if pod is not None else "")
-    return ": ".join(text for text in texts if text)
+    parts = ("its control server does not answer", cause, where, pod.unready if pod is not None else "")
+    return ": ".join(part for part in parts if part)
 
 
 def executors_wait(pod: DriverPod | None) -> str:
-    """Return why executors of a driver do not start, for people; empty: none is known to wait."""
+    """Describe why executors of a driver do not start; empty if none is known to wait."""
     if pod is None or pod.executors is None:
         return ""
-    one = pod.executors
-    return "executors wait: " + ": ".join(text for text in (one.waiting, one.message) if text)
+    executors = pod.executors
+    return "executors wait: " + ": ".join(part for part in (executors.waiting, executors.message) if part)
 
 
 def missing(context: Context) -> Fact:
-    """Return the fact whose transition time is when the driver's pod was missing first."""
+    """Return the fact whose transition time is the first time at which the driver's pod was missing."""
     return Fact("Unknown", "DriverMissing", f"pod {context.pod_name} was not seen")
 
 
 def _in_force(context: Context, control: Control, kinds: tuple[str, ...], type_: str) -> Fact:
-    """Return whether the driver acknowledged a pause or limit; a command on its way is not in force."""
+    """Return whether the driver acknowledged a pause or limit; a pending command is not in force."""
     desired, progress = context.desired, context.progress
-    asked, overridden, commanded = desired.paused is not None, desired.pause_overridden, control.paused is not None
+    requested, overridden, commanded = desired.paused is not None, desired.pause_overridden, control.paused is not None
     reported = None if progress is None else progress.paused is not None
     if type_ == "Throttled":
         none = (None, None)
-        asked, overridden = (desired.rows_per_second, desired.bytes_per_second) != none, desired.throttle_overridden
+        requested, overridden = (desired.rows_per_second, desired.bytes_per_second) != none, desired.throttle_overridden
         commanded = (control.rows_per_second, control.bytes_per_second) != none
         reported = None
         if progress is not None:
             reported = (progress.throttle_rows_per_second, progress.throttle_bytes_per_second) != none
     if progress is not None and progress.revision < control.acked_revision:
         reported = commanded  # the progress is older than the acknowledgement
-    on_its_way = any(one.command.type in kinds for one in control.pending)
+    pending = any(command.command.type in kinds for command in control.pending)
     before = context.condition(type_)
     was = before is not None and before.status == "True"
-    if on_its_way or (reported is None and asked != commanded):
+    if pending or (reported is None and requested != commanded):
         return Fact("True" if was else "False", "AcknowledgementPending")
-    # After a restart of the operator what was acknowledged stays in force, until the driver reports otherwise.
+    # After a restart of the operator, acknowledged controls stay in force until the driver reports otherwise.
     in_force = was if reported is None else reported
     if not in_force:
-        return Fact("False", "AcknowledgementPending" if asked else "NotRequested")
-    if not asked:
+        return Fact("False", "AcknowledgementPending" if requested else "NotRequested")
+    if not requested:
         return Fact("True", "AcknowledgementPending")
     return Fact("True", "Override" if overridden else "AsRequested")
 
@@ -220,7 +220,7 @@ def _synced(context: Context, control: Control) -> Fact:
         return Fact("True", "Acknowledged")
     if refused := refusals(context, control):
         return Fact("False", COMMAND_REFUSED, refused)
-    names = ", ".join(f"{one.command.type} (revision {one.revision})" for one in control.pending)
+    names = ", ".join(f"{pending.command.type} (revision {pending.revision})" for pending in control.pending)
     late = context.left_ms(control.pending_since, context.policy.ack_timeout_ms) <= 0
     return Fact("False", "AcknowledgementTimeout" if late else "AcknowledgementPending", names)
 
@@ -230,9 +230,11 @@ def _verified(status: BackfillStatus) -> dict[str, Fact]:
     if receipt is None:
         return {}
     if not receipt.equal:
-        found = (("vnode", receipt.mismatches), ("file", receipt.file_mismatches))
-        words = [f"{counted(number, noun)} differ{'s' if number == 1 else ''}" for noun, number in found if number]
-        return {"Verified": Fact("False", "VerificationFailed", ", ".join(words))}
+        differences = (("vnode", receipt.mismatches), ("file", receipt.file_mismatches))
+        counts = [
+            f"{counted(number, noun)} differ{'s' if number == 1 else ''}" for noun, number in differences if number
+        ]
+        return {"Verified": Fact("False", "VerificationFailed", ", ".join(counts))}
     if not receipt.complete:
         total = f" of {receipt.rows_total:,}" if receipt.rows_total else ""
         compared = receipt.rows + (receipt.rows_filtered or 0)
@@ -242,10 +244,10 @@ def _verified(status: BackfillStatus) -> dict[str, Fact]:
 
 
 def _kept(status: BackfillStatus, *more: str) -> dict[str, Fact]:
-    found = {one.type: one for one in reversed(status.conditions)}
-    return {type_: fact_of(found[type_]) for type_ in (*_KEPT, *more) if type_ in found}
+    existing = {condition.type: condition for condition in reversed(status.conditions)}
+    return {type_: fact_of(existing[type_]) for type_ in (*_KEPT, *more) if type_ in existing}
 
 
-def fact_of(one: Condition) -> Fact:
+def fact_of(condition: Condition) -> Fact:
     """Return a condition without its bookkeeping."""
-    return Fact(one.status, one.reason, one.message)
+    return Fact(condition.status, condition.reason, condition.message)

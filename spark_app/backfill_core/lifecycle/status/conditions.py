@@ -1,7 +1,7 @@
-"""What people and tools see: phase and conditions, made from one value so that they cannot contradict each other.
+"""Phase and conditions of a Backfill, derived from one value so that they cannot contradict each other.
 
-The rules of kstatus hold by construction: `Reconciling` and `Stalled` are present only when True and never together,
-`Ready` is always there, and a transition time moves with the status and with nothing else.
+The rules of kstatus hold by construction. `Reconciling` and `Stalled` are present only when True, and never together.
+`Ready` is always present. A transition time changes only with its status.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _PRESENT: Final[dict[State, tuple[str, ...]]] = {
     "Ready": (), "Reconciling": ("Reconciling",), "Waiting": (), "Stalled": ("Stalled",),
     "Complete": ("Complete", "Finished"), "Failed": ("Stalled", "Failed", "Finished"),
 }  # fmt: skip
-"""Conditions beside `Ready` that each state shows as True."""
+"""Conditions in addition to `Ready` that each state shows as True."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionSet:
-    """Phase and conditions of a Backfill, before they get their times; made by the named constructors only."""
+    """Phase and conditions of a Backfill, before they get their times; created only by the named constructors."""
 
     phase: Phase
     state: State
@@ -43,7 +43,7 @@ class ConditionSet:
 
     @classmethod
     def ready(cls, phase: Phase, reason: str, message: str = "") -> ConditionSet:
-        """Return the set of a desired state that holds."""
+        """Return the set of a desired state that is reached."""
         return cls(phase, "Ready", reason, message)
 
     @classmethod
@@ -53,40 +53,40 @@ class ConditionSet:
 
     @classmethod
     def waiting(cls, phase: Phase, reason: str, message: str = "") -> ConditionSet:
-        """Return the set of a desired state that waits for a person's decision; nothing is wrong."""
+        """Return the set of a desired state that waits for a user's decision; it is no error."""
         return cls(phase, "Waiting", reason, message)
 
     @classmethod
     def stalled(cls, phase: Phase, reason: str, message: str = "") -> ConditionSet:
-        """Return the set of a desired state that a person must make possible."""
+        """Return the set of a desired state that needs a user's action."""
         return cls(phase, "Stalled", reason, message)
 
     @classmethod
     def complete(cls, message: str = "") -> ConditionSet:
-        """Return the set of a job that ended well."""
+        """Return the set of a successful job."""
         return cls("Succeeded", "Complete", "Complete", message)
 
     @classmethod
     def failed(cls, reason: str, message: str = "") -> ConditionSet:
-        """Return the set of a job that ended badly."""
+        """Return the set of a failed job."""
         return cls("Failed", "Failed", reason, message)
 
     @property
     def finished(self) -> bool:
-        """Is the job over?"""
+        """True if the job is over."""
         return self.state in ("Complete", "Failed")
 
     @property
     def needs_a_person(self) -> bool:
-        """Is `Stalled` shown?"""
+        """True if `Stalled` is shown."""
         return self.state in ("Stalled", "Failed")
 
     def with_details(self, details: dict[str, Fact]) -> ConditionSet:
-        """Return the set with these conditions too; those that it has win."""
+        """Return the set with these conditions added; existing ones have precedence."""
         return replace(self, details=details | self.details)
 
     def facts(self) -> dict[str, Fact]:
-        """Return every condition that is to be shown."""
+        """Return all conditions to show."""
         shown = Fact("True", self.reason, self.message)
         ready = shown._replace(status="True" if self.state in ("Ready", "Complete") else "False")
         return self.details | {"Ready": ready} | dict.fromkeys(_PRESENT[self.state], shown)
@@ -95,15 +95,15 @@ class ConditionSet:
 def conditions_of(
     conditions: ConditionSet, before: tuple[Condition, ...], *, generation: int, timestamp: str
 ) -> tuple[Condition, ...]:
-    """Return the conditions in one order; a transition time stays while the status does."""
-    known = {one.type: one for one in before}
+    """Return the conditions in a fixed order; a transition time is kept while the status is unchanged."""
+    existing = {condition.type: condition for condition in before}
     facts = conditions.facts()
-    made = []
+    shown = []
     for type_ in CONDITION_TYPES:
         if type_ not in facts:
             continue
-        fact, old = facts[type_], known.get(type_)
-        made.append(
+        fact, old = facts[type_], existing.get(type_)
+        shown.append(
             Condition(
                 type=type_,
                 status=fact.status,
@@ -113,4 +113,4 @@ def conditions_of(
                 observed_generation=generation,
             )
         )
-    return tuple(made)
+    return tuple(shown)

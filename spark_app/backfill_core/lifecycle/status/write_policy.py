@@ -1,4 +1,4 @@
-"""When a status is worth a write, an event at once and mere progress at most every few seconds; and what it never takes back."""
+"""Rule for writing a status: events at once, mere progress at most every few seconds, and a percent that never falls."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ PROGRESS_EVERY_MS = 10_000
 
 
 class WriteDecision(NamedTuple):
-    """Whether to write a status, and when."""
+    """Decision about writing a status, with its time."""
 
     write: Literal["Now", "Progress", "Later", "Never"]
-    """`Now`: something happened. `Progress`: only progress, if the operator's rate limit admits it. `Never`: nothing new."""
+    """`Now`: an event happened. `Progress`: only progress, if the operator's rate limit admits it. `Later`: see `after_ms`. `Never`: no change."""
 
     after_ms: int = 0
-    """Of `Later`: when it is worth a write."""
+    """Delay of `Later`, in milliseconds."""
 
 
 def decide_write(
     written: BackfillStatus, status: BackfillStatus, *, progress_written_ms: int | None, now_ms: int
 ) -> WriteDecision:
-    """Return whether the status is worth a write, compared with the stored one.
+    """Decide about writing the status, compared with the stored one.
 
     Args:
         written: The stored status.
-        status: The status that is true now.
-        progress_written_ms: When this object's progress was written last; None: unknown.
+        status: The current status.
+        progress_written_ms: Time of the last write of this object's progress; `None` if unknown.
         now_ms: Wall time.
     """
     if written == status:
@@ -37,7 +37,7 @@ def decide_write(
         return WriteDecision("Now")
     old, new = written.progress, status.progress
     if old is not None and new is not None and old.model_copy(update={"epoch": new.epoch}) == new:
-        return WriteDecision("Never")  # epochs count on every second, even in a job that has nothing to do
+        return WriteDecision("Never")  # the epoch grows every second, even in an idle job
     stepped = old is None or new is None or old.percent != new.percent or old.phase != new.phase
     left_ms = 0 if progress_written_ms is None else progress_written_ms + PROGRESS_EVERY_MS - now_ms
     if stepped or left_ms <= 0:
@@ -46,9 +46,9 @@ def decide_write(
 
 
 def not_less(progress: ProgressSummary, written: ProgressSummary | None) -> ProgressSummary:
-    """Return a progress whose percent is not below the one that people saw before (R-PROG-4).
+    """Return a progress whose percent is not below the percent shown before (R-PROG-4).
 
-    A driver that is killed in a proof or a receipt, which commit nothing, begins it again. Fewer rows than before are another target.
+    A driver that is killed in a proof or a receipt, which commit nothing, starts it again. Fewer rows than before indicate another target.
     """
     if written is None or written.percent <= progress.percent or written.rows_done > progress.rows_done:
         return progress

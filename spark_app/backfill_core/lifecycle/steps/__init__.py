@@ -1,1 +1,1 @@
-"""One module for each situation of a Backfill; each returns one result."""
+"""One module for each situation of a Backfill; each step returns one result."""

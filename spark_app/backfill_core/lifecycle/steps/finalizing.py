@@ -1,4 +1,4 @@
-"""The object is being deleted, or its job is over: what is left to tidy."""
+"""Situation of a deleted object or a finished job: the remaining cleanup."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from backfill_core.lifecycle.steps.step import (
 
 
 def finalize(context: Context) -> StepResult | Ended[Literal["DriverToDrain"]]:
-    """Let a deleted object go: after its driver's drain, or at once. Nothing is launched for it any more.
+    """Release a deleted object: after its driver's drain, or at once. Nothing is launched for it any more.
 
-    Without our finalizer the object is gone already: the garbage collector ends the pods, and a driver stops at a barrier
-    on SIGTERM. A driver is ended the same way when the status cannot be written: no status may hold up a deletion.
+    Without the finalizer the object no longer exists: the garbage collector ends the pods, and a driver stops at a barrier
+    on SIGTERM. A driver is ended in the same way if the status cannot be written: no status may block a deletion.
     """
     result = StepResult(context.status, without_driver(context, ConditionSet.reconciling("Terminating", "Draining")))
     if DRAIN_FINALIZER not in context.observation.finalizers:
@@ -46,9 +46,9 @@ def finalize(context: Context) -> StepResult | Ended[Literal["DriverToDrain"]]:
 
 
 def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened"]]:
-    """Tidy after a job that is over, and delete it when its time to live has passed.
+    """Clean up after a finished job, and delete it once its time to live has passed.
 
-    A failed job is taken up again when its spec was edited or a restart is requested, a complete one never.
+    A failed job continues after an edit of its spec or a requested restart; a complete job never does.
     """
     finished, policy = context.finished, context.policy
     assert finished is not None
@@ -76,9 +76,9 @@ def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened
 
 
 def _orphans(context: Context) -> tuple[Action, ...]:
-    """Delete what no garbage collector will: `--cascade=orphan` took the owner from pods and objects.
+    """Delete objects that no garbage collector deletes: `--cascade=orphan` removed the owner from pods and objects.
 
-    An ended pod stays if the spec retains it; the ConfigMap, the Secret and the Service of its attempt have no use any more.
+    An ended pod stays if the spec retains it. The ConfigMap, the Secret and the Service of its attempt are no longer needed.
     """
     actions: list[Action] = []
     for pod in context.our_pods:
@@ -90,6 +90,6 @@ def _orphans(context: Context) -> tuple[Action, ...]:
 
 
 def _alive(context: Context) -> tuple[DriverPod, ...]:
-    """Return our pods in which a process may still run."""
+    """Return pods of this Backfill in which a process may still run."""
     current = () if context.pod is None or context.pod.over else (context.pod,)
     return (*current, *(pod for pod in context.orphan_pods if pod is not context.pod))

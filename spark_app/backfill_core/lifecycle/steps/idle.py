@@ -1,4 +1,4 @@
-"""No attempt is in flight: suspended, waiting for approval or a free place, backing off, given up, done, or launchable."""
+"""Situation without an attempt in flight: suspended, waiting for approval or a slot, backing off, given up, done, or launchable."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from backfill_core.lifecycle.status.conditions import ConditionSet, Fact
 from backfill_core.lifecycle.steps.step import Ended, StepResult, blocked_by, delete_unretained, release, without_driver
 
 NO_BACKOFF: Final = frozenset({"Suspended", "Restarted", "SpecChanged", "Planned"})
-"""Ends that were asked for, by an edit too: the next attempt need not wait."""
+"""Reasons of requested ends, edits included: the next attempt need not wait."""
 
 REJECTED: Final = "PodRejected"
 REJECTED_FIRST_MS, REJECTED_LAST_MS = 10_000, 100_000
-"""A kubelet that rejects a pod for want of room says so to the scheduler within ten seconds; then pods wait for a node."""
+"""Waits after a kubelet rejected a pod for lack of room. The scheduler learns it within ten seconds; then pods wait for a node."""
 
 PLACE_FIRST_MS, PLACE_LAST_MS = 60_000, 1_800_000
-"""The end of another driver wakes a Backfill that waits for a place; these looks are for an end that was missed."""
+"""The end of another driver wakes a Backfill that waits for a slot; these polls cover an end that was missed."""
 
 
 def reconcile_idle(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
-    """Decide what a Backfill without an attempt in flight waits for, if for anything.
+    """Decide the next action of a Backfill without an attempt in flight, or the reason to wait.
 
-    When an attempt ended in this very decision, no new one is launched: first its end must be on record.
+    If an attempt ended in this very decision, no new one is launched: first its end must be on record.
     """
     result = _reconcile(context)
     return result.then(*delete_unretained(context)) if isinstance(result, StepResult) else result
@@ -41,12 +41,12 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         return _finish(context, ConditionSet.complete(condition_details.without_effect(context)))
     if termination is not None and termination.outcome == "Final":
         return _finish(context, ConditionSet.failed(termination.reason, termination.message))
-    why = _last_end(context)
+    last_end = _last_end(context)
     if status.failures > policy.backoff_limit:
-        # Without a single retry the reason of the failure says more than that there was none.
+        # Without retries, the reason of the failure is more useful than the exceeded limit.
         reason = termination.reason if termination and policy.backoff_limit == 0 else "BackoffLimitExceeded"
         return _finish(
-            context, ConditionSet.failed(reason, f"{counted(status.failures, 'attempt')} failed; the last: {why}")
+            context, ConditionSet.failed(reason, f"{counted(status.failures, 'attempt')} failed; the last: {last_end}")
         )
     blocked = blocked_by(context)
     if blocked is not None and context.orphan_pods:
@@ -65,34 +65,34 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
     if status.start_time is not None and policy.deadline_s is not None:
         deadline_left_ms = context.left_ms(status.start_time, policy.deadline_s * 1000)
         if deadline_left_ms <= 0:
-            message = f"the job took longer than {show_seconds(policy.deadline_s)}; {why}"
+            message = f"the job took longer than {show_seconds(policy.deadline_s)}; {last_end}"
             return _finish(context, ConditionSet.failed("DeadlineExceeded", message))
     backoff_left_ms = _backoff_left_ms(context)
     if backoff_left_ms > 0 or termination is not None:
         reason = _end_reason(context)
         if reason == REJECTED:
-            conditions = ConditionSet.reconciling("Pending", REJECTED, why)
+            conditions = ConditionSet.reconciling("Pending", REJECTED, last_end)
             result = StepResult(status, without_driver(context, conditions), release(context))
         elif reason in NO_BACKOFF:
-            words = "the spec was changed before its pods could start" if reason == "SpecChanged" else ""
-            conditions = ConditionSet.reconciling("Launching", reason, words)
+            message = "the spec was changed before its pods could start" if reason == "SpecChanged" else ""
+            conditions = ConditionSet.reconciling("Launching", reason, message)
             result = StepResult(status, without_driver(context, conditions))
         else:
-            conditions = ConditionSet.reconciling("Retrying", "BackingOff", why)
+            conditions = ConditionSet.reconciling("Retrying", "BackingOff", last_end)
             result = StepResult(status, without_driver(context, conditions), release(context))
         return result.requeue_within(backoff_left_ms, deadline_left_ms)
     if context.observation.no_room:
         conditions = ConditionSet.reconciling("Pending", DRIVERS_LIMITED, context.observation.no_room)
         result = StepResult(status, without_driver(context, conditions))
-        known = context.condition("Reconciling")
-        since = known.last_transition_time if known is not None else None
+        reconciling = context.condition("Reconciling")
+        since = reconciling.last_transition_time if reconciling is not None else None
         look_ms = next_look_ms(context, since, first_ms=PLACE_FIRST_MS, last_ms=PLACE_LAST_MS)
         return result.requeue_within(look_ms, deadline_left_ms)
     return Ended("Launchable", context)
 
 
 def _finish(context: Context, conditions: ConditionSet) -> StepResult:
-    """End the job; an edit of the spec takes up a failed one again."""
+    """End the job; a failed one continues after an edit of the spec."""
     status = context.status.model_copy(update={"completion_time": context.timestamp})
     return StepResult(status, without_driver(context, conditions), release(context))
 
@@ -100,17 +100,19 @@ def _finish(context: Context, conditions: ConditionSet) -> StepResult:
 def _awaits_approval(context: Context) -> StepResult:
     conditions = ConditionSet.waiting("AwaitingApproval", "AwaitingApproval", _what_approves(context))
     conditions = conditions.with_details({"AwaitingApproval": Fact("True", "AwaitingApproval")})
-    # The deadline is for work, not for the time that a person needs to decide.
+    # The deadline is for work, not for the time that a user needs to decide.
     status = context.status.model_copy(update={"start_time": None})
     return StepResult(status, without_driver(context, conditions), release(context))
 
 
 def _what_approves(context: Context) -> str:
-    """Return what a person may set to go on; an approval of another plan is named, because it looks like one of this."""
+    """Describe the fields that a user may set to continue. An approval of another plan is mentioned, because it resembles one of this plan."""
     spec, name = context.observation.spec, context.status.plan_of
-    by_name = f"set spec.approvedPlan: {name} to go on"
+    by_name = f"set spec.approvedPlan: {name} to continue"
     if isinstance(spec, SpecRefused) or (spec.approved_plan is None and not spec.approved):
-        return f"set spec.approved: true to go on, or spec.approvedPlan: {name} to approve this plan and no later one"
+        return (
+            f"set spec.approved: true to continue, or spec.approvedPlan: {name} to approve this plan and no later one"
+        )
     if spec.approved_plan is not None:
         return f"spec.approvedPlan names another plan than this one; {by_name}"
     return f"the spec was changed after spec.approved was set for another plan; {by_name}"
@@ -120,7 +122,7 @@ def _suspended(context: Context) -> StepResult:
     reason = "Override" if context.desired.suspend_overridden else "AsRequested"
     details = condition_details.without_driver(context.status, suspended=reason)
     conditions = ConditionSet.ready("Suspended", reason).with_details(details)
-    # The deadline counts from the resumption, as a Job's does.
+    # The deadline counts from the resumption, as for a Job.
     status = context.status.model_copy(update={"start_time": None})
     return StepResult(status, conditions, release(context))
 
@@ -137,14 +139,14 @@ def _backoff_left_ms(context: Context) -> int:
         return min(context.left_ms(last.end, wait_ms), wait_ms)
     lost = _lost_in_a_row(context)
     if reason in NO_BACKOFF or (max(status.failures, lost) == 0 and reason != "Stopped"):
-        return 0  # the end was asked for, or an edit of the spec has reset the count
+        return 0  # the end was requested, or an edit of the spec has reset the count
     failures = 1 if reason == "Stopped" else max(status.failures, lost)
     wait_ms = backoff_ms(context.policy, context.observation.uid, status.attempt.number, failures)
     return min(context.left_ms(last.end, wait_ms), wait_ms)
 
 
 def _lost_in_a_row(context: Context) -> int:
-    """Return how many attempts in a row the cluster took away: they do not count as failures, and wait as such do."""
+    """Return the number of consecutive attempts that the cluster ended; they do not count as failures, but they wait like failures."""
     attempt = context.status.attempt
     reasons = [past.reason for past in reversed(context.status.history)]
     lost = next((number for number, reason in enumerate(reasons) if reason not in UNCOUNTED), len(reasons))
@@ -152,12 +154,12 @@ def _lost_in_a_row(context: Context) -> int:
 
 
 def _end_reason(context: Context) -> str:
-    """Return why the last attempt ended; empty: there was none."""
+    """Return the reason of the last attempt's end; empty without an earlier attempt."""
     return context.status.history[-1].reason if context.status.history else ""
 
 
 def _last_end(context: Context) -> str:
-    """Return how the last attempt ended, for people; once the end is on record, the condition has the message."""
+    """Describe the end of the last attempt; once the end is on record, the condition contains the message."""
     history, termination = context.status.history, context.termination
     if termination is not None:
         return f"attempt {history[-1].number} ended with {termination.reason}: {termination.message}".rstrip(": ")

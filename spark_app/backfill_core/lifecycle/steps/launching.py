@@ -1,4 +1,4 @@
-"""Making an attempt: on record first, then its objects; and what the API server said when it refused them."""
+"""Launch of an attempt: first its record, then its objects, and the handling of refusals by the API server."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ from backfill_core.lifecycle.steps.step import (
 
 CONFLICT, FORBIDDEN = 409, 403
 REFUSED_FOR_GOOD: Final = frozenset({400, 413, 422})
-"""The same objects will be refused again, unless the spec, a policy or a webhook is changed."""
+"""The same objects will be refused again, unless the spec, a policy or a webhook changes."""
 
 REFUSED_FOR_NOW: Final = frozenset({401, 403, 404, 405})
 
 NOT_THE_PODS_FAULT: Final = ("error looking up service account", "cannot create resource", "is being terminated")
-"""Parts of a 403's message: the account is missing, the operator lacks a permission, the namespace is being deleted."""
+"""Parts of a 403's message: the service account is missing, the operator lacks a permission, or the namespace is being deleted."""
 
 STILL_THERE: Final = "StillThere"
-"""The reason of a refusal: an object of that name is being deleted."""
+"""Reason of a refusal: an object with that name is being deleted."""
 
 QUOTA_MS = 10_000
 """The first wait for room in a quota."""
 
 TRIES_GROW: Final = 10
-"""The longest wait between two tries, in first ones: what is refused for hours is tried for as long."""
+"""Longest wait between two tries, as a multiple of the first one: a launch that is refused for hours is tried as long."""
 
 DENIED_LAST_MS: Final = 600_000
-"""The longest wait after a denial: it is a Job's."""
+"""The longest wait after a denial, as for a Job."""
 
 
 def plan_attempt(context: Context) -> StepResult:
-    """Put the next attempt on record, and launch it.
+    """Record the next attempt, and launch it.
 
     Only the first attempt trusts the cache: its name is unique. The pods of earlier attempts have other names, so any later
-    attempt refetches the pods first.
+    attempt reads the pods again first.
     """
     status = context.status
     last = max(
-        [status.attempts, status.attempt.number if status.attempt else 0, *(one.number for one in status.history)]
+        [status.attempts, status.attempt.number if status.attempt else 0, *(past.number for past in status.history)]
     )
     number = last + 1
     if number > 1 and not context.observation.live:
@@ -81,7 +81,7 @@ def plan_attempt(context: Context) -> StepResult:
 
 
 def launch(context: Context) -> StepResult:
-    """Launch an attempt that is on record and has no pod yet; as often as it takes, its name is always the same."""
+    """Launch an attempt that is on record and has no pod yet. A launch may repeat, because the name is always the same."""
     attempt = context.attempt
     assert attempt is not None
     if context.policy.refused:
@@ -98,7 +98,7 @@ def launch(context: Context) -> StepResult:
         return _launch_again(context, attempt, _launching(context, attempt))
     conditions, first_ms, last_ms = _refused(failed)
     if first_ms == PERSON_MS and context.left_ms(attempt.start_time, PERSON_MS) > 0:
-        # What one `kubectl apply` makes comes in any order: an account or a Role may be seconds late.
+        # Objects of one `kubectl apply` arrive in any order: an account or a Role may be seconds late.
         first_ms = last_ms = RETRY_MS
     wait_ms = next_look_ms(context, attempt.start_time, first_ms=first_ms, last_ms=last_ms, last_look_ms=failed.at_ms)
     left_ms = min(failed.at_ms + wait_ms - context.now_ms, wait_ms)
@@ -111,7 +111,7 @@ def launch(context: Context) -> StepResult:
 
 
 def quota_is_full(status: int, message: str) -> bool:
-    """Does the API server refuse a pod only because a quota has no room for it? Then there may be room later."""
+    """Return whether the API server refuses a pod only because a quota has no room, so that a later try may succeed."""
     return status == FORBIDDEN and "quota" in message.lower()
 
 
@@ -125,7 +125,7 @@ def _refused(failed: LaunchFailed) -> tuple[ConditionSet, int, int]:
     if quota_is_full(failed.status, message):
         return ConditionSet.reconciling("Pending", "QuotaExceeded", message), QUOTA_MS, TRIES_GROW * QUOTA_MS
     if failed.status in REFUSED_FOR_GOOD or (failed.status == FORBIDDEN and not _of_surroundings(message)):
-        # It may be a policy's or a webhook's, which is corrected without an edit of the spec.
+        # A policy or a webhook may cause it, which can be corrected without an edit of the spec.
         return ConditionSet.stalled("Pending", "SpecRefused", message), RETRY_MS, DENIED_LAST_MS
     if failed.status in REFUSED_FOR_NOW:
         return ConditionSet.stalled("Pending", "LaunchRefused", message), PERSON_MS, TRIES_GROW * PERSON_MS
@@ -133,37 +133,37 @@ def _refused(failed: LaunchFailed) -> tuple[ConditionSet, int, int]:
 
 
 def _with_next_try(conditions: ConditionSet, at_ms: int) -> ConditionSet:
-    """Return the conditions with the time of the next try, if a person is needed; any other one is seconds away."""
+    """Add the time of the next try to the conditions if a user is needed; otherwise the next try is seconds away."""
     if not conditions.needs_a_person:
         return conditions
     next_try = (
-        f"; the next try is at {rfc3339(at_ms)}, to try now set the annotation {RESTART_ANNOTATION} to a new text"
+        f"; the next try is at {rfc3339(at_ms)}, to try now set the annotation {RESTART_ANNOTATION} to a new value"
     )
     return replace(conditions, message=conditions.message[: MESSAGE_CHARACTERS_MAX - len(next_try)] + next_try)
 
 
 def _of_surroundings(message: str) -> bool:
-    """Does a 403 speak of what surrounds the job? Else it speaks of its pod: PodSecurity, a LimitRange, a webhook."""
-    return any(one in message.lower() for one in NOT_THE_PODS_FAULT)
+    """Return whether a 403 is about the surroundings of the job. Otherwise it is about the pod: PodSecurity, a LimitRange, a webhook."""
+    return any(part in message.lower() for part in NOT_THE_PODS_FAULT)
 
 
 def _launch_again(context: Context, attempt: Attempt, conditions: ConditionSet) -> StepResult:
     attempt = _with_token(attempt, context.observation.token_hash)
     control = _as_launched(context, context.status.control or Control())
     result = _wait(replace(context, status=context.status.model_copy(update={"control": control})), attempt, conditions)
-    # The attempt is on record already, or was: without the fence a stale observation would bring a dead one back.
+    # The attempt is or was on record already: without the fence, a stale observation could launch a finished one again.
     return result.then(PersistIntent(), _launch_action(context, attempt)).requeue_within(RETRY_MS)
 
 
 def _with_token(attempt: Attempt, token_hash: str) -> Attempt:
-    """Put on record that the attempt's Secret may hold another token: the operator that made the first one may be gone.
+    """Record that the attempt's Secret may contain another token: the operator that created the first one may no longer run.
 
-    An attempt without any is of an earlier version, and so is its Secret, which must stay good.
+    An attempt without a token is from an earlier version, and so is its Secret, which must stay valid.
     """
-    known = attempt.token_hashes
-    if not known or not token_hash or token_hash in known:
+    recorded = attempt.token_hashes
+    if not recorded or not token_hash or token_hash in recorded:
         return attempt
-    return attempt.model_copy(update={"token_hashes": (*known, token_hash)[-TOKEN_HASHES_MAX:]})
+    return attempt.model_copy(update={"token_hashes": (*recorded, token_hash)[-TOKEN_HASHES_MAX:]})
 
 
 def _wait(context: Context, attempt: Attempt, conditions: ConditionSet) -> StepResult:
@@ -173,13 +173,13 @@ def _wait(context: Context, attempt: Attempt, conditions: ConditionSet) -> StepR
 
 
 def _as_desired(context: Context, control: Control) -> Control:
-    """Return the control state of an attempt that starts with what is desired now: it needs no command."""
+    """Return the control state of an attempt that starts with the desired controls, and needs no command."""
     desired = context.desired
     return control.model_copy(update=desired.controls)
 
 
 def _as_launched(context: Context, control: Control) -> Control:
-    """Return the control state of an attempt that is launched now: a restart that is requested is done by this."""
+    """Return the control state of an attempt that is launched now, which also fulfils a requested restart."""
     token = context.restart_token or control.restart_token
     return _as_desired(context, control.model_copy(update={"restart_token": token}))
 

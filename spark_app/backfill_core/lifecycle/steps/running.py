@@ -1,4 +1,4 @@
-"""An attempt in flight: follow its pod, command its driver, ask it to stop, and notice its end."""
+"""Situation of an attempt in flight: follow its pod, command its driver, stop it, and detect its end."""
 
 from __future__ import annotations
 
@@ -41,18 +41,19 @@ from backfill_core.lifecycle.steps.step import (
 )
 
 MISSING_GRACE_MS: Final = 5_000
-"""A known pod may be missing from the cache for this long before it is asked for."""
+"""Time for which an existing pod may be missing from the cache before it is requested from the API server."""
 
 LOST_MS: Final = 600_000
-"""A driver that is neither ready nor answers for this long is given up. On a live node its kubelet would have ended it after
-one minute, so the node is lost; a pod that tolerates that for ever is never removed by the cluster. Should the driver still
-run there, its next commit is refused: the target's fence is the second wall.
+"""A driver that is neither ready nor answers for this long is given up.
+
+On a live node its kubelet would have ended it after one minute, so the node is lost. If a pod tolerates lost nodes indefinitely, the
+cluster never removes it. If the driver still runs there, its next commit is refused: the target's fence is the second line of defence.
 """
 
 STALLED_MS: Final = 90_000
-"""A driver that answers and says for this long that its Java or a commit hangs is replaced: it should have ended by itself.
+"""A driver that answers and reports for this long that its Java or a commit hangs is replaced: it should have ended by itself.
 
-It says so after less than a minute, and the whole must take no more than three.
+It reports this after less than a minute, and the whole must take no more than three minutes.
 """
 
 STOPPING_PHASE: Final[dict[str, Phase]] = {
@@ -62,7 +63,7 @@ STOPPING_PHASE: Final[dict[str, Phase]] = {
 
 
 def reconcile_running(context: Context) -> StepResult | Ended[Literal["NotLaunched", "Terminated"]]:
-    """Decide about an attempt in flight by what is seen of its pod."""
+    """Decide about an attempt in flight from the state of its pod."""
     attempt, pod = context.attempt, context.pod
     assert attempt is not None
     if pod is None:
@@ -74,13 +75,14 @@ def reconcile_running(context: Context) -> StepResult | Ended[Literal["NotLaunch
 
 # ------------------------------------------------------------------ no pod
 def _on_missing(context: Context, attempt: Attempt) -> StepResult | Ended[Literal["NotLaunched", "Terminated"]]:
-    """Launch what was never seen; look for a pod that was, and give it up only when the API server has none."""
+    """Launch an attempt whose pod was never seen. Search a pod that was seen, and give it up only if the API server has none."""
     withdrawn = _withdrawn(context, attempt)
     if attempt.stop is None and withdrawn is None:
         if attempt.state == "Planned":
             return Ended("NotLaunched", context)
-        known = context.condition("DriverReady")
-        since = known.last_transition_time if known is not None and known.reason == "DriverMissing" else None
+        driver_ready = context.condition("DriverReady")
+        missing = driver_ready is not None and driver_ready.reason == "DriverMissing"
+        since = driver_ready.last_transition_time if driver_ready is not None and missing else None
         left_ms = min(context.left_ms(since, MISSING_GRACE_MS), MISSING_GRACE_MS)
         if left_ms > 0:
             fact = condition_details.missing(context)
@@ -103,23 +105,23 @@ def _on_missing(context: Context, attempt: Attempt) -> StepResult | Ended[Litera
 
 
 def _withdrawn(context: Context, attempt: Attempt) -> StopReason | None:
-    """Return why an attempt without a pod must not get one any more; None: it may."""
+    """Return the reason why an attempt without a pod must not get one any more; `None` if it may."""
     if attempt.stop is not None or context.policy.refused:
         return None
     if context.desired.suspend:
         return "Suspended"
-    # It was put on record for a spec that was approved; its pod would be one of the spec as it stands now.
+    # It was recorded for an approved spec, but its pod would now be created from the current spec.
     outdated = attempt.state == "Planned" and attempt.kind == "Run" and context.plan_first
     return "SpecChanged" if outdated else None
 
 
 # ------------------------------------------------------------------ a pod
 def _on_active(context: Context, attempt: Attempt, pod: DriverPod) -> StepResult:
-    """Command the driver, or stop it; keep on record what is seen of it."""
+    """Command the driver or stop it, and record its observed state."""
     stop = _stop_reason(context, attempt, pod)
     new_stop = attempt.stop is None and stop is not None
     if new_stop and stop == "SpecChanged" and not context.observation.live:
-        # The cache may not show yet that the driver runs, or an executor.
+        # The cache may not show yet that the driver or an executor runs.
         return refetch_pods(context, executors_of=pod.uid if pod.executors is not None else "")
     ready_time = attempt.ready_time or (context.timestamp if _up(context, attempt, pod) else None)
     listens = context.reachable and context.progress is not None and attempt.kind == "Run"
@@ -151,7 +153,7 @@ def _on_active(context: Context, attempt: Attempt, pod: DriverPod) -> StepResult
 
 
 def _stop_reason(context: Context, attempt: Attempt, pod: DriverPod) -> StopReason | None:
-    """Return why the attempt must end; None: it need not."""
+    """Return the reason why the attempt must end; `None` if it may continue."""
     policy = context.policy
     if context.observation.deletion_ms is not None:
         return "Deleted"
@@ -174,7 +176,7 @@ def _stop_reason(context: Context, attempt: Attempt, pod: DriverPod) -> StopReas
 
 
 def _outdated(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
-    """Was the spec edited since a pod was made whose driver never ran? No work is lost with it, and it may wait for ever."""
+    """Return whether the spec was edited after a pod was created whose driver never ran. No work is lost, and the pod may wait forever."""
     spec = context.observation.spec
     if pod.phase != "Pending" or pod.started or attempt.ready_time is not None or isinstance(spec, SpecRefused):
         return False
@@ -182,11 +184,11 @@ def _outdated(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
 
 
 def _executors_outdated(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
-    """Was what executors are made of edited since a driver was made whose executors wait? They may wait for ever.
+    """Return whether the spec of executors was edited after the driver was created, while its executors wait.
 
-    An image or a Secret that is missing comes by no waiting, and all executors of the driver are made alike: those that run
-    beside are not made again once they are lost. For a node they wait as long as the load asks for more than there is room: while
-    one executor runs, the edit is one for the next attempt. The driver commits what it has, and stops at a barrier.
+    A missing image or Secret does not appear by waiting. All executors of the driver are created alike, so running ones are not
+    replaced once they are lost. For a node, executors wait while the load requests more than there is room for: as long as one executor
+    runs, the edit takes effect with the next attempt. The driver commits its finished work, and stops at a barrier.
     """
     spec, executors = context.observation.spec, pod.executors
     if executors is None or attempt.kind != "Run" or pod.deletion_ms is not None or isinstance(spec, SpecRefused):
@@ -194,7 +196,7 @@ def _executors_outdated(context: Context, attempt: Attempt, pod: DriverPod) -> b
     if pod.executors_of in ("", executors_of(spec)):
         return False
     if context.observation.live and executors.running is None:
-        return False  # they were not looked at, and the list of those that wait is some seconds old
+        return False  # they were not counted, and the list of waiting ones is some seconds old
     return executors.waiting in IMAGE_OR_CONFIG or not executors.running
 
 
@@ -202,7 +204,7 @@ def _actions(context: Context, attempt: Attempt, pod: DriverPod, commands: Comma
     policy, desired, observation = context.policy, context.desired, context.observation
     grace_s = _pod_grace_s(context, attempt)
     if grace_s is None and _lost_in_ms(context, attempt, pod) == 0:
-        # A stalled driver reaches no barrier, so it gets no time for that.
+        # A stalled driver reaches no barrier, so it gets no time for one.
         grace_s = policy.drain_s if condition_details.stalled(context) is None else STOP_GRACE_S
     actions: list[Action] = []
     if pod.deletion_ms is None and grace_s is None:
@@ -213,7 +215,7 @@ def _actions(context: Context, attempt: Attempt, pod: DriverPod, commands: Comma
     actions += delete_pods(context, context.orphan_pods, grace_s=policy.drain_s)
     actions += delete_unretained(context)
     if attempt.stop is None and pod.deletion_ms is None and not policy.refused and (pod.scheduled or pod.ready):
-        # No process reads them before a node has taken the pod: ten thousand pods that wait for one cost nothing.
+        # No process reads them before the pod has a node, so ten thousand waiting pods cost nothing.
         launch = LaunchDriver(attempt.number, attempt.kind, **desired.controls)
         actions.append(EnsureObjects(launch))
     drains = policy.drains and not policy.refused
@@ -223,7 +225,7 @@ def _actions(context: Context, attempt: Attempt, pod: DriverPod, commands: Comma
 
 
 def _pod_grace_s(context: Context, attempt: Attempt) -> int | None:
-    """Return the grace with which the pod of a stopping attempt is to be deleted; None: not, or not yet."""
+    """Return the grace period for the deletion of a stopping attempt's pod; `None` if it is not deleted, or not yet."""
     stop = attempt.stop
     if stop is None:
         return None
@@ -233,7 +235,7 @@ def _pod_grace_s(context: Context, attempt: Attempt) -> int | None:
 
 
 def _limits(context: Context, attempt: Attempt, pod: DriverPod, commands: CommandPlan) -> tuple[int | None, ...]:
-    """Return after how many milliseconds something is due even if nothing changes."""
+    """Return the delays in milliseconds after which an action is due even if nothing changes."""
     policy, stop = context.policy, attempt.stop
     deadline_s = policy.deadline_s if stop is None and not policy.refused else None
     return (
@@ -248,19 +250,21 @@ def _limits(context: Context, attempt: Attempt, pod: DriverPod, commands: Comman
 
 
 def _lost_in_ms(context: Context, attempt: Attempt, pod: DriverPod) -> int | None:
-    """Return when a driver that is silent or stalled will be given up, 0: now; `None`: it is neither, or ends for another reason."""
-    known = context.condition("DriverReady")
+    """Return the milliseconds until a silent or stalled driver is given up; `None` if it is neither, or ends for another reason."""
+    driver_ready = context.condition("DriverReady")
     if attempt.ready_time is None or attempt.stop is not None or pod.deletion_ms is not None:
         return None
-    stalls = condition_details.stalled(context) is not None and known is not None and known.reason in STALLED
-    if ((pod.ready or context.reachable) and not stalls) or known is None or known.status == "True":
+    stalls = (
+        condition_details.stalled(context) is not None and driver_ready is not None and driver_ready.reason in STALLED
+    )
+    if ((pod.ready or context.reachable) and not stalls) or driver_ready is None or driver_ready.status == "True":
         return None
     limit_ms = STALLED_MS if stalls else LOST_MS
-    return max(0, min(context.left_ms(known.last_transition_time, limit_ms), limit_ms))
+    return max(0, min(context.left_ms(driver_ready.last_transition_time, limit_ms), limit_ms))
 
 
 def _startup_left_ms(context: Context, attempt: Attempt, pod: DriverPod) -> int | None:
-    """Return how long the driver may take to start; `None` while its pod waits for a node or a sidecar, as a Job's does."""
+    """Return the time left for the driver's start; `None` while its pod waits for a node or a sidecar, as for a Job."""
     if not (pod.scheduled or pod.started or pod.ready or pod.waiting):
         return None
     if pod.held and pod.waiting not in IMAGE_OR_CONFIG:
@@ -271,16 +275,16 @@ def _startup_left_ms(context: Context, attempt: Attempt, pod: DriverPod) -> int 
 
 
 def _up(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
-    """Did the driver start? A plan serves nothing, so it is up when it runs."""
+    """Return whether the driver started. A planning pod has no server, so it counts as started when it runs."""
     return pod.ready or context.answers or (attempt.kind == "Plan" and (pod.started or pod.phase == "Running"))
 
 
 # ------------------------------------------------------------------ the status
 def _reported(context: Context) -> dict[str, object]:
-    """Return the fields of the status that the driver's report fills."""
+    """Return the fields of the status from the driver's report."""
     fields: dict[str, object] = {}
     progress = context.progress
-    # Before its fence is committed a driver reports what it read, which another attempt may still change.
+    # Before its fence is committed, a driver reports the state that it read, which another attempt may still change.
     if progress is not None and progress.table_version is not None:
         fields["progress"] = not_less(_summary(progress), context.status.progress)
     if context.report is not None and context.report.receipt is not None:
@@ -312,20 +316,20 @@ def _stopping(context: Context, pod: DriverPod, stop: StopRequest) -> ConditionS
     reason = "Draining" if stop.reason == "Deleted" else stop.reason
     message = _why_waiting(pod) if reason in NOT_STARTED else "the driver stops at a barrier"
     if reason == "SpecChanged":
-        message = _what_is_replaced(pod)
+        message = _describe_replacement(pod)
     before = context.condition("Reconciling")
     if not message and before is not None and before.reason in (reason, "Launching"):
-        message = before.message  # a pod that is being deleted does not say any more why it did not start
+        message = before.message  # a pod that is being deleted no longer has the reason why it did not start
     if not message and reason == "StartupTimeout":
         message = _where_to_look(pod)
     return ConditionSet.reconciling(STOPPING_PHASE[stop.reason], reason, message)
 
 
-def _what_is_replaced(pod: DriverPod) -> str:
+def _describe_replacement(pod: DriverPod) -> str:
     if pod.started or pod.phase == "Running":
         why = "the spec was changed while executors of the driver could not start"
-        return f"{why}: pod {pod.name} stops at a barrier, and the next one makes executors of the new spec"
-    return f"the spec was changed before the driver started: pod {pod.name} is replaced by one of the new spec"
+        return f"{why}: pod {pod.name} stops at a barrier, and the next one creates executors from the new spec"
+    return f"the spec was changed before the driver started: pod {pod.name} is replaced by one from the new spec"
 
 
 def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet:
@@ -339,34 +343,34 @@ def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet
     if (stalls := condition_details.stalled(context)) is not None:
         return ConditionSet.reconciling(phase, stalls.reason, stalls.message)
     if refused := refusals(context, control):
-        return ConditionSet.reconciling(phase, COMMAND_REFUSED, f"the driver refuses {refused}")
+        return ConditionSet.reconciling(phase, COMMAND_REFUSED, f"the driver rejects {refused}")
     if not in_force:
         message = f"waiting for revision {control.desired_revision}"
         return ConditionSet.reconciling(phase, "AcknowledgementPending", message)
     if paused:
         return ConditionSet.ready(phase, "Override" if desired.pause_overridden else "AsRequested")
     if pod.executors is not None and pod.executors.waiting:
-        # Not those without a node: where the number of executors follows the load, some of them often have none.
+        # Executors without a node do not count: if their number follows the load, some of them often have none.
         return ConditionSet.reconciling(phase, EXECUTORS_WAITING, executors_wait(pod))
     return ConditionSet.ready(phase, "Running")
 
 
 def _unscheduled_for_long(context: Context, attempt: Attempt, pod: DriverPod) -> str:
-    """Say that no scheduler looks at a pod which has waited for as long as a driver may take to start."""
+    """Return a hint if no scheduler handled a pod within the time that a driver may take to start."""
     since_ms = pod.created_ms or ms_of(attempt.start_time) or context.now_ms
     late = context.now_ms - since_ms >= context.policy.startup_s * 1000
     return _where_to_look(pod) if late and not (pod.scheduled or pod.started) else ""
 
 
 def _why_waiting(pod: DriverPod) -> str:
-    return pod.held or ": ".join(text for text in (pod.waiting, pod.waiting_message, pod.unscheduled) if text)
+    return pod.held or ": ".join(part for part in (pod.waiting, pod.waiting_message, pod.unscheduled) if part)
 
 
 def _where_to_look(pod: DriverPod) -> str:
-    """Return where the cause may be found when the pod itself does not say what it waits for."""
+    """Return the place of the cause if the pod itself does not report it."""
     if pod.phase == "Running":
-        return f"the driver runs and is not ready; kubectl logs {pod.name} -c driver shows why"
+        return f"the driver runs and is not ready; find the cause with kubectl logs {pod.name} -c driver"
     if not pod.scheduled:
         return "no scheduler has looked at the pod"
     missing = "a volume, Secret or ConfigMap of its template may be missing"
-    return f"the node cannot start its containers: {missing}; the events of kubectl describe pod {pod.name} say which"
+    return f"the node cannot start its containers: {missing}; find it in the events of kubectl describe pod {pod.name}"

@@ -1,4 +1,4 @@
-"""What a step answers, and what several steps share."""
+"""Results of steps, and functions that several steps share."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet
 
 FORCE_AFTER_MS: Final = 60_000
-"""A pod that is still there this long after its grace is removed without its node's consent.
+"""A pod that still exists this long after its grace period is removed without its node's consent.
 
-A lost node never confirms. Should the driver still run there, its next commit is refused: the target's fence is the second wall.
+A lost node never confirms. If the driver still runs there, its next commit is refused: the target's fence is the second line of defence.
 """
 
 STOP_GRACE_S: Final = 5
-"""Grace of a driver that must go now: it was asked to stop and did not in time, or nothing is to be drained."""
+"""Grace of a driver that must end now: it did not stop in time when requested, or no draining is necessary."""
 
 LINGERING_MS: Final = 600_000
-"""A retained pod is deleted this long after its driver's end if another container of it still runs: it counts against the quota."""
+"""A retained pod is deleted this long after its driver's end if another container of the pod still runs, because it uses quota."""
 
 RETRY_MS: Final = 5_000
-"""Decide again after this while a pod ends, or after the API server was in trouble."""
+"""Delay until the next decision while a pod ends, or after an error of the API server."""
 
 PERSON_MS: Final = 30_000
-"""Decide again after this when a person may have mended something that no watch shows."""
+"""Delay until the next decision if a user may have fixed something that no watch shows."""
 
 PLAN_OUTDATED: Final = "PlanOutdated"
-"""The reason of a Backfill whose plan is of another spec, while the next plan is made."""
+"""Reason of a Backfill whose plan was made for another spec, while the next plan is made."""
 
 Outcome = Literal["DriverToDrain", "NotLaunched", "Terminated", "Recorded", "Reopened", "Launchable"]
 """`DriverToDrain`: a deleted object still has a driver. `NotLaunched`: the attempt is on record and has no pod.
-`Terminated`: the attempt is over. `Recorded`: its end is in the status. `Reopened`: the spec of a failed job was edited. `Launchable`: nothing is in the way.
+`Terminated`: the attempt is over. `Recorded`: its end is in the status. `Reopened`: the spec of a failed job was edited. `Launchable`: a new attempt may start.
 """
 
 OutcomeT_co = TypeVar("OutcomeT_co", bound=Outcome, covariant=True)
@@ -47,11 +47,11 @@ OutcomeT_co = TypeVar("OutcomeT_co", bound=Outcome, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A step's final answer: the status, its conditions, and what is to be done."""
+    """Final result of a step: the status, its conditions, and the actions."""
 
     status: BackfillStatus
     conditions: ConditionSet | None
-    """None: the stored status stays."""
+    """`None` to keep the stored status."""
 
     actions: tuple[Action, ...] = ()
     requeue_ms: int | None = None
@@ -62,24 +62,24 @@ class StepResult:
 
     def requeue_within(self, *limits_ms: int | None) -> StepResult:
         """Return the result with the next decision no later than each of these."""
-        given = [ms for ms in (self.requeue_ms, *limits_ms) if ms is not None]
-        return replace(self, requeue_ms=max(0, min(given)) if given else None)
+        delays_ms = [ms for ms in (self.requeue_ms, *limits_ms) if ms is not None]
+        return replace(self, requeue_ms=max(0, min(delays_ms)) if delays_ms else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Ended(Generic[OutcomeT_co]):
-    """A step's answer when its situation is over: `decide` asks the step of the next situation."""
+    """Result of a step whose situation is over: `decide` calls the step of the next situation."""
 
     outcome: OutcomeT_co
     context: Context
     """The input of the next step."""
 
     actions: tuple[Action, ...] = ()
-    """To be done before those of the next step."""
+    """Actions to execute before those of the next step."""
 
 
 def refetch_pods(context: Context, pod_name: str | None = None, *, executors_of: str = "") -> StepResult:
-    """Ask for the pods, and for the executors of the driver of this UID, before a decision that stale ones would make wrong."""
+    """Request the current pods, and the executors of the driver with this UID, before a decision that stale pods would make wrong."""
     return StepResult(context.observation.status, None, (RefetchPods(pod_name or context.pod_name, executors_of),), 0)
 
 
@@ -89,15 +89,15 @@ def without_driver(context: Context, conditions: ConditionSet) -> ConditionSet:
 
 
 def planning(context: Context, message: str = "") -> ConditionSet:
-    """Return the conditions of an attempt that makes a plan, the first one or one in the place of an outdated one."""
+    """Return the conditions of an attempt that makes a plan: the first one, or a replacement of an outdated one."""
     if context.status.plan is None or context.plan_counts:
         return ConditionSet.reconciling("Pending", "Planning", message)
-    outdated = "the spec was changed since it was planned: a new plan is made, which must be approved"
+    outdated = "the spec was changed after it was planned: a new plan is made, which must be approved"
     return ConditionSet.reconciling("Pending", PLAN_OUTDATED, f"{outdated}; {message}" if message else outdated)
 
 
 def blocked_by(context: Context) -> StepResult | None:
-    """Return what to do about pods that must go before a driver may be made; None: there are none."""
+    """Return the result while pods must end before a driver may be created; `None` if there are none."""
     phase: Phase = "Retrying" if context.status.history else "Pending"
     if context.orphan_pods:
         names = ", ".join(pod.name for pod in context.orphan_pods[:3])
@@ -107,9 +107,9 @@ def blocked_by(context: Context) -> StepResult | None:
         return result.requeue_within(stuck_ms(context, context.orphan_pods))
     if not context.foreign_pods:
         return None
-    pod = min(context.foreign_pods, key=lambda one: (one.deletion_ms is not None, one.name))
+    pod = min(context.foreign_pods, key=lambda candidate: (candidate.deletion_ms is not None, candidate.name))
     if pod.deletion_ms is not None or pod.owner_uid == pod.backfill_uid:
-        # Without a deletion yet: the garbage collector takes it some seconds after its Backfill.
+        # It is not deleted yet: the garbage collector deletes it some seconds after its Backfill.
         message = f"{pod.name} of an earlier Backfill must end first"
         conditions = ConditionSet.reconciling(phase, "DriverStopping", message)
         return StepResult(context.status, without_driver(context, conditions), (), RETRY_MS)
@@ -119,24 +119,24 @@ def blocked_by(context: Context) -> StepResult | None:
 
 
 def delete_pods(context: Context, pods: Iterable[DriverPod], *, grace_s: int) -> tuple[Action, ...]:
-    """Delete pods that are not being deleted yet, and those that are stuck in it; of restored ones their attempt's objects too."""
+    """Delete pods that are not being deleted yet, and those stuck in deletion. For restored pods, delete their attempt's objects too."""
     actions: list[Action] = []
     for pod in pods:
         if (deletion := deletion_of(context, pod, grace_s)) is not None:
             actions.append(deletion)
         if pod.deletion_ms is None and pod.attempt is not None and is_restored(pod, context.observation):
-            # Its Backfill is gone, so no garbage collector takes them.
+            # Its Backfill no longer exists, so no garbage collector deletes them.
             actions.append(DeleteAttemptObjects(pod.attempt))
     return tuple(actions)
 
 
 def deletion_of(context: Context, pod: DriverPod, grace_s: int | None) -> DeletePod | None:
-    """Return how a pod is to be deleted now; None: not now.
+    """Return the deletion of a pod that is due now; `None` if none is due.
 
     Args:
         context: The classified observation.
         pod: The pod.
-        grace_s: Time that it has to stop; None: delete it only if it is stuck.
+        grace_s: Its grace period; `None` to delete it only if it is stuck.
     """
     if pod.deletion_ms is not None:
         return DeletePod(pod.name, pod.uid, 0) if context.now_ms - pod.deletion_ms >= FORCE_AFTER_MS else None
@@ -144,23 +144,23 @@ def deletion_of(context: Context, pod: DriverPod, grace_s: int | None) -> Delete
 
 
 def stuck_ms(context: Context, pods: Iterable[DriverPod]) -> int | None:
-    """Return when the first of the pods under deletion is stuck, in milliseconds from now; None: none is deleted."""
+    """Return the milliseconds until the first deleted pod counts as stuck; `None` if no pod is being deleted."""
     left = [pod.deletion_ms + FORCE_AFTER_MS - context.now_ms for pod in pods if pod.deletion_ms is not None]
     return max(min(left), 1000) if left else None
 
 
 def release(context: Context) -> tuple[Action, ...]:
-    """Remove our finalizer while there is nothing to drain: the operator may be uninstalled, or lose its right to do so.
+    """Remove the operator's finalizer while there is nothing to drain: the operator may be uninstalled, or lose its permission.
 
-    A namespace that is deleted ends its pods first, and then takes along the Role that allows to remove a finalizer.
+    When a namespace is deleted, its pods end first, and the Role that permits the removal of a finalizer disappears after them.
     """
     held = DRAIN_FINALIZER in context.observation.finalizers
     return (RemoveFinalizer(),) if held and not context.orphan_pods else ()
 
 
 def delete_unretained(context: Context) -> tuple[Action, ...]:
-    """Delete the pods of attempts whose end is on record, unless the spec keeps them."""
-    recorded = {one.number for one in context.observation.status.history}
+    """Delete the pods of attempts whose end is on record, unless the spec retains them."""
+    recorded = {past.number for past in context.observation.status.history}
     current = context.status.attempt
     actions = []
     for pod in context.our_pods:
@@ -177,8 +177,8 @@ def delete_unretained(context: Context) -> tuple[Action, ...]:
 
 
 def lingers_ms(context: Context, pod: DriverPod) -> int | None:
-    """Return how long a retained pod stays whose driver has ended and another container has not; `None` if none runs."""
-    ends = {one.number: one.end for one in context.observation.status.history}
+    """Return the milliseconds that a retained pod may stay after its driver's end while another container runs; `None` if none runs."""
+    ends = {past.number: past.end for past in context.observation.status.history}
     if not pod.lingering or not pod.over or pod.deletion_ms is not None or pod.attempt not in ends:
         return None
     return (
@@ -187,6 +187,6 @@ def lingers_ms(context: Context, pod: DriverPod) -> int | None:
 
 
 def retained(context: Context, pod: DriverPod) -> bool:
-    """Does the spec keep this pod, which is over?"""
+    """Return whether the spec retains this finished pod."""
     failed = classify(pod).outcome in ("Retry", "Final")
     return context.policy.retain == "Always" or (context.policy.retain == "OnFailure" and failed)

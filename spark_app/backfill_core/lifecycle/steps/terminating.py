@@ -1,4 +1,4 @@
-"""An attempt is over: how it ended goes into the history, and its failure is counted."""
+"""Situation of a finished attempt: record its end in the history, and count a failure."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from backfill_core.lifecycle.status.write_policy import not_less
 from backfill_core.lifecycle.steps.step import Ended
 
 STEADY_MS: Final = 3_600_000
-"""An attempt that was ready for this long was a good one: its end is the first failure of a new count."""
+"""An attempt that was ready for this long was healthy: its end is the first failure of a new count."""
 
 
 def on_terminated(context: Context) -> Ended[Literal["Recorded"]]:
-    """Put the attempt's end on record. Its objects go first, so that none is forgotten."""
+    """Record the attempt's end. Its objects are deleted first, so that none is left behind."""
     attempt, termination = context.attempt, context.termination
     assert attempt is not None
     assert termination is not None
     if not _is_genuine(context, attempt):
-        # What it left is not looked at: anybody who makes pods may write it.
+        # Its termination message is ignored: any user who may create pods may have written it.
         unsigned = None if context.pod is None else replace(context.pod, ending=None)
         context = replace(context, pod=unsigned)
     termination = _as_requested(context, attempt, _confirmed(context, attempt, termination))
@@ -37,9 +37,9 @@ def on_terminated(context: Context) -> Ended[Literal["Recorded"]]:
 
 
 def _confirmed(context: Context, attempt: Attempt, termination: Termination) -> Termination:
-    """Believe that a job is complete, or can never be, only if the pod is genuine.
+    """Accept the end of a job as complete or final only from a genuine pod.
 
-    Believe that a pod was rejected only if its driver never was ready: some kubelets forget that it ran.
+    Accept a rejection only if its driver never was ready: some kubelets forget that a pod ran.
     """
     pod = context.pod
     if termination.outcome == "Rejected" and attempt.ready_time is not None:
@@ -53,23 +53,23 @@ def _confirmed(context: Context, attempt: Attempt, termination: Termination) -> 
 
 
 def _is_genuine(context: Context, attempt: Attempt) -> bool:
-    """Is the pod the one on record, or does its termination message have the attempt's token?
+    """Return whether the pod is the one on record, or its termination message contains the attempt's token.
 
-    Users who make pods may give one the name of the next attempt. Only its driver reads the token, from its Secret.
+    Users who may create pods may give one the name of the next attempt. Only its driver reads the token, from its Secret.
     """
     pod, stored = context.pod, context.observation.status.attempt
     if pod is None or pod.uid == attempt.pod_uid:
         return True
-    known = attempt.token_hashes
-    if known is None:
-        # An earlier version of the operator put it on record, and its pods have no proof: a good end needs a message at least.
-        told = pod.ending is not None or pod.exit_code not in (None, EXIT_COMPLETE)
-        return told and stored is not None and stored.number == attempt.number
-    return pod.ending is not None and hash_of(pod.ending.token) in known
+    hashes = attempt.token_hashes
+    if hashes is None:
+        # An earlier version of the operator recorded it, and its pods have no proof: a successful end needs at least a message.
+        reported = pod.ending is not None or pod.exit_code not in (None, EXIT_COMPLETE)
+        return reported and stored is not None and stored.number == attempt.number
+    return pod.ending is not None and hash_of(pod.ending.token) in hashes
 
 
 def _as_requested(context: Context, attempt: Attempt, termination: Termination) -> Termination:
-    """An attempt that was asked to end did not fail by ending, unless its driver says that no other one can succeed."""
+    """Return the end of an attempt that was stopped on request, which is no failure unless its driver reports a final error."""
     if attempt.stop is None or termination.outcome in ("Complete", "Planned", "Final"):
         return termination
     reason = attempt.stop.reason
@@ -83,12 +83,12 @@ def _as_requested(context: Context, attempt: Attempt, termination: Termination) 
 
 
 def _closed(context: Context, attempt: Attempt, termination: Termination) -> BackfillStatus:
-    """Return the status with the attempt in the history, its failure counted, and what its driver left."""
+    """Return the status with the attempt in the history, its failure counted, and the driver's final report."""
     status = context.status
     attempt, lost_executors = losses.with_executors(status, attempt, context.progress)
-    start, history = attempt.start_time, [one for one in status.history if one.number != attempt.number]
+    start, history = attempt.start_time, [past for past in status.history if past.number != attempt.number]
     if termination.outcome == "Rejected" and history and history[-1].reason == termination.reason:
-        # A node may reject pods for hours: one entry has all of them in a row, and the failures before stay known.
+        # A node may reject pods for hours: one entry represents all consecutive rejections, so earlier failures stay in the history.
         start = history.pop().start
     past = PastAttempt(
         number=attempt.number, kind=attempt.kind, start=start, end=context.timestamp, reason=termination.reason,
@@ -101,12 +101,12 @@ def _closed(context: Context, attempt: Attempt, termination: Termination) -> Bac
         failures = before + 1 if termination.counts else before
     pod = context.pod
     ending = pod.ending if pod is not None else None
-    made = ending.plan if ending is not None else None
-    of = status.plan_of if made is None or pod is None else plan_of_pod(pod, context.observation.spec)
+    plan = ending.plan if ending is not None else None
+    plan_of = status.plan_of if plan is None or pod is None else plan_of_pod(pod, context.observation.spec)
     last = ending.progress if ending else None
     progress = not_less(last, status.progress) if last else status.progress
     if termination.outcome == "Complete" and last is None:
-        # A driver that finds its job complete reads nothing, so it has no progress of its own.
+        # A driver that finds its job complete reads nothing, so it has no progress.
         progress = (progress or ProgressSummary()).model_copy(update={"percent": 100})
     return status.model_copy(
         update={
@@ -116,8 +116,8 @@ def _closed(context: Context, attempt: Attempt, termination: Termination) -> Bac
             "lost_executors": lost_executors,
             "control": status.control and _without_driver(status.control),
             "history": (*history, past)[-HISTORY_MAX:],
-            "plan": made or status.plan,
-            "plan_of": of,
+            "plan": plan or status.plan,
+            "plan_of": plan_of,
             "receipt": (ending.receipt if ending else None) or status.receipt,
             "progress": progress and _at_rest(progress),
         }
@@ -125,11 +125,11 @@ def _closed(context: Context, attempt: Attempt, termination: Termination) -> Bac
 
 
 def _without_driver(control: Control) -> Control:
-    """Keep only a requested receipt for the next driver: it gets pause and limit when it starts."""
-    kept = tuple(one for one in control.pending if one.command.type == "Verify")
+    """Keep only a requested receipt for the next driver, which gets pause and limit when it starts."""
+    kept = tuple(pending for pending in control.pending if pending.command.type == "Verify")
     return control.model_copy(update={"pending": kept, "pending_since": control.pending_since if kept else None})
 
 
 def _at_rest(progress: ProgressSummary) -> ProgressSummary:
-    """Return the progress of a job without a driver: it has no rate and no ETA."""
+    """Return the progress of a job without a driver, which has no rate and no ETA."""
     return progress.model_copy(update={"rows_per_second": 0, "eta": None})

@@ -1,1 +1,1 @@
-"""Checkpoints of a Delta table: who writes them, so that every engine reads what the commits say."""
+"""Checkpoints of a Delta table, written so that every engine reads the same state as from the commits."""

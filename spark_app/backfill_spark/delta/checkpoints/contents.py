@@ -1,4 +1,4 @@
-"""Actions that a checkpoint holds, counted from the footers of its files without reading a row."""
+"""Counts the actions in a checkpoint from the footers of its files, without reading rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROTOCOL, METADATA, FILE, SIDECAR = "protocol.minReaderVersion", "metaData.id", 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Number of actions of each kind; `None` if a footer does not count nulls, or if sidecars hold the files."""
+    """Number of actions of each kind; `None` if a footer has no null count, or if sidecars contain the files."""
 
     protocols: int | None
     metadata: int | None
@@ -25,7 +25,7 @@ class Contents:
 
     @property
     def lacks(self) -> str:
-        """Actions that each checkpoint must hold and this one does not; empty if it has them."""
+        """Mandatory actions that are missing in this checkpoint; empty if it has them."""
         kinds = (("protocol", self.protocols), ("metadata", self.metadata))
         return " and no ".join(name for name, count in kinds if count == 0)
 
@@ -35,10 +35,10 @@ class Contents:
 
 
 def contents_of(spark: SparkSession, paths: Sequence[str]) -> Contents:
-    """Count the actions of a checkpoint that consists of some Parquet files.
+    """Count the actions of a checkpoint that consists of the given Parquet files.
 
     Raises:
-        Whatever Parquet or the storage say (`JAVA_ERRORS`).
+        JAVA_ERRORS: any error of Parquet or the storage.
     """
     counted = [_counted(spark, path) for path in paths]
     protocols, metadata, files, sidecars = (_sum([counts[kind] for counts in counted]) for kind in range(4))
@@ -46,12 +46,12 @@ def contents_of(spark: SparkSession, paths: Sequence[str]) -> Contents:
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+    present = [count for count in counts if count is not None]
+    return sum(present) if len(present) == len(counts) else None
 
 
 def _counted(spark: SparkSession, path: str) -> tuple[int | None, ...]:
-    """Return how many values each of the columns above has in a file; a column that does not exist has none."""
+    """Return the number of values of each column above in a file; a missing column has none."""
     jvm: Any = java(spark)
     file = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(
         jvm.org.apache.hadoop.fs.Path(path), hadoop_conf(spark)
@@ -63,10 +63,10 @@ def _counted(spark: SparkSession, path: str) -> tuple[int | None, ...]:
         reader.close()
     if not blocks:
         return (0, 0, 0, 0)
-    # The columns of all row groups are in the order of the schema.
-    places = {str(chunk.getPath().toDotString()): place for place, chunk in enumerate(items(blocks[0].getColumns()))}
-    wanted = [places.get(name) for name in (PROTOCOL, METADATA, FILE, SIDECAR)]
-    chunks = [[0 if place is None else _values(block.getColumns().get(place)) for place in wanted] for block in blocks]
+    # All row groups have their columns in the order of the schema.
+    indexes = {str(chunk.getPath().toDotString()): index for index, chunk in enumerate(items(blocks[0].getColumns()))}
+    columns = [indexes.get(name) for name in (PROTOCOL, METADATA, FILE, SIDECAR)]
+    chunks = [[0 if index is None else _values(block.getColumns().get(index)) for index in columns] for block in blocks]
     return tuple(_sum(counts) for counts in zip(*chunks, strict=True))
 
 

@@ -1,9 +1,9 @@
 """Hooks of Delta Kernel's commits: checksums, and checkpoints by Kernel or by Spark.
 
-Spark writes those that Kernel cannot write, and those that it would write so that Spark reads them wrongly.
+Spark writes the checkpoints that Kernel cannot write, and those of Kernel's that Spark would misread.
 
-Kernel puts all removals since the checkpoint before into its own, also that of a file which came back under its path and vector, as
-after a RESTORE by delta-rs. Spark takes such a file for removed (ADR 0008).
+A checkpoint of Kernel contains all removals since the previous checkpoint. That includes a file that was added again with the same path
+and vector, as after a RESTORE by delta-rs. Spark treats such a file as removed (ADR 0008).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HOOKS_MAX = 32
-"""Of past commits that failed and are kept for another try."""
+"""Maximum number of failed hooks that are kept for a retry."""
 
 COMMITS_MAX = 1_000
-"""More are not read; Spark then writes the checkpoint."""
+"""Maximum number of commits that are read; if there are more, Spark writes the checkpoint."""
 
 
 class CommitHooks:
-    """The hooks of past commits to one table. Safe to use from several threads: one commits, the others run them."""
+    """The hooks of past commits to one table. Safe to use from several threads: one commits, the others run hooks."""
 
     def __init__(self, spark: SparkSession, path: str, kernel: Any, engine: Any) -> None:
         """Take the table's path, Kernel's package and an engine; nothing is read yet."""
@@ -50,7 +50,7 @@ class CommitHooks:
         self._lock, self._running = threading.Lock(), threading.Lock()
 
     def add(self, result: Any, *, plain: bool) -> None:
-        """Take the hooks of a commit; `plain`: all files that it added are new, and it removed none."""
+        """Take the hooks of a commit; it is `plain` if all files that it added are new, and it removed none."""
         version = int(result.getVersion())
         with self._lock:
             self.waiting += [(version, hook) for hook in items(result.getPostCommitHooks())]
@@ -58,36 +58,36 @@ class CommitHooks:
                 self._plain.add(version)
 
     def check(self) -> None:
-        """Refuse a table whose newest checkpoint is incomplete; raises as `KernelCheckpoints.check_newest`."""
+        """Reject a table whose newest checkpoint is incomplete; raises as `KernelCheckpoints.check_newest`."""
         self._checkpoints.check_newest()
 
     def check_found(self) -> None:
-        """Raise the `TargetDamagedError` that a checkpoint met before; nothing is read."""
+        """Raise the `TargetDamagedError` of an earlier checkpoint, if any; nothing is read."""
         if self._damage is not None:
             raise self._damage
 
     def run(self) -> None:
-        """Run the pending hooks, each; one that fails is tried again next time.
+        """Run all pending hooks; a failed hook is retried next time.
 
         Raises:
-            What the first that failed met (`JAVA_ERRORS`, `BackfillError`).
+            JAVA_ERRORS, BackfillError: the error of the first failed hook.
         """
         if not self._running.acquire(blocking=False):
-            return  # the other thread takes these hooks, too; two checkpoints at once could end in the wrong order
+            return  # the other thread also runs these hooks; two concurrent checkpoints could end in the wrong order
         late: list[tuple[tuple[int, Any], Exception]] = []
         try:
             while hooks := self._taken():
                 late += [(hook, error) for hook in hooks if (error := self._failure(*hook)) is not None]
         finally:
             with self._lock:
-                # If none ever succeeds the oldest are dropped: a newer checkpoint holds all of theirs.
+                # If no hook ever succeeds, the oldest are dropped: a newer checkpoint contains the content of older ones.
                 self.waiting = [*(hook for hook, _ in late), *self.waiting][-HOOKS_MAX:]
             self._running.release()
         if late:
             raise late[0][1]
 
     def _taken(self) -> list[tuple[int, Any]]:
-        """Take all pending hooks, checksums first: they count the files that a checkpoint must have."""
+        """Take all pending hooks, checksums first, because they contain the number of files for checkpoints."""
         with self._lock:
             hooks, self.waiting = self.waiting, []
         newest = max((version for version, hook in hooks if _is_checkpoint(hook)), default=-1)
@@ -109,7 +109,7 @@ class CommitHooks:
 
     def _checkpoint(self, version: int) -> None:
         if self._misleads(version):
-            self._checkpoints.check_before(version)  # Spark would build on it, too
+            self._checkpoints.check_before(version)  # Spark would also build on the previous checkpoint
             self._by_spark(version)
         else:
             try:
@@ -123,10 +123,10 @@ class CommitHooks:
         self.cleanup.start()
 
     def _by_spark(self, version: int, failure: Exception | None = None) -> None:
-        """Have Spark write a checkpoint, once for each version that needs one: its jobs take cores from the copy.
+        """Write a checkpoint with Spark, at most once for each version, because Spark's jobs take cores from the copy.
 
         Raises:
-            The failure of Kernel, or what Spark met (`JAVA_ERRORS`, `TransientError`).
+            JAVA_ERRORS, TransientError: the failure of Kernel or of Spark.
         """
         missing = failure or TransientError(f"Spark wrote no checkpoint of version {version}.")
         if self._tried_by_spark == version:
@@ -136,12 +136,12 @@ class CommitHooks:
             SparkDeltaLog(self._spark, self._path).checkpoint()
         except JAVA_ERRORS as error:
             raise missing from error
-        # Spark only logs an error that it meets.
+        # Spark only logs errors.
         if _last_checkpoint(self._spark, self._path) < version:
             raise missing
 
     def _misleads(self, version: int) -> bool:
-        """Would Spark miss files by Kernel's checkpoint of a version?"""
+        """Return True if Spark would miss files when it reads Kernel's checkpoint of a version."""
         if self._known < 0:
             self._known = _last_checkpoint(self._spark, self._path)
         with self._lock:
@@ -152,17 +152,17 @@ class CommitHooks:
             return brings_back(commit_text(self._spark, self._path, number) for number in unknown)
         except JAVA_ERRORS as error:
             if is_a(error, "FileNotFoundException"):
-                return True  # the log was cleaned: what the commits said is not known
+                return True  # the log was cleaned, so the content of these commits is unknown
             raise
 
 
 def brings_back(commits: Iterable[str]) -> bool:
-    """Does one of some commits, in their order, add a file under a path and a vector that one of them removed?"""
-    gone: set[tuple[str, DeletionVector | None]] = set()
+    """Return True if one of the commits, in order, adds a file with a path and a vector that one of them removed."""
+    removed: set[tuple[str, DeletionVector | None]] = set()
     for text in commits:
         actions = [action_of(line) for line in lines_of(text)]
-        gone |= {_key(one["remove"]) for one in actions if "remove" in one}
-        if gone and any(_key(one["add"]) in gone for one in actions if "add" in one):
+        removed |= {_key(action["remove"]) for action in actions if "remove" in action}
+        if removed and any(_key(action["add"]) in removed for action in actions if "add" in action):
             return True
     return False
 
@@ -176,7 +176,7 @@ def _key(file: dict[str, Any]) -> tuple[str, DeletionVector | None]:
 
 
 def _last_checkpoint(spark: SparkSession, path: str) -> int:
-    """Return the version of the newest checkpoint as the log's own hint has it; -1: it tells of none."""
+    """Return the version of the newest checkpoint from the log's hint file; -1 if there is none."""
     try:
         return int(json.loads(text_of_file(spark, f"{path}/_delta_log/_last_checkpoint"))["version"])
     except JAVA_ERRORS as error:

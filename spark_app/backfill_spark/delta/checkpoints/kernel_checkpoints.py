@@ -1,6 +1,6 @@
-"""Checkpoints that Delta Kernel writes: under a temporary name, checked, and then renamed.
+"""Checkpoints that Delta Kernel writes: under a temporary name, then checked, then renamed.
 
-After an error Kernel closes the file that it writes: a part of a checkpoint then looks like a whole one, readers fail or miss
+After an error, Kernel closes the file that it writes, so a partial checkpoint looks complete. Readers then fail or miss
 rows, and the next checkpoint is built on it. Spark does not close such a file.
 """
 
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTS_MAX = 16
-"""Checkpoints of more files are Spark's, which writes only whole ones; to read their footers takes seconds in a bucket."""
+"""Checkpoints with more files are not checked. Only Spark writes them, and only complete ones; reading their footers in a bucket takes
+seconds."""
 
 REPAIR_HINT = 'See "A checkpoint of the target is incomplete" in docs/operating.md, or start again with a new target.'
 
 
 class KernelCheckpoints:
-    """Writes the checkpoints of one table, and checks those that they are built on."""
+    """Writes the checkpoints of one table, and checks the previous checkpoints on which they are built."""
 
     def __init__(self, spark: SparkSession, path: str, kernel: Any, engine: Any) -> None:
         """Take the table's path, Kernel's package and an engine; nothing is read yet."""
@@ -35,11 +36,11 @@ class KernelCheckpoints:
         self._log = f"{path}/_delta_log"
 
     def check_newest(self) -> None:
-        """Refuse a table whose newest checkpoint has no protocol or no metadata, so that every read fails.
+        """Reject a table whose newest checkpoint has no protocol or no metadata, so that every read fails.
 
         Raises:
-            TargetDamagedError: names the checkpoint.
-            Whatever Kernel or the storage say (`JAVA_ERRORS`).
+            TargetDamagedError: the checkpoint is incomplete; names it.
+            JAVA_ERRORS: any error of Kernel or the storage.
         """
         self._base_of(self._table().getLatestSnapshot(self._engine))
 
@@ -52,8 +53,8 @@ class KernelCheckpoints:
 
         Raises:
             TargetDamagedError: as `check_newest`.
-            TransientError: it would be incomplete, or the one that it is built on is.
-            Whatever Kernel or the storage say (`JAVA_ERRORS`).
+            TransientError: the checkpoint would be incomplete, or the previous one is.
+            JAVA_ERRORS: any other error of Kernel or the storage.
         """
         snapshot = self._table().getSnapshotAsOfVersion(self._engine, version)
         if self._base_of(snapshot, counts=True) == version:
@@ -66,7 +67,7 @@ class KernelCheckpoints:
             files = self._stage(snapshot, str(staged.toString()))
             self._check_staged(contents_of(self._spark, [str(staged.toString())]), version, files)
             if not folder.rename(staged, hadoop(f"{self._log}/{name}")):
-                raise TransientError(f"the checkpoint of version {version} cannot get its name.")
+                raise TransientError(f"the checkpoint of version {version} could not be renamed to {name}.")
         except BaseException:
             with suppress(*JAVA_ERRORS):
                 folder.delete(staged, False)
@@ -77,7 +78,7 @@ class KernelCheckpoints:
         return self._kernel.Table.forPath(self._engine, self._path)
 
     def _stage(self, snapshot: Any, path: str) -> int:
-        """Write a checkpoint under a name that readers ignore; return how many files Kernel counted for it."""
+        """Write a checkpoint under a name that readers ignore; return the number of files that Kernel counted for it."""
         actions = snapshot.getCreateCheckpointIterator(self._engine)
         try:
             self._engine.getParquetHandler().writeParquetFileAtomically(path, actions)
@@ -94,16 +95,16 @@ class KernelCheckpoints:
             )
 
     def _point_to(self, version: int, files: int) -> None:
-        """Have `_last_checkpoint` name a checkpoint."""
+        """Write a checkpoint's version into `_last_checkpoint`."""
         internal = self._kernel.internal
-        nothing = java(self._spark).java.util.Optional.empty()
-        newest = internal.checkpoints.CheckpointMetaData(version, files, nothing)
+        no_parts = java(self._spark).java.util.Optional.empty()
+        newest = internal.checkpoints.CheckpointMetaData(version, files, no_parts)
         internal.checkpoints.Checkpointer(internal.fs.Path(self._log)).writeLastCheckpointFile(self._engine, newest)
 
     def _base_of(self, snapshot: Any, *, counts: bool = False) -> int | None:
         """Return the version of the checkpoint that a snapshot is read from; `None` if it is read from commits only.
 
-        `counts`: compare its files with the checksum of its version, too. Either may be wrong, so this ends no job.
+        With `counts`, compare its files with the checksum of its version too. Either may be wrong, so a difference ends no job.
         """
         segment = snapshot.getLogSegment()
         paths = [str(file.getPath()) for file in items(segment.getCheckpoints())]
@@ -113,8 +114,8 @@ class KernelCheckpoints:
         if len(paths) <= PARTS_MAX and all(path.endswith(".parquet") for path in paths):
             contents = contents_of(self._spark, paths)
             if contents.lacks:
-                words = f"the checkpoint {paths[0]} has no {contents.lacks}: readers of the target fail."
-                raise TargetDamagedError(words, hint=REPAIR_HINT)
+                message = f"the checkpoint {paths[0]} has no {contents.lacks}: readers of the target fail."
+                raise TargetDamagedError(message, hint=REPAIR_HINT)
             expected = self._files_at(version) if counts else None
             if not contents.has_files(expected):
                 raise TransientError(
@@ -124,7 +125,7 @@ class KernelCheckpoints:
         return version
 
     def _files_at(self, version: int) -> int | None:
-        """Return the number of files of a version by its checksum file; `None` if there is none."""
+        """Return the number of files of a version from its checksum file; `None` if there is none."""
         try:
             count = json.loads(text_of_file(self._spark, f"{self._log}/{version:020d}.crc"))["numFiles"]
         except JAVA_ERRORS as error:

@@ -1,4 +1,4 @@
-"""Deletes expired files of a table's log, as Spark does after its own checkpoints; Kernel's leave them."""
+"""Deletes expired files of a table's log, as Spark does after its own checkpoints; Kernel does not delete them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def _today() -> int:
 
 
 class LogCleanup:
-    """Cleans the log of one table, at most once a day: Spark's own limit of age changes with the day.
+    """Cleans the log of one table, at most once a day, because Spark's own age limit changes with the day.
 
-    A log of 100,000 commits takes seconds on a disk and an hour in a bucket. So a thread of its own does it, and nothing waits
-    for it. Files go from the oldest on, so a clean-up that ends early leaves a log that the next one continues with.
+    A log of 100,000 commits takes seconds on a disk and an hour in a bucket, so a separate thread cleans it, and nothing waits
+    for it. The oldest files are deleted first, so the next clean-up can continue after one that ended early.
     """
 
     def __init__(self, spark: SparkSession, path: str, today: Callable[[], int] = _today) -> None:
@@ -40,7 +40,7 @@ class LogCleanup:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to clean in the background, unless that was done today. After a checkpoint; at most one runs at a time."""
+        """Start a clean-up in the background, unless one was started today. Call it after a checkpoint; at most one runs at a time."""
         today = self._today()
         with self._lock:
             if today == self._cleaned_on or (self._thread is not None and self._thread.is_alive()):
@@ -56,17 +56,17 @@ class LogCleanup:
         return self._thread is None or not self._thread.is_alive()
 
     def _clean(self) -> None:
-        # Without Java the job has ended, and there is nothing to say.
+        # If Java ended, the job has ended too, so the error needs no report.
         with suppress(Py4JError, OSError):
             try:
                 if not self._began_today():
                     SparkDeltaLog(self._spark, self._path).clean()
             except JAVA_ERRORS as error:
-                words = "expired files of the log of %s are left, and are tried again tomorrow: %s"
-                logging.getLogger(__name__).warning(words, self._path, first_line(error))
+                message = "expired files of the log of %s could not be deleted; the next try is tomorrow: %s"
+                logging.getLogger(__name__).warning(message, self._path, first_line(error))
 
     def _began_today(self) -> bool:
-        """Is the first commit of the log from today? Then none has expired, and a short copy is spared the look at the log."""
+        """Return True if the first commit of the log is from today: no commit has expired, so a short copy need not list the log."""
         first = java(self._spark).org.apache.hadoop.fs.Path(f"{self._path}/_delta_log/{0:020d}.json")
         try:
             written_ms = int(first.getFileSystem(hadoop_conf(self._spark)).getFileStatus(first).getModificationTime())

@@ -1,1 +1,1 @@
-"""What the log says of the values in a file, in a form that compares as Spark does."""
+"""Statistics of the values in a file, in a form that compares like Spark's values."""

@@ -1,7 +1,7 @@
-"""What the log says of the values of a column in each file: bounds that no row of the file is outside of.
+"""Bounds of a column in each file, from the statistics in the log: no row of the file is outside its bounds.
 
-Values are such as Python compares like Spark: integers, decimals, dates, moments in UTC, and texts by their code points, which
-is the order of their UTF-8 bytes. NaN has no place among them.
+Bounds are values that Python compares like Spark: integers, decimals, dates, timestamps in UTC, and strings. Python compares strings by
+code points, which is the order of their UTF-8 bytes. NaN has no place in these orders.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from backfill_spark.delta.log import LoggedValues
 from backfill_spark.delta.statistics.moments import read_moment
 
 NOT_A_VALUE = (ValueError, ArithmeticError, TypeError, KeyError, StructError)
-"""Raised for a text that is no value of its type: a day beyond the year 9999, a timestamp without a zone, whatever other writers log."""
+"""Exceptions for a string that is not a value of its type: a day after the year 9999, a timestamp without a zone, or other content."""
 
 EXACT_DIGITS = 15
-"""Of a decimal: some writers put statistics through a float, which keeps so many."""
+"""Number of exact digits of a decimal, because some writers convert statistics to a float, which keeps 15 digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class OnlyNulls:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The log does not say."""
+    """The log has no usable bounds."""
 
 
 FileBounds = Bounds | OnlyNulls | Unknown
@@ -68,10 +68,10 @@ def bounds_of(files: Iterable[LoggedValues], column: int, kind: DataType, *, par
     """Return the bounds of a column in each file.
 
     Args:
-        files: What the log says of them.
-        column: Which of the columns that were asked for.
-        kind: Its type.
-        partition: Its physical name, if it is a partition column.
+        files: The log's facts about the files.
+        column: Index of the column among the requested ones.
+        kind: Type of the column.
+        partition: Physical name of the column if it is a partition column.
     """
     if partition is not None:
         spelled = kind.json()
@@ -88,14 +88,14 @@ def _of_partition(text: str | None, kind: DataType) -> FileBounds:
 
 
 def is_partition_value(text: str | None, kind: DataType) -> bool:
-    """Do readers see a value, and no null, for the text of a partition value? `False` if that is not known."""
+    """Return True if readers see a value, not null, for the string of a partition value; `False` if that is unknown."""
     if isinstance(kind, TimestampType) and isinstance(_of_partition(text, TimestampNTZType()), Bounds):
-        return True  # which one, the reader's time zone decides
+        return True  # the reader's time zone decides which value it is
     return text is not None and (isinstance(kind, StringType) or isinstance(_of_partition(text, kind), Bounds))
 
 
 def _fits(value: Any, kind: DataType) -> bool:
-    """Is a number a value of its type? Spark reads another one as null, or rounds it."""
+    """Return True if a number fits its type; otherwise, Spark reads null or a rounded number."""
     if isinstance(kind, DecimalType):
         _, digits, exponent = value.as_tuple()
         assert isinstance(exponent, int)
@@ -122,14 +122,14 @@ def _bounds(smallest: Any, largest: Any, kind: DataType) -> FileBounds:
     if low is None or high is None:
         return Unknown()
     if isinstance(kind, DecimalType) and kind.precision > EXACT_DIGITS:
-        return Bounds(_beside(low, kind, ROUND_FLOOR, -1), _beside(high, kind, ROUND_CEILING, 1))
+        return Bounds(_widened(low, kind, ROUND_FLOOR, -1), _widened(high, kind, ROUND_CEILING, 1))
     return Bounds(low, high)
 
 
-def _beside(value: Decimal | int, kind: DecimalType, rounding: str, sign: int) -> Decimal:
-    """Return a value that is no nearer than one that a writer may have rounded to a float."""
+def _widened(value: Decimal | int, kind: DecimalType, rounding: str, sign: int) -> Decimal:
+    """Return the bound moved outward by the largest error of a writer that converts it to a float."""
     exact = Context(prec=2 * kind.precision)
-    # Operators, and `abs`, would round to the 28 digits of Python's own context.
+    # Operators and `abs` would round to the 28 digits of Python's default context.
     size = Decimal(value).copy_abs()
     moved = exact.add(Decimal(value), exact.scaleb(exact.multiply(size, Decimal(sign)), -EXACT_DIGITS))
     largest = exact.scaleb(Decimal(10**kind.precision - 1), -kind.scale)
@@ -137,59 +137,59 @@ def _beside(value: Decimal | int, kind: DecimalType, rounding: str, sign: int) -
     return max(largest.copy_negate(), min(largest, rounded))
 
 
-def _value(found: Any, kind: DataType) -> Any:
-    """Return a value of the log in Python's form; None where there is none, or none that compares."""
+def _value(logged: Any, kind: DataType) -> Any:
+    """Return a value of the log as a Python value; `None` if there is none, or if it does not compare."""
     read = _READERS.get(type(kind))
-    if found is None or read is None:
+    if logged is None or read is None:
         return None
     try:
-        return read(found)
+        return read(logged)
     except NOT_A_VALUE:
         return None
 
 
-def _float(found: Any) -> float:
-    value = float(_number(found))
+def _float(logged: Any) -> float:
+    value = float(_number(logged))
     if not isfinite(value):
-        raise ValueError(found)
+        raise ValueError(logged)
     return value
 
 
-def _single(found: Any) -> float:
-    """Return the float of four bytes that was written with as few digits as tell it apart."""
-    (value,) = unpack("f", pack("f", _float(found)))
+def _single(logged: Any) -> float:
+    """Return the four-byte float that was written with the minimum number of digits."""
+    (value,) = unpack("f", pack("f", _float(logged)))
     return float(value)
 
 
-def _number(found: Any) -> Decimal | int:
-    value = found if isinstance(found, int | Decimal) else Decimal(found)
+def _number(logged: Any) -> Decimal | int:
+    value = logged if isinstance(logged, int | Decimal) else Decimal(logged)
     if isinstance(value, Decimal) and not value.is_finite():
-        raise ValueError(found)
+        raise ValueError(logged)
     return value
 
 
-def _text(found: Any) -> str:
-    if not isinstance(found, str):
-        raise TypeError(found)
-    return found
+def _text(logged: Any) -> str:
+    if not isinstance(logged, str):
+        raise TypeError(logged)
+    return logged
 
 
-def _moment(found: str) -> datetime:
-    moment = datetime.fromisoformat(found)
-    if moment.tzinfo is None:
-        raise ValueError(found)
-    return moment.astimezone(UTC)
+def _timestamp(logged: str) -> datetime:
+    timestamp = datetime.fromisoformat(logged)
+    if timestamp.tzinfo is None:
+        raise ValueError(logged)
+    return timestamp.astimezone(UTC)
 
 
 _READERS: Mapping[type[DataType], Callable[[Any], Any]] = {
     **dict.fromkeys((ByteType, ShortType, IntegerType, LongType, DecimalType), _number),
     DoubleType: _float,
     FloatType: _single,
-    BooleanType: lambda found: {"true": True, "false": False}[str(found).lower()],
+    BooleanType: lambda logged: {"true": True, "false": False}[str(logged).lower()],
     StringType: _text,
     DateType: date.fromisoformat,
-    TimestampType: _moment,
-    TimestampNTZType: lambda found: datetime.fromisoformat(found).replace(tzinfo=None),
+    TimestampType: _timestamp,
+    TimestampNTZType: lambda logged: datetime.fromisoformat(logged).replace(tzinfo=None),
 }
 
 
@@ -205,9 +205,9 @@ _SPELLINGS: Mapping[type[DataType], re.Pattern[str]] = {
     TimestampType: re.compile(f"{_DAY}[T ]{_CLOCK}{_ZONE}", re.ASCII),
     TimestampNTZType: re.compile(f"{_DAY}[T ]{_CLOCK}", re.ASCII),
 }
-"""Texts of partition values that Python and Spark read as the same value. Spark decides about others, row by row."""
+"""Formats of partition values that Python and Spark parse to the same value. Values in other formats are left to Spark, row by row."""
 
 
 def has_order(kind: DataType) -> bool:
-    """Has the log bounds of values of a type?"""
+    """Return True if the log has bounds for values of a type."""
     return type(kind) in _READERS and (not isinstance(kind, StringType) or kind.isUTF8BinaryCollation())

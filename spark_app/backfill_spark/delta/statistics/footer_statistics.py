@@ -1,4 +1,4 @@
-"""The statistics of a staged file: its footer's, as far as they are in the terms of the table (`backfill_core/transfer/bounds.py`)."""
+"""The statistics of a staged file: those of its footer, as far as they are valid for the table (`backfill_core/transfer/bounds.py`)."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WITHOUT_BOUNDS = "binary"
-"""A type that Kernel decodes of any column; what it says is left out. Of bytes a log has no form of bounds: Kernel would make texts of them."""
+"""A type that Kernel can decode for any column; its bounds are then dropped. A log has no format for bounds of bytes: Kernel would
+convert them to strings."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
-    """What is known of a staged file whose column chunks others wrote."""
+    """Facts about a staged file whose column chunks were copied from another file."""
 
     written: Written
     wide: bool = False
-    """Does a deletion vector hide some of its rows?"""
+    """True if a deletion vector hides some of the file's rows."""
 
     logged: str | None = None
-    """Statistics of the source's log, where the file has the same bytes; JSON."""
+    """Statistics in the source's log (JSON), if the file has the same bytes as the source file."""
 
 
 OURS = CopiedFile(Written((), calendar_is_known=True, knows_nan=True))
@@ -47,20 +48,20 @@ OURS = CopiedFile(Written((), calendar_is_known=True, knows_nan=True))
 
 @dataclass(slots=True)
 class _Changes:
-    """What becomes of the statistics that Kernel read."""
+    """Changes of the statistics that Kernel read."""
 
     low: dict[Path, int | None] = field(default_factory=dict)
-    """Bounds that change; None: it goes. Microseconds since 1970-01-01."""
+    """New bounds in microseconds since 1970-01-01; `None` drops the bound."""
 
     high: dict[Path, int | None] = field(default_factory=dict)
     nulls: dict[Path, int] = field(default_factory=dict)
 
 
 class FooterStatistics:
-    """Reads them by Kernel. From any thread."""
+    """Reads the statistics of footers with Kernel. Safe from any thread."""
 
     def __init__(self, kernel: Any, jvm: Any) -> None:
-        """Take Java's: Kernel's package and the JVM."""
+        """Take Kernel's Java package and the JVM."""
         self._kernel, self._jvm = kernel, jvm
         self._read = kernel.defaults.internal.parquet.ParquetStatsReader.readDataFileStatistics
 
@@ -69,41 +70,41 @@ class FooterStatistics:
 
         Args:
             file: Kernel's `InputFile`.
-            layout: Of the table.
-            copied: What is known of it.
+            layout: Layout of the table.
+            copied: Facts about the file.
 
         Raises:
-            Whatever Kernel or the storage say (`JAVA_ERRORS`).
+            JAVA_ERRORS: any error of Kernel or the storage.
         """
         tellers = _tellers(layout, copied)
-        other = frozenset(path for path, one in tellers.items() if one is not Teller.FOOTER)
+        other = frozenset(path for path, source in tellers.items() if source is not Teller.FOOTER)
         schema = layout.schema_without(other, WITHOUT_BOUNDS)
-        found = self._read(file, schema, layout.statistics_columns)
+        statistics = self._read(file, schema, layout.statistics_columns)
         changes = _Changes(dict.fromkeys(other), dict.fromkeys(other))
         for column in layout.columns:
             if tellers[column.path] is Teller.FOOTER:
-                self._judge(column, found, copied, changes)
+                self._drop_unreliable(column, statistics, copied, changes)
             elif tellers[column.path] is Teller.LOG:
                 _take_logged(column, copied, changes)
-        _judge_texts(str(found.serializeAsJson(schema)), layout, changes)
-        return self._changed(found, layout, changes) if changes.low or changes.high else found
+        _drop_invalid_strings(str(statistics.serializeAsJson(schema)), layout, changes)
+        return self._changed(statistics, layout, changes) if changes.low or changes.high else statistics
 
-    def _judge(self, column: StatisticsColumn, found: Any, copied: CopiedFile, changes: _Changes) -> None:
-        """Drop bounds of a footer that are not believed."""
+    def _drop_unreliable(self, column: StatisticsColumn, read: Any, copied: CopiedFile, changes: _Changes) -> None:
+        """Drop bounds of a footer that are not reliable."""
         if not has_largest(column.kind, knows_nan=copied.written.knows_nan):
             changes.high[column.path] = None
         first = first_believed(column.kind, calendar_is_known=copied.written.calendar_is_known)
-        if first is None or not _is_below(found.getMinValues(), column, first):
+        if first is None or not _is_below(read.getMinValues(), column, first):
             return
         changes.low[column.path] = None
-        if _is_below(found.getMaxValues(), column, first):
+        if _is_below(read.getMaxValues(), column, first):
             changes.high[column.path] = None
 
-    def _changed(self, found: Any, layout: Layout, changes: _Changes) -> Any:
+    def _changed(self, read: Any, layout: Layout, changes: _Changes) -> Any:
         hash_map = self._jvm.java.util.HashMap
-        low, high = hash_map(found.getMinValues()), hash_map(found.getMaxValues())
-        nulls = hash_map(found.getNullCount())
-        by_path = {one.path: one for one in layout.columns}
+        low, high = hash_map(read.getMinValues()), hash_map(read.getMaxValues())
+        nulls = hash_map(read.getNullCount())
+        by_path = {column.path: column for column in layout.columns}
         for bounds, changed in ((low, changes.low), (high, changes.high)):
             for path, value in changed.items():
                 if value is None:
@@ -112,10 +113,10 @@ class FooterStatistics:
                     bounds.put(by_path[path].java, self._moment(by_path[path], value))
         statistics = self._kernel.statistics.DataFileStatistics
         if changes.nulls:
-            # py4j makes an `Integer` of a number, and Kernel wants a `Long`.
-            told = json.dumps({"numRecords": 0, "nullCount": _nested(changes.nulls)})
-            nulls.putAll(statistics.deserializeFromJson(told, layout.physical_schema).get().getNullCount())
-        return statistics(found.getNumRecords(), low, high, nulls, found.getTightBounds())
+            # Via JSON, because py4j converts a number to `Integer`, and Kernel requires `Long`.
+            text = json.dumps({"numRecords": 0, "nullCount": _nested(changes.nulls)})
+            nulls.putAll(statistics.deserializeFromJson(text, layout.physical_schema).get().getNullCount())
+        return statistics(read.getNumRecords(), low, high, nulls, read.getTightBounds())
 
     def _moment(self, column: StatisticsColumn, value: int) -> Any:
         literal = self._kernel.expressions.Literal
@@ -124,9 +125,11 @@ class FooterStatistics:
 
 def _tellers(layout: Layout, copied: CopiedFile) -> dict[Path, Teller]:
     if copied is OURS:
-        return {one.path: Teller.NONE if one.kind == WITHOUT_BOUNDS else Teller.FOOTER for one in layout.columns}
+        return {
+            column.path: Teller.NONE if column.kind == WITHOUT_BOUNDS else Teller.FOOTER for column in layout.columns
+        }
     stored, same = dict(copied.written.columns), copied.logged is not None
-    return {one.path: teller(one.kind, stored.get(one.path), same_bytes=same) for one in layout.columns}
+    return {column.path: teller(column.kind, stored.get(column.path), same_bytes=same) for column in layout.columns}
 
 
 def _is_below(bounds: Any, column: StatisticsColumn, first: int) -> bool:
@@ -135,20 +138,20 @@ def _is_below(bounds: Any, column: StatisticsColumn, first: int) -> bool:
     return value is not None and value < first
 
 
-def _judge_texts(text: str, layout: Layout, changes: _Changes) -> None:
-    """Drop texts that are not what is in the file."""
+def _drop_invalid_strings(text: str, layout: Layout, changes: _Changes) -> None:
+    """Drop strings that differ from the values in the file, because the file has invalid UTF-8."""
     if NOT_A_TEXT not in text:
         return
-    told = json.loads(text)
+    statistics = json.loads(text)
     for name, changed in (("minValues", changes.low), ("maxValues", changes.high)):
         for column in layout.columns:
-            value = _inside(told.get(name), column.path)
+            value = _inside(statistics.get(name), column.path)
             if column.kind == "string" and isinstance(value, str) and NOT_A_TEXT in value:
                 changed[column.path] = None
 
 
 def _take_logged(column: StatisticsColumn, copied: CopiedFile, changes: _Changes) -> None:
-    """Take over what the source's log says of a column of moments."""
+    """Use the bounds and the null count of a timestamp column from the source's log."""
     logged = LoggedStatistics.of(copied.logged)
     first = first_believed(column.kind, calendar_is_known=copied.written.calendar_is_known)
     assert first is not None
@@ -167,20 +170,20 @@ def _inside(values: Any, path: Path) -> Any:
 
 
 def _nested(counts: Mapping[Path, int]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for path, count in counts.items():
-        inner = found
+        inner = nested
         for name in path[:-1]:
             inner = inner.setdefault(name, {})
         inner[path[-1]] = count
-    return found
+    return nested
 
 
 def _micros(text: Any, kind: str, *, largest: bool) -> int | None:
-    """Return a bound of the log in microseconds; `None` if it is none that holds."""
+    """Return a bound of the log in microseconds; `None` if it is not a valid bound."""
     try:
-        found = read_moment(text, zoned=kind == "timestamp")
+        bound = read_moment(text, zoned=kind == "timestamp")
     except (TypeError, ValueError):
         return None
-    passed = found.at.replace(tzinfo=found.at.tzinfo or UTC) - _EPOCH + (found.error if largest else -found.error)
-    return passed.days * DAY_US + passed.seconds * 1_000_000 + passed.microseconds
+    elapsed = bound.at.replace(tzinfo=bound.at.tzinfo or UTC) - _EPOCH + (bound.error if largest else -bound.error)
+    return elapsed.days * DAY_US + elapsed.seconds * 1_000_000 + elapsed.microseconds

@@ -1,6 +1,6 @@
-"""Data files whose statistics exclude rows that the files have: a reader with a filter loses these rows.
+"""Finds data files whose statistics exclude some of their rows; a reader with a filter misses these rows.
 
-Spark reads the values, and the statistics as it reads them to skip files. It takes no bound that this product has computed.
+Spark reads the values, and reads the statistics as it does to skip files. The check uses no bound that backfill computed.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 COLUMNS_SHOWN_MAX = 3
 TRUNCATED_TO = "INTERVAL 1 MILLISECOND"
-"""Largest timestamps are stored without their microseconds, and Spark adds as much when it skips files."""
+"""Maximum timestamps are stored without their microseconds, and Spark adds this interval when it skips files."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A column that has bounds."""
+    """A column with bounds, possibly nested."""
 
     name: str
-    """As users know it, with dots."""
+    """Logical name, with dots."""
 
     logical: tuple[str, ...]
     physical: tuple[str, ...]
@@ -44,10 +44,10 @@ class _Leaf:
 def misstated(spark: SparkSession, path: str, version: int, files: Sequence[LoggedFile]) -> tuple[FileMismatch, ...]:
     """Return the files of one version whose statistics exclude values that the files have; one Spark job reads all of them.
 
-    Bounds must include every value that a reader sees. Numbers of rows and of nulls must be right where no row is hidden.
+    Bounds must include every value that a reader sees. Counts of rows and nulls must be correct in files without hidden rows.
 
     Raises:
-        Whatever Spark, Delta or the storage say (`JAVA_ERRORS`).
+        JAVA_ERRORS: any error of Spark, Delta or the storage.
     """
     if not files:
         return ()
@@ -55,13 +55,13 @@ def misstated(spark: SparkSession, path: str, version: int, files: Sequence[Logg
     snapshot = log.at(version)
     statistics = DataFrame(snapshot.withStats(), spark)
     leaves = _leaves(schema_of(table_at(spark, path, version).schema), statistics)
-    # What Spark hands on of a file beside its path is its time: here it is the file's number.
+    # Spark exposes only the path and the modification time of a file, so that time contains the file's index here.
     adds = [json.loads(file.action)["add"] | {"modificationTime": number} for number, file in enumerate(files)]
     rows = log.frame(delta_actions(spark, [json.dumps({"add": add}) for add in adds]), snapshot)
     number = F.unix_millis(rows.metadataColumn("_metadata")["file_modification_time"])
     values = rows.groupBy(number.alias("number")).agg(
         F.count(F.lit(1)).alias("rows"),
-        *(column for place, leaf in enumerate(leaves) for column in _values(place, leaf)),
+        *(column for index, leaf in enumerate(leaves) for column in _values(index, leaf)),
     )
     numbers = spark.createDataFrame(
         [(file.path, number) for number, file in enumerate(files)], "path string, number long"
@@ -69,8 +69,8 @@ def misstated(spark: SparkSession, path: str, version: int, files: Sequence[Logg
     logged = statistics.select("path", "stats", F.col("deletionVector").isNull().alias("whole"))
     compared = values.join(F.broadcast(logged.join(F.broadcast(numbers), "path")), "number")
     wrong = F.array_compact(F.array(*_defects(leaves)))
-    found = compared.select("number", wrong.alias("wrong")).where(F.size("wrong") > 0).orderBy("number").collect()
-    return tuple(FileMismatch(files[row["number"]].path, _message(row["wrong"])) for row in found)
+    mismatches = compared.select("number", wrong.alias("wrong")).where(F.size("wrong") > 0).orderBy("number").collect()
+    return tuple(FileMismatch(files[row["number"]].path, _message(row["wrong"])) for row in mismatches)
 
 
 def _leaves(schema: StructType, statistics: DataFrame) -> list[_Leaf]:
@@ -95,29 +95,29 @@ def _below(
             yield _Leaf(".".join(names), names, places, field.dataType)
 
 
-def _values(place: int, leaf: _Leaf) -> tuple[Column, Column, Column]:
+def _values(index: int, leaf: _Leaf) -> tuple[Column, Column, Column]:
     value = F.col(".".join(map(quoted, leaf.logical)))
-    # NaN is above all bounds for Spark, and writers leave it out of them.
+    # Writers exclude NaN from bounds, and Spark treats NaN as larger than all bounds.
     bounded = F.when(~F.isnan(value), value) if isinstance(leaf.type, DoubleType | FloatType) else value
     return (
-        F.min(bounded).alias(f"min{place}"),
-        F.max(bounded).alias(f"max{place}"),
-        F.count(F.when(value.isNull(), 1)).alias(f"nulls{place}"),
+        F.min(bounded).alias(f"min{index}"),
+        F.max(bounded).alias(f"max{index}"),
+        F.count(F.when(value.isNull(), 1)).alias(f"nulls{index}"),
     )
 
 
 def _defects(leaves: Sequence[_Leaf]) -> list[Column]:
-    """Return, of each thing that statistics may misstate, its name where they do."""
+    """Return a column for each fact in the statistics: its name if the fact is wrong, else null."""
     defects = [F.when(F.col("whole") & (F.col("rows") != F.col("stats.numRecords")), "its number of rows")]
-    for place, leaf in enumerate(leaves):
+    for index, leaf in enumerate(leaves):
         low, high, nulls = (
             F.col(".".join(map(quoted, ("stats", kind, *leaf.physical))))
             for kind in ("minValues", "maxValues", "nullCount")
         )
         if isinstance(leaf.type, TimestampType | TimestampNTZType):
             high = high + F.expr(TRUNCATED_TO)
-        outside = (F.col(f"min{place}") < low) | (F.col(f"max{place}") > high)
-        miscounted = F.col("whole") & (F.col(f"nulls{place}") != nulls)
+        outside = (F.col(f"min{index}") < low) | (F.col(f"max{index}") > high)
+        miscounted = F.col("whole") & (F.col(f"nulls{index}") != nulls)
         defects.append(F.when(F.coalesce(outside, F.lit(False)) | F.coalesce(miscounted, F.lit(False)), leaf.name))
     return defects
 

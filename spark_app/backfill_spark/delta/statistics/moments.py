@@ -1,8 +1,8 @@
-"""Timestamps in the statistics of a log, and how far each may be from the value that it bounds.
+"""Timestamps in the statistics of a log, and their maximum distance from the values that they bound.
 
 writer                                     bound                                  true value
 ----------------------------------------   ------------------------------------   -----------------------------------------
-any                                        cut to milliseconds                    up to 1 ms later
+any                                        truncated to milliseconds              up to 1 ms later
 Delta 3.2 and 3.3, in a session whose      the zone's offset without its          up to 59 s earlier or later
 zone has seconds in its offset             seconds: `+00:09` for `+00:09:21`
 
@@ -21,7 +21,7 @@ OFFSET_ERROR = timedelta(seconds=59)
 ZONES_WITHOUT_SECONDS = datetime(1972, 1, 8, tzinfo=UTC)
 
 _FORM = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d.*", re.DOTALL)
-"""A text without seconds is a bound that another writer cut: nothing says how."""
+"""Format of a bound with seconds. A bound without seconds was truncated by another writer, in an unknown way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +33,18 @@ class LoggedMoment:
 
     @property
     def earliest(self) -> datetime:
-        """No value that it bounds from below is smaller.
+        """Lower bound of the values; valid if this timestamp is a logged minimum.
 
         Raises:
-            OverflowError: that is before the year 1.
+            OverflowError: the bound is before the year 1.
         """
         return self.at - self.error
 
     @property
     def latest(self) -> datetime:
-        """No value that it bounds from above is larger; the last microsecond of the year 9999 at most.
+        """Upper bound of the values, at most the last microsecond of the year 9999; valid if this timestamp is a logged maximum.
 
-        Delta cuts the largest value to milliseconds, too.
+        Delta truncates maximum values to milliseconds too.
         """
         cut = TRUNCATED_TO if not self.at.microsecond % 1000 else timedelta(0)
         last = datetime.max.replace(tzinfo=self.at.tzinfo)
@@ -52,21 +52,21 @@ class LoggedMoment:
 
 
 def read_moment(text: str, *, zoned: bool) -> LoggedMoment:
-    """Return the timestamp that a text of the log stands for.
+    """Parse a timestamp in the statistics of a file.
 
     Args:
-        text: From the statistics of a file.
-        zoned: Is it of a TIMESTAMP column? Else it is of a TIMESTAMP_NTZ column.
+        text: The string in the statistics.
+        zoned: True for a TIMESTAMP column, False for a TIMESTAMP_NTZ column.
 
     Raises:
-        ValueError: nothing says how far it is from the value, or Python has no such timestamp.
+        ValueError: the distance from the true value is unknown, or Python cannot represent the timestamp.
     """
-    found = datetime.fromisoformat(text)
-    offset = found.utcoffset()
+    timestamp = datetime.fromisoformat(text)
+    offset = timestamp.utcoffset()
     if _FORM.fullmatch(text) is None or (zoned and offset is None) or (not zoned and offset):
         raise ValueError(text)
     if not zoned:
-        return LoggedMoment(found.replace(tzinfo=None))
+        return LoggedMoment(timestamp.replace(tzinfo=None))
     assert offset is not None
-    exact = not offset or offset % timedelta(minutes=1) or found >= ZONES_WITHOUT_SECONDS
-    return LoggedMoment(found, timedelta(0) if exact else OFFSET_ERROR)
+    exact = not offset or offset % timedelta(minutes=1) or timestamp >= ZONES_WITHOUT_SECONDS
+    return LoggedMoment(timestamp, timedelta(0) if exact else OFFSET_ERROR)

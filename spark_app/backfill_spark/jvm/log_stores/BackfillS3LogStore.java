@@ -10,7 +10,7 @@ import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.Path;
 
-/** Files of a table's log on S3: one that may not replace another is made by a PUT with If-None-Match (ADR 0007). */
+/** Writes the files of a table's log on S3; a file that must not replace another one is written by a PUT with If-None-Match (ADR 0007). */
 public class BackfillS3LogStore extends HadoopFileSystemLogStore {
     private static final String CONDITION = "fs.option.create.conditional.overwrite";
 
@@ -33,12 +33,12 @@ public class BackfillS3LogStore extends HadoopFileSystemLogStore {
         } catch (FileAlreadyExistsException taken) {
             throw new java.nio.file.FileAlreadyExistsException(path.toString());
         } catch (IOException failure) {
-            // Hadoop's class for it is in the jar of S3, which need not be there to compile this.
+            // By name, because the exception's class is in Hadoop's S3 jar, which is not required to compile this class.
             if (failure.getClass().getName().endsWith(".RemoteFileChangedException")) {
                 throw new java.nio.file.FileAlreadyExistsException(path.toString());
             }
-            // Kernel repeats a commit 200 times after any IOException, even if the store denies it; Hadoop has repeated already
-            // what may pass.
+            // Not an IOException: Kernel retries a commit 200 times after each of these, even if the store denies access. Hadoop has
+            // already retried transient errors.
             throw new UncheckedIOException(failure);
         }
     }

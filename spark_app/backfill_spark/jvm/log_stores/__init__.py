@@ -1,1 +1,1 @@
-"""Who makes the files of a table's log, and how: one writer of each version, on disks and on S3."""
+"""Log stores, which write the files of a table's log: exactly one writer of each version, on disks and on S3."""

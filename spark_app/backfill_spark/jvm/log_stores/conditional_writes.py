@@ -1,7 +1,7 @@
-"""One writer of each version of the log, where a store has no rename that fails: on S3 the store itself must decide.
+"""Checks that a store without atomic renames, such as S3, lets only one writer write each version of the log.
 
-S3 refuses a PUT with `If-None-Match` where something is there, and our log store asks for it (`s3.py`). A store that does
-not know the condition ignores it, and two drivers would write the same version (ADR 0007).
+S3 rejects a PUT with `If-None-Match` if the object exists, and our log store sends that condition (`s3.py`). A store that does
+not support the condition ignores it, and two drivers would write the same version (ADR 0007).
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 
 def check_conditional_writes(spark: SparkSession, files: Any, folder: str) -> None:
-    """Refuse a store that would let two writers make the same file; schemes other than `s3a` are not asked.
+    """Reject a store that would let two writers create the same file; schemes other than `s3a` are not checked.
 
     Args:
         spark: The session.
         files: Hadoop's file system of the folder.
-        folder: Where a file may be made and removed again.
+        folder: Folder in which a probe file may be created and removed.
 
     Raises:
-        UnsupportedTargetFeatureError: the store ignores the condition, or the session's own Delta does not give one.
-        Whatever the store says (`JAVA_ERRORS`).
+        UnsupportedTargetFeatureError: the store ignores the condition, or the session's own Delta does not send one.
+        JAVA_ERRORS: any other error of the store.
     """
     if str(files.getScheme()) != SCHEME:
         return
     if str(java_context(spark).getConf().get(SPARK_SETTING, "")) != LOG_STORE:
         raise UnsupportedTargetFeatureError(
-            f"{folder}: the Delta of this session writes the log on S3 without a condition, so two writers could make one version.",
-            hint=f"Let the job open a session of its own: job.run() without a session, or `backfill run` ({PAGE}).",
+            f"{folder}: the Delta of this session writes the log on S3 without a condition, so two writers could write the same version.",
+            hint=f"Let the job open a separate session: job.run() without a session, or `backfill run` ({PAGE}).",
         )
     jvm = java(spark)
     store = getattr(jvm.io.delta.storage, LOG_STORE.rpartition(".")[2])(hadoop_conf(spark))
@@ -51,7 +51,8 @@ def check_conditional_writes(spark: SparkSession, files: Any, folder: str) -> No
                 raise
         else:
             raise UnsupportedTargetFeatureError(
-                f"{folder}: the store takes a PUT with If-None-Match and replaces what is there, so two writers could make one version of the log.",
+                f"{folder}: the store accepts a PUT with If-None-Match and replaces an existing object, so two writers could write the same "
+                "version of the log.",
                 hint=f"Use a store with conditional writes ({PAGE}).",
             )
     finally:

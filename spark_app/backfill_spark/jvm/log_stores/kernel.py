@@ -1,4 +1,4 @@
-"""By which log stores Delta Kernel commits here: each commit and each table that it makes goes through them."""
+"""Log stores for commits of Delta Kernel, also for those that create a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_STORES: Final = {
-    # Kernel's own choice for local files starts ten processes (chmod, readlink) for every file it writes: half of a commit's time.
+    # Kernel's default for local files starts ten processes (chmod, readlink) for every file that it writes: half of a commit's time.
     "io.delta.kernel.logStore.file.impl": "io.delta.storage.LocalLogStore",
     f"io.delta.kernel.logStore.{s3.SCHEME}.impl": s3.LOG_STORE,
 }
@@ -19,7 +19,7 @@ LOG_STORES: Final = {
 
 
 def kernel_settings(spark: SparkSession) -> Any:
-    """Return Hadoop's settings for an engine of Kernel that may commit, Java's; those of a session win over ours."""
+    """Return a Hadoop configuration (Java) for a Kernel engine that may commit; settings of the session take precedence over ours."""
     conf: Any = java(spark).org.apache.hadoop.conf.Configuration(hadoop_conf(spark))
     for name, store in LOG_STORES.items():
         conf.setIfUnset(name, store)

@@ -1,4 +1,4 @@
-"""Buckets and containers that do not exist: a mistake of the spec, which neither a retry nor a repair of a file corrects."""
+"""Buckets and containers that do not exist: a mistake in the spec, which neither a retry nor the repair of a file can fix."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 from backfill_core.errors import InvalidSpecError
 
 MISSING: Final = re.compile(
-    # S3 and what speaks its protocol, and Google's store.
+    # S3, stores with its protocol, and Google's store.
     r"UnknownStoreException|NoSuchBucket|specified bucket does not exist|"
-    # Azure's: ABFS speaks of a file system, and it throws a FileNotFoundException; WASB of a container.
+    # Azure: ABFS reports a file system, in a FileNotFoundException; WASB reports a container.
     r"specified filesystem does not exist|FilesystemNotFound|ContainerNotFound|specified container does not exist|"
     r"Container \S{1,256} in account \S{1,256} not found"
 )
-"""What stores and Hadoop's clients say; some of it stands in the text of an exception alone."""
+"""Pattern in the messages of stores and Hadoop's clients; some cases are recognizable only by the message."""
 
 HINT: Final = "Create it, or correct the path."
 
@@ -29,11 +29,11 @@ def place_of(path: str) -> str:
 
 
 def missing_place(path: str, *, field: str, words: str) -> InvalidSpecError:
-    """Return the error of a table whose bucket or container does not exist.
+    """Return the error for a table whose bucket or container does not exist.
 
     Args:
-        path: Of the table.
-        field: Of the spec that has the path.
-        words: What the store says.
+        path: Path of the table.
+        field: Field of the spec with the path.
+        words: Message of the store.
     """
     return InvalidSpecError(f"{field}: {place_of(path)} does not exist: {words}.", hint=HINT)

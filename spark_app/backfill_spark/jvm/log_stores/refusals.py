@@ -1,4 +1,4 @@
-"""What S3 says of the keys and of the clock of who asks; neither becomes right by asking again."""
+"""Permanent errors of S3: wrong or missing credentials, and clock skew. A retry does not help."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ WRONG_KEYS: Final = (
     r"request signature we calculated does not match|security token included in the request is (?:invalid|expired)|"
     r"provided token (?:has expired|is malformed)"
 )
-"""Codes of S3, and its words for them: an exception may have either."""
+"""Codes of S3 and the corresponding messages; an exception may contain either."""
 
 WRONG_CLOCK: Final = r"RequestTimeTooSkewed|difference between the request time and the"
 
 NO_KEYS: Final = r"No AWS Credentials provided|NoAwsCredentials|NoAuthWithAWS|StsException"
-"""No variable has keys, and no service gave any: Amazon's for roles (STS) did not take the token, or there is none."""
+"""No environment variable has keys, and no service provides any: Amazon's service for roles (STS) is absent or rejected the token."""
 
 SAID: Final = (NO_KEYS, WRONG_KEYS, WRONG_CLOCK)
-"""All of it; S3 answers some with 400, as it does a broken request."""
+"""Patterns of all these errors. S3 answers some of them with status 400, like a malformed request."""
 
 _GIVER, _TOO_OFTEN = "Service: Sts", "Rate exceeded"
 
@@ -30,17 +30,15 @@ NO_KEYS_HINT: Final = (
     "Give driver and executors AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_ROLE_ARN and a valid token in the file "
     f"AWS_WEB_IDENTITY_TOKEN_FILE ({PAGE})."
 )
-CLOCK_HINT: Final = (
-    f"Set the clock of the driver's machine: the store takes requests that were signed at most 15 minutes ago ({PAGE})."
-)
+CLOCK_HINT: Final = f"Set the clock of the driver's machine: the store accepts only requests that were signed at most 15 minutes ago ({PAGE})."
 KEYS_HINT: Final = (
     "Correct AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, for keys of a session, AWS_SESSION_TOKEN in the environment "
-    f"of driver and executors, or in the Secret from which they come ({PAGE})."
+    f"of driver and executors, or in the Secret that provides them ({PAGE})."
 )
 
 
 def hint_of(error: Exception, otherwise: str) -> str:
-    """Return what to do about a refusal: about keys or the clock where the store speaks of them, else what the caller says."""
+    """Return the hint for a denied access: about credentials or the clock if the error names them, else `otherwise`."""
     text = whole_text(error)
     if re.search(WRONG_CLOCK, text):
         return CLOCK_HINT
@@ -50,6 +48,6 @@ def hint_of(error: Exception, otherwise: str) -> str:
 
 
 def is_giver_busy(text: str) -> bool:
-    """Has the service that gives keys for a role trouble of its own? It may be over in a minute."""
+    """Return True if the service that provides keys for a role (STS) fails or throttles, which may be over in a minute."""
     failed = re.search(rf"{_GIVER}, Status Code: 5\d\d", text) is not None
     return failed or any(_GIVER in line and _TOO_OFTEN in line for line in text.split("\n"))

@@ -1,7 +1,7 @@
-"""How files of a table's log are made on S3: by a class of ours in the JVM, the only one, because no class there does it.
+"""The log store for S3: our only Java class, because no class of Delta or Hadoop writes log files with a condition.
 
-Delta's own store for S3 looks and then writes, so two drivers may make one version. Hadoop can ask S3 to decide, by an option that
-must be given for each file. Spark has a compiler for Java on board, which makes the class when a table on S3 is opened (ADR 0007).
+Delta's log store for S3 first checks and then writes, so two drivers may write the same version. Hadoop can let S3 decide, with an
+option for each file. Spark contains a Java compiler, which compiles the class when a table on S3 is opened (ADR 0007).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ SCHEME: Final = "s3a"
 LOG_STORE: Final = "io.delta.storage.BackfillS3LogStore"
 SOURCE: Final = Path(__file__).with_name("BackfillS3LogStore.java")
 NEIGHBOUR: Final = "io.delta.storage.LocalLogStore"
-"""A class of the same package, next to which Java defines ours."""
+"""A class of the same package; Java defines our class next to it."""
 
 SPARK_SETTING: Final = f"spark.delta.logStore.{SCHEME}.impl"
-"""By which Spark's Delta takes it; Kernel has a setting of its own (`kernel.py`)."""
+"""Setting of the log store for Spark's Delta; Kernel has a separate setting (`kernel.py`)."""
 
 _LOCK = threading.Lock()
 
 
 def bring_log_store(spark: SparkSession) -> None:
-    """Have the class in the JVM of a session; does nothing when it is there."""
+    """Define the class in the JVM of a session, unless it is already defined."""
     jvm = java(spark)
     with _LOCK:
         classes: Any = jvm.java.lang.Class
@@ -41,5 +41,5 @@ def bring_log_store(spark: SparkSession) -> None:
             compiler.setParentClassLoader(loader)
             compiler.cook(SOURCE.read_text("utf-8"))
             handles: Any = jvm.java.lang.invoke.MethodHandles
-            beside = handles.privateLookupIn(classes.forName(NEIGHBOUR), handles.lookup())
-            beside.defineClass(compiler.getBytecodes().get(LOG_STORE))
+            package = handles.privateLookupIn(classes.forName(NEIGHBOUR), handles.lookup())
+            package.defineClass(compiler.getBytecodes().get(LOG_STORE))

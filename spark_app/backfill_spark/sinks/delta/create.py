@@ -11,7 +11,6 @@ from pyspark.sql.types import StructField, StructType
 
 from backfill_core.errors import InvalidSpecError
 from backfill_core.log_shipping.columns import DEFAULTS, defaults_of, with_defaults
-from backfill_core.protocol.new_words import SAME_WORDS
 from backfill_core.protocol.work import NewColumns
 from backfill_spark.delta.properties import CHANGE_FEED, FEATURE, VECTORS, VECTORS_ON, is_on
 from backfill_spark.delta.spark_internals import check_properties, gives_properties, is_feature
@@ -166,7 +165,7 @@ def _exchanged(
 
 
 def with_columns(spark: SparkSession, engine: Any, path: str, txn: Any, columns: NewColumns) -> Any:
-    """Return a transaction of Kernel that also gives a table other columns and words; it stands in for one that was begun.
+    """Return a transaction of Kernel that also gives a table other columns; it replaces one that was begun.
 
     Kernel's builders change the columns of a table with column mapping alone. Its transaction takes any metadata, and what
     follows from it: its checksum of the version and its own next look have the new columns. What may change is the caller's to know.
@@ -181,32 +180,18 @@ def with_columns(spark: SparkSession, engine: Any, path: str, txn: Any, columns:
     Raises:
         Whatever Kernel or the storage say (`JAVA_ERRORS`).
     """
-    words = columns.words
-    if columns.schema is None and words == SAME_WORDS:
+    if columns.schema is None:
         return txn
     jvm = java(spark)
     kernel, optional = jvm.io.delta.kernel, jvm.java.util.Optional
     table = kernel.Table.forPath(engine, path)
     snapshot = table.getSnapshotAsOfVersion(engine, txn.getReadTableVersion())
-    metadata = snapshot.getMetadata()
-    if columns.schema is not None:
-        schema = kernel.internal.types.DataTypeJsonSerDe.deserializeStructType(columns.schema)
-        metadata = metadata.withNewSchema(schema)
-    given, gone = jvm.java.util.HashMap(), jvm.java.util.HashSet()
+    schema = kernel.internal.types.DataTypeJsonSerDe.deserializeStructType(columns.schema)
+    metadata = snapshot.getMetadata().withNewSchema(schema)
     if columns.last_id:
+        given = jvm.java.util.HashMap()
         given.put(LAST_ID, str(columns.last_id))
-    for name, text in words.properties:
-        if text is None:
-            gone.add(name)
-        else:
-            given.put(name, text)
-    metadata = metadata.withMergedConfiguration(given).withConfigurationKeysUnset(gone)
-    if words.description is not None:
-        metadata = kernel.internal.actions.Metadata(
-            metadata.getId(), metadata.getName(), optional.ofNullable(words.description.text), metadata.getFormat(),
-            metadata.getSchemaString(), metadata.getSchema(), metadata.getPartitionColumns(), metadata.getCreatedTime(),
-            metadata.getConfigurationMapValue(),
-        )  # fmt: skip
+        metadata = metadata.withMergedConfiguration(given)
     nothing = optional.empty()
     return kernel.internal.TransactionImpl(
         False, txn.getDataPath(), optional.of(snapshot), ENGINE_INFO, kernel.Operation.WRITE, nothing, optional.of(metadata),

@@ -81,7 +81,6 @@ class DeltaSink:
         self._partition_by = partition_by
         self._cluster_by = cluster_by
         self._properties = dict(properties or {})
-        self._own = frozenset(self._properties)
         self._existing_rows = existing_rows
         self.job_hash = hashlib.sha256(job_id.encode()).hexdigest()[:12]
         self._staging = StagingFolder(spark, self.path, self.job_hash)
@@ -231,7 +230,7 @@ class DeltaSink:
 
     def columns(self) -> Target:
         """See `SupportsShipping`."""
-        return (self._look() or self._table).columns(self._own)  # its words may be others by now
+        return (self._look() or self._table).columns()  # other writers may have changed them
 
     def with_columns(self, schema: str) -> DeltaSink:
         """See `SupportsShipping`."""

@@ -86,10 +86,10 @@ class TargetTable:
             columns=columns, partition_by=self.partitions, cluster_by=cluster_by, reader_features=readers
         )
 
-    def columns(self, own: frozenset[str]) -> Target:
-        """Return what a change of its columns must know; `own`: names of the properties that the job's spec sets."""
+    def columns(self) -> Target:
+        """Return the columns as a change of them needs them."""
         fields = tuple(json.loads(self.schema.json())["fields"])
-        return Target(Columns(fields, self.mapped), int(value(self.properties, LAST_ID) or 0), self.features, own)
+        return Target(Columns(fields, self.mapped), int(value(self.properties, LAST_ID) or 0), self.features)
 
 
 def read_table(spark: SparkSession, path: str) -> TargetTable | None:

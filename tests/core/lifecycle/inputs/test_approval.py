@@ -1,4 +1,4 @@
-"""`approval: Manual`: no driver runs before a person has approved a plan, and an edit of what was planned makes a new one."""
+"""`approval: Manual`: no driver runs before a user approves a plan, and an edit of the planned spec makes a new plan."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from backfill_core.lifecycle.naming import driver_name
 
 
 class TestApproval:
-    """Nothing is written to the target before a person has approved the plan."""
+    """The job writes nothing to the target before a user approves the plan."""
 
     def test_the_first_attempt_is_a_plan(self) -> None:
-        """In a pod of its own, whose termination message is the plan."""
+        """The plan runs in a separate pod, and the pod's termination message is the plan."""
         story = Story()
         first = story.decide()
         story.rest()
@@ -45,14 +45,14 @@ class TestApproval:
         assert kstatus(resource(waiting, waiting.status)) == "InProgress"
         assert [kind for kind, _ in story.launched] == ["Plan", "Run"]
 
-    def test_beforehand_needs_no_plan(self) -> None:
-        """There is nothing to wait for."""
+    def test_approval_in_advance_needs_no_plan(self) -> None:
+        """The job has nothing to wait for."""
         decision = checked(observed(spec=spec(approval="Manual", approved=True)))
 
         assert LaunchDriver(1, "Run") in decision.actions
 
-    def test_beforehand_holds_for_the_spec_that_is_there_at_the_launch(self) -> None:
-        """Who approves unseen was shown no plan that could be an old one."""
+    def test_approval_in_advance_holds_for_the_spec_at_the_launch(self) -> None:
+        """A user who approves in advance has seen no plan that could be outdated."""
         story = Story(**ONE, approved=True, suspend=True)
         story.rest()
         story.edit(**OTHER, suspend=False)
@@ -60,8 +60,8 @@ class TestApproval:
 
         assert story.launched == [("Run", "localhost/other:1")]
 
-    def test_while_the_plan_is_made_lets_it_run_then(self) -> None:
-        """Its spec is the one that was planned."""
+    def test_approval_during_planning_runs_the_job_afterwards(self) -> None:
+        """The approved spec is the planned one."""
         story = Story(**ONE)
         story.rest()
         story.edit(approved=True)
@@ -71,18 +71,18 @@ class TestApproval:
         assert story.launched == [("Plan", "localhost/one:1"), ("Run", "localhost/one:1")]
 
     def test_a_plan_without_a_message_is_made_again(self) -> None:
-        """There is nothing to approve."""
+        """Without a message there is no plan to approve."""
         manual = observed(spec=spec(approval="Manual"), status=STATUSES["planning"], pods=(ended(0, kind="Plan"),))
 
         assert checked(manual).status.phase == "Retrying"
 
-    def test_is_not_asked_for_once_a_driver_has_run(self) -> None:
-        """An edit is in force with the next attempt, and a person who wants to look first suspends it."""
+    def test_no_approval_is_needed_once_a_driver_has_run(self) -> None:
+        """An edit applies to the next attempt; a user who wants to check first suspends the job."""
         story = awaiting()
         story.edit(approved=True)
         story.rest()
-        one = running(2, launched_of=story.made_of)
-        story.seen = replace(story.seen, pods=(one,), report=report(2))
+        driver = running(2, launched_of=story.made_of)
+        story.seen = replace(story.seen, pods=(driver,), report=report(2))
         story.rest()
         story.edit(**OTHER)
         story.seen = replace(story.seen, annotations={RESTART_ANNOTATION: "now"})
@@ -95,7 +95,7 @@ class TestApproval:
 
 
 class TestAnEdit:
-    """Of what the plan is about: the plan is of another job than the one that would run."""
+    """An edit of a planned field invalidates the plan, because a different job would run."""
 
     @pytest.mark.parametrize(
         "edit",
@@ -109,8 +109,8 @@ class TestAnEdit:
             {"throttle": {"rowsPerSecond": 5}},
         ],
     )
-    def test_while_the_plan_awaits_approval_makes_a_new_one(self, edit: dict[str, Any]) -> None:
-        """It was not: a person approved what they read, and something else ran."""
+    def test_an_edit_while_the_plan_awaits_approval_makes_a_new_plan(self, edit: dict[str, Any]) -> None:
+        """A user once approved one spec, and another one ran."""
         story = awaiting()
         old = story.seen.status.plan_of
         story.edit(**edit)
@@ -124,7 +124,7 @@ class TestAnEdit:
             "PlanOutdated",
             "PlanOutdated",
         )
-        assert not any(one.type == "AwaitingApproval" for one in planning.conditions)
+        assert not any(condition.type == "AwaitingApproval" for condition in planning.conditions)
         assert again.events == ()
         assert story.said.count(("Normal", "PlanOutdated")) == 1
         assert story.phase == "AwaitingApproval"
@@ -133,8 +133,8 @@ class TestAnEdit:
         assert story.seen.status.failures == 0
 
     @pytest.mark.parametrize("edit", [{"backoffLimit": 7}, {"desiredState": "Paused"}, {"drainTimeoutSeconds": 90}])
-    def test_of_what_the_operator_reads_itself_keeps_the_plan(self, edit: dict[str, Any]) -> None:
-        """It says the same as before."""
+    def test_an_edit_of_operator_settings_keeps_the_plan(self, edit: dict[str, Any]) -> None:
+        """The plan is the same as before."""
         story = awaiting()
         story.edit(**edit)
         story.rest()
@@ -143,8 +143,8 @@ class TestAnEdit:
 
         assert [kind for kind, _ in story.launched] == ["Plan", "Run"]
 
-    def test_that_is_taken_back_brings_the_plan_back(self) -> None:
-        """Which was not replaced yet."""
+    def test_an_edit_that_is_reverted_restores_the_plan(self) -> None:
+        """The old plan was not replaced yet."""
         story = awaiting(suspend=False)
         story.edit(**OTHER, suspend=True)
         story.rest()
@@ -154,7 +154,7 @@ class TestAnEdit:
         assert story.phase == "AwaitingApproval"
         assert len(story.launched) == 1
 
-    def test_while_the_plan_is_made_makes_a_new_one_after_it(self) -> None:
+    def test_an_edit_during_planning_makes_a_second_plan(self) -> None:
         """The pod read the spec at its start."""
         story = Story(**ONE)
         story.rest()
@@ -165,8 +165,8 @@ class TestAnEdit:
 
         assert story.launched == [("Plan", "localhost/one:1"), ("Plan", "localhost/other:1")]
 
-    def test_of_the_limit_replaces_a_pod_that_waits_to_plan(self) -> None:
-        """A plan says how long the job takes under the limit, and takes no command."""
+    def test_an_edit_of_the_limit_replaces_a_pod_that_waits_to_plan(self) -> None:
+        """A plan estimates the duration under the limit, and a plan pod accepts no command."""
         story = Story(**ONE)
         story.rest()
         waits = story.seen.pods
@@ -178,8 +178,8 @@ class TestAnEdit:
         assert replaced.status.attempt.stop.reason == "SpecChanged"
         assert waits[0].name in story.asks
 
-    def test_of_a_failed_plan_makes_another_one(self) -> None:
-        """As before, and the old one does not count."""
+    def test_an_edit_after_a_failed_plan_makes_another_plan(self) -> None:
+        """The old plan does not count."""
         story = awaiting()
         story.edit(**OTHER)
         story.rest()

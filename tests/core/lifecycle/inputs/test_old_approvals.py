@@ -1,4 +1,4 @@
-"""An approval is of the plan that was there when it was given, and of no later one."""
+"""An approval applies to the plan that existed when it was given, and to no later plan."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from backfill_core.lifecycle.observation import LaunchFailed
 
 
 class TestAnOldApproval:
-    """It was given for another spec."""
+    """An old approval was given for another spec."""
 
-    def test_that_comes_with_an_edit_does_not_count(self) -> None:
-        """A manifest that holds both was approved by who read the plan of the one before."""
+    def test_an_approval_together_with_an_edit_does_not_count(self) -> None:
+        """The author of a manifest with both has only read the previous plan."""
         story = awaiting()
         story.edit(**OTHER, approved=True)
         story.rest()
@@ -30,8 +30,8 @@ class TestAnOldApproval:
         assert story.of in story.asks
         assert "changed" in story.asks
 
-    def test_that_comes_while_the_new_plan_is_made_does_not_count(self) -> None:
-        """Its sender can have read the old one alone."""
+    def test_an_approval_while_the_new_plan_is_made_does_not_count(self) -> None:
+        """The user can only have read the old plan."""
         story = awaiting()
         story.edit(**OTHER)
         story.rest()
@@ -41,8 +41,8 @@ class TestAnOldApproval:
 
         assert story.phase == "AwaitingApproval"
 
-    def test_that_stays_through_an_edit_does_not_count(self) -> None:
-        """There was no room for its driver yet."""
+    def test_an_approval_that_outlives_an_edit_does_not_count(self) -> None:
+        """The approved driver had to wait for a free slot."""
         story = awaiting()
         story.seen = replace(story.seen, no_room="10 of 10 drivers run")
         story.edit(approved=True)
@@ -56,8 +56,8 @@ class TestAnOldApproval:
         assert [kind for kind, _ in story.launched] == ["Plan", "Plan"]
         assert story.phase == "AwaitingApproval"
 
-    def test_that_is_taken_back_and_given_again_counts(self) -> None:
-        """The second one is of who read the new plan."""
+    def test_an_approval_that_is_withdrawn_and_repeated_counts(self) -> None:
+        """The second approval comes from a user who read the new plan."""
         story = awaiting()
         story.edit(**OTHER, approved=True)
         story.rest()
@@ -69,8 +69,8 @@ class TestAnOldApproval:
 
         assert story.launched[-1] == ("Run", "localhost/other:1")
 
-    def test_is_followed_by_one_that_names_the_plan(self) -> None:
-        """One edit: an operator that is busy sees only the last of two."""
+    def test_an_approval_by_plan_name_follows_an_ignored_one(self) -> None:
+        """One edit suffices: a busy operator sees only the last of two edits."""
         story = awaiting()
         story.edit(**OTHER, approved=True)
         story.rest()
@@ -80,8 +80,8 @@ class TestAnOldApproval:
 
         assert story.launched[-1] == ("Run", "localhost/other:1")
 
-    def test_does_not_launch_an_attempt_that_is_on_record(self) -> None:
-        """Its objects were refused for hours; what is launched in the end is the spec of then."""
+    def test_an_old_approval_does_not_launch_a_recorded_attempt(self) -> None:
+        """The API server rejected the attempt's objects for hours; the spec at the launch is the one that counts."""
         story = awaiting()
         story.edit(approved=True)
         launched = checked(replace(story.seen, live=True))
@@ -92,11 +92,11 @@ class TestAnOldApproval:
         story.rest()
 
         assert story.launched == [("Plan", "localhost/one:1"), ("Plan", "localhost/other:1")]
-        assert [one.reason for one in story.seen.status.history] == ["Planned", "SpecChanged"]
+        assert [past.reason for past in story.seen.status.history] == ["Planned", "SpecChanged"]
         assert story.seen.status.failures == 0
 
-    def test_does_not_launch_the_next_attempt_of_a_driver_that_never_ran(self) -> None:
-        """Nothing was written yet: a corrected image is another job than the one that was planned."""
+    def test_an_old_approval_does_not_launch_after_a_driver_that_never_ran(self) -> None:
+        """The job has written nothing yet, and a corrected image makes a different job than the planned one."""
         story = awaiting()
         story.edit(approved=True)
         story.rest()
@@ -107,8 +107,8 @@ class TestAnOldApproval:
 
         assert story.launched[1:] == [("Run", "localhost/one:1"), ("Plan", "localhost/other:1")]
 
-    def test_does_not_launch_a_job_that_failed_before_its_process_began(self) -> None:
-        """A node gives an exit code to a command that an image does not have, too."""
+    def test_an_old_approval_does_not_launch_after_a_failure_before_the_process_began(self) -> None:
+        """A node also gives an exit code to a command that is missing in the image."""
         story = awaiting()
         story.edit(approved=True)
         story.rest()
@@ -120,8 +120,8 @@ class TestAnOldApproval:
 
         assert story.launched[-1] == ("Plan", "localhost/other:1")
 
-    def test_is_told_from_that_of_a_driver_that_ran_and_died(self) -> None:
-        """It may have written: no plan is made, and the edit is in force with the next attempt."""
+    def test_an_approval_stays_valid_after_a_driver_that_ran_and_died(self) -> None:
+        """The driver may have written rows: no plan is made, and the edit applies to the next attempt."""
         story = awaiting(backoff={"initialSeconds": 1, "maxSeconds": 1})
         story.edit(approved=True)
         story.rest()
@@ -134,25 +134,25 @@ class TestAnOldApproval:
 
 
 class TestTheNameOfAPlan:
-    """`spec.approvedPlan`: an approval that can be given for one plan only."""
+    """`spec.approvedPlan` is an approval for one plan only."""
 
-    def test_is_shown_where_it_is_needed(self) -> None:
-        """By the condition and in the status."""
+    def test_the_plan_name_is_shown_in_the_condition_and_the_status(self) -> None:
+        """Users need the name to approve the plan."""
         story = awaiting()
 
         assert story.seen.status.plan_of == story.of
         assert story.of in story.asks
 
-    def test_approves_that_plan(self) -> None:
-        """Without `approved`, too."""
+    def test_the_name_of_the_plan_approves_that_plan(self) -> None:
+        """The field works without `approved`."""
         story = awaiting()
         story.edit(approvedPlan=story.of)
         story.rest()
 
         assert story.launched[-1] == ("Run", "localhost/one:1")
 
-    def test_of_another_plan_approves_nothing(self) -> None:
-        """Not even beside `approved: true`: who names a plan means that one."""
+    def test_the_name_of_another_plan_approves_nothing(self) -> None:
+        """`approved: true` does not change that: the user named a specific plan."""
         story = awaiting()
         story.edit(approvedPlan="0" * 16, approved=True)
         story.rest()
@@ -161,16 +161,16 @@ class TestTheNameOfAPlan:
         assert story.of in story.asks
         assert [kind for kind, _ in story.launched] == ["Plan"]
 
-    def test_is_of_the_spec_alone(self) -> None:
-        """The same spec has the same one: what approves it does not change it."""
+    def test_the_plan_name_depends_only_on_the_spec(self) -> None:
+        """The same spec has the same name; the approval fields do not change it."""
         assert planned_of(spec(approvedPlan="0" * 16, approved=True, approval="Manual")) == planned_of(spec())
 
 
 class TestAStatusOfAnEarlierVersion:
-    """It has a plan, and does not say what it is of."""
+    """A status of an earlier version has a plan but no record of its spec."""
 
-    def test_keeps_its_plan_until_the_next_edit(self) -> None:
-        """An upgrade of the operator makes no plan anew."""
+    def test_an_unnamed_plan_stays_until_the_next_edit(self) -> None:
+        """An upgrade of the operator does not repeat the plan."""
         story = Story(**ONE)
         story.seen = replace(story.seen, status=STATUSES["planned, unapproved"].model_copy(update={"plan_of": None}))
         story.rest()
@@ -180,15 +180,15 @@ class TestAStatusOfAnEarlierVersion:
 
         assert story.launched == [("Plan", "localhost/other:1")]
 
-    def test_is_left_alone_while_the_spec_is_refused(self) -> None:
-        """There is nothing that the plan could be of."""
+    def test_an_unnamed_plan_is_unchanged_while_the_spec_is_refused(self) -> None:
+        """There is no valid spec that the plan could belong to."""
         seen = observed(spec=SPECS["refused"], status=STATUSES["planned, unapproved"])
 
         assert checked(seen).status.plan_of == STATUSES["planned, unapproved"].plan_of
 
     @pytest.mark.parametrize("label", ["", "of before", "A" * 16])
-    def test_or_a_pod_without_the_label_has_a_plan_of_the_spec_of_then(self, label: str) -> None:
-        """People edit labels: a plan is not made without end."""
+    def test_a_plan_pod_without_a_valid_label_belongs_to_the_current_spec(self, label: str) -> None:
+        """Users edit labels, and the operator must not plan endlessly."""
         story = Story(**ONE)
         story.rest()
         pods = (ended(0, kind="Plan", launched_of=label, ending=PLANNED),)
@@ -199,14 +199,14 @@ class TestAStatusOfAnEarlierVersion:
 
 
 class TestWhateverUsersDo:
-    """Edits, approvals and withdrawals in any order, and an operator that sees some of them only together."""
+    """Users edit, approve and withdraw in any order, and the operator sees some of these changes only together."""
 
     @pytest.mark.parametrize("seed", range(40))
     def test_no_driver_runs_a_spec_that_was_not_approved(self, seed: int) -> None:
-        """An approval is of the plan that the status showed at that moment, or unseen if it showed none."""
+        """An approval counts for the plan that the status showed at that time; without a plan it counts in advance."""
         chance, story = random.Random(seed), Story(**ONE)
         approved: set[str] = set()
-        """Plans that were shown when they were approved."""
+        """Plans that the status showed when they were approved."""
 
         unseen = False
         for _ in range(2000):
@@ -222,8 +222,10 @@ class TestWhateverUsersDo:
                     approved, unseen = set(), False
                     story.edit(approved=False)
                 case 3 if story.seen.pods and story.seen.pods[0].kind == "Plan" and not story.seen.pods[0].over:
-                    one = story.seen.pods[0]
-                    pods = (ended(0, one.attempt or 0, kind="Plan", launched_of=one.launched_of, ending=PLANNED),)
+                    planner = story.seen.pods[0]
+                    pods = (
+                        ended(0, planner.attempt or 0, kind="Plan", launched_of=planner.launched_of, ending=PLANNED),
+                    )
                     story.seen = replace(story.seen, pods=pods)
                 case _:
                     self.decide(story)
@@ -235,7 +237,7 @@ class TestWhateverUsersDo:
 
     @staticmethod
     def decide(story: Story) -> None:
-        """Decide, and let a pod that is to be replaced go."""
+        """Decide, and remove a pod that is to be replaced."""
         decision = story.decide()
         if decision.status.attempt is not None and decision.status.attempt.stop is not None:
             story.seen = replace(story.seen, pods=())

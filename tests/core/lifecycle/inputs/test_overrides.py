@@ -1,4 +1,4 @@
-"""The override annotations: an emergency brake that no GitOps tool undoes, and no typo."""
+"""Override annotations: an emergency brake that GitOps tools do not undo and that a typo does not release."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ UP = observed(status=STATUSES["running"], pods=(running(),), report=report(), fi
 
 
 def sent(decision: Decision) -> list[tuple[int, str]]:
-    """Return the commands that are sent: revision and type."""
+    """Return the commands that are sent, as revision and type."""
     requests = [action.request for action in decision.actions if isinstance(action, SendCommand)]
     return [(request.revision, request.command.type) for request in requests]
 
 
 def annotated(observation: Observation, **texts: str) -> Observation:
-    """Return the observation with these override annotations and no others."""
+    """Return the observation with exactly these override annotations."""
     names = {"override": OVERRIDE_ANNOTATION, "state": STATE_ANNOTATION, "suspend": SUSPEND_ANNOTATION}
     return replace(observation, annotations={names[name]: text for name, text in texts.items()})
 
 
 def paused_by(**texts: str) -> Observation:
-    """Return a job whose driver acknowledged the pause of these annotations."""
+    """Return a job whose driver acknowledged the pause from these annotations."""
     wish = annotated(UP, **texts)
     acks = (Ack(attempt=1, epoch=9, revision=1, outcome="Applied"),)
     done = after(wish, checked(wish), report=report(acks=acks, revision=1, paused="History"))
@@ -43,14 +43,14 @@ def message(decision: Decision, type_: str) -> str:
 
 
 class TestATypo:
-    """A bad annotation keeps what held (fault K8)."""
+    """A malformed annotation keeps the previous value in force (fault K8)."""
 
     @pytest.mark.parametrize(
         "bad", [{"override": '{"desiredState":"paused"}'}, {"override": "{"}, {"override": PAUSED + "x"},
                 {"override": PAUSED, "state": "paused"}, {"override": "null"}],
     )  # fmt: skip
-    def test_typo_lifts_no_pause(self, bad: dict[str, str]) -> None:
-        """It resumed the job, and only an event said so."""
+    def test_a_typo_lifts_no_pause(self, bad: dict[str, str]) -> None:
+        """A typo once resumed the job, and only an event reported it."""
         decision = checked(annotated(paused_by(override=PAUSED), **bad))
 
         assert sent(decision) == []
@@ -58,22 +58,22 @@ class TestATypo:
         assert conditions(decision.status)["OverrideIgnored"] == "True"
         assert 'in force is {"desiredState":"Paused"}' in message(decision, "OverrideIgnored")
 
-    def test_typo_survives_a_restart_of_the_operator(self) -> None:
-        """The status is the memory."""
+    def test_a_typo_survives_a_restart_of_the_operator(self) -> None:
+        """The status stores the value in force."""
         stored = checked(annotated(paused_by(override=PAUSED), override="{")).status
         again = checked(replace(annotated(paused_by(override=PAUSED), override="{"), status=stored))
 
         assert (again.status.phase, sent(again)) == ("Paused", [])
 
-    def test_typo_in_one_annotation_leaves_the_other(self) -> None:
-        """The JSON is cut, and the button of the GitOps tool still works."""
+    def test_a_typo_in_one_annotation_leaves_the_other(self) -> None:
+        """The JSON is truncated, and the button of the GitOps tool still works."""
         decision = checked(annotated(paused_by(override=PAUSED), override="{", state="Running"))
 
         assert sent(decision) == [(2, "Resume")]
         assert conditions(decision.status)["OverrideIgnored"] == "True"
 
-    def test_typo_ends_with_its_annotation(self) -> None:
-        """Removed, or corrected: then the spec, or the new value, is in force."""
+    def test_a_typo_ends_with_its_annotation(self) -> None:
+        """After the annotation is removed or corrected, the spec or the new value is in force."""
         held = annotated(paused_by(override=PAUSED), override="{")
         held = replace(held, status=checked(held).status)
         gone = checked(annotated(held))
@@ -82,23 +82,23 @@ class TestATypo:
         assert "OverrideIgnored" not in conditions(gone.status)
         assert gone.status.override is None
 
-    def test_edits_of_the_spec_count_below_what_holds(self) -> None:
-        """Only the overridden fields are held."""
+    def test_edits_of_fields_without_an_override_apply(self) -> None:
+        """The override holds only its own fields."""
         held = annotated(paused_by(override=PAUSED), override="{")
         decision = checked(replace(held, spec=spec(throttle={"rowsPerSecond": 5})))
 
         assert sent(decision) == [(2, "Throttle")]
 
-    def test_first_annotation_with_a_typo_says_that_the_spec_holds(self) -> None:
-        """There is nothing else that could."""
+    def test_a_first_annotation_with_a_typo_leaves_the_spec_in_force(self) -> None:
+        """No earlier value exists."""
         decision = checked(annotated(UP, suspend="yes"))
 
-        assert "'yes' is neither true nor false; the spec holds" in message(decision, "OverrideIgnored")
+        assert "'yes' is neither true nor false; the spec applies" in message(decision, "OverrideIgnored")
         assert decision.status.phase == "Running"
 
 
 class TestAnnotationsOfOneWord:
-    """Tools that cannot write JSON use them."""
+    """Tools that cannot write JSON use annotations of one word."""
 
     @pytest.mark.parametrize(
         ("texts", "phase"),
@@ -107,13 +107,13 @@ class TestAnnotationsOfOneWord:
             ({"override": '{"desiredState":"Running"}', "state": "Paused"}, "Paused"),
         ],
     )  # fmt: skip
-    def test_word_pauses_above_the_json(self, texts: dict[str, str], phase: str) -> None:
-        """The newest hand is a button; an empty word counts as absent."""
+    def test_a_one_word_annotation_takes_precedence_over_the_json(self, texts: dict[str, str], phase: str) -> None:
+        """The newest action is a button; an empty word counts as absent."""
         decision = checked(paused_by(**texts))
 
         assert (decision.status.phase, reason(decision.status, "Paused")) == (phase, "Override")
 
-    def test_word_suspends_and_resumes(self) -> None:
-        """As `spec.suspend` does."""
+    def test_a_one_word_annotation_suspends_and_resumes(self) -> None:
+        """The annotation acts like `spec.suspend`."""
         assert checked(annotated(UP, suspend="true")).status.phase == "Suspending"
         assert checked(annotated(replace(UP, spec=spec(suspend=True)), suspend="false")).status.phase == "Running"

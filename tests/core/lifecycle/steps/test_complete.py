@@ -1,4 +1,4 @@
-"""A complete job is done: whatever its last driver reported of its progress."""
+"""A complete job shows 100 percent, whatever progress its last driver reported."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ RUNNING = STATUSES["running"]
 
 
 def over(progress: ProgressSummary | None, ending: Ending) -> Decision:
-    """Return the decision about an attempt that ended well, by the progress in the status."""
+    """Return the decision about an attempt that ended well, given the progress in the status."""
     status = RUNNING.model_copy(update={"progress": progress})
     return checked(observed(status=status, pods=(replace(ended(0), ending=ending),), live=True))
 
 
 class TestADriverThatFindsItsJobComplete:
-    """It reads nothing and reports no progress, so `kubectl get` showed an empty column (fault K15)."""
+    """A driver of a complete job reads nothing and reports no progress, so `kubectl get` once showed an empty column
+    (fault K15)."""
 
-    def test_leaves_a_progress_of_100_percent(self) -> None:
-        """Such as that of a Backfill that was made again for a filled target."""
+    def test_a_complete_job_shows_100_percent(self) -> None:
+        """One example is a Backfill that was created again for a filled target."""
         shown = over(None, Ending(outcome="Complete", reason="AlreadyComplete")).status.progress
 
         assert shown is not None
         assert shown.percent == 100
 
-    def test_keeps_the_rows_of_an_earlier_one(self) -> None:
-        """The status knows more than the last driver."""
+    def test_a_complete_job_keeps_the_rows_of_an_earlier_attempt(self) -> None:
+        """The status has more information than the last driver."""
         shown = over(ProgressSummary(percent=97, rows_done=33), Ending(outcome="Complete")).status.progress
 
         assert shown is not None
         assert (shown.percent, shown.rows_done) == (100, 33)
 
-    def test_does_not_overrule_a_driver_that_tells(self) -> None:
-        """What it reports at its end is exact."""
+    def test_a_reported_progress_is_not_overruled(self) -> None:
+        """The driver's final progress is exact."""
         last = ProgressSummary(percent=99, rows_done=12)
         shown = over(None, Ending(outcome="Complete", progress=last)).status.progress
 

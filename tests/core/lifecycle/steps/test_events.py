@@ -1,4 +1,4 @@
-"""An event says what happened in words: which attempt, which pod, by whose wish."""
+"""Events describe what happened: which attempt, which pod, and who requested it."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ def events_of(decision):
 
 
 class TestTheEventsOfABackfill:
-    """`Running: Running` had no information, and a launch or a full quota had no event."""
+    """Each event has information. `Running: Running` had none, and a launch or a full quota had no event."""
 
-    def test_launch_is_told_once_with_attempt_and_pod(self) -> None:
-        """The name leads to the log of the pod."""
+    def test_a_launch_is_reported_once_with_attempt_and_pod(self) -> None:
+        """The name of the pod leads to its log."""
         seen = observed()
         launched = checked(seen)
 
         assert events_of(launched) == [("Normal", "Launching", "attempt 1 is launched as pod orders-1-driver")]
         assert events_of(checked(after(seen, launched))) == []
 
-    def test_running_driver_is_told_with_attempt_and_pod(self) -> None:
-        """The reason alone is the name of the phase."""
+    def test_a_running_driver_is_reported_with_attempt_and_pod(self) -> None:
+        """The reason only repeats the phase."""
         seen = observed(status=STATUSES["starting"], pods=(running(),), report=report())
 
         assert events_of(checked(seen)) == [
             ("Normal", "Running", "the driver of attempt 1 is ready: pod orders-1-driver")
         ]
 
-    def test_pause_is_told_with_whose_wish_it_is(self) -> None:
-        """The spec's, or that of a person who cannot change the spec."""
+    def test_a_pause_is_reported_with_its_origin(self) -> None:
+        """A pause comes from the spec, or from a user who cannot change the spec."""
         paused = observed(
             spec=spec(desiredState="Paused"),
             status=STATUSES["running"],
@@ -42,11 +42,11 @@ class TestTheEventsOfABackfill:
         )
 
         assert events_of(checked(paused)) == [
-            ("Normal", "AsRequested", "paused by the spec; the driver stays, at a barrier")
+            ("Normal", "AsRequested", "paused by the spec; the driver waits at a barrier")
         ]
 
-    def test_full_quota_is_told_once(self) -> None:
-        """It may last for hours: the conditions say so, too."""
+    def test_a_full_quota_is_reported_once(self) -> None:
+        """The quota may stay full for hours; the conditions report it too."""
         refused = LaunchFailed(1, T0, 403, "", "exceeded quota: compute")
         seen = observed()
         seen = after(seen, checked(seen), launch_failed=refused)

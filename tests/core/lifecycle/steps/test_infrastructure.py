@@ -1,4 +1,4 @@
-"""Causes outside the job: the operator waits, says why, goes on, and counts no failure (faults C1, C7 and K4)."""
+"""External causes: the operator waits, reports the cause, continues, and counts no failure (faults C1, C7 and K4)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ MINUTE_MS = 60_000
 
 def message(observation: Observation, type_: str, minutes: int = 0) -> str:
     """Return the message of a condition."""
-    found = checked(observation, T0 + minutes * MINUTE_MS).status.conditions
-    return next(condition.message for condition in found if condition.type == type_)
+    conditions_now = checked(observation, T0 + minutes * MINUTE_MS).status.conditions
+    return next(condition.message for condition in conditions_now if condition.type == type_)
 
 
 class TestADriverThatIsTakenAway:
+    """A driver that the cluster removes counts as no failure of the job."""
+
     @pytest.mark.parametrize(
         "lost",
         [
@@ -41,14 +43,14 @@ class TestADriverThatIsTakenAway:
         ],
         ids=["evicted", "node lost", "disrupted", "deleted", "failed while its node was drained", "node shut down"],
     )  # fmt: skip
-    def test_lost_driver_counts_no_failure(self, lost: DriverPod) -> None:
-        """Four of them ended the job for good, each with new rows committed."""
+    def test_a_lost_driver_counts_no_failure(self, lost: DriverPod) -> None:
+        """Four lost drivers once failed the job permanently, although each had committed new rows."""
         decision = checked(observed(status=RUNNING.model_copy(update={"failures": 3}), pods=(lost,)))
 
         assert (decision.status.failures, decision.status.phase) == (3, "Retrying")
 
-    def test_pod_that_is_gone_counts_no_failure(self) -> None:
-        """`kubectl delete pod --force`, or a node that was removed with it."""
+    def test_a_missing_pod_counts_no_failure(self) -> None:
+        """`kubectl delete pod --force` removes a pod like this, and so does a node that goes away with it."""
         up = observed(status=RUNNING)
         waiting = checked(after(up, checked(up)), T0 + 3_000)
         gone = checked(after(up, waiting, live=True), T0 + 6_000)
@@ -56,7 +58,7 @@ class TestADriverThatIsTakenAway:
         assert (gone.status.failures, gone.status.phase, reason(gone.status)) == (0, "Retrying", "BackingOff")
 
     def test_losses_in_a_row_wait_longer_each_time_and_never_give_up(self) -> None:
-        """As a Job with `podFailurePolicy` does."""
+        """A Job with `podFailurePolicy` behaves like this."""
         now_ms, waits = T0, []
         observation = observed(spec=spec(backoffLimit=0, backoff={"initialSeconds": 10, "maxSeconds": 60}))
         for attempt in range(1, 8):
@@ -74,12 +76,12 @@ class TestADriverThatIsTakenAway:
         assert all(0.8 * limit <= wait <= limit for wait, limit in zip(waits, limits, strict=True))
 
     @pytest.mark.parametrize("lost", [ended(137), ended(137, oom_killed=True), ended(None, reason="DeadlineExceeded")])
-    def test_end_that_may_be_the_jobs_own_counts(self, lost: DriverPod) -> None:
-        """A kill without a cause, one for want of memory, and a deadline in the template."""
+    def test_an_end_that_may_be_the_jobs_fault_counts(self, lost: DriverPod) -> None:
+        """The cases are a kill without a cause, a kill for lack of memory, and a deadline in the template."""
         assert checked(observed(status=RUNNING, pods=(lost,))).status.failures == 1
 
-    def test_commit_restarts_the_count(self) -> None:
-        """Progress shows that the job can go on."""
+    def test_a_commit_restarts_the_count(self) -> None:
+        """Progress shows that the job can continue."""
         up = observed(status=RUNNING.model_copy(update={"failures": 3}), pods=(running(),), report=report(rows_done=5))
         began = after(up, checked(up), report=report(rows_done=5))
         moved = after(began, checked(began), report=report(rows_done=9))
@@ -91,11 +93,11 @@ class TestADriverThatIsTakenAway:
 
 
 class TestAnEndingWithACauseOutside:
-    """The driver says so in its termination message."""
+    """The driver reports an external cause in its termination message."""
 
     AWAY = Ending(outcome="Failed", reason="Transient", message="Connection refused", outside=True)
 
-    def test_commit_before_it_restarts_the_count(self) -> None:
+    def test_a_commit_before_an_outage_restarts_the_count(self) -> None:
         """Progress shows that the job can continue."""
         up = observed(status=RUNNING.model_copy(update={"failures": 3}), pods=(running(),), report=report(rows_done=5))
         began = after(up, checked(up), report=report(rows_done=5))
@@ -109,11 +111,11 @@ class TestAnEndingWithACauseOutside:
         )
 
     @pytest.mark.parametrize("ending", [None, AWAY.model_copy(update={"outside": False})])
-    def test_end_without_that_word_counts(self, ending: Ending | None) -> None:
-        """An unknown error may be the job's own; so may that of an earlier driver."""
+    def test_an_end_without_an_external_cause_counts(self, ending: Ending | None) -> None:
+        """An unknown error, or an error of an earlier driver, may be the job's fault."""
         assert checked(observed(status=RUNNING, pods=(ended(61, ending=ending),))).status.failures == 1
 
-    def test_final_error_is_final_whatever_it_says(self) -> None:
+    def test_a_final_error_is_final_despite_an_external_cause(self) -> None:
         """Another attempt could not succeed."""
         mismatch = self.AWAY.model_copy(update={"reason": "StateMismatch"})
 
@@ -121,27 +123,32 @@ class TestAnEndingWithACauseOutside:
 
 
 class TestAPodThatCannotStart:
-    def test_sidecar_without_an_image_is_not_waited_for(self) -> None:
-        """No waiting brings an image that does not exist."""
+    """A pod that cannot start has a cause, and the cause decides whether to wait."""
+
+    def test_a_sidecar_without_an_image_is_not_waited_for(self) -> None:
+        """Waiting does not create a missing image."""
         stuck = pod(held="sidecar proxy has not started", waiting="InvalidImageName", scheduled=True)
         starting = observed(status=STATUSES["starting"], pods=(stuck,))
 
         assert reason(checked(starting, T0 + 11 * MINUTE_MS).status) == "SubmissionFailed"
 
-    def test_start_is_timed_from_the_sidecars(self) -> None:
-        """They waited an hour for their control plane; `Initialized` says when the driver's container could start."""
+    def test_the_start_timeout_counts_from_the_end_of_the_sidecars(self) -> None:
+        """The sidecars waited an hour for their control plane; `Initialized` shows when the driver's container could
+        start."""
         held = pod(held="sidecar proxy has not started: it runs", scheduled=True, scheduled_ms=T0)
         waiting = checked(observed(status=STATUSES["starting"], pods=(held,)), T0 + 60 * MINUTE_MS)
 
         assert reason(waiting.status) == "Launching"
-        assert next(one for one in waiting.status.conditions if one.type == "Ready").message == held.held
+        assert (
+            next(condition for condition in waiting.status.conditions if condition.type == "Ready").message == held.held
+        )
 
     @pytest.mark.parametrize(
         "state",
         [{"unscheduled": "0/3 nodes"}, {"unscheduled": "Scheduling is blocked due to non-empty scheduling gates"}, {}],
     )
-    def test_pod_without_a_node_waits_and_says_why(self, state: dict[str, str]) -> None:
-        """Room may come at any time; Kueue holds pods by a gate."""
+    def test_a_pod_without_a_node_waits_and_the_status_shows_the_reason(self, state: dict[str, str]) -> None:
+        """A node may become free at any time; Kueue holds pods by a scheduling gate."""
         starting = observed(status=STATUSES["starting"], pods=(pod(**state),))
         late = checked(starting, T0 + 600 * MINUTE_MS)
 
@@ -149,8 +156,8 @@ class TestAPodThatCannotStart:
         assert state.get("unscheduled", "no scheduler") in message(starting, "Ready", minutes=600)
         assert not any(isinstance(action, DeletePod) for action in late.actions)
 
-    def test_start_is_timed_from_the_node(self) -> None:
-        """A pod that waited an hour for its node has all of its time."""
+    def test_the_start_timeout_counts_from_the_scheduling(self) -> None:
+        """A pod that waited an hour for its node still gets its full start time."""
         late = pod(scheduled=True, scheduled_ms=T0 + 60 * MINUTE_MS)
         starting = observed(status=STATUSES["starting"], pods=(late,))
 
@@ -168,8 +175,8 @@ class TestAPodThatCannotStart:
             ("InvalidImageName", "", "SubmissionFailed", "Failed"),
         ],
     )  # fmt: skip
-    def test_registry_that_is_away_is_waited_for(self, waiting: str, text: str, word: str, phase: str) -> None:
-        """It was final at the first attempt; an image that does not exist still is."""
+    def test_an_unavailable_registry_is_waited_for(self, waiting: str, text: str, word: str, phase: str) -> None:
+        """This was once final at the first attempt; a missing image still is."""
         stuck = pod(waiting=waiting, waiting_message=text, scheduled=True)
         starting = observed(status=STATUSES["starting"], pods=(stuck,))
         stopping = checked(after(starting, checked(starting)), T0 + 11 * MINUTE_MS)
@@ -180,12 +187,12 @@ class TestAPodThatCannotStart:
 
 
 class TestAnotherContainerOfThePod:
-    """A webhook may add one; it may end, or never get ready."""
+    """A webhook may add a container that ends or never becomes ready."""
 
     SHIPPER = "container shipper is not ready: exit code 1"
 
-    def test_driver_that_answers_is_up(self) -> None:
-        """Every attempt ended by startupTimeoutSeconds, although the driver committed."""
+    def test_a_driver_that_responds_is_running(self) -> None:
+        """Every attempt once ended by startupTimeoutSeconds, although the driver committed."""
         starting = observed(
             status=STATUSES["starting"], spec=spec(startupTimeoutSeconds=10), report=report(),
             pods=(running(ready=False, unready=self.SHIPPER),),
@@ -196,24 +203,24 @@ class TestAnotherContainerOfThePod:
         assert message(starting, "DriverReady") == self.SHIPPER
 
     @pytest.mark.parametrize("phase", ["Running", "Unknown", "Pending"])
-    def test_driver_that_was_ready_is_never_launching(self, phase: str) -> None:
-        """Its control server is silent, or its node is."""
+    def test_a_driver_that_was_ready_is_never_launching(self, phase: str) -> None:
+        """Its control server or its node does not respond."""
         quiet = running(ready=False, phase=phase, unready=self.SHIPPER)
         decision = checked(observed(status=RUNNING, pods=(quiet,)))
 
         assert reason(decision.status, "DriverReady") == "DriverUnreachable"
         assert self.SHIPPER in message(observed(status=RUNNING, pods=(quiet,)), "DriverReady")
 
-    def test_failed_init_container_is_named_and_counted(self) -> None:
-        """It was "the driver was killed", without a name, an exit code or a message."""
+    def test_a_failed_init_container_is_named_and_counted(self) -> None:
+        """The message was once "the driver was killed", without a name, an exit code or a message."""
         failed = ended(None, init_failed="init container fetch failed: exit code 3: no such bucket", started=False)
         decision = checked(observed(status=STATUSES["starting"], pods=(failed,)))
 
         assert (decision.status.history[-1].reason, decision.status.failures) == ("InitContainerFailed", 1)
         assert "init container fetch failed: exit code 3" in decision.status.conditions[0].message
 
-    def test_disruption_has_the_clusters_words(self) -> None:
-        """PodGC removes a node's pods, and the condition says so."""
+    def test_a_disruption_is_reported_with_the_message_of_the_cluster(self) -> None:
+        """PodGC removes the pods of a node, and the condition reports it."""
         removed = ended(None, disrupted=True, disruption="DeletionByPodGC: PodGC: node not found")
         decision = checked(observed(status=RUNNING, pods=(removed,)))
 

@@ -1,4 +1,4 @@
-"""Lost executors and drivers are counted by reason in the status, each once, in a list that stays short."""
+"""The status counts lost executors and drivers by reason, each once, in a short list."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPORTS = st.lists(st.dictionaries(REASONS, st.integers(1, 40), max_size=4), max
 
 
 def reported(**counts: int) -> Any:
-    """Return a report of a driver that lost so many executors."""
+    """Return a report of a driver that lost these executors."""
     return report(executors_lost=losses_of(counts))
 
 
@@ -31,15 +31,15 @@ def counts(losses: tuple[PodLoss, ...]) -> dict[str, int]:
 
 
 def working(**fields: Any) -> Any:
-    """Return a Backfill with a driver at work."""
+    """Return a Backfill with a running driver."""
     return observed(**({"status": STATUSES["running"], "pods": (running(started=True),)} | fields))
 
 
 class TestExecutorsThatADriverLost:
-    """The driver counts them while it lives; the status has those of all attempts (fault K2)."""
+    """A driver counts its lost executors; the status has the sum over all attempts (fault K2)."""
 
-    def test_are_in_the_status_and_told_as_an_event(self) -> None:
-        """With what helps against a lack of memory."""
+    def test_lost_executors_are_in_the_status_and_cause_an_event(self) -> None:
+        """The event contains a remedy for a lack of memory."""
         decision = checked(working(report=reported(OOMKilled=2, Evicted=1)))
 
         assert counts(decision.status.lost_executors) == {"OOMKilled": 2, "Evicted": 1}
@@ -50,14 +50,14 @@ class TestExecutorsThatADriverLost:
             "raise spec.executor.resources.limits.memory"
         )
 
-    def test_without_a_lack_of_memory_are_told_without_that_hint(self) -> None:
-        """A node that is drained needs no larger limit."""
+    def test_executors_lost_for_other_reasons_cause_no_memory_hint(self) -> None:
+        """A drained node needs no larger limit."""
         decision = checked(working(report=reported(Deleted=1)))
 
         [event] = [event for event in decision.events if event.reason == "ExecutorsLost"]
         assert event.message == "1 executor lost so far: 1 Deleted; Spark reads again what they were reading"
 
-    def test_are_counted_once_however_often_they_are_reported(self) -> None:
+    def test_repeated_reports_count_an_executor_once(self) -> None:
         """A new leader reads the same report again."""
         seen = working(report=reported(OOMKilled=2))
         again = checked(after(seen, checked(seen)))
@@ -65,19 +65,19 @@ class TestExecutorsThatADriverLost:
         assert counts(again.status.lost_executors) == {"OOMKilled": 2}
         assert again.events == ()
 
-    def test_are_told_when_their_number_doubles(self) -> None:
-        """Executors that come and go for days fill no list of events."""
-        seen, told = working(report=reported(OOMKilled=1)), 0
+    def test_an_event_follows_when_the_number_doubles(self) -> None:
+        """Executors that come and go for days must not fill the list of events."""
+        seen, events = working(report=reported(OOMKilled=1)), 0
         for lost in range(1, 1001):
             decision = checked(seen)
-            told += sum(event.reason == "ExecutorsLost" for event in decision.events)
+            events += sum(event.reason == "ExecutorsLost" for event in decision.events)
             seen = after(seen, decision, report=reported(OOMKilled=lost + 1))
 
-        assert told == 10
+        assert events == 10
 
     @given(REPORTS)
-    def test_of_any_reports_are_the_most_that_was_reported(self, reports: list[dict[str, int]]) -> None:
-        """A report that is late or repeated takes nothing back, and adds nothing twice."""
+    def test_the_count_is_the_maximum_that_was_reported(self, reports: list[dict[str, int]]) -> None:
+        """A late or repeated report removes nothing and adds nothing twice."""
         seen = working()
         for lost in reports:
             seen = after(seen, checked(seen), report=reported(**lost))
@@ -88,8 +88,8 @@ class TestExecutorsThatADriverLost:
         assert status.attempt is not None
         assert status.attempt.executors_lost == status.lost_executors
 
-    def test_of_the_next_attempt_are_added(self) -> None:
-        """Its driver counts from nothing."""
+    def test_losses_of_the_next_attempt_are_added(self) -> None:
+        """The next driver counts from zero."""
         first = checked(working(report=reported(OOMKilled=2)))
         attempt = first.status.attempt
         assert attempt is not None
@@ -99,8 +99,8 @@ class TestExecutorsThatADriverLost:
 
         assert counts(second.status.lost_executors) == {"OOMKilled": 3, "Killed": 1}
 
-    def test_are_counted_when_the_attempt_ends(self) -> None:
-        """Its last report may come with its end."""
+    def test_losses_are_counted_when_the_attempt_ends(self) -> None:
+        """Its last report may arrive together with its end."""
         decision = checked(working(pods=(ended(137, started=True),), report=reported(OOMKilled=4)))
 
         assert counts(decision.status.lost_executors) == {"OOMKilled": 4}
@@ -122,26 +122,27 @@ PODS = {
 
 
 class TestDriversThatWereLost:
-    """What the cluster took away, and what was killed; not a driver that ended by itself."""
+    """The count of lost drivers includes drivers that the cluster removed or that were killed, but not drivers that
+    ended by themselves."""
 
     @pytest.mark.parametrize("reason", PODS)
-    def test_are_counted_by_their_reason(self, reason: str) -> None:
-        """As the pod, its condition or its container says."""
+    def test_lost_drivers_are_counted_by_reason(self, reason: str) -> None:
+        """The pod, its condition or its container contains the reason."""
         status = checked(working(pods=(lost_driver(reason),))).status
 
         assert status.history[-1].reason == "Infrastructure"
         assert counts(status.lost_drivers) == {reason: 1}
 
     @pytest.mark.parametrize("code", [0, 3, 20, 40, 64])
-    def test_that_ended_by_themselves_are_not_counted(self, code: int) -> None:
+    def test_drivers_that_ended_by_themselves_are_not_counted(self, code: int) -> None:
         """An error of the job has its own reason in the history."""
         status = checked(working(pods=(ended(code, started=True),))).status
 
         assert status.lost_drivers == ()
 
     @given(st.lists(st.sampled_from(sorted(PODS)), max_size=30))
-    def test_of_any_attempts_are_all_counted(self, reasons: list[str]) -> None:
-        """One for each attempt that was lost."""
+    def test_lost_drivers_of_all_attempts_are_counted(self, reasons: list[str]) -> None:
+        """Each lost attempt counts once."""
         status = STATUSES["running"]
         for reason in reasons:
             over = checked(working(status=status, pods=(lost_driver(reason),))).status
@@ -157,16 +158,16 @@ def lost_driver(reason: str) -> DriverPod:
 
 
 def again(over: BackfillStatus, before: BackfillStatus) -> BackfillStatus:
-    """Return the status of a next attempt at work, with what was lost until then."""
+    """Return the status of a next attempt with the losses so far."""
     return before.model_copy(update={"lost_drivers": over.lost_drivers})
 
 
 class TestTheList:
-    """Names of reasons come from clusters, so their number has a bound."""
+    """Clusters choose the names of reasons, so their number needs a bound."""
 
     @given(st.dictionaries(st.from_regex(r"[A-Z][a-z]{1,8}", fullmatch=True), st.integers(1, 2**60), max_size=60))
-    def test_is_short_and_leaves_none_out(self, given_counts: dict[str, int]) -> None:
-        """What has no room is one entry."""
+    def test_the_list_is_short_and_complete(self, given_counts: dict[str, int]) -> None:
+        """One entry counts all reasons beyond the bound."""
         losses = losses_of(given_counts)
         named = counts(losses)
 

@@ -1,4 +1,4 @@
-"""Requested receipts survive attempts, and a partial one verifies nothing (faults K6 and K7)."""
+"""Requested receipts survive attempts, and a partial receipt verifies nothing (faults K6 and K7)."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ def sent(decision: Decision) -> list[str]:
 
 
 def receipt(epoch: int, **fields: object) -> ReceiptSummary:
-    """Return a receipt of this barrier."""
+    """Return a receipt at this barrier."""
     return ReceiptSummary.model_validate({"target_version": 7, "rows": 33, "epoch": epoch} | fields)
 
 
 def acknowledged(**fields: object) -> Observation:
-    """Return a job whose driver acknowledged the request at barrier 9, and has this receipt."""
-    asked = checked(UP)
+    """Return a job whose driver acknowledged the request at barrier 9 and reports this receipt."""
+    requested = checked(UP)
     acks = (Ack(attempt=1, epoch=9, revision=1, outcome="Applied"),)
-    told = replace(report(acks=acks, revision=1), **fields)
-    return after(UP, asked, report=told)
+    reported = replace(report(acks=acks, revision=1), **fields)
+    return after(UP, requested, report=reported)
 
 
 class TestARequestedReceipt:
+    """A requested receipt is taken exactly once, across attempts."""
+
     @pytest.mark.parametrize("before", [None, receipt(8)])
-    def test_acknowledged_request_survives_the_end_of_its_attempt(self, before: ReceiptSummary | None) -> None:
-        """It was acknowledged, the job was suspended, and no receipt ever came."""
+    def test_an_acknowledged_request_survives_the_end_of_its_attempt(self, before: ReceiptSummary | None) -> None:
+        """The driver once acknowledged the request, the job was suspended, and no receipt ever came."""
         begun = acknowledged(receipt=before)
         stopped = after(begun, checked(begun), pods=(ended(10),), report=None, live=True)
         launched = after(stopped, checked(stopped), live=True)
@@ -48,8 +50,8 @@ class TestARequestedReceipt:
 
         assert sent(checked(up)) == ["Verify"]
 
-    def test_request_whose_receipt_came_is_done(self) -> None:
-        """It is not asked for again."""
+    def test_a_request_with_a_receipt_is_done(self) -> None:
+        """The operator does not request it again."""
         done = acknowledged(receipt=receipt(10))
         stopped = after(done, checked(done), pods=(ended(10),), report=None, live=True)
         launched = after(stopped, checked(stopped), live=True)
@@ -57,8 +59,8 @@ class TestARequestedReceipt:
 
         assert sent(checked(up)) == []
 
-    def test_lost_request_and_a_new_one_are_one_command(self) -> None:
-        """The status holds one command of each kind: with a fifth no API server accepts it."""
+    def test_a_lost_request_and_a_new_one_are_one_command(self) -> None:
+        """The status holds one command of each kind: the API server rejects a fifth one."""
         begun = acknowledged()
         stopped = after(begun, checked(begun), pods=(ended(10),), report=None, live=True)
         launched = after(stopped, checked(stopped), live=True)
@@ -67,8 +69,8 @@ class TestARequestedReceipt:
 
         assert sent(checked(up)) == ["Verify"]
 
-    def test_request_is_sent_once_while_the_driver_compares(self) -> None:
-        """The comparison takes its time."""
+    def test_a_request_is_sent_once_while_the_driver_compares(self) -> None:
+        """The comparison takes time."""
         begun = acknowledged()
         waits = after(begun, checked(begun), report=report(revision=1))
 
@@ -76,6 +78,8 @@ class TestARequestedReceipt:
 
 
 class TestAPartialReceipt:
+    """A partial receipt does not verify the job."""
+
     @pytest.mark.parametrize(
         ("fields", "status", "word"),
         [
@@ -84,15 +88,15 @@ class TestAPartialReceipt:
             ({}, "True", "Equal"),
         ],
     )
-    def test_receipt_of_a_part_verifies_nothing(self, fields: dict[str, object], status: str, word: str) -> None:
-        """`kubectl wait --for=condition=Verified` was met at 33 %."""
+    def test_a_partial_receipt_verifies_nothing(self, fields: dict[str, object], status: str, word: str) -> None:
+        """`kubectl wait --for=condition=Verified` once succeeded at 33 %."""
         decision = checked(acknowledged(receipt=receipt(10, **fields)))
 
         assert (conditions(decision.status)["Verified"], reason(decision.status, "Verified")) == (status, word)
 
-    def test_message_has_what_was_compared(self) -> None:
-        """33 of 100 rows."""
+    def test_the_message_names_the_compared_rows(self) -> None:
+        """The receipt covers 33 of 100 rows."""
         decision = checked(acknowledged(receipt=receipt(10, complete=False, rows_total=100)))
-        found = next(condition for condition in decision.status.conditions if condition.type == "Verified")
+        verified = next(condition for condition in decision.status.conditions if condition.type == "Verified")
 
-        assert found.message == "33 of 100 rows are compared and equal; the snapshot is not copied yet"
+        assert verified.message == "33 of 100 rows are compared and equal; the snapshot is not copied yet"

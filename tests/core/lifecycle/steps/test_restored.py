@@ -1,4 +1,4 @@
-"""Objects that a backup brought back: with the labels of an earlier Backfill of the name, without its owner reference."""
+"""Objects that a backup restored: they have the labels of an earlier Backfill of the same name and no owner reference."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ HELD = ("backfill.dev/drain",)
 
 
 def restored(attempt: int = 1) -> DriverPod:
-    """Return a driver pod that a restore made from a backup: it runs."""
+    """Return a running driver pod that was restored from a backup."""
     return running(attempt, uid=f"restored-{attempt}", owner_uid=None, backfill_uid="uid-before")
 
 
 class TestARestoredDriver:
-    """It writes the target, and no operator has its token's Secret on record (fault C5)."""
+    """A restored driver writes the target, and no operator has its token's Secret on record (fault C5)."""
 
     @pytest.mark.parametrize("status", ["new", "planned", "failed once", "suspended", "complete", "failed"])
     @pytest.mark.parametrize("attempt", [1, 2, 7])
-    def test_is_ended_at_a_barrier_before_anything_starts(self, status: str, attempt: int) -> None:
-        """Whether the status was restored too or not, and whatever number the pod has."""
+    def test_a_restored_driver_is_stopped_at_a_barrier_before_anything_starts(self, status: str, attempt: int) -> None:
+        """The rule holds with or without a restored status, and for any number of the pod."""
         decision = checked(observed(status=STATUSES[status], pods=(restored(attempt),), live=True))
 
         pod = restored(attempt)
@@ -44,8 +44,8 @@ class TestARestoredDriver:
         assert not any(isinstance(action, LaunchDriver) for action in decision.actions)
         assert "Stalled" not in conditions(decision.status) or status == "failed"
 
-    def test_is_ended_once_the_driver_on_record_is_missing(self) -> None:
-        """A status that was restored too has an attempt whose pod is gone."""
+    def test_a_restored_driver_is_stopped_once_the_recorded_driver_is_missing(self) -> None:
+        """A restored status has an attempt whose pod is gone."""
         seen = observed(status=STATUSES["running"], pods=(restored(),), live=True)
         decision = checked(seen)
         decision = checked(after(seen, decision, pods=(restored(),), live=True), T0 + 6_000)
@@ -54,20 +54,20 @@ class TestARestoredDriver:
         assert decision.status.failures == 0
 
     @pytest.mark.parametrize("given", [{"suspend": True}, {"desiredState": "Paused"}])
-    def test_is_ended_when_nothing_may_run(self, given: dict[str, object]) -> None:
-        """It cannot be paused, so it must not go on."""
+    def test_a_restored_driver_is_stopped_when_the_job_is_held(self, given: dict[str, object]) -> None:
+        """The operator cannot pause it, so it must not continue."""
         decision = checked(observed(spec=spec(**given), pods=(restored(),)))
 
         assert DeletePod("orders-1-driver", "restored-1", 60) in decision.actions
 
-    def test_is_ended_beside_a_refused_spec(self) -> None:
-        """A person corrects the spec some day, and it would write until then."""
+    def test_a_restored_driver_is_stopped_while_the_spec_is_refused(self) -> None:
+        """A user may correct the spec much later, and the driver would write until then."""
         decision = checked(observed(spec=SPECS["refused"], pods=(restored(),)))
 
         assert any(isinstance(action, DeletePod) for action in decision.actions)
 
-    def test_is_ended_beside_a_driver_of_ours(self) -> None:
-        """A restore may come at any time; ours goes on."""
+    def test_a_restored_driver_is_stopped_while_our_driver_continues(self) -> None:
+        """A restore may happen at any time."""
         pods = (running(), restored(3))
 
         decision = checked(observed(status=STATUSES["running"], pods=pods, report=report(), live=True))
@@ -76,22 +76,22 @@ class TestARestoredDriver:
         assert decision.status.attempts == 1
         assert decision.status.phase == "Running"
 
-    def test_is_waited_for(self) -> None:
+    def test_a_launch_waits_until_a_restored_driver_has_ended(self) -> None:
         """Two drivers would work on one target."""
         decision = checked(observed(pods=(replace(restored(), deletion_ms=T0 + 1_000),)))
 
         assert reason(decision.status) == "DriverStopping"
         assert decision.actions == ()
 
-    def test_is_removed_by_force_when_its_node_is_lost(self) -> None:
-        """As any driver of ours that must go."""
+    def test_a_restored_driver_on_a_lost_node_is_removed_by_force(self) -> None:
+        """The same rule holds for any driver that must stop."""
         decision = checked(observed(pods=(replace(restored(), deletion_ms=T0 - 60_000),)))
 
         assert DeletePod("orders-1-driver", "restored-1", 0) in decision.actions
 
     @pytest.mark.parametrize("exit_code", [0, 2, 40])
-    def test_ends_no_job_that_has_ended_itself(self, exit_code: int) -> None:
-        """Its exit code is that of an earlier Backfill; its name is needed."""
+    def test_a_restored_pod_that_has_ended_does_not_end_the_job(self, exit_code: int) -> None:
+        """Its exit code belongs to an earlier Backfill, but its name is needed."""
         over = replace(ended(exit_code), owner_uid=None, backfill_uid="uid-before")
 
         for status in ("new", "planned"):
@@ -100,8 +100,8 @@ class TestARestoredDriver:
             assert {"Complete", "Failed", "Stalled"}.isdisjoint(conditions(decision.status))
             assert any(isinstance(action, DeletePod) for action in decision.actions)
 
-    def test_holds_up_a_deletion_until_it_has_ended(self) -> None:
-        """It would stay behind, and write, with no Backfill that shows it."""
+    def test_a_deletion_waits_for_a_restored_driver(self) -> None:
+        """Otherwise it would stay behind and write, without a Backfill that shows it."""
         leaving = observed(status=STATUSES["suspended"], pods=(restored(),), live=True, deletion_ms=T0, finalizers=HELD)
 
         first, last = checked(leaving), checked(replace(leaving, pods=()))
@@ -109,8 +109,8 @@ class TestARestoredDriver:
         assert first.actions == (DeletePod("orders-1-driver", "restored-1", 60), DeleteAttemptObjects(1))
         assert last.actions == (RemoveFinalizer(),)
 
-    def test_goes_at_once_with_an_immediate_deletion(self) -> None:
-        """With what it was made of."""
+    def test_an_immediate_deletion_removes_a_restored_driver_at_once(self) -> None:
+        """The deletion includes the objects of its attempt."""
         leaving = observed(spec=spec(deletionPolicy="Immediate"), pods=(restored(),), deletion_ms=T0, finalizers=HELD)
 
         assert checked(leaving).actions == (
@@ -121,11 +121,11 @@ class TestARestoredDriver:
 
 
 class TestAPodOfSomebodyElse:
-    """Only our labels make a pod without an owner one of an earlier Backfill."""
+    """A pod without an owner belongs to an earlier Backfill only if it has our labels."""
 
     @pytest.mark.parametrize("marks", [{"backfill_uid": ""}, {"owner_uid": "else"}])
-    def test_is_not_touched(self, marks: dict[str, str]) -> None:
-        """A person decides."""
+    def test_a_foreign_pod_is_not_touched(self, marks: dict[str, str]) -> None:
+        """The user decides."""
         decision = checked(observed(status=STATUSES["planned"], pods=(replace(restored(), **marks),), live=True))
 
         assert reason(decision.status, "Stalled") == "NameCollision"

@@ -1,4 +1,5 @@
-"""A driver that answers while its Java process or a commit hangs is not ready, and is replaced if it does not end by itself."""
+"""A driver that responds while its Java process or a commit hangs is not ready; the operator replaces it if it does not
+end by itself."""
 
 from __future__ import annotations
 
@@ -20,18 +21,18 @@ from backfill_core.protocol.strategy import JobWarning
 
 
 def hanging(warning: JobWarning) -> Observation:
-    """Return a driver that warns so."""
+    """Return a driver that reports this warning."""
     warned = report(warnings=(warning.message,), warning_codes=(warning.code,))
     return observed(status=STATUSES["running"], pods=(running(started=True),), report=warned)
 
 
 class TestADriverWhoseJavaHangs:
-    """Its control server answers, and its progress stands still: `Live`, no lag."""
+    """The control server responds and shows old progress: `Live`, no lag."""
 
     seen = hanging(SILENT)
 
-    def test_driver_is_not_ready_and_the_condition_says_why(self) -> None:
-        """One event tells of it, too."""
+    def test_the_driver_is_not_ready_and_the_condition_shows_the_reason(self) -> None:
+        """One event reports it too."""
         decision = checked(self.seen)
 
         assert reason(decision.status) == reason(decision.status, "DriverReady") == "JavaSilent"
@@ -39,15 +40,15 @@ class TestADriverWhoseJavaHangs:
         assert [(event.kind, event.reason) for event in decision.events] == [("Warning", "JavaSilent")]
         assert decision.status.phase == "Running"
 
-    def test_attempt_is_left_to_the_driver(self) -> None:
-        """The driver ends its Java itself, and says so in its ending; a pod that is deleted could not."""
+    def test_the_driver_ends_its_attempt_itself(self) -> None:
+        """The driver stops its own Java process and reports it in its ending; a deleted pod could not."""
         decision = checked(self.seen)
 
         assert decision.status.attempt is not None
         assert decision.status.attempt.stop is None
 
-    def test_driver_is_ready_again_once_java_answers(self) -> None:
-        """As after a long collection of garbage."""
+    def test_the_driver_is_ready_again_once_java_responds(self) -> None:
+        """This also happens after a long garbage collection."""
         decision = checked(after(self.seen, checked(self.seen), report=report()))
 
         assert reason(decision.status) == "Running"
@@ -55,22 +56,23 @@ class TestADriverWhoseJavaHangs:
 
 
 class TestADriverThatCommitsNothing:
-    """Its Java or a commit hangs."""
+    """The Java process or a commit of the driver hangs."""
 
-    def test_commit_that_hangs_is_in_the_status(self) -> None:
-        """It was `Running`, and its barriers had stopped."""
+    def test_a_hanging_commit_is_in_the_status(self) -> None:
+        """The status was once `Running`, although no barrier completed."""
         decision = checked(hanging(STALLED))
 
         assert reason(decision.status) == reason(decision.status, "DriverReady") == "CommitStalled"
         assert [(event.kind, event.reason) for event in decision.events] == [("Warning", "CommitStalled")]
 
     @pytest.mark.parametrize("warning", [SILENT, STALLED])
-    def test_driver_that_does_not_end_is_deleted(self, warning: JobWarning) -> None:
-        """It gets no time for a barrier that it cannot reach; its end is none of the job's failures."""
+    def test_a_driver_that_does_not_end_is_deleted(self, warning: JobWarning) -> None:
+        """The driver gets no time for a barrier that it cannot reach, and its end does not count as a failure of the
+        job."""
         seen = hanging(warning)
-        told = checked(seen)
-        patient = checked(after(seen, told), T0 + STALLED_MS - 1_000)
-        impatient = checked(after(seen, told), T0 + STALLED_MS)
+        warned = checked(seen)
+        patient = checked(after(seen, warned), T0 + STALLED_MS - 1_000)
+        impatient = checked(after(seen, warned), T0 + STALLED_MS)
         missing = checked(after(seen, impatient, pods=(), report=None), T0 + STALLED_MS + 5_000)
         gone = after(seen, missing, pods=(), report=None, live=True, spec=spec(backoffLimit=0))
         over = checked(gone, T0 + STALLED_MS + 11_000)
@@ -81,8 +83,8 @@ class TestADriverThatCommitsNothing:
         assert DeletePod("orders-1-driver", "pod-1", STOP_GRACE_S) in impatient.actions
         assert (over.status.failures, over.status.phase) == (0, "Retrying")
 
-    def test_driver_that_commits_again_stays(self) -> None:
-        """The store was away for a minute."""
+    def test_a_driver_that_commits_again_stays(self) -> None:
+        """The store was unavailable for a minute."""
         seen = hanging(STALLED)
         again = checked(after(seen, checked(seen), report=report()), T0 + STALLED_MS)
 

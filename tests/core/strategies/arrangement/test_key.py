@@ -1,4 +1,4 @@
-"""Two rows with one key: found in the range that has both, or in the target, before a MERGE hides them."""
+"""Two rows with one key: the job finds them in the range that has both, or in the target, before a MERGE hides them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ TEN = ids(*range(10))
 
 
 class TestTheKey:
-    """No commit puts two rows with one key into the target unseen (fault D6)."""
+    """No commit adds two rows with one key to the target unnoticed (fault D6)."""
 
     @pytest.mark.parametrize(
         ("proves", "proven", "checked"), [(True, True, False), (True, False, True), (False, False, False)]
     )
-    def test_of_each_range_is_checked_unless_its_version_was_proven(
+    def test_the_key_of_each_range_is_checked_unless_its_version_was_proven(
         self, proves: bool, proven: bool, checked: bool
     ) -> None:
         """ADR 0011: two rows with one key must be found before a MERGE hides them."""
@@ -25,50 +25,51 @@ class TestTheKey:
         assert isinstance(chunk, ReadKeyRange)
         assert chunk.proves_key == checked
 
-    def test_of_a_range_at_a_newer_version_is_checked(self) -> None:
-        """The proof at the start is about the version of the start; a later version may have a second row with a key."""
-        one = begun(proves_key=True, key_proven=True)
-        one.round()
-        one.change(*TEN[1:], (10,))
-        one.commit()
+    def test_the_key_of_a_range_at_a_newer_version_is_checked(self) -> None:
+        """The proof at the start covers the first version; a later version may have a second row with a key."""
+        attempt = begun(proves_key=True, key_proven=True)
+        attempt.round()
+        attempt.change(*TEN[1:], (10,))
+        attempt.commit()
 
-        _, *ahead = one.start()
+        _, *ahead = attempt.start()
 
         assert [(chunk.version, chunk.proves_key) for chunk in ahead if isinstance(chunk, ReadKeyRange)] == [(1, True)]
 
-    def test_is_proven_in_the_target_where_ranges_split_keys(self) -> None:
-        """Rows of one key are in two ranges, and both are right by themselves: only the target tells, before any change hides it."""
-        one = begun(proves_key=True, key_proven=True, splits_keys=True, in_flight_max=10)
-        one.round()
-        one.change(*TEN[1:], (10,))
+    def test_the_key_is_proven_in_the_target_where_ranges_split_keys(self) -> None:
+        """Rows of one key are in two ranges that are each unique: only the target shows the duplicate, before any
+        change hides it."""
+        attempt = begun(proves_key=True, key_proven=True, splits_keys=True, in_flight_max=10)
+        attempt.round()
+        attempt.change(*TEN[1:], (10,))
 
-        (proof,) = one.start()
+        (proof,) = attempt.start()
         assert isinstance(proof, ProveKey)
-        assert not one.commit().announces
-        assert not one.strategy.status.wants_announcement
-        assert one.strategy.status.step == "KeyProof"
-        assert not one.stored.key_proven
+        assert not attempt.commit().announces
+        assert not attempt.strategy.status.wants_announcement
+        assert attempt.strategy.status.step == "KeyProof"
+        assert not attempt.stored.key_proven
 
-        one.finish(proof)
-        assert one.commit().announces
-        assert one.stored.key_proven
-        one.run()
-        assert sorted(one.target) == [*range(1, 11)]
+        attempt.finish(proof)
+        assert attempt.commit().announces
+        assert attempt.stored.key_proven
+        attempt.run()
+        assert sorted(attempt.target) == [*range(1, 11)]
 
-    def test_is_proven_again_where_the_proof_was_lost(self) -> None:
-        """A job without it is never finished."""
-        one = begun(proves_key=True, splits_keys=True, in_flight_max=10)
-        one.round()
-        (proof,) = one.start()
-        one.lose(proof)
+    def test_the_key_is_proven_again_where_the_proof_was_lost(self) -> None:
+        """A job without the proof never finishes."""
+        attempt = begun(proves_key=True, splits_keys=True, in_flight_max=10)
+        attempt.round()
+        (proof,) = attempt.start()
+        attempt.lose(proof)
 
-        (again,) = one.start()
+        (again,) = attempt.start()
 
         assert isinstance(again, ProveKey)
-        assert not one.strategy.status.caught_up
+        assert not attempt.strategy.status.caught_up
 
-    def test_that_is_stored_as_proven_is_not_proven_again(self) -> None:
-        """A new attempt after MERGEs could not see what they have hidden."""
+    def test_a_key_that_is_stored_as_proven_is_not_proven_again(self) -> None:
+        """A new attempt after MERGEs could not see hidden duplicates."""
         first = begun(proves_key=True, splits_keys=True, in_flight_max=10)
         first.run()
 
@@ -78,9 +79,9 @@ class TestTheKey:
         assert first.stored.key_proven
         assert not any(isinstance(work, ProveKey) for work in again.begun)
 
-    def test_is_not_proven_in_the_target_where_each_range_has_all_rows_of_a_key(self) -> None:
-        """Each range proved its own."""
-        one = begun(proves_key=True)
-        one.run()
+    def test_the_key_is_not_proven_in_the_target_where_each_range_has_all_rows_of_a_key(self) -> None:
+        """Each range proved its own key."""
+        attempt = begun(proves_key=True)
+        attempt.run()
 
-        assert not any(isinstance(work, ProveKey) for work in one.begun)
+        assert not any(isinstance(work, ProveKey) for work in attempt.begun)

@@ -1,4 +1,4 @@
-"""Rounds of reading and merging: what may start, what is committed, what is thrown away, and what a new attempt goes on from."""
+"""Rounds of reading and merging: what starts, what is committed, what is discarded, and how a new attempt resumes."""
 
 from __future__ import annotations
 
@@ -13,69 +13,72 @@ TEN, CUTS = ids(*range(10)), ids(*range(9))
 
 
 class TestChunks:
-    """Several at one version, committed as a prefix."""
+    """Several chunks at one version are committed as a prefix."""
 
-    def test_are_committed_from_the_front(self) -> None:
-        """R-ARR-7, 28: the second one is staged and waits for the first; rows between them would be missing."""
-        one = begun()
-        first, second = one.start()
-        one.finish(second)
+    def test_chunks_are_committed_from_the_front(self) -> None:
+        """R-ARR-7, 28: the second chunk is staged and waits for the first; otherwise rows between them would be
+        missing."""
+        attempt = begun()
+        first, second = attempt.start()
+        attempt.finish(second)
 
-        assert one.commit().files == ()
-        one.finish(first)
-        assert [file.rows for file in one.commit().files] == [1, 1]
-        assert one.stored.positions == VnodePositions.of([UpTo((1,))])
+        assert attempt.commit().files == ()
+        attempt.finish(first)
+        assert [file.rows for file in attempt.commit().files] == [1, 1]
+        assert attempt.stored.positions == VnodePositions.of([UpTo((1,))])
 
-    def test_that_are_lost_are_read_again_in_their_place(self) -> None:
-        """R-ARR-38: the one behind it is kept."""
-        one = begun()
-        first, second = one.start()
-        one.finish(second)
-        one.lose(first)
+    def test_a_lost_chunk_is_read_again_in_its_place(self) -> None:
+        """R-ARR-38: the chunk behind it is kept."""
+        attempt = begun()
+        first, second = attempt.start()
+        attempt.finish(second)
+        attempt.lose(first)
 
-        (again, *_) = one.start()
+        (again, *_) = attempt.start()
         assert isinstance(again, ReadKeyRange)
         assert (again.low, again.high) == (None, (0,))
-        one.finish(again)
-        assert len(one.commit().files) == 2
+        attempt.finish(again)
+        assert len(attempt.commit().files) == 2
 
-    def test_are_bounded(self) -> None:
-        """No more than `maxInFlight` at a time, and no more staged behind a slow one than a queue holds."""
-        one = ByHand([ids(*range(200))], cuts=ids(*range(199)), chunk_rows=1)
-        slow, *_ = one.start()
+    def test_the_number_of_chunks_is_bounded(self) -> None:
+        """At most `maxInFlight` chunks are read at a time, and a bounded number is staged behind a slow one."""
+        attempt = ByHand([ids(*range(200))], cuts=ids(*range(199)), chunk_rows=1)
+        slow, *_ = attempt.start()
         for _ in range(300):
-            for work in [work for work in one.running.values() if work is not slow]:
-                one.finish(work)
-            one.start()
-            assert len(one.running) <= 2
+            for work in [work for work in attempt.running.values() if work is not slow]:
+                attempt.finish(work)
+            attempt.start()
+            assert len(attempt.running) <= 2
 
-        assert len(one.begun) == 64
+        assert len(attempt.begun) == 64
 
-    def test_of_several_cells_have_the_rows_that_a_chunk_should_have(self) -> None:
-        """A chunk is cut where the source says that files end."""
-        one = ByHand([TEN], cuts=CUTS, chunk_rows=4, in_flight_max=1)
+    def test_chunks_of_several_cells_have_the_requested_rows(self) -> None:
+        """A chunk is cut at the end of a file in the source."""
+        attempt = ByHand([TEN], cuts=CUTS, chunk_rows=4, in_flight_max=1)
 
-        (chunk,) = one.start()
+        (chunk,) = attempt.start()
 
         assert (chunk.high, chunk.rows_max) == ((3,), None)
 
     @pytest.mark.parametrize(("bound", "high"), [({}, (1,)), ({"chunk_rows": 300_000}, (0,))])
-    def test_have_the_cells_that_come_nearest_to_what_is_wanted(self, bound: dict[str, int], high: Values) -> None:
-        """Files a little larger than half a chunk are read by two; a bound of the user is never passed."""
-        one = ByHand([TEN], cuts=CUTS, rows_per_cut=160_000, in_flight_max=1, **bound)
+    def test_chunks_have_the_cells_that_come_nearest_to_the_requested_rows(
+        self, bound: dict[str, int], high: Values
+    ) -> None:
+        """Files a little larger than half a chunk are read in pairs; a chunk never exceeds the user's bound."""
+        attempt = ByHand([TEN], cuts=CUTS, rows_per_cut=160_000, in_flight_max=1, **bound)
 
-        (chunk,) = one.start()
+        (chunk,) = attempt.start()
 
         assert (chunk.high, chunk.rows_max) == (high, None)
 
-    def test_have_a_row_limit_where_cells_are_too_large(self) -> None:
+    def test_chunks_have_a_row_limit_where_cells_are_too_large(self) -> None:
         """R-ARR-9: the rest is the next chunk, and nothing behind it starts meanwhile."""
-        one = ByHand([TEN], cuts=ids(4), rows_per_cut=5, chunk_rows=2)
+        attempt = ByHand([TEN], cuts=ids(4), rows_per_cut=5, chunk_rows=2)
 
-        (chunk,) = one.start()
-        one.finish(chunk)
-        one.commit()
-        (rest,) = one.start()
+        (chunk,) = attempt.start()
+        attempt.finish(chunk)
+        attempt.commit()
+        (rest,) = attempt.start()
 
         assert isinstance(chunk, ReadKeyRange)
         assert isinstance(rest, ReadKeyRange)
@@ -84,227 +87,227 @@ class TestChunks:
 
 
 class TestARound:
-    """Read, then merge, then read."""
+    """A round reads, then merges, then reads."""
 
-    def test_without_changes_only_reads(self) -> None:
+    def test_a_round_without_changes_only_reads(self) -> None:
         """A quiet source costs no MERGE."""
-        one = begun()
-        one.run()
+        attempt = begun()
+        attempt.run()
 
-        assert not any(isinstance(work, ApplyChanges) for work in one.begun)
-        assert one.stored.positions == VnodePositions.of([Completed()])
+        assert not any(isinstance(work, ApplyChanges) for work in attempt.begun)
+        assert attempt.stored.positions == VnodePositions.of([Completed()])
 
-    def test_ends_once_a_chunk_is_there(self) -> None:
-        """R-ARR-18: no further chunk of the old version starts, those under way are waited for."""
-        one = begun()
-        first, second = one.start()
-        one.finish(first)
-        one.change(*TEN, (10,))
+    def test_a_round_ends_once_a_chunk_is_staged(self) -> None:
+        """R-ARR-18: no further chunk of the old version starts, and the job waits for running ones."""
+        attempt = begun()
+        first, second = attempt.start()
+        attempt.finish(first)
+        attempt.change(*TEN, (10,))
 
-        assert one.start() == []
-        assert not one.strategy.status.wants_announcement
-        one.finish(second)
-        assert one.strategy.status.wants_announcement
-        assert one.commit().announces
-        assert one.stored.merging is not None
-        assert (one.stored.consumed, one.stored.merging.upto) == (0, 1)
+        assert attempt.start() == []
+        assert not attempt.strategy.status.wants_announcement
+        attempt.finish(second)
+        assert attempt.strategy.status.wants_announcement
+        assert attempt.commit().announces
+        assert attempt.stored.merging is not None
+        assert (attempt.stored.consumed, attempt.stored.merging.upto) == (0, 1)
 
-    def test_reads_on_while_it_merges(self) -> None:
-        """Chunks of the version that the batch goes up to; they are committed with its end, not before."""
-        one = begun()
-        one.round()
-        one.change(*TEN[1:], (10,))
-        one.commit()
-        merge, *ahead = one.start()
-        one.finish(ahead[0])
-        ahead += one.start()
+    def test_a_round_continues_to_read_while_it_merges(self) -> None:
+        """Chunks of the batch's last version are committed with the end of the batch, not before."""
+        attempt = begun()
+        attempt.round()
+        attempt.change(*TEN[1:], (10,))
+        attempt.commit()
+        merge, *ahead = attempt.start()
+        attempt.finish(ahead[0])
+        ahead += attempt.start()
         assert [chunk.version for chunk in ahead if isinstance(chunk, ReadKeyRange)] == [1, 1]
-        one.finish(ahead[1])
+        attempt.finish(ahead[1])
 
-        assert one.strategy.status.blocks_commit
-        one.finish(merge)
-        assert one.strategy.status.wants_commit
-        one.commit()
+        assert attempt.strategy.status.blocks_commit
+        attempt.finish(merge)
+        assert attempt.strategy.status.wants_commit
+        attempt.commit()
 
-        assert (one.stored.consumed, one.stored.positions) == (1, VnodePositions.of([UpTo((3,))]))
-        assert sorted(one.target) == [1, 2, 3]
+        assert (attempt.stored.consumed, attempt.stored.positions) == (1, VnodePositions.of([UpTo((3,))]))
+        assert sorted(attempt.target) == [1, 2, 3]
 
-    @pytest.mark.parametrize(("readers", "beside"), [(1, 1), (2, 1), (3, 2), (5, 3)])
-    def test_leaves_half_of_its_readers_to_a_merge(self, readers: int, beside: int) -> None:
-        """A MERGE has many small Spark jobs, and none of them takes a core from a range that is being read."""
-        one = begun(in_flight_max=readers)
-        one.round()
-        one.change(*TEN[1:], (10,))
-        one.commit()
-        merge, *ahead = one.start()
-        assert [chunk.readers for chunk in ahead if isinstance(chunk, ReadKeyRange)] == [readers] * beside
-        one.finish(merge)
-        one.commit()
-        assert len(one.start()) == readers - beside
+    @pytest.mark.parametrize(("readers", "concurrent"), [(1, 1), (2, 1), (3, 2), (5, 3)])
+    def test_a_round_leaves_half_of_its_readers_to_a_merge(self, readers: int, concurrent: int) -> None:
+        """A MERGE has many small Spark jobs, and they do not share a core with a range that is being read."""
+        attempt = begun(in_flight_max=readers)
+        attempt.round()
+        attempt.change(*TEN[1:], (10,))
+        attempt.commit()
+        merge, *ahead = attempt.start()
+        assert [chunk.readers for chunk in ahead if isinstance(chunk, ReadKeyRange)] == [readers] * concurrent
+        attempt.finish(merge)
+        attempt.commit()
+        assert len(attempt.start()) == readers - concurrent
 
-    def test_throws_away_what_it_cannot_commit(self) -> None:
-        """A chunk of the old version that is staged behind a lost one: its rows may have changed since."""
-        one = begun()
-        one.round()
-        lost, kept = one.start()
-        one.finish(kept)
-        one.lose(lost)
-        one.change(*TEN[:3], (10,))
+    def test_a_round_discards_a_chunk_that_it_cannot_commit(self) -> None:
+        """A chunk of the old version is staged behind a lost one: its rows may have changed since."""
+        attempt = begun()
+        attempt.round()
+        lost, kept = attempt.start()
+        attempt.finish(kept)
+        attempt.lose(lost)
+        attempt.change(*TEN[:3], (10,))
 
-        one.commit()
-        for work in one.start():
-            one.finish(work)
-        one.commit()
-        one.run()
+        attempt.commit()
+        for work in attempt.start():
+            attempt.finish(work)
+        attempt.commit()
+        attempt.run()
 
-        assert sorted(one.target) == [0, 1, 2, 10]
-        assert [version for low, _, version in one.chunks if low == (2,)] == [0, 1]
+        assert sorted(attempt.target) == [0, 1, 2, 10]
+        assert [version for low, _, version in attempt.chunks if low == (2,)] == [0, 1]
 
-    def test_that_lost_its_merge_announces_it_again(self) -> None:
-        """And keeps the chunks that were read for it, if it goes up to the same version."""
-        one = begun()
-        one.round()
-        one.change(*TEN[1:])
-        one.commit()
-        merge, *ahead = one.start()
-        one.lose(merge)
+    def test_a_round_that_lost_its_merge_announces_it_again(self) -> None:
+        """It keeps the chunks that were read for the MERGE, if it goes up to the same version."""
+        attempt = begun()
+        attempt.round()
+        attempt.change(*TEN[1:])
+        attempt.commit()
+        merge, *ahead = attempt.start()
+        attempt.lose(merge)
 
-        assert one.start() == []
-        one.commit()
-        (again,) = one.start()
+        assert attempt.start() == []
+        attempt.commit()
+        (again,) = attempt.start()
         for work in (again, *ahead):
-            one.finish(work)
-        one.commit()
+            attempt.finish(work)
+        attempt.commit()
 
         assert isinstance(merge, ApplyChanges)
         assert isinstance(again, ApplyChanges)
         assert again.txn_version > merge.txn_version
-        assert sorted(one.target) == [1, 2]
+        assert sorted(attempt.target) == [1, 2]
 
-    def test_goes_on_without_reading_in_a_pause(self) -> None:
-        """R-ARR-34: what is read stays fresh."""
-        one = begun()
-        one.round()
-        one.change(*TEN[1:])
-        one.commit(history=False)
-        (merge,) = one.start(history=False)
-        one.finish(merge)
-        one.commit(history=False)
+    def test_a_round_continues_without_reading_in_a_pause(self) -> None:
+        """R-ARR-34: rows that were read stay current."""
+        attempt = begun()
+        attempt.round()
+        attempt.change(*TEN[1:])
+        attempt.commit(history=False)
+        (merge,) = attempt.start(history=False)
+        attempt.finish(merge)
+        attempt.commit(history=False)
 
-        assert sorted(one.target) == [1]
+        assert sorted(attempt.target) == [1]
 
-    def test_goes_on_as_long_as_a_pause_lasts(self) -> None:
-        """R-ARR-19, R-ARR-34: a round of which nothing could be read is followed by another one."""
-        one = begun()
-        one.round()
+    def test_rounds_continue_for_the_whole_pause(self) -> None:
+        """R-ARR-19, R-ARR-34: a round without a read is followed by another round."""
+        attempt = begun()
+        attempt.round()
         for rows in (TEN[1:], [*TEN[1:], (10,)], TEN[2:]):
-            one.change(*rows)
-            one.commit(history=False)
-            (merge,) = one.start(history=False)
-            one.finish(merge)
-            one.commit(history=False)
+            attempt.change(*rows)
+            attempt.commit(history=False)
+            (merge,) = attempt.start(history=False)
+            attempt.finish(merge)
+            attempt.commit(history=False)
 
-        assert sorted(one.target) == []
+        assert sorted(attempt.target) == []
 
-    def test_of_an_unreadable_version_is_ended(self) -> None:
-        """A VACUUM may take files of a version that is not the newest any more: no old version is needed."""
-        one = begun()
-        one.round()
-        first, second = one.start()
-        one.change(*TEN)
-        one.lose(first)
-        one.lose(second)
+    def test_a_round_of_an_unreadable_version_ends(self) -> None:
+        """A VACUUM may remove files of a version that is not the newest: no old version is needed."""
+        attempt = begun()
+        attempt.round()
+        first, second = attempt.start()
+        attempt.change(*TEN)
+        attempt.lose(first)
+        attempt.lose(second)
 
-        assert one.commit().announces
+        assert attempt.commit().announces
 
-    def test_reads_no_lost_version_again_while_it_merges(self) -> None:
-        """A MERGE takes longer than the retries: they would end the attempt for a version that is passed over anyway."""
-        one = begun()
-        one.round()
-        one.change(*TEN)
-        one.commit()
-        merge, chunk = one.start()
-        one.lose(chunk)
-        assert one.start() == []
+    def test_a_round_does_not_reread_a_lost_version_while_it_merges(self) -> None:
+        """A MERGE takes longer than the retries: they would end the attempt for a version that is skipped anyway."""
+        attempt = begun()
+        attempt.round()
+        attempt.change(*TEN)
+        attempt.commit()
+        merge, chunk = attempt.start()
+        attempt.lose(chunk)
+        assert attempt.start() == []
 
-        one.change(*TEN)
-        one.finish(merge)
+        attempt.change(*TEN)
+        attempt.finish(merge)
 
-        assert one.commit().announces
-        one.run()
-        assert sorted(one.target) == list(range(10))
+        assert attempt.commit().announces
+        attempt.run()
+        assert sorted(attempt.target) == list(range(10))
 
-    def test_of_a_source_that_cannot_be_read_at_all_is_not(self) -> None:
-        """Else one MERGE after the other would hide that no chunk succeeds."""
-        one = begun()
+    def test_rounds_of_an_unreadable_source_do_not_merge_forever(self) -> None:
+        """Otherwise one MERGE after the other would hide that no chunk succeeds."""
+        attempt = begun()
         announced = []
-        one.round()
+        attempt.round()
         for _ in range(12):
-            one.change(*TEN)
-            chunks = [work for work in one.start() if isinstance(work, ReadKeyRange)]
+            attempt.change(*TEN)
+            chunks = [work for work in attempt.start() if isinstance(work, ReadKeyRange)]
             for chunk in chunks:
-                one.lose(chunk)
-            announced.append(one.commit().announces)
-            for work in [*one.running.values(), *one.start()]:
+                attempt.lose(chunk)
+            announced.append(attempt.commit().announces)
+            for work in [*attempt.running.values(), *attempt.start()]:
                 if isinstance(work, ApplyChanges):
-                    one.finish(work)
+                    attempt.finish(work)
                 else:
-                    one.lose(work)
-            one.commit()
+                    attempt.lose(work)
+            attempt.commit()
 
         assert announced[0]
         assert not announced[-1]
 
 
 class TestStagedChanges:
-    """Append and Changelog: batches are staged like chunks, and take no MERGE of their own."""
+    """The modes Append and Changelog stage batches like chunks and need no separate MERGE."""
 
-    def test_wait_for_the_chunks_of_their_round(self) -> None:
-        """Both are right in one order only."""
-        one = begun(merges=False)
-        chunks = one.start()
-        one.change(*TEN, (10,))
+    def test_staged_changes_wait_for_the_chunks_of_their_round(self) -> None:
+        """Only one order of both is correct."""
+        attempt = begun(merges=False)
+        chunks = attempt.start()
+        attempt.change(*TEN, (10,))
         for chunk in chunks:
-            one.finish(chunk)
+            attempt.finish(chunk)
 
-        assert one.start() == []
-        assert one.strategy.status.wants_commit
-        one.commit()
-        batch, *ahead = one.start()
+        assert attempt.start() == []
+        assert attempt.strategy.status.wants_commit
+        attempt.commit()
+        batch, *ahead = attempt.start()
         assert isinstance(batch, ApplyChanges)
-        assert (batch.bound.positions, [one.version for one in ahead]) == (VnodePositions.of([UpTo((1,))]), [1])
+        assert (batch.bound.positions, [chunk.version for chunk in ahead]) == (VnodePositions.of([UpTo((1,))]), [1])
 
 
 class TestBeforeTheFirstRow:
     """Nothing is merged into an empty target."""
 
-    def test_the_version_moves_on(self) -> None:
-        """R-ARR-34: a job that starts paused needs nothing of the versions that come while it waits."""
-        one = begun()
+    def test_the_version_advances_before_the_first_row(self) -> None:
+        """R-ARR-34: a job that starts paused needs no version that arrives while it waits."""
+        attempt = begun()
         for _ in range(3):
-            one.change(*TEN)
-            one.second()
-            assert one.start(history=False) == []
-            one.commit(history=False)
+            attempt.change(*TEN)
+            attempt.second()
+            assert attempt.start(history=False) == []
+            attempt.commit(history=False)
 
-        assert one.strategy.status.position == 3
-        assert [version for _, _, version in (one.start(), one.chunks)[1]] == [3, 3]
+        assert attempt.strategy.status.position == 3
+        assert [version for _, _, version in (attempt.start(), attempt.chunks)[1]] == [3, 3]
 
 
 class TestAnEmptySource:
-    """No row at all."""
+    """An empty source has no row."""
 
-    def test_completes_without_a_position(self) -> None:
+    def test_an_empty_source_completes_without_a_position(self) -> None:
         """R-ARR-30: one read finds the end."""
-        one = ByHand([[]])
-        one.run()
+        attempt = ByHand([[]])
+        attempt.run()
 
-        assert one.stored.positions == VnodePositions.of([Completed()])
-        assert (one.stored.rows_read, len(one.begun)) == (0, 1)
+        assert attempt.stored.positions == VnodePositions.of([Completed()])
+        assert (attempt.stored.rows_read, len(attempt.begun)) == (0, 1)
 
 
 class TestOrders:
-    """R-ARR-7: ASC, DESC, NULL largest, composite keys."""
+    """R-ARR-7: the order may have ASC, DESC and several columns, and NULL is the largest value."""
 
     @pytest.mark.parametrize(
         ("directions", "expected"),
@@ -315,67 +318,67 @@ class TestOrders:
             ((True, True), [(None, 4), (5, 3), (1, 2), (1, 1)]),
         ],
     )
-    def test_are_read_as_they_are(self, directions: tuple[bool, bool], expected: list[Values]) -> None:
-        """One row a chunk, each commit held to the rows up to its position."""
-        one = ByHand(
+    def test_rows_are_read_in_the_order_of_the_key(self, directions: tuple[bool, bool], expected: list[Values]) -> None:
+        """Each chunk has one row, and each commit is checked against the rows up to its position."""
+        attempt = ByHand(
             [[(None, 4), (1, 2), (5, 3), (1, 1)]], key=Key((0, 1), directions), types=("long", "long"),
             cuts=expected[:-1], chunk_rows=1, in_flight_max=1,
         )  # fmt: skip
-        one.run()
+        attempt.run()
 
-        assert list(one.target.values()) == expected
+        assert list(attempt.target.values()) == expected
 
 
 class TestALimit:
-    """R-ARR-9, 35: rows of history, not of changes."""
+    """R-ARR-9, 35: a limit holds for rows of history, not for changes."""
 
-    def test_takes_so_many_rows_a_second(self) -> None:
-        """One read a second, cut off at the quota; the position is that of the last row."""
-        one = ByHand([ids(*range(50))], cuts=ids(24), rows_per_cut=25)
-        one.limit(7)
+    def test_a_limit_admits_its_rows_each_second(self) -> None:
+        """Each second has one read that ends at the quota; the position is that of the last row."""
+        attempt = ByHand([ids(*range(50))], cuts=ids(24), rows_per_cut=25)
+        attempt.limit(7)
         read = []
         for _ in range(4):
-            one.second()
-            one.round()
-            read.append(one.stored.rows_read)
+            attempt.second()
+            attempt.round()
+            read.append(attempt.stored.rows_read)
 
         assert read == [7, 14, 21, 25]
 
-    def test_of_zero_reads_nothing(self) -> None:
-        """And goes on at the position when it is raised."""
-        one = begun()
-        one.round()
-        one.limit(0)
-        one.second()
-        assert one.start() == []
-        one.limit(None)
+    def test_a_limit_of_zero_reads_no_rows(self) -> None:
+        """A raised limit continues at the position."""
+        attempt = begun()
+        attempt.round()
+        attempt.limit(0)
+        attempt.second()
+        assert attempt.start() == []
+        attempt.limit(None)
 
-        assert isinstance(one.start()[0], ReadKeyRange)
-        assert one.chunks[-2] == ((1,), (2,), 0)
+        assert isinstance(attempt.start()[0], ReadKeyRange)
+        assert attempt.chunks[-2] == ((1,), (2,), 0)
 
-    def test_of_zero_lets_changes_pass(self) -> None:
-        """R-ARR-37: what is read stays fresh, commit after commit."""
-        one = begun()
-        one.round()
-        one.limit(0)
+    def test_a_limit_of_zero_lets_changes_pass(self) -> None:
+        """R-ARR-37: rows that were read stay current, commit after commit."""
+        attempt = begun()
+        attempt.round()
+        attempt.limit(0)
         for rows in (TEN[1:], [*TEN[2:], (0,)]):
-            one.change(*rows)
-            one.second()
-            one.commit()
-            (merge,) = one.start()
-            one.finish(merge)
-            one.commit()
-            assert sorted(one.target) == sorted(key for (key,) in rows if key < 2)
+            attempt.change(*rows)
+            attempt.second()
+            attempt.commit()
+            (merge,) = attempt.start()
+            attempt.finish(merge)
+            attempt.commit()
+            assert sorted(attempt.target) == sorted(key for (key,) in rows if key < 2)
 
-    def test_that_was_charged_too_much_gives_back(self) -> None:
-        """Estimates of the source are not what there is."""
-        one = ByHand([ids(1, 2, *range(10, 30))], cuts=ids(5), rows_per_cut=10, in_flight_max=1)
-        one.limit(10)
-        one.second()
-        one.finish(one.start()[0])
-        one.pass_barrier()
+    def test_a_limit_refunds_an_overcharge(self) -> None:
+        """Estimates of the source may be wrong."""
+        attempt = ByHand([ids(1, 2, *range(10, 30))], cuts=ids(5), rows_per_cut=10, in_flight_max=1)
+        attempt.limit(10)
+        attempt.second()
+        attempt.finish(attempt.start()[0])
+        attempt.pass_barrier()
 
-        (rest,) = one.start()
+        (rest,) = attempt.start()
 
         assert isinstance(rest, ReadKeyRange)
         assert (rest.low, rest.rows_max) == ((5,), 8)

@@ -1,4 +1,4 @@
-"""What arrangement stores, and what a new attempt goes on from."""
+"""The stored state of arrangement, and how a new attempt resumes from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from backfill_core.strategies.arrangement.stored import (
 
 
 def ids(*keys: int) -> list[Values]:
-    return [(one,) for one in keys]
+    return [(key,) for key in keys]
 
 
 TEN = ids(*range(10))
@@ -33,30 +33,30 @@ CUTS = ids(*range(9))
 
 
 def begun(**settings: Any) -> ByHand:
-    """Ten rows, a cut behind each, chunks of one row, two side by side."""
+    """Begin with ten rows, a cut behind each, chunks of one row, and two parallel reads."""
     return ByHand([TEN], cuts=CUTS, **{"chunk_rows": 1, **settings})
 
 
 class TestThePositionInWords:
-    """`backfill status` says the key that is reached, with a driver and without one."""
+    """`backfill status` shows the reached key, with and without a driver."""
 
-    def test_is_of_the_key_that_is_reached(self) -> None:
-        """Of the newest commit, not of what is read since."""
-        one = begun()
-        assert one.strategy.view(one.now).position == ""
-        one.round()
+    def test_the_position_is_the_key_of_the_newest_commit(self) -> None:
+        """Rows that were read since then do not count."""
+        attempt = begun()
+        assert attempt.strategy.view(attempt.now).position == ""
+        attempt.round()
 
-        assert summarize(one.stored).position == one.strategy.view(one.now).position == "rows up to c0 = 1"
-        one.run()
-        assert summarize(one.stored).position == one.strategy.view(one.now).position == ""
+        assert summarize(attempt.stored).position == attempt.strategy.view(attempt.now).position == "rows up to c0 = 1"
+        attempt.run()
+        assert summarize(attempt.stored).position == attempt.strategy.view(attempt.now).position == ""
 
-    def test_names_ranges_of_vnodes_that_are_not_equally_far(self) -> None:
-        """A few of them: a line on a terminal holds no more."""
+    def test_the_position_names_ranges_of_vnodes_that_differ(self) -> None:
+        """It names only a few ranges, because a line on a terminal is short."""
         space = KeySpace(KeyOrder((KeyColumn("at", "date", descending=True), KeyColumn("id", "long"))), ("id",), 256)
         days = [UpTo((day, 7)) for day in range(6)]
         two = VnodePositions.of([days[0]] * 128 + [Completed()] * 128)
         six = VnodePositions.of(
-            [one for one in (*days[:2], NotStarted(), *days[3:]) for _ in range(32)] + [Completed()] * 64
+            [reached for reached in (*days[:2], NotStarted(), *days[3:]) for _ in range(32)] + [Completed()] * 64
         )
 
         assert position_words(space, two) == (
@@ -64,26 +64,26 @@ class TestThePositionInWords:
         )
         assert position_words(space, six).endswith("vnodes 64 to 95: no row; and 4 more ranges of vnodes")
 
-    def test_of_a_long_key_is_cut(self) -> None:
-        """A status has a place for words, not for 8 KiB of a key."""
+    def test_the_position_of_a_long_key_is_truncated(self) -> None:
+        """A status has room for a short message, not for 8 KiB of a key."""
         space = KeySpace(KeyOrder((KeyColumn("name", "string"),)), ("name",), 1)
 
         assert len(position_words(space, VnodePositions.of([UpTo(("x" * 5000,))]))) == POSITION_WORDS_MAX
 
 
 class TestTheStoredForm:
-    """What a new attempt goes on from."""
+    """A new attempt resumes from the stored form."""
 
-    def test_is_read_as_it_was(self) -> None:
-        """Through JSON text."""
-        one = begun()
-        one.round()
-        one.change(*TEN[1:])
-        one.commit()
+    def test_the_stored_form_survives_a_round_trip(self) -> None:
+        """The round trip goes through JSON."""
+        attempt = begun()
+        attempt.round()
+        attempt.change(*TEN[1:])
+        attempt.commit()
 
-        assert decode(json.loads(json.dumps(one.strategy.stored.encode()))) == one.strategy.stored
-        assert summarize(one.stored).phase == "Reading"
-        assert open_request(one.stored) == ReadNewest("table")
+        assert decode(json.loads(json.dumps(attempt.strategy.stored.encode()))) == attempt.strategy.stored
+        assert summarize(attempt.stored).phase == "Reading"
+        assert open_request(attempt.stored) == ReadNewest("table")
         assert open_request(None) == ReadNewest()
 
     @pytest.mark.parametrize(
@@ -91,89 +91,92 @@ class TestTheStoredForm:
         [("phase", "Rounds"), ("positions", [[1, "x"]]), ("order", []), ("distribution", [1]), ("consumed", "0"),
          ("merging", 5), ("rowsRead", None)],
     )  # fmt: skip
-    def test_that_does_not_fit_is_refused(self, field: str, value: Any) -> None:
-        """By the name of the field, with a hint."""
+    def test_a_malformed_state_is_refused(self, field: str, value: Any) -> None:
+        """The error has the name of the field and a hint."""
         state = begun().strategy.stored.encode() | {field: value}
 
         with pytest.raises(StateMismatchError, match=rf"arrangement\.{field}"):
             decode(state)
 
-    def test_of_another_order_is_refused(self) -> None:
-        """A position in one order says nothing in another one."""
+    def test_a_state_of_another_order_is_refused(self) -> None:
+        """A position in one order has no meaning in another."""
         state = begun().stored
 
         with pytest.raises(StateMismatchError, match=r"\(c0 long ASC\).*\(c0 long DESC\)"):
             ByHand([TEN], key=Key((0,), (True,)), stored=state)
 
     @pytest.mark.parametrize("landed", [True, False])
-    def test_knows_by_its_number_whether_a_merge_happened(self, landed: bool) -> None:
-        """R-ARR-38: it is done again, or it is not."""
-        one = begun()
-        one.round()
-        one.change(*TEN[1:], (10,))
-        one.commit()
-        (merge, *_) = one.start()
+    def test_a_resumed_job_detects_by_its_number_whether_a_merge_happened(self, landed: bool) -> None:
+        """R-ARR-38: the attempt repeats the MERGE only if it did not happen."""
+        attempt = begun()
+        attempt.round()
+        attempt.change(*TEN[1:], (10,))
+        attempt.commit()
+        (merge, *_) = attempt.start()
         assert isinstance(merge, ApplyChanges)
-        state, txn = one.stored, merge.txn_version if landed else 7
+        state, txn = attempt.stored, merge.txn_version if landed else 7
         if landed:
-            one.finish(merge)
+            attempt.finish(merge)
 
-        after = ByHand(one.versions, stored=state, last_txn=txn, target=one.target.values(), cuts=CUTS, chunk_rows=1)
+        after = ByHand(
+            attempt.versions, stored=state, last_txn=txn, target=attempt.target.values(), cuts=CUTS, chunk_rows=1
+        )
 
         assert after.stored.consumed == (1 if landed else 0)
         after.run()
         assert sorted(after.target) == list(range(1, 11))
 
-    def test_of_an_old_version_begins_with_its_changes(self) -> None:
+    def test_a_state_of_an_old_version_begins_with_its_changes(self) -> None:
         """The files of that version may be gone; changes need none of them."""
-        one = begun()
-        one.round()
-        after = ByHand([TEN, TEN[1:]], stored=one.stored, target=one.target.values(), cuts=CUTS)
+        attempt = begun()
+        attempt.round()
+        after = ByHand([TEN, TEN[1:]], stored=attempt.stored, target=attempt.target.values(), cuts=CUTS)
         after.poll()
 
         assert after.start() == []
         assert after.commit().announces
 
-    def test_is_small_whatever_the_vnodes(self) -> None:
-        """64 KiB, with keys as long as a position may be."""
+    def test_the_state_is_small_for_any_number_of_vnodes(self) -> None:
+        """The maximum is 64 KiB, with keys of the maximum length of a position."""
         keys = [("x" * 8000 + str(at),) for at in range(3)]
-        one = ByHand(
+        attempt = ByHand(
             [keys], types=("string",), cuts=keys[:2], vnodes=32768, vnode_of=lambda row: int(row[0][-1]), chunk_rows=1
         )
-        one.round()
+        attempt.round()
 
-        assert len(json.dumps(one.strategy.stored.encode())) < SIZE_MAX_BYTES // 4
+        assert len(json.dumps(attempt.strategy.stored.encode())) < SIZE_MAX_BYTES // 4
 
     @pytest.mark.parametrize("vnodes", [256, 32_768])
-    def test_stays_small_at_every_commit(self, vnodes: int) -> None:
-        """All vnodes move together, also while a MERGE is announced: the positions are one run, however many rounds there are."""
-        one = ByHand([TEN], cuts=CUTS, vnodes=vnodes, vnode_of=lambda row: row[0] * 7919 % vnodes, chunk_rows=1)
+    def test_the_state_stays_small_at_every_commit(self, vnodes: int) -> None:
+        """All vnodes move together, even while a MERGE is announced: the positions are one run after any number of
+        rounds."""
+        attempt = ByHand([TEN], cuts=CUTS, vnodes=vnodes, vnode_of=lambda row: row[0] * 7919 % vnodes, chunk_rows=1)
         largest = 0
         for at in range(len(TEN)):
-            one.change(*one.versions[-1], (100 + at,))
-            one.round()
-            largest = max(largest, len(json.dumps(one.strategy.stored.encode())))
-        one.run()
+            attempt.change(*attempt.versions[-1], (100 + at,))
+            attempt.round()
+            largest = max(largest, len(json.dumps(attempt.strategy.stored.encode())))
+        attempt.run()
 
-        assert max(largest, len(json.dumps(one.strategy.stored.encode()))) < 512
+        assert max(largest, len(json.dumps(attempt.strategy.stored.encode()))) < 512
 
-    def test_has_no_room_for_larger_keys(self) -> None:
+    def test_a_key_that_is_too_large_for_the_state_ends_the_job(self) -> None:
         """The job ends with the name of the setting, before a state is too large to be stored."""
         keys = [("x" * 9000 + str(at),) for at in range(3)]
-        one = ByHand([keys], types=("string",), rows_per_cut=3, chunk_rows=1)
-        one.finish(one.start()[0])
+        attempt = ByHand([keys], types=("string",), rows_per_cut=3, chunk_rows=1)
+        attempt.finish(attempt.start()[0])
 
-        assert isinstance(one.strategy.status.failure, KeyInvalidError)
+        assert isinstance(attempt.strategy.status.failure, KeyInvalidError)
 
-    def test_of_mixed_vnodes_stays_mixed_only_as_far_as_it_was(self) -> None:
-        """R-ARR-39: those behind catch up to those ahead, then all go on together."""
-        one = begun(vnodes=2, vnode_of=lambda row: row[0] % 2)
-        one.round()
-        state = one.stored
+    def test_mixed_vnodes_catch_up_and_then_move_together(self) -> None:
+        """R-ARR-39: vnodes behind catch up to vnodes ahead, then all continue together."""
+        attempt = begun(vnodes=2, vnode_of=lambda row: row[0] % 2)
+        attempt.round()
+        state = attempt.stored
         mixed = VnodePositions.of([UpTo((6,)), NotStarted()])
         after = begun(
             vnodes=2, vnode_of=lambda row: row[0] % 2, target=ids(0, 2, 4, 6), chunk_rows=4,
-            stored=decode(state.encode() | {"positions": mixed.to_json(one.space.order)}),
+            stored=decode(state.encode() | {"positions": mixed.to_json(attempt.space.order)}),
         )  # fmt: skip
         after.run()
 

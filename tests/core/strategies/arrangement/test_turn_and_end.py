@@ -1,4 +1,4 @@
-"""Whose turn it is when changes and rows are ready, and when the end of the copy and of the job is reported."""
+"""Order of changes and rows when both are ready, and the report of the end of the copy and of the job."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ TEN = ids(*range(10))
 class TestTheTurn:
     """Changes and rows may be ready at the same time."""
 
-    def test_changes_go_first(self) -> None:
-        """R-ARR-10: the batch begins before a further range does, and no further range is of the version that it replaces."""
-        one = begun(in_flight_max=4)
-        one.round()
-        one.change(*TEN[1:], (10,))
-        one.commit()
+    def test_changes_take_precedence_over_rows(self) -> None:
+        """R-ARR-10: the batch begins before any further range, and no further range has the version that it replaces."""
+        attempt = begun(in_flight_max=4)
+        attempt.round()
+        attempt.change(*TEN[1:], (10,))
+        attempt.commit()
 
-        merge, *ahead = one.start()
+        merge, *ahead = attempt.start()
 
         assert isinstance(merge, ApplyChanges)
         assert [work.version for work in ahead if isinstance(work, ReadKeyRange)] == [1, 1]
 
     def test_rows_wait_while_changes_are_ready(self) -> None:
-        """R-ARR-10: a reader is free, and what it would read is old."""
-        one = begun()
-        one.round()
-        one.change(*TEN[1:])
+        """R-ARR-10: a reader is free, but its rows would be outdated."""
+        attempt = begun()
+        attempt.round()
+        attempt.change(*TEN[1:])
 
-        assert one.start() == []
-        assert one.strategy.status.wants_announcement
+        assert attempt.start() == []
+        assert attempt.strategy.status.wants_announcement
 
 
 class TestTheEnd:
@@ -41,58 +41,58 @@ class TestTheEnd:
     @staticmethod
     def staged(*rows: int) -> ByHand:
         """Return an attempt whose only chunk is staged."""
-        one = ByHand([ids(*rows)])
-        (last,) = one.start()
-        one.finish(last)
-        return one
+        attempt = ByHand([ids(*rows)])
+        (last,) = attempt.start()
+        attempt.finish(last)
+        return attempt
 
-    def test_lets_all_changes_pass_at_once(self) -> None:
-        """R-ARR-22: no barrier is waited for, neither for the commit nor for the next look at the source, and nothing is filtered."""
-        one = self.staged(1, 2)
-        assert one.strategy.status.wants_commit
-        assert one.commit().polls
+    def test_the_end_lets_all_changes_pass_at_once(self) -> None:
+        """R-ARR-22: the job waits for no barrier, neither for the commit nor for the next poll, and filters nothing."""
+        attempt = self.staged(1, 2)
+        assert attempt.strategy.status.wants_commit
+        assert attempt.commit().polls
 
-        one.change((2,), (3,))
-        assert one.strategy.status.wants_announcement
-        assert one.commit().announces
-        (merge,) = one.start()
-        one.finish(merge)
-        assert one.strategy.status.wants_commit
-        one.commit()
+        attempt.change((2,), (3,))
+        assert attempt.strategy.status.wants_announcement
+        assert attempt.commit().announces
+        (merge,) = attempt.start()
+        attempt.finish(merge)
+        assert attempt.strategy.status.wants_commit
+        attempt.commit()
 
         assert isinstance(merge, ApplyChanges)
-        assert (merge.bound, sorted(one.target)) == (None, [2, 3])
+        assert (merge.bound, sorted(attempt.target)) == (None, [2, 3])
 
-    def test_of_the_copy_is_reported_once_it_is_durable(self) -> None:
-        """R-ARR-29: it is stored by the commit of the last rows; a crash before that reads them again."""
-        one = self.staged(1)
-        assert one.strategy.status.covered is not None
+    def test_the_end_of_the_copy_is_reported_once_it_is_durable(self) -> None:
+        """R-ARR-29: the commit of the last rows stores the end; after a crash before that, the rows are read again."""
+        attempt = self.staged(1)
+        assert attempt.strategy.status.covered is not None
 
-        request = one.prepare()
+        request = attempt.prepare()
 
-        assert one.stored.positions == VnodePositions.of([Completed()])
-        assert one.strategy.status.covered is not None
-        one.seal(request)
-        assert one.strategy.status.covered is None
+        assert attempt.stored.positions == VnodePositions.of([Completed()])
+        assert attempt.strategy.status.covered is not None
+        attempt.seal(request)
+        assert attempt.strategy.status.covered is None
 
-    def test_of_the_job_is_reported_once_it_is_durable(self) -> None:
-        """R-ARR-31: after the state that says so was written."""
-        one = self.staged(1)
-        one.commit()
-        one.poll()
+    def test_the_end_of_the_job_is_reported_once_it_is_durable(self) -> None:
+        """R-ARR-31: the report comes after the state with the end was written."""
+        attempt = self.staged(1)
+        attempt.commit()
+        attempt.poll()
 
-        request = one.prepare()
+        request = attempt.prepare()
 
-        assert (one.strategy.status.caught_up, one.strategy.status.complete) == (True, False)
-        one.seal(request)
-        assert one.strategy.status.complete
+        assert (attempt.strategy.status.caught_up, attempt.strategy.status.complete) == (True, False)
+        attempt.seal(request)
+        assert attempt.strategy.status.complete
 
-    def test_is_reported_once_more_after_a_restart(self) -> None:
-        """R-ARR-31: a finished state reads and merges nothing, and needs a look at the source only."""
-        one = self.staged(1)
-        one.run()
+    def test_the_end_is_reported_again_after_a_restart(self) -> None:
+        """R-ARR-31: a finished state reads and merges nothing, and only needs a poll of the source."""
+        attempt = self.staged(1)
+        attempt.run()
 
-        again = ByHand([ids(1)], stored=one.stored, target=ids(1))
+        again = ByHand([ids(1)], stored=attempt.stored, target=ids(1))
         again.poll()
         assert again.start() == []
         again.commit()

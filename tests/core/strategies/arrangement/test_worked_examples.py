@@ -1,4 +1,5 @@
-"""The worked examples of arrangement backfill, played with the strategy itself; a chunk is what the example's builder holds."""
+"""Worked examples of arrangement backfill, run with the strategy itself; a chunk corresponds to the builder in the
+example."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from backfill_core.strategies.arrangement.stored import READING, ArrangementStor
 
 
 def ids(*keys: int) -> list[Values]:
-    return [(one,) for one in keys]
+    return [(key,) for key in keys]
 
 
 def stored_at(space_of: ByHand, *reached: Reached, consumed: int = 0, rows: int = 0) -> ArrangementStored:
@@ -25,39 +26,39 @@ def stored_at(space_of: ByHand, *reached: Reached, consumed: int = 0, rows: int 
 
 
 class TestA1FilterReplicateFinish:
-    """One vnode from its first row to the end."""
+    """One vnode runs from its first row to the end."""
 
-    def test_table(self) -> None:
+    def test_changes_are_judged_by_the_position_after_the_round(self) -> None:
         """R-ARR-6, 7, 12, 14, 24, 25, 28, 32: changes are judged by the position after the round's chunks."""
-        one = ByHand([ids(1, 2, 3, 4, 5)], cuts=ids(2, 3, 5), in_flight_max=2, chunk_rows=1)
-        first, second = one.start()
-        one.finish(first)
-        one.finish(second)
-        one.change((2,), (3,), (4,), (5,), (6,))
+        attempt = ByHand([ids(1, 2, 3, 4, 5)], cuts=ids(2, 3, 5), in_flight_max=2, chunk_rows=1)
+        first, second = attempt.start()
+        attempt.finish(first)
+        attempt.finish(second)
+        attempt.change((2,), (3,), (4,), (5,), (6,))
 
-        one.commit()
+        attempt.commit()
 
-        assert one.stored.positions == VnodePositions.of([UpTo((3,))])
-        assert sorted(one.target) == [1, 2, 3]
-        merge, *ahead = one.start()
+        assert attempt.stored.positions == VnodePositions.of([UpTo((3,))])
+        assert sorted(attempt.target) == [1, 2, 3]
+        merge, *ahead = attempt.start()
         assert isinstance(merge, ApplyChanges)
-        one.finish(merge)
+        attempt.finish(merge)
         for chunk in ahead:
-            one.finish(chunk)
-        one.change(*ids(2, 3, 4, 5, 6, 7))
-        one.commit()
-        assert next(chunk for chunk in one.chunks if chunk[2] == 1) == ((3,), (5,), 1)
-        one.change(*ids(3, 4, 5, 6, 7))
-        one.run()
-        assert sorted(one.target) == [3, 4, 5, 6, 7]
-        assert one.stored.positions == VnodePositions.of([Completed()])
+            attempt.finish(chunk)
+        attempt.change(*ids(2, 3, 4, 5, 6, 7))
+        attempt.commit()
+        assert next(chunk for chunk in attempt.chunks if chunk[2] == 1) == ((3,), (5,), 1)
+        attempt.change(*ids(3, 4, 5, 6, 7))
+        attempt.run()
+        assert sorted(attempt.target) == [3, 4, 5, 6, 7]
+        assert attempt.stored.positions == VnodePositions.of([Completed()])
 
 
 class TestA2UpdateStraddlingThePosition:
-    """The order of reading is not the identity of a row."""
+    """The reading order is not the identity of a row."""
 
     @pytest.mark.parametrize(
-        ("old", "new", "there"),
+        ("old", "new", "rows"),
         [
             pytest.param(5, 20, [], id="leaves: the new row is read later"),
             pytest.param(20, 5, [(5, 1)], id="arrives"),
@@ -65,78 +66,78 @@ class TestA2UpdateStraddlingThePosition:
             pytest.param(20, 30, [], id="stays hidden"),
         ],
     )
-    def test_table(self, old: int, new: int, there: list[Values]) -> None:
-        """R-ARR-13, 17: the batch is bounded by the position, and each half is judged by its own."""
+    def test_each_half_of_an_update_is_judged_by_its_position(self, old: int, new: int, rows: list[Values]) -> None:
+        """R-ARR-13, 17: the position bounds the batch, and each half is judged by its own position."""
         order: dict[str, Any] = {"key": Key((0, 1)), "types": ("long", "long")}
         before = [(old, 1), (99, 2)]
         target = [row for row in before if row[0] <= 10]
         blank = ByHand([before], **order)
-        one = ByHand([before], stored=stored_at(blank, UpTo((10, 0)), rows=1), target=target, **order)
-        one.change((new, 1), (99, 2))
+        attempt = ByHand([before], stored=stored_at(blank, UpTo((10, 0)), rows=1), target=target, **order)
+        attempt.change((new, 1), (99, 2))
 
-        one.commit(history=False)
-        (merge,) = one.start(history=False)
-        one.finish(merge)
-        one.commit(history=False)
+        attempt.commit(history=False)
+        (merge,) = attempt.start(history=False)
+        attempt.finish(merge)
+        attempt.commit(history=False)
 
         assert isinstance(merge, ApplyChanges)
-        assert list(one.target.values()) == there
-        one.run()
-        assert sorted(one.target.values()) == [(new, 1), (99, 2)]
+        assert list(attempt.target.values()) == rows
+        attempt.run()
+        assert sorted(attempt.target.values()) == [(new, 1), (99, 2)]
 
 
 class TestA3MinimumProgress:
-    """However busy the upstream, a round reads one chunk."""
+    """Each round reads at least one chunk, even with a busy upstream."""
 
-    def test_table(self) -> None:
+    def test_a_round_reads_one_chunk_before_changes_are_judged(self) -> None:
         """R-ARR-14, 18, 24: the chunk moves the position before the changes are judged."""
-        one = ByHand([ids(10, 20, 30)], cuts=ids(10, 20, 30), chunk_rows=1, in_flight_max=1)
-        (chunk,) = one.start()
-        one.change(*ids(5, 10, 20, 30))
-        one.finish(chunk)
-        one.commit()
-        assert sorted(one.target) == [10]
-        one.finish(one.start()[0])
-        one.change(*ids(5, 10, 15, 20, 30))
+        attempt = ByHand([ids(10, 20, 30)], cuts=ids(10, 20, 30), chunk_rows=1, in_flight_max=1)
+        (chunk,) = attempt.start()
+        attempt.change(*ids(5, 10, 20, 30))
+        attempt.finish(chunk)
+        attempt.commit()
+        assert sorted(attempt.target) == [10]
+        attempt.finish(attempt.start()[0])
+        attempt.change(*ids(5, 10, 15, 20, 30))
 
-        one.commit()
+        attempt.commit()
 
-        assert (sorted(one.target), one.stored.positions) == ([5, 10], VnodePositions.of([UpTo((10,))]))
-        assert one.chunks[-1] == ((10,), (20,), 1)
+        assert (sorted(attempt.target), attempt.stored.positions) == ([5, 10], VnodePositions.of([UpTo((10,))]))
+        assert attempt.chunks[-1] == ((10,), (20,), 1)
 
-    def test_without_a_permit(self) -> None:
-        """R-ARR-19: a limit that has none left lets the changes pass; before the first row they are hidden, and read later."""
-        one = ByHand([ids(10, 20, 30)], cuts=ids(10, 20, 30))
-        one.limit(0)
-        one.change(*ids(5, 10, 20, 30))
-        one.second()
+    def test_a_round_without_a_permit_lets_changes_pass(self) -> None:
+        """R-ARR-19: without permits the changes pass; before the first row they are hidden and read later."""
+        attempt = ByHand([ids(10, 20, 30)], cuts=ids(10, 20, 30))
+        attempt.limit(0)
+        attempt.change(*ids(5, 10, 20, 30))
+        attempt.second()
 
-        assert one.round() == []
+        assert attempt.round() == []
 
-        assert (one.target, one.stored.consumed, one.stored.positions.started) == ({}, 1, False)
+        assert (attempt.target, attempt.stored.consumed, attempt.stored.positions.started) == ({}, 1, False)
 
 
 class TestA4TheHoleOfTheLastRead:
-    """What comes while the end is found is not lost."""
+    """Changes that arrive while the end is found are not lost."""
 
-    def test_table(self) -> None:
+    def test_the_last_chunk_is_open_ended(self) -> None:
         """R-ARR-20: the last chunk is open-ended, and the vnodes are completed with its commit; then all changes pass."""
         blank = ByHand([ids(1)])
-        one = ByHand([ids(1)], stored=stored_at(blank, UpTo((1,)), rows=1), target=ids(1))
-        (last,) = one.start()
-        one.change(*ids(1, 2))
+        attempt = ByHand([ids(1)], stored=stored_at(blank, UpTo((1,)), rows=1), target=ids(1))
+        (last,) = attempt.start()
+        attempt.change(*ids(1, 2))
 
-        one.finish(last)
-        one.commit()
+        attempt.finish(last)
+        attempt.commit()
 
-        assert (one.target, one.stored.positions) == ({1: (1,)}, VnodePositions.of([Completed()]))
-        one.run()
-        assert sorted(one.target) == [1, 2]
-        assert one.bound is None
+        assert (attempt.target, attempt.stored.positions) == ({1: (1,)}, VnodePositions.of([Completed()]))
+        attempt.run()
+        assert sorted(attempt.target) == [1, 2]
+        assert attempt.bound is None
 
 
 class TestA5RestartWithMixedVnodes:
-    """Each vnode goes on from its own position."""
+    """Each vnode continues from its own position."""
 
     @staticmethod
     def vnode_of(row: Values) -> int:
@@ -148,31 +149,33 @@ class TestA5RestartWithMixedVnodes:
     def restarted(self) -> ByHand:
         blank = self.opened([ids(1)])
         state = stored_at(blank, Completed(), UpTo((8,)), NotStarted(), rows=3)
-        # Vnode 0 has the rows 3, 6, 12; of vnode 1 the rows 1, 4, 7 are there, 10 and 13 are not; of vnode 2 none.
+        # The target has rows 3, 6, 12 of vnode 0 and rows 1, 4, 7 of vnode 1, but not 10 and 13; it has no row of vnode
+        # 2.
         rows = ids(1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13)
-        there = ids(1, 3, 4, 6, 7, 12)
-        return self.opened([rows], stored=state, target=there)
+        existing = ids(1, 3, 4, 6, 7, 12)
+        return self.opened([rows], stored=state, target=existing)
 
-    def test_table(self) -> None:
-        """R-ARR-23, 32, 38, 39: completed vnodes are not read; the others go on where they were; the count goes on too."""
-        one = self.restarted()
-        one.run()
+    def test_completed_vnodes_are_not_read_again(self) -> None:
+        """R-ARR-23, 32, 38, 39: completed vnodes are not read; the others continue from their positions, and so does
+        the count."""
+        attempt = self.restarted()
+        attempt.run()
 
-        read = [(work.vnodes, work.low, work.high) for work in one.begun if isinstance(work, ReadKeyRange)]
+        read = [(work.vnodes, work.low, work.high) for work in attempt.begun if isinstance(work, ReadKeyRange)]
         assert [vnodes for vnodes, low, _ in read if low is None] == [((2, 3),)]
         assert not any(first <= 0 < stop for vnodes, _, _ in read for first, stop in vnodes)
         assert next(low for vnodes, low, _ in read if any(first <= 1 < stop for first, stop in vnodes)) == (8,)
-        assert sorted(one.target) == [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13]
-        assert one.stored.rows_read == 3 + 6
+        assert sorted(attempt.target) == [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13]
+        assert attempt.stored.rows_read == 3 + 6
 
     def test_changes_of_completed_vnodes_pass(self) -> None:
-        """R-ARR-21: also while another vnode has not started, and nothing may be read."""
-        one = self.restarted()
-        one.change(*(row for row in [*one.versions[0], (0,), (5_000,)] if row not in ids(3, 2, 4)))
-        one.commit(history=False)
+        """R-ARR-21: the rule also holds while another vnode has not started and no read is allowed."""
+        attempt = self.restarted()
+        attempt.change(*(row for row in [*attempt.versions[0], (0,), (5_000,)] if row not in ids(3, 2, 4)))
+        attempt.commit(history=False)
 
-        (merge,) = one.start(history=False)
-        one.finish(merge)
-        one.commit(history=False)
+        (merge,) = attempt.start(history=False)
+        attempt.finish(merge)
+        attempt.commit(history=False)
 
-        assert sorted(one.target) == [0, 1, 6, 7, 12]
+        assert sorted(attempt.target) == [0, 1, 6, 7, 12]

@@ -1,10 +1,10 @@
-"""The queue of phantoms against the row-by-row machine: bounded, and with the same end."""
+"""The queue of phantoms against the row-by-row machine: it is bounded, and both end at the same step."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.reference.chain import Phantom as TheirPhantom
+from support.reference.chain import Phantom as ReferencePhantom
 from support.reference.chain import ReferenceChain
 from support.reference.vocabulary import Barrier, Chunk
 
@@ -16,22 +16,22 @@ A_ROW = Chunk((("+", (1, 1)),))
 
 
 class Both:
-    """The reference machine and the queue, with the same versions, barriers and data; B0 has passed."""
+    """The reference machine and the queue get the same versions, barriers and data; B0 has passed."""
 
     def __init__(self, places_max: int) -> None:
-        """Begin; version 0 is the snapshot, which is one chunk."""
-        self.theirs = ReferenceChain([A_ROW])
+        """Begin with version 0 as the snapshot, which is one chunk."""
+        self.reference = ReferenceChain([A_ROW])
         self.feed(Barrier(0, 1))
         self.ours = PhantomQueue(places_max, (Phantom(1, 0),))
-        self.barrier, self.seen, self.there = 1, 0, -1
+        self.barrier, self.seen, self.delivered = 1, 0, -1
         self.ended = False
 
     def feed(self, message: Barrier | Chunk) -> None:
-        self.theirs.upstream.append(message)
-        self.theirs.poll()
+        self.reference.upstream.append(message)
+        self.reference.poll()
 
     def take(self, step: str) -> None:
-        """Do the same to both."""
+        """Apply the step to both."""
         if step == CHANGE:
             self.seen += 1
             self.feed(A_ROW)
@@ -39,38 +39,40 @@ class Both:
             self.barrier += 1
             self.feed(Barrier(self.barrier - 1, self.barrier))
             self.ours = self.ours.leave(Phantom(self.barrier, self.seen))
-        elif self.there < self.seen:
-            self.there += 1
-            self.theirs.poll()
+        elif self.delivered < self.seen:
+            self.delivered += 1
+            self.reference.poll()
         self._reach()
 
     def _reach(self) -> None:
-        while self.there >= 0 and self.theirs.phase == "rearranging" and self._next_is_a_phantom:
-            self.theirs.poll()
-        self.ours, reached = self.ours.reach(self.there)
+        while self.delivered >= 0 and self.reference.phase == "rearranging" and self._next_is_a_phantom:
+            self.reference.poll()
+        self.ours, reached = self.ours.reach(self.delivered)
         self.ended = reached is not None and reached.epoch >= self.barrier
 
     @property
     def _next_is_a_phantom(self) -> bool:
-        return bool(self.theirs.queue) and isinstance(self.theirs.queue[0], TheirPhantom)
+        return bool(self.reference.queue) and isinstance(self.reference.queue[0], ReferencePhantom)
 
 
 class TestThePhantoms:
-    """Where barriers would stand among the data."""
+    """Phantoms mark the places of barriers among the data."""
 
     @given(steps, st.integers(1, 4))
-    def test_reach_the_newest_barrier_when_the_reference_machine_does(self, taken: list[str], places_max: int) -> None:
-        """R-CHAIN-7, R-CHAIN-8, R-CHAIN-9: also with so few places that most barriers lose theirs."""
+    def test_phantoms_reach_the_newest_barrier_when_the_reference_machine_does(
+        self, taken: list[str], places_max: int
+    ) -> None:
+        """R-CHAIN-7, R-CHAIN-8, R-CHAIN-9: the rule also holds if most barriers lose their place."""
         both = Both(places_max)
         for step in taken:
             both.take(step)
-            assert both.ended == (both.theirs.phase != "rearranging")
+            assert both.ended == (both.reference.phase != "rearranging")
             if both.ended:
                 break
 
     @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60), st.integers(1, 5))
-    def test_are_bounded(self, barriers: list[tuple[int, bool]], places_max: int) -> None:
-        """R-CHAIN-16: and in order, whatever comes."""
+    def test_the_number_of_phantoms_is_bounded(self, barriers: list[tuple[int, bool]], places_max: int) -> None:
+        """R-CHAIN-16: phantoms also stay in order for any barriers."""
         queue, version = PhantomQueue(places_max), 0
         for epoch, (made, twice) in enumerate(barriers):
             version += made
@@ -79,4 +81,4 @@ class TestThePhantoms:
                 assert queue.leave(Phantom(epoch, version + 9)) == queue
             assert len(queue.phantoms) <= places_max
             assert queue.phantoms[-1] == Phantom(epoch, version)
-            assert list(queue.phantoms) == sorted(queue.phantoms, key=lambda one: (one.epoch, one.version))
+            assert list(queue.phantoms) == sorted(queue.phantoms, key=lambda phantom: (phantom.epoch, phantom.version))

@@ -1,4 +1,4 @@
-"""The worked examples C1 to C4 against the strategy, and what its rules say besides; the laws hold it to the rest.
+"""Worked examples C1 to C4 against the strategy, and further rules; the laws check the rest.
 
 Version 3 is the snapshot; the changes u1, u2, … are the versions after it. B0 is the fence.
 """
@@ -25,7 +25,8 @@ PINNED = Pinned(SNAPSHOT, 1000 * SNAPSHOT, "table", "files", (ROWS,), ROWS)
 
 
 class Chain:
-    """The strategy, its barriers and its commits; `out` is what left, in order: B1, s, u1, and `finish` before its barrier."""
+    """The strategy, its barriers and its commits. `out` lists the output in order: B1, s, u1, and `finish` before its
+    barrier."""
 
     def __init__(self, *, follow: bool = False, stored: ChainStored | None = None, queue_max: int = 1000) -> None:
         """Pass B0."""
@@ -54,12 +55,12 @@ class Chain:
         return self.strategy.view(self.now)
 
     def look(self, version: int) -> None:
-        """The newest version of the source is seen."""
+        """Poll the source, which has this newest version."""
         self.seen = version
         self.strategy.on(SourcePolled(Head(version, 1000 * version)), self.now)
 
     def barrier(self, *, seen: int | None = None) -> None:
-        """Commit what there is, and pass; then the source is looked at."""
+        """Commit pending output and pass a barrier; then poll the source."""
         self.epoch += 1
         self.seconds += 1
         self.commit()
@@ -68,7 +69,7 @@ class Chain:
         self.look(self.seen if seen is None else seen)
 
     def commit(self) -> None:
-        """What is handed over becomes durable."""
+        """Make the prepared output durable."""
         rows, consumed, caught_up = self.rows, self.consumed, self.strategy.status.caught_up
         self.strategy.prepare_commit(Epoch(1, self.epoch), self.permits, self.now)
         self.out += ["s"] * (self.rows > rows)
@@ -85,12 +86,12 @@ class Chain:
         return self.strategy.stored.consumed
 
     def start(self) -> Work:
-        """The next piece of work begins."""
+        """Start the next work item."""
         (work,) = self.strategy.propose(self.permits, self.now)
         return work
 
     def finish(self, work: Work) -> None:
-        """It ends well."""
+        """Finish a work item successfully."""
         if isinstance(work, ReadSplit):
             file = StagedFile("part", 10, work.stop - work.start)
             self.strategy.on(WorkFinished(SplitStaged(work.work_id, (file,))), self.now)
@@ -104,9 +105,9 @@ class Chain:
 
 
 class TestTheWorkedExamples:
-    """They are held against the row-by-row machine too (tests/simulation/reference)."""
+    """The strategy follows each example; the row-by-row machine runs them too (tests/simulation/reference)."""
 
-    def test_c1_overtaking(self) -> None:
+    def test_example_c1_barriers_overtake_data(self) -> None:
         """R-CHAIN-4, 5, 6, 8, 10, 11: B1 does not wait for u1, and B2 comes behind u2."""
         chain = Chain()
         split = chain.start()
@@ -127,8 +128,8 @@ class TestTheWorkedExamples:
         assert chain.out == ["B0", "B1", "s", "u1", "u2", "finish", "B2"]
         assert chain.phase == "Forwarding"
 
-    def test_c2_a_quiet_source(self) -> None:
-        """R-CHAIN-9: rearranging ends right behind the snapshot, and the next barrier says so."""
+    def test_example_c2_ends_at_once_with_a_quiet_source(self) -> None:
+        """R-CHAIN-9: rearranging ends right behind the snapshot, and the next barrier reports it."""
         chain = Chain()
         chain.copy()
         assert chain.phase == "Draining"
@@ -138,8 +139,8 @@ class TestTheWorkedExamples:
         assert chain.out == ["B0", "s", "finish", "B1"]
         assert chain.strategy.status.complete
 
-    def test_c3_a_restart_behind_the_end(self) -> None:
-        """R-CHAIN-2: it goes on as live; no snapshot is read, and no end is reported."""
+    def test_example_c3_resumes_live_after_the_end(self) -> None:
+        """R-CHAIN-2: the job resumes as live; it reads no snapshot and reports no end."""
         first = Chain(follow=True)
         first.copy()
         first.barrier()
@@ -153,8 +154,9 @@ class TestTheWorkedExamples:
         assert isinstance(work, ApplyChanges)
         assert chain.out == ["B0", "B1", "u1", "u2", "B2"]
 
-    def test_c4_the_livelock_is_reported(self) -> None:
-        """With each batch another barrier comes through: there is no end, and both rates are named; once it is quiet there is one."""
+    def test_example_c4_reports_the_livelock(self) -> None:
+        """Another barrier passes with each batch: the job never ends, and the warning names both rates. It ends once
+        the source is quiet."""
         chain = Chain()
         split = chain.start()
         chain.barrier(seen=4)
@@ -175,18 +177,18 @@ class TestTheWorkedExamples:
 
 
 class TestTheEnd:
-    """A user may read the target from there on."""
+    """A user may read the target from the end on."""
 
-    def test_waits_for_a_barrier(self) -> None:
-        """R-CHAIN-11: not with the commit that reached the newest phantom, however much time passes."""
+    def test_the_end_waits_for_a_barrier(self) -> None:
+        """R-CHAIN-11: the commit that reached the newest phantom does not end it, however much time passes."""
         chain = Chain()
         chain.copy()
         chain.look(SNAPSHOT)
         assert not chain.strategy.status.wants_commit
         assert not chain.strategy.status.caught_up
 
-    def test_is_behind_the_newest_barrier_and_not_an_older_one(self) -> None:
-        """R-CHAIN-7, R-CHAIN-8: the phantom of B1 is reached while B2 has passed."""
+    def test_the_end_is_behind_the_newest_barrier(self) -> None:
+        """R-CHAIN-7, R-CHAIN-8: the phantom of B1 is reached after B2 has passed."""
         chain = Chain()
         split = chain.start()
         chain.barrier(seen=4)
@@ -200,8 +202,8 @@ class TestTheEnd:
         assert chain.phase == "Rearranging"
         assert chain.view.reason == "the data has come to barrier 1 of 2, 1 wait"
 
-    def test_is_not_taken_from_a_barrier_whose_place_is_not_known(self) -> None:
-        """A source that cannot be looked at has no newest version."""
+    def test_the_end_needs_a_barrier_with_a_known_place(self) -> None:
+        """The newest version of a source is unknown until a poll succeeds."""
         chain = Chain()
         split = chain.start()
         chain.epoch += 1
@@ -212,7 +214,7 @@ class TestTheEnd:
         chain.look(SNAPSHOT)
         assert chain.phase == "Draining"
 
-    def test_comes_after_work_that_was_lost_and_done_again(self) -> None:
+    def test_the_end_comes_after_lost_work_was_repeated(self) -> None:
         """A fault is no end."""
         chain = Chain()
         lost = chain.start()
@@ -224,7 +226,7 @@ class TestTheEnd:
         assert chain.phase == "Forwarding"
 
     def test_a_full_queue_holds_a_source_that_offers_back_pressure(self) -> None:
-        """R-CHAIN-16: and lets it go on once a place is free."""
+        """R-CHAIN-16: the source may continue once a place is free."""
         chain = Chain(queue_max=2)
         split = chain.start()
         assert not chain.strategy.status.holds_source
@@ -237,19 +239,19 @@ class TestTheEnd:
 
 
 class TestAStoredState:
-    """What did not catch up is dropped with its rows, and never taken for finished."""
+    """A state that did not catch up is dropped with its rows, and never counts as finished."""
 
-    def test_that_is_unfinished_is_begun_anew(self) -> None:
-        """R-CHAIN-15: at each moment before the end; there is nothing to begin anew without a state."""
+    def test_an_unfinished_state_starts_over(self) -> None:
+        """R-CHAIN-15: the rule holds at any time before the end; without a state there is nothing to start over."""
         assert STRATEGY.open_request(None) == PinVersion()
         chain = Chain()
         states = [chain.strategy.stored]
         chain.copy()
         states.append(chain.strategy.stored)
-        assert [one.phase for one in states] == ["Rearranging", "Draining"]
-        assert [STRATEGY.open_request(one) for one in states] == [StartOver(drop_rows=True)] * 2
+        assert [state.phase for state in states] == ["Rearranging", "Draining"]
+        assert [STRATEGY.open_request(state) for state in states] == [StartOver(drop_rows=True)] * 2
 
-    def test_that_caught_up_goes_on_at_what_is_consumed(self) -> None:
+    def test_a_caught_up_state_continues_after_the_consumed_version(self) -> None:
         """The pinned version may be gone by then."""
         chain = Chain(follow=True)
         chain.copy()
@@ -266,13 +268,13 @@ class TestAStoredState:
         ("field", "value"),
         [("phase", "Snapshot"), ("done", [[2, 1]]), ("merging", 3), ("consumed", "4"), ("rows", None)],
     )
-    def test_that_does_not_fit_is_refused_by_the_field(self, field: str, value: object) -> None:
-        """A state of another release, or one that was edited."""
+    def test_a_malformed_state_is_refused_by_field_name(self, field: str, value: object) -> None:
+        """The state may come from another release, or a user may have edited it."""
         with pytest.raises(StateMismatchError, match=f"rearrangedChain.{field} is "):
             decode({**Chain().strategy.stored.encode(), field: value})
 
-    def test_says_how_far_the_job_is(self) -> None:
-        """`backfill status` without a driver."""
+    def test_the_summary_shows_the_progress_of_the_job(self) -> None:
+        """`backfill status` shows it without a driver."""
         chain = Chain()
         before = STRATEGY.summarize(chain.strategy.stored)
         chain.copy()

@@ -1,4 +1,4 @@
-"""The edges of the snapshot strategy, driven by hand."""
+"""Edge cases of the snapshot strategy, driven by hand."""
 
 import pytest
 
@@ -17,7 +17,7 @@ SEALED = Sealed(1, 1, 0.1)
 
 
 def strategy(*rows, rate=None, merges=True):
-    """Return one at a barrier."""
+    """Return a strategy at a barrier."""
     opened = Opened(Pinned(3, 0, "t", "f", rows, sum(rows)))
     made = SnapshotStrategy(opened, SnapshotSettings(merges=merges, filtered=False))
     made.on(LimitSet(rate, 1.0), NOW)
@@ -28,8 +28,8 @@ def strategy(*rows, rate=None, merges=True):
 class TestNothingPending:
     """R-SNAP-32: with nothing pending after the snapshot the log phase is skipped."""
 
-    def test_an_empty_source_is_complete_after_one_look_and_one_seal(self):
-        """An empty table is a job like others, and must end."""
+    def test_an_empty_source_is_complete_after_one_poll_and_one_seal(self):
+        """A job with an empty table must end too."""
         empty = strategy()
         empty.on(SourcePolled(Head(3, 0), fresh=True), NOW)
         work = empty.propose(OPEN, NOW)
@@ -41,8 +41,8 @@ class TestNothingPending:
         assert empty.status.complete
         assert empty.stored.phase == "Live"
 
-    def test_a_head_that_was_seen_before_the_phase_began_proves_nothing(self):
-        """R-SNAP-29: finished only when nothing is pending, and that must be looked at anew."""
+    def test_a_poll_before_the_phase_does_not_end_the_job(self):
+        """R-SNAP-29: the job ends only when nothing is pending, and only a new poll shows that."""
         empty = strategy()
         empty.on(SourcePolled(Head(3, 0), fresh=False), NOW)
         empty.prepare_commit(EPOCH, OPEN, NOW)
@@ -51,7 +51,7 @@ class TestNothingPending:
         assert not empty.status.complete
 
     def test_a_batch_that_begins_before_the_last_rows_are_durable_does_not_end_the_catch_up(self):
-        """R-SNAP-29: a commit that was refused for seconds is late, and the source has newer versions by then."""
+        """R-SNAP-29: a commit that was retried for seconds is late, and the source has newer versions by then."""
         made = strategy(10, merges=False)
         (split,) = made.propose(OPEN, NOW)
         made.on(WorkFinished(SplitStaged(split.work_id, (StagedFile("a", 1, 10),))), NOW)
@@ -73,25 +73,25 @@ class TestNothingPending:
 class TestWorkInFlightIsBounded:
     """A barrier never waits behind a queue of splits."""
 
-    def test_two_splits_at_a_time(self):
+    def test_two_splits_run_at_a_time(self):
         """R-SNAP-40: more splits would delay a pause, and fewer would leave cores idle."""
         busy = strategy(*[100_000] * 50)
 
-        assert [one.work_id for one in busy.propose(OPEN, NOW)] == [1, 2]
+        assert [split.work_id for split in busy.propose(OPEN, NOW)] == [1, 2]
         assert busy.propose(OPEN, NOW) == ()
 
     @pytest.mark.parametrize(
         ("rate", "ranges"), [(1, 1), (1000, 1), (50_000, 1), (99_999, 1), (100_000, 2), (500_000, 2)]
     )
     def test_a_small_quota_is_one_sub_file_range(self, rate, ranges):
-        """Each range reads its whole file, so that cutting 50,000 rows in two reads twice as much."""
+        """Each range reads its whole file, so cutting 50,000 rows in two doubles the read."""
         work = strategy(*[6_250_000] * 64, rate=rate).propose(OPEN, NOW)
 
-        assert [one.stop - one.start for one in work] == [rate // ranges] * ranges
-        assert all(len(one.segments) == 1 for one in work)
+        assert [split.stop - split.start for split in work] == [rate // ranges] * ranges
+        assert all(len(split.segments) == 1 for split in work)
 
-    def test_a_limit_admits_its_quota_at_scheduled_barriers_alone(self):
-        """A commit that comes early for a command must not bring another second's rows."""
+    def test_a_limit_admits_its_quota_only_at_scheduled_barriers(self):
+        """An early commit for a command must not admit the rows of another second."""
         limited = strategy(3_125_000, rate=1000)
         limited.propose(OPEN, NOW)
         later = Now(2.0, 2000)
@@ -99,7 +99,7 @@ class TestWorkInFlightIsBounded:
 
         assert limited.propose(OPEN, later) == ()
 
-    def test_nothing_starts_without_a_permit(self):
+    def test_no_work_starts_without_a_permit(self):
         """A paused job must not begin new reads."""
         shut = Permits(history=False, changes=False, checks=False, epoch=EPOCH, first_id=1)
 

@@ -1,4 +1,4 @@
-"""Promises of the first splits of a copy without a limit, driven by hand: the first commit comes soon, and few splits cut a file."""
+"""The first splits of a copy without a limit, driven by hand: the first commit comes soon, and few splits cut a file."""
 
 from itertools import accumulate
 from math import log2
@@ -22,14 +22,15 @@ def sizes(job):
 
 
 def cut(job):
-    """Return how many splits end inside a file."""
+    """Return the number of splits that end inside a file."""
     return sum(any(part.stop < part.of for part in split.ranges) for split in job.begun)
 
 
 class TestTheFirstCommit:
-    """A user waits for it: a split was a whole file, which takes ten seconds in a Java that has just started."""
+    """A user waits for the first commit. The first split was once a whole file, which takes ten seconds in a JVM that
+    has just started."""
 
-    def test_comes_as_soon_as_the_first_split_is_staged(self):
+    def test_the_first_commit_comes_as_soon_as_the_first_split_is_staged(self):
         """The next barrier is up to a second away."""
         job = HandDriven(FILE, FILE, decodes=True)
         job.let_pass(0.3)
@@ -38,8 +39,8 @@ class TestTheFirstCommit:
 
         assert job.sealed[-1] == (job.now_s, SPLIT_ROWS_MIN)
 
-    def test_is_followed_by_commits_at_barriers(self):
-        """Commits of their own would be too many."""
+    def test_later_commits_come_at_barriers(self):
+        """A commit for each split would be too many."""
         job = HandDriven(FILE, FILE, decodes=True)
         job.let_pass(0.3)
         job.finish_split()
@@ -49,8 +50,8 @@ class TestTheFirstCommit:
 
         assert len(job.sealed) == commits
 
-    def test_waits_for_its_barrier_under_a_limit(self):
-        """A limit admits rows at barriers alone."""
+    def test_the_first_commit_waits_for_its_barrier_under_a_limit(self):
+        """A limit admits rows only at barriers."""
         job = HandDriven(FILE, decodes=True, controls=Controls(rows_per_s=1000.0))
         job.let_pass(1.1)
         commits = len(job.sealed)
@@ -61,10 +62,10 @@ class TestTheFirstCommit:
 
 
 class TestTheFirstSplits:
-    """They grow, because each part of a file that is read alone costs a read of the whole file."""
+    """The first splits grow, because a read of a part of a file costs a read of the whole file."""
 
-    def test_double_until_whole_files_are_as_small(self):
-        """Of the second file none is cut."""
+    def test_the_first_splits_double_until_they_are_whole_files(self):
+        """The second file is not cut."""
         job = HandDriven(*[FILE] * 4, decodes=True)
 
         job.let_pass(6, split_s=0.3)
@@ -73,8 +74,8 @@ class TestTheFirstSplits:
         assert cut(job) == 4
         assert all(split.start >= FILE or split.stop <= FILE for split in job.begun)
 
-    def test_end_with_one_that_takes_a_quarter_of_the_time_of_a_split(self):
-        """A file may be so large that a read of it costs more than it brings."""
+    def test_the_first_splits_end_once_one_takes_a_quarter_of_the_target_time(self):
+        """A large file may cost more to read than its part is worth."""
         job = HandDriven(100 * FILE, 100 * FILE, decodes=True)
         job.let_pass(1.5)
 
@@ -83,20 +84,20 @@ class TestTheFirstSplits:
 
         assert sizes(job) == [50_000, 50_000, 100 * FILE - 100_000, 100 * FILE]
 
-    def test_cut_no_file_that_may_be_copied(self):
+    def test_the_first_splits_cut_no_file_that_may_be_copied(self):
         """A copy of a whole file takes a fraction of a second, and a file that is cut is decoded."""
         job = HandDriven(FILE, FILE)
 
         assert sizes(job) == [FILE, FILE]
 
-    def test_cut_no_file_that_is_hardly_larger(self):
+    def test_the_first_splits_cut_no_file_that_is_hardly_larger(self):
         """The rest would be a split with fewer rows than the first one."""
         job = HandDriven(*[SPLIT_ROWS_MIN * 3 // 2] * 3, decodes=True)
 
         assert sizes(job) == [SPLIT_ROWS_MIN * 3 // 2] * 2
 
-    def test_cut_no_file_once_a_limit_was_lifted(self):
-        """The job is not at its beginning any more."""
+    def test_the_first_splits_cut_no_file_once_a_limit_was_lifted(self):
+        """The job is past its beginning then."""
         job = HandDriven(*[FILE] * 3, decodes=True, reads_ahead=False, controls=Controls(rows_per_s=10_000.0))
         job.let_pass(3, split_s=0.5)
         began = len(job.begun)
@@ -110,8 +111,8 @@ class TestTheFirstSplits:
         rows=st.lists(st.integers(0, 3 * FILE), min_size=1, max_size=6),
         split_s=st.sampled_from([0.1, 0.4, 0.9, 1.5, 5.0]),
     )
-    def test_are_few_and_disjoint_whatever_the_files(self, rows, split_s):
-        """Together they are the version, and as many splits cut a file as it takes to double up to it."""
+    def test_the_first_splits_are_few_and_disjoint_for_any_files(self, rows, split_s):
+        """Together they are the version, and the number of cuts is the number of doublings up to a file."""
         job = HandDriven(*rows, decodes=True)
 
         job.let_pass(120, split_s=split_s)

@@ -1,4 +1,4 @@
-"""Order of history: files are read in the order that a user asks for; what is done stays where it is."""
+"""Order of history: files are read in the order that a user requests; completed files keep their place."""
 
 import json
 
@@ -16,7 +16,7 @@ def order(*files):
 
 
 def files_of(job):
-    return [one.file for work in job.begun for one in work.ranges]
+    return [file_range.file for work in job.begun for file_range in work.ranges]
 
 
 def snapshot_of(job):
@@ -24,16 +24,18 @@ def snapshot_of(job):
 
 
 class TestAnOrder:
-    def test_is_the_order_in_which_files_are_begun(self):
-        """A user who asks for the newest rows looks for them first."""
+    """A requested order decides which files are read first."""
+
+    def test_files_are_begun_in_the_requested_order(self):
+        """A user who requests the newest rows first looks for them first."""
         job = HandDriven(*ROWS, order=order(2, 0, 3, 1))
         job.let_pass(8.0, split_s=0.5)
 
         assert files_of(job) == [2, 0, 3, 1]
         assert job.view.strategy.phase == "Live"
 
-    def test_is_kept_under_a_limit(self):
-        """Sub-file ranges come from one file after the other, and are read ahead so too."""
+    def test_the_order_is_kept_under_a_limit(self):
+        """Ranges inside files, with and without reading ahead, follow the order of the files."""
         for rows_per_s in (50_000, 150_000):
             job = HandDriven(*ROWS, order=order(2, 0, 3, 1), controls=Controls(rows_per_s=rows_per_s))
             job.let_pass(40.0, split_s=0.2)
@@ -41,8 +43,8 @@ class TestAnOrder:
             assert list(dict.fromkeys(files_of(job))) == [2, 0, 3, 1]
             assert job.view.strategy.rows_done == sum(ROWS)
 
-    def test_leaves_the_row_index_as_it_is(self):
-        """What is stored must be understood by an attempt with another order, and by an earlier release."""
+    def test_the_order_leaves_the_row_index_unchanged(self):
+        """An attempt with another order and an earlier release must understand the stored state."""
         job = HandDriven(*ROWS, order=order(2, 0, 3, 1))
         job.finish_split()
         job.let_pass(1.1)
@@ -50,8 +52,8 @@ class TestAnOrder:
         assert snapshot_of(job)["done"] == [[600_000, 900_000]]
         assert job.job.view(job.now).strategy.watermark.value == "2026-08-01"
 
-    def test_may_change_between_attempts(self):
-        """Nothing is read twice, nothing is left out: done is a set."""
+    def test_the_order_may_change_between_attempts(self):
+        """No row is read twice or left out: the completed rows are a set."""
         first = HandDriven(*ROWS, order=order(2, 0, 3, 1))
         first.finish_split()
         first.let_pass(1.1)
@@ -62,7 +64,7 @@ class TestAnOrder:
         assert snapshot_of(job)["done"] == [[0, sum(ROWS)]]
         assert snapshot_of(job)["rowsRead"] == sum(ROWS)
 
-    def test_may_be_given_up(self):
+    def test_the_order_may_be_removed(self):
         """The rest is read in path order."""
         first = HandDriven(*ROWS, order=order(2, 0, 3, 1))
         first.finish_split()

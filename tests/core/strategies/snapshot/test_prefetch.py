@@ -22,7 +22,7 @@ RATES = [100_000, 500_000, 2_000_000]
 
 
 class Reader:
-    """Finishes the splits of a job, oldest first, at so many rows a second for all of them together."""
+    """Finishes the splits of a job, oldest first, at a total rate of `rows_per_s`."""
 
     def __init__(self, job, rows_per_s):
         self.job, self.rows_per_s = job, rows_per_s
@@ -30,21 +30,21 @@ class Reader:
         self.watch()
 
     def watch(self):
-        """Forget what was seen so far."""
+        """Restart the observation."""
         self.since_s, self.first, self.ahead_max = self.job.now_s, len(self.job.begun), 0
 
     @property
     def seen(self):
-        """Splits that were begun since then."""
+        """Splits that were begun since the restart."""
         return self.job.begun[self.first :]
 
     @property
     def seals(self):
-        """Rows of each seal since then."""
+        """Rows of each seal since the restart."""
         return [rows for at_s, rows in self.job.sealed if at_s > self.since_s]
 
     def let_pass(self, seconds, *, late=None):
-        """Let time pass in steps; `late` says how much longer than that a step is."""
+        """Let time pass in steps; `late` returns the extra duration of a step."""
         end_s = self.job.now_s + seconds
         while self.job.now_s < end_s - 1e-9:
             step_s = STEP_S + (late() if late else 0.0)
@@ -63,15 +63,15 @@ class Reader:
 
     @property
     def _ahead(self):
-        begun = [one for one in self.job.begun if one.work_id not in self.job.cancelled]
-        return sum(one.stop - one.start for one in begun) - sum(rows for _, rows in self.job.sealed)
+        begun = [split for split in self.job.begun if split.work_id not in self.job.cancelled]
+        return sum(split.stop - split.start for split in begun) - sum(rows for _, rows in self.job.sealed)
 
 
 def limited(rate, *, files=(FILE,) * 400, reads=4.0, way=FileWay.DECODED, **settings):
     """Return a job that has been under a limit for a while, and its reader."""
     job = HandDriven(*files, settings=JobSettings(**settings), way=way)
     job.send(CommandReceived(1, 1, Throttle(rate)))
-    # What was begun without a limit is not what these tests are about.
+    # Splits that began without a limit are not tested here.
     Reader(job, 5e6).let_pass(5.0)
     reader = Reader(job, reads * rate)
     reader.let_pass(10.0)
@@ -80,11 +80,11 @@ def limited(rate, *, files=(FILE,) * 400, reads=4.0, way=FileWay.DECODED, **sett
 
 
 class TestTheRateIsExact:
-    """R-SNAP-41: at most 2 % off over ten seconds, 10 % in any second."""
+    """R-SNAP-41: the rate is at most 2 % off over ten seconds, and 10 % in any second."""
 
     @pytest.mark.parametrize("rate", RATES)
-    def test_when_the_reader_is_fast_enough(self, rate):
-        """A user sets a rate to get that rate, in each second."""
+    def test_the_rate_is_exact_when_the_reader_is_fast_enough(self, rate):
+        """A user sets a rate to get that rate in each second."""
         _, reader = limited(rate)
         reader.let_pass(20.0)
 
@@ -93,20 +93,20 @@ class TestTheRateIsExact:
 
     @pytest.mark.parametrize("rate", RATES)
     @pytest.mark.parametrize("seed", range(5))
-    def test_when_barriers_are_late_and_slow_reads_bunch(self, rate, seed):
-        """By up to 80 ms; what a late barrier admits more is of the time that it came later."""
+    def test_the_rate_is_exact_when_barriers_are_late_and_slow_reads_bunch(self, rate, seed):
+        """Barriers are late by up to 80 ms; the extra rows of a late barrier belong to its extra time."""
         job, reader = limited(rate, reads=1.5)
         chance = Random(seed)
         reader.let_pass(20.0, late=lambda: chance.choice([0.0, 0.0, 0.0, 0.03]))
 
-        moments = [reader.since_s, *(at_s for at_s, _ in job.sealed if at_s > reader.since_s)]
-        for (before_s, at_s), rows in zip(itertools.pairwise(moments[1:]), reader.seals[1:], strict=False):
+        times = [reader.since_s, *(at_s for at_s, _ in job.sealed if at_s > reader.since_s)]
+        for (before_s, at_s), rows in zip(itertools.pairwise(times[1:]), reader.seals[1:], strict=False):
             assert rows == pytest.approx(rate * (at_s - before_s), rel=0.12)
-        assert sum(reader.seals[1:]) == pytest.approx(rate * (moments[-1] - moments[1]), rel=0.01)
+        assert sum(reader.seals[1:]) == pytest.approx(rate * (times[-1] - times[1]), rel=0.01)
 
     @pytest.mark.parametrize("rate", RATES)
-    def test_when_the_reader_is_too_slow_it_is_the_readers(self, rate):
-        """Never more at a barrier than the bucket holds and half a segment, and nothing is lost for it."""
+    def test_a_slow_reader_determines_the_rate(self, rate):
+        """A barrier never admits more than the bucket and half a segment, and no row is lost."""
         _, reader = limited(rate, reads=0.7)
         reader.let_pass(20.0)
 
@@ -114,22 +114,23 @@ class TestTheRateIsExact:
         assert all(rows <= (1.1 + 0.5 / SEGMENTS_PER_S) * rate for rows in reader.seals)
 
     @pytest.mark.parametrize("rate", RATES)
-    def test_where_files_are_copied_and_few_are_cut(self, rate):
-        """One that is cut is decoded: half as many cuts as of files that are decoded anyhow; none of files below a fifth of a second."""
+    def test_few_copied_files_are_cut_under_a_limit(self, rate):
+        """A cut file is decoded: there are half as many cuts as for decoded files, and none for files below a fifth of
+        a second."""
         cuts = {}
         for way, second, ten_seconds in ((FileWay.DECODED, 0.11, 0.011), (FileWay.WHOLE, 0.19, 0.02)):
             _, reader = limited(rate, way=way)
             reader.let_pass(20.0)
             assert reader.seals == [pytest.approx(rate, rel=second)] * 20
             assert sum(reader.seals[:10]) == pytest.approx(10 * rate, rel=ten_seconds)
-            cuts[way] = sum(at % FILE != 0 for one in reader.seen for at in one.boundaries)
+            cuts[way] = sum(at % FILE != 0 for split in reader.seen for at in split.boundaries)
 
         assert cuts[FileWay.WHOLE] <= 0.6 * cuts[FileWay.DECODED]
         assert (cuts[FileWay.WHOLE] == 0) == (rate == 2_000_000)
 
     @pytest.mark.parametrize("rate", [1000, 500_000])
-    def test_when_barriers_come_seldom(self, rate):
-        """Each is charged for all of its seconds; nothing is read ahead, which would have to be ten seconds' worth."""
+    def test_the_rate_is_exact_when_barriers_are_rare(self, rate):
+        """Each barrier is charged for all of its seconds; reading ahead would need ten seconds of rows, so it is off."""
         job = HandDriven(*(FILE,) * 400, settings=JobSettings(interval_s=10.0), reads_ahead=False)
         job.send(CommandReceived(1, 1, Throttle(rate)))
         reader = Reader(job, 5e6)
@@ -141,7 +142,7 @@ class TestTheRateIsExact:
 
     @pytest.mark.parametrize("rate", RATES)
     def test_no_file_is_read_twice(self, rate):
-        """Which is the reason for all of it."""
+        """This is the purpose of reading ahead."""
         _, reader = limited(rate)
         reader.let_pass(20.0)
         files = [file_range.file for work in reader.seen for file_range in work.ranges]
@@ -149,8 +150,8 @@ class TestTheRateIsExact:
         assert len(files) == len(set(files))
         assert all(file_range.whole for work in reader.seen for file_range in work.ranges)
 
-    def test_a_barrier_that_cannot_seal_loses_nothing(self):
-        """Sealing every third barrier only, or behind a slow commit: the bucket holds one second's rows."""
+    def test_a_barrier_that_cannot_seal_loses_no_rows(self):
+        """Only every third barrier seals, or a commit is slow: the bucket holds the rows of one second."""
         _, reader = limited(500_000, commit_every=3)
         reader.let_pass(30.0)
 
@@ -162,7 +163,7 @@ class TestReadingAheadIsBounded:
 
     @pytest.mark.parametrize("rate", RATES)
     @pytest.mark.parametrize("reads", [0.7, 1.5, 100.0])
-    def test_two_seconds_and_two_splits(self, rate, reads):
+    def test_at_most_two_seconds_and_two_splits_are_read_ahead(self, rate, reads):
         """The buffer must not grow with the rate of the storage."""
         _, reader = limited(rate, reads=reads)
         reader.let_pass(20.0)
@@ -170,29 +171,29 @@ class TestReadingAheadIsBounded:
         assert reader.ahead_max <= 2 * rate + 2 * max(FILE, 1.5 * rate)
 
     def test_both_slots_read_while_a_split_waits_for_its_barrier(self):
-        """At a limit near what the reader can do, an idle slot is a missed limit."""
+        """At a limit near the reader's maximum, an idle slot misses the limit."""
         job, _ = limited(300_000)
         Reader(job, 1.0).let_pass(1.0)
 
         assert len(job.running) == 2
 
-    def test_two_at_a_time(self):
+    def test_two_splits_are_read_at_a_time(self):
         """A third reader would take a core from the two."""
         job, _ = limited(2_000_000)
         Reader(job, 0).let_pass(20.0)
 
         assert len(job.running) == 2
 
-    def test_a_file_of_more_than_ten_seconds_is_sliced(self):
+    def test_a_file_of_more_than_ten_seconds_is_cut(self):
         """A whole file would fill the buffer for too long."""
         _, reader = limited(500_000, files=(5_000_001,) * 100)
         reader.let_pass(10.0)
 
-        assert {one.stop - one.start for one in reader.seen} == {250_000}
+        assert {split.stop - split.start for split in reader.seen} == {250_000}
         assert reader.seals == [500_000] * 10
 
     def test_files_of_all_sizes_are_all_read(self):
-        """From sub-file ranges to whole files and back: each second at most its rows, every row once."""
+        """Files are read as ranges and as a whole: each second has at most its rows, and each row is read once."""
         files = [6_000_000, *[FILE] * 20, 40, 0, 3_000_000, 1_900_000, *[1000] * 500] * 2
         job, reader = limited(500_000, files=files)
         reader.let_pass(120.0)
@@ -203,10 +204,11 @@ class TestReadingAheadIsBounded:
 
 
 class TestAPauseIsNoWindfall:
-    """What was read ahead is given up and read again: nothing has to be paid for, and no file waits without a commit."""
+    """A pause discards rows that were read ahead, and they are read again: nothing is owed, and no file waits without a
+    commit."""
 
-    def test_it_seals_nothing_more(self):
-        """A pause that is acknowledged must hold at once."""
+    def test_a_pause_seals_no_more_rows(self):
+        """An acknowledged pause must hold at once."""
         job, reader = limited(500_000)
         job.send(CommandReceived(1, 2, Pause()))
         reader.let_pass(2.0)
@@ -217,7 +219,7 @@ class TestAPauseIsNoWindfall:
 
         assert 8.5 * 500_000 <= sum(reader.seals) <= 10.2 * 500_000
 
-    def test_a_long_one_saves_nothing(self):
+    def test_a_long_pause_saves_no_rows(self):
         """Time in a pause earns no rows."""
         job, reader = limited(500_000)
         job.send(CommandReceived(1, 2, Pause()))
@@ -229,8 +231,8 @@ class TestAPauseIsNoWindfall:
         assert sum(reader.seals) <= 10.2 * 500_000
         assert all(rows <= 1.2 * 500_000 for rows in reader.seals)
 
-    def test_a_failure_that_passes_neither(self):
-        """The job holds for a moment, and goes on at the same pace."""
+    def test_a_short_failure_saves_no_rows(self):
+        """The job holds for a short time and continues at the same pace."""
         job, reader = limited(500_000)
         failed = job.running.pop(min(job.running))
         job.send(WorkFailed(failed.work_id, TransientError("storage is away")))
@@ -239,7 +241,7 @@ class TestAPauseIsNoWindfall:
         assert all(rows <= 1.2 * 500_000 for rows in reader.seals)
         assert sum(reader.seals) >= 8 * 500_000
 
-    def test_a_stop_waits_for_nothing_that_was_read_ahead(self):
+    def test_a_stop_does_not_wait_for_rows_that_were_read_ahead(self):
         """A stop is quick, and its rows are read again later."""
         job, reader = limited(500_000)
         reader.let_pass(3.5)
@@ -249,8 +251,8 @@ class TestAPauseIsNoWindfall:
         assert job.finish.outcome == "Stopped"
         assert job.view.strategy.rows_done == sum(rows for _, rows in job.sealed)
 
-    def test_a_forced_pause_cancels_and_reads_again(self):
-        """Cancelled rows must come back, each once."""
+    def test_a_forced_pause_cancels_splits_and_reads_them_again(self):
+        """Cancelled rows must be read again, each once."""
         job, reader = limited(500_000, files=(FILE,) * 60)
         job.send(CommandReceived(1, 2, Pause(force=True)))
         reader.let_pass(1.0)
@@ -262,7 +264,7 @@ class TestAPauseIsNoWindfall:
 
 
 class TestTheLimitMayChangeAtAnyTime:
-    """What was begun under one way of charging keeps it: nothing is lost, nothing charged twice."""
+    """A split keeps the way of charging with which it began: no row is lost or charged twice."""
 
     @pytest.mark.parametrize("last", [None, 400_000])
     @settings(max_examples=30)
@@ -286,8 +288,8 @@ class TestTheLimitMayChangeAtAnyTime:
         assert job.view.strategy.rows_done == sum(rows for _, rows in job.sealed) == 4 * (3_000_010 + 3 * FILE)
 
     @pytest.mark.parametrize(("before", "after"), [(500_000, 200_000), (200_000, 1_000_000), (500_000, 20_000)])
-    def test_from_one_to_another(self, before, after):
-        """The buffer of the old one is sealed at the pace of the new one, or paid for at it."""
+    def test_a_new_limit_holds_for_the_buffer_of_the_old_one(self, before, after):
+        """The buffer of the old limit is sealed or repaid at the pace of the new one."""
         job, reader = limited(before)
         job.send(CommandReceived(1, 2, Throttle(after)))
         Reader(job, 4e6).let_pass(60.0)
@@ -295,8 +297,8 @@ class TestTheLimitMayChangeAtAnyTime:
         assert sum(reader.seals) == pytest.approx(60 * after, rel=0.02, abs=2.2 * max(after, before))
 
     @pytest.mark.parametrize("low", [1, 500, 0])
-    def test_low_for_a_moment_it_is_back_at_once(self, low):
-        """A slip of the finger, taken back, must not cost the night."""
+    def test_a_short_low_limit_has_no_lasting_effect(self, low):
+        """An accidental command that is reverted must not cost the night."""
         job, reader = limited(500_000)
         job.send(CommandReceived(1, 2, Throttle(low)))
         reader.let_pass(4.0)
@@ -307,15 +309,15 @@ class TestTheLimitMayChangeAtAnyTime:
 
         assert sum(reader.seals) == pytest.approx(5_000_000, rel=0.02)
 
-    def test_lifted_it_holds_nothing_back(self):
-        """A limit that is gone must not slow the next second."""
+    def test_a_lifted_limit_holds_no_rows_back(self):
+        """A removed limit must not slow the next second."""
         job, reader = limited(500_000)
         job.send(CommandReceived(1, 2, Throttle(None)))
         reader.let_pass(1.1)
 
         assert reader.seals[0] > 1_000_000
 
-    def test_at_zero_nothing_is_read(self):
+    def test_a_limit_of_zero_reads_no_rows(self):
         """Reads at a limit of zero would only load the source."""
         job, reader = limited(500_000)
         job.send(CommandReceived(1, 2, Throttle(0)))
@@ -327,29 +329,29 @@ class TestTheLimitMayChangeAtAnyTime:
 
 
 class TestTheCuts:
-    """Where barriers will be; half a second's rows at most, and no crumbs."""
+    """Cuts are at future barriers: parts have at most half a second of rows, and no tiny parts arise."""
 
     PREFIX = [0, *itertools.accumulate([FILE] * 20)]
 
     @given(st.sampled_from(RATES), st.integers(0, 19), st.integers(1, 4), st.integers(-10_000_000, 10_000_000))
-    def test_parts_are_bounded_both_ways(self, rate, first, files, barrier):
-        """Large segments miss the rate, and small ones cost a file each."""
+    def test_parts_have_a_minimum_and_a_maximum_size(self, rate, first, files, barrier):
+        """Large segments miss the rate, and small segments cost a file each."""
         span = (self.PREFIX[first], self.PREFIX[min(20, first + files)])
-        found = segment_boundaries(self.PREFIX, span, rate, barrier=barrier + 0.5)
-        sizes = [stop - start for start, stop in itertools.pairwise((span[0], *found, span[1]))]
+        boundaries = segment_boundaries(self.PREFIX, span, rate, barrier=barrier + 0.5)
+        sizes = [stop - start for start, stop in itertools.pairwise((span[0], *boundaries, span[1]))]
 
         assert all(size <= rate * (1 / SEGMENTS_PER_S + 2 * SNAP_S) + 1 for size in sizes)
         assert all(size >= min(rate * SNAP_S, FILE) for size in sizes)
 
-    def test_a_barrier_finds_its_own(self):
+    def test_a_cut_is_at_the_barrier(self):
         """Rows due at a barrier must be ready at that barrier."""
         assert segment_boundaries(self.PREFIX, (0, FILE), 500_000, barrier=170_000) == (170_000,)
 
-    def test_the_border_of_a_file_is_near_enough(self):
-        """No file is cut for a crumb."""
+    def test_the_border_of_a_near_file_is_used(self):
+        """No file is cut for a tiny part."""
         assert segment_boundaries(self.PREFIX, (0, 2 * FILE), 500_000, barrier=320_000) == (70_000, FILE, 570_000)
 
-    def test_a_stock_is_admitted_from_its_front_and_no_further_than_the_bucket(self):
+    def test_the_buffer_is_admitted_from_its_front_up_to_the_bucket(self):
         """Half a segment is enough; the next one begins with the debt."""
         split = ReadSplit(1, (), 0, 400, 1, (100, 200, 300))
         files = [StagedFile(str(segment), 1, 100, segment=segment) for segment in range(4)]

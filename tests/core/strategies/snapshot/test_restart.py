@@ -1,4 +1,4 @@
-"""What an attempt checks before it goes on, and before it calls a copy complete."""
+"""Checks of an attempt before it resumes, and before it reports a complete copy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PERMITS = Permits(history=True, changes=True, checks=True, epoch=Epoch(1, 1), fi
 
 
 def copied(rows: int) -> SnapshotStrategy:
-    """Return a strategy that has handed over all splits, in which so many rows were found."""
+    """Return a strategy that has handed over all splits, which contained this number of rows."""
     strategy = SnapshotStrategy(Opened(PINNED), SETTINGS)
     strategy.on(LimitSet(None, 1.0), NOW)
     (work,) = strategy.propose(PERMITS, NOW)
@@ -33,17 +33,17 @@ def copied(rows: int) -> SnapshotStrategy:
 
 
 class TestAPinnedVersion:
-    """R-SNAP-8: every row of history is one of it."""
+    """R-SNAP-8: every row of history belongs to the pinned version."""
 
     def stored(self) -> SnapshotStored:
-        """Return what an attempt at the same files stored."""
+        """Return the state that an attempt with the same files stored."""
         return SnapshotStrategy(Opened(PINNED), SETTINGS).stored
 
-    def test_of_the_same_files_is_gone_on_with(self) -> None:
-        """A restart is nothing to complain about."""
+    def test_a_pinned_version_of_the_same_files_is_resumed(self) -> None:
+        """A restart with the same files is accepted."""
         SnapshotStrategy(Opened(PINNED), SETTINGS, self.stored())
 
-    def test_of_which_all_is_there_is_not_read_again(self) -> None:
+    def test_a_completely_copied_version_is_not_read_again(self) -> None:
         """R-SNAP-7: the first version that is not consumed comes next, whatever the job had pinned."""
         behind = replace(copied(200).stored, consumed=5)
         strategy = SnapshotStrategy(Opened(replace(PINNED, version=5)), SETTINGS, behind)
@@ -57,22 +57,22 @@ class TestAPinnedVersion:
         assert isinstance(work, ApplyChanges)
         assert (work.after, work.upto) == (5, 7)
 
-    def test_that_is_made_of_other_files_is_refused(self) -> None:
-        """A table was made anew under the same path: its rows have other numbers in the row index."""
+    def test_a_pinned_version_of_other_files_is_refused(self) -> None:
+        """A recreated table under the same path has other row numbers in the row index."""
         other = replace(PINNED, fingerprint="others")
 
-        with pytest.raises(StateMismatchError, match="not made of the same files"):
+        with pytest.raises(StateMismatchError, match="differ from those at the start of the job"):
             SnapshotStrategy(Opened(other), SETTINGS, self.stored())
 
 
 class TestACompleteCopy:
-    """Complete is what the source's own metadata says, not what was read."""
+    """The source's own metadata decides about completeness, not the number of rows read."""
 
-    def test_with_all_its_rows_goes_on(self) -> None:
-        """As it should be."""
+    def test_a_copy_with_all_rows_continues(self) -> None:
+        """The number of rows is correct."""
         assert copied(200).status.failure is None
 
     @pytest.mark.parametrize("rows", [199, 201])
-    def test_with_fewer_or_more_rows_than_the_version_has_ends_the_job(self, rows: int) -> None:
-        """A reader that skipped a file, or read one twice, must not be followed by a receipt that passes."""
+    def test_a_copy_with_fewer_or_more_rows_than_the_version_ends_the_job(self, rows: int) -> None:
+        """A reader that skipped a file, or read one twice, must not get a passing receipt."""
         assert isinstance(copied(rows).status.failure, AccountingError)

@@ -1,4 +1,5 @@
-"""MERGEs of ranges against the row-by-row machine: the same table at each commit, and each bad record in its own table once."""
+"""MERGEs of ranges against the row-by-row machine: the same table at each commit, and each bad record in its own table
+once."""
 
 from __future__ import annotations
 
@@ -29,11 +30,11 @@ from backfill_core.strategies.source_splits.upsert import UpsertSplits
 
 PARTITIONS = 4
 KEYS = 5
-"""In each partition; few, so that most records replace or remove a row."""
+"""Keys in each partition; few, so that most records replace or remove a row."""
 
 
 class Merged:
-    """The range machine, the target that its MERGEs fill, and the machine of rows beside them."""
+    """The range machine, the target that its MERGEs fill, and the machine of rows."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -69,12 +70,12 @@ class Merged:
         self.newest[name] = at + count
 
     def open(self) -> None:
-        """Begin an attempt from what is stored; work under way is lost."""
+        """Begin an attempt from the stored state; running work is lost."""
         self._attempt += 1
         first = {name: self.first.get(name, 0) for name in self.newest}
-        found = Subscribed(first, dict(self.newest), "topic")
+        subscribed = Subscribed(first, dict(self.newest), "topic")
         stored = None if self._stored is None else decode(json.loads(json.dumps(self._stored)))
-        self.machine = UpsertSplits(found, self._settings, stored, last_txn=self._txn)
+        self.machine = UpsertSplits(subscribed, self._settings, stored, last_txn=self._txn)
         self.running: dict[int, Work] = {}
         self._epoch, self._next_id = Epoch(self._attempt, 1), 1
         self.machine.on(LimitSet(None, 1.0), self._now)
@@ -90,7 +91,7 @@ class Merged:
 
     # -------------------------------------------------------------- steps
     def poll(self) -> None:
-        """Look at the source."""
+        """Poll the source."""
         self.machine.on(SourcePolled(Head(dict(self.newest), 0, "topic")), self._now)
 
     def start(self) -> None:
@@ -100,32 +101,32 @@ class Merged:
             self._next_id = work.work_id + 1
 
     def finish(self, work: Work, *, answered: bool = True) -> None:
-        """Let work end well; without an answer its effect stays, and the attempt dies."""
+        """Let work end successfully; without an answer its effect stays, and the attempt dies."""
         del self.running[work.work_id]
         assert isinstance(work, MergeOffsetRanges | SetBadRecordsAside)
-        found = self._in(work.ranges)
+        records = self._in(work.ranges)
         if isinstance(work, SetBadRecordsAside):
-            bad = [place for place, one in found if one.key is None]
+            bad = [place for place, record in records if record.key is None]
             file = StagedFile(f"bad/{work.work_id}", 10, len(bad), bad, quarantined_by=work.work_id)
             self.machine.on(WorkFinished(BadRecordsAside(work.work_id, (file,) if bad else ())), self._now)
             return
         assert self._txn is None or work.txn_version > self._txn
         self._txn = work.txn_version
-        last = {one.key: (one, place) for place, one in found if one.key is not None}
-        for key, (one, place) in last.items():
+        last = {record.key: (record, place) for place, record in records if record.key is not None}
+        for key, (record, place) in last.items():
             self.target.pop(key, None)
-            if one.value is not None and one.passes:
-                self.target[key] = (one.value, place)
+            if record.value is not None and record.passes:
+                self.target[key] = (record.value, place)
         self.seen["merges"] += 1
         if answered:
-            records = Counter(place[0] for place, _ in found)
+            records = Counter(place[0] for place, _ in records)
             self.machine.on(WorkFinished(OffsetRangesMerged(work.work_id, len(last), records)), self._now)
         else:
             self.seen["unanswered"] += 1
             self.open()
 
     def _in(self, ranges: tuple[OffsetRange, ...]) -> list[tuple[Place, Keyed]]:
-        places = [(one.partition, at) for one in ranges for at in range(one.start, one.stop)]
+        places = [(offsets.partition, at) for offsets in ranges for at in range(offsets.start, offsets.stop)]
         return [(place, self.records[place]) for place in places if place in self.records]
 
     def lose(self, work: Work) -> None:
@@ -134,7 +135,7 @@ class Merged:
         self.machine.on(WorkLost(work.work_id), self._now)
 
     def commit(self) -> None:
-        """Commit, where no MERGE runs; then the target is what the rows before its offsets leave."""
+        """Commit if no MERGE runs; then the target must equal the rows before its offsets."""
         if self.machine.status.blocks_commit:
             return
         request = self.machine.prepare_commit(self._epoch, self._permits(), self._now)
@@ -149,7 +150,7 @@ class Merged:
 
     def _check(self) -> None:
         stored = decode(json.loads(json.dumps(self._stored)))
-        reached = {name: one.reached for name, one in stored.splits.items()}
+        reached = {name: split.reached for name, split in stored.splits.items()}
         self.rows.advance_all(reached)
         assert self.target == self.rows.table
         if self._settings.sets_aside:
@@ -160,7 +161,7 @@ class Merged:
 
 
 def live(seed: int) -> Merged:
-    """Live one interleaving."""
+    """Run one interleaving."""
     rng = Random(seed)
     world = Merged(rng)
     for _ in range(150):
@@ -190,23 +191,24 @@ def live(seed: int) -> Merged:
 
 @pytest.mark.parametrize("seed", range(150))
 def test_merged_ranges_equal_rows(seed: int) -> None:
-    """R-SRC-2, 20, 40, 42, ADR 0022: for every interleaving of both sides, bad records, losses, crashes and lost answers."""
+    """R-SRC-2, 20, 40, 42, ADR 0022: for every interleaving of both sides, bad records, losses, crashes and lost
+    answers."""
     live(seed)
 
 
-def test_the_interleavings_are_worth_it() -> None:
-    """MERGEs whose answer is lost, and bad records whose neighbours are in no commit."""
+def test_the_interleavings_cover_the_rare_cases() -> None:
+    """The cases are MERGEs with a lost answer, and bad records in a commit without the records around them."""
     seen = sum((live(seed).seen for seed in range(60)), Counter[str]())
-    wanted = {"commits": 1500, "merges": 200, "unanswered": 5, "aside": 50}
-    assert {what: seen[what] for what, least in wanted.items() if seen[what] < least} == {}, seen
+    required = {"commits": 1500, "merges": 200, "unanswered": 5, "aside": 50}
+    assert {what: seen[what] for what, least in required.items() if seen[what] < least} == {}, seen
 
 
 class TestTheMachineOfRows:
-    """What it says by itself."""
+    """The machine of rows follows its own rules."""
 
     def test_a_removed_row_does_not_come_back(self) -> None:
-        """Each partition in its order; what does not pass removes too."""
-        told = {
+        """Each partition is in its order; records that do not pass the filter also remove rows."""
+        records = {
             ("0", 0): Keyed("a", 1),
             ("0", 2): Keyed("a", None),
             ("0", 3): Keyed("b", 3),
@@ -214,21 +216,21 @@ class TestTheMachineOfRows:
             ("0", 5): Keyed(None),
             ("1", 0): Keyed("c", 0),
         }
-        one = KeyedTopic(told)
+        topic = KeyedTopic(records)
         tables = []
         for stop in range(7):
-            one.advance("0", stop)
-            tables.append({key: value for key, (value, _) in one.table.items()})
+            topic.advance("0", stop)
+            tables.append({key: value for key, (value, _) in topic.table.items()})
 
         assert tables == [{}, {"a": 1}, {"a": 1}, {}, {"b": 3}, {}, {}]
-        assert one.aside == {("0", 5)}
+        assert topic.aside == {("0", 5)}
 
-    def test_refuses_what_nothing_orders(self) -> None:
-        """A key in two partitions, an offset that comes twice, a bad record without a place for it."""
-        told = {("0", 0): Keyed("a", 1), ("1", 0): Keyed("a", 2), ("2", 0): Keyed(None)}
-        one = KeyedTopic(told, sets_aside=False)
-        one.advance("0", 1)
+    def test_records_without_an_order_are_refused(self) -> None:
+        """The cases are a key in two partitions, a repeated offset, and a bad record without a quarantine table."""
+        records = {("0", 0): Keyed("a", 1), ("1", 0): Keyed("a", 2), ("2", 0): Keyed(None)}
+        topic = KeyedTopic(records, sets_aside=False)
+        topic.advance("0", 1)
 
         for partition, stop in (("1", 1), ("0", 0), ("2", 1)):
             with pytest.raises(Fatal):
-                one.advance(partition, stop)
+                topic.advance(partition, stop)

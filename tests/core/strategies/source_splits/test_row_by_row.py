@@ -1,8 +1,9 @@
-"""The arithmetic of ranges against the row-by-row machine of the rules: the same rows and the same stored JSON at each commit.
+"""The arithmetic of ranges against the row-by-row machine of the rules: the same rows and the same stored JSON at each
+commit.
 
-The row-by-row machine hides a new record while its partition is being backfilled, because its own reader will emit it. Here both
-sides have offsets of their own, so such a record is visible at once. The machine is told of it when the partition is not being
-backfilled any more; what it then shows is what the target already has.
+The row-by-row machine hides a new record while its partition is being backfilled, because its own reader will emit it.
+Here both sides have separate offsets, so such a record is visible at once. The machine receives it when the partition
+is no longer being backfilled. Its output then equals the content of the target.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Items = list[Record | Reached]
 
 
 class RangeReader(Reader):
-    """Reads what the strategy read: the records of a range, and that its end was reached."""
+    """Reads the same input as the strategy: the records of a range, and the mark that its end was reached."""
 
     def __init__(self, topic: Topic, items: Items) -> None:
         super().__init__(topic, {})
@@ -46,11 +47,11 @@ class RangeReader(Reader):
 
 
 class RowByRow:
-    """The machine of the rules beside the strategy; `check` holds them against each other after a commit."""
+    """The machine of the rules, run together with the strategy; `check` compares both after a commit."""
 
     def __init__(self, world: ByHand) -> None:
         self._world, self._states = world, States()
-        # The shared source is at the end of each partition when the job is made, and its history is what is before.
+        # When the job is created, the shared source is at the end of each partition, and earlier records are history.
         self._topic = Topic(
             {
                 int(name): Partition(dict.fromkeys(log.records(log.low, log.high), True), log.low, log.high)
@@ -64,7 +65,7 @@ class RowByRow:
         self.start()
 
     def start(self) -> None:
-        """Begin, or go on after a crash from the committed states."""
+        """Begin, or resume after a crash from the committed states."""
         self._states.crash()
         self._machine = ReferenceSource(self._topic, self._topic.partitions, self._states)
         self._clock += 1
@@ -92,20 +93,20 @@ class RowByRow:
                 self.visible.update((str(row.split), int(row.offset)) for row in message.rows if row.visible)
 
     def follow(self, reads: list[ReadOffsetRanges]) -> None:
-        """Take what a commit of the strategy took: its history as chunks of the reader, then what is new."""
+        """Take the reads of a commit of the strategy: its history as chunks of the reader, then new records."""
         new = {int(name) for name in self._world.splits} - self._machine.splits.keys()
         if new:
             self._topic.partitions |= {number: Partition() for number in new}
             self._barrier(Splits(frozenset(self._topic.partitions)))
-        for one in (span for read in reads if read.kind is WorkKind.HISTORY for span in read.ranges):
+        for span in (part for read in reads if read.kind is WorkKind.HISTORY for part in read.ranges):
             items: Items = [
-                Record(int(one.partition), str(at)) for at in self._records(one.partition, one.start, one.stop)
+                Record(int(span.partition), str(at)) for at in self._records(span.partition, span.start, span.stop)
             ]
-            self._machine.reader = RangeReader(self._topic, [*items, Reached(int(one.partition), str(one.stop - 1))])
+            self._machine.reader = RangeReader(self._topic, [*items, Reached(int(span.partition), str(span.stop - 1))])
             self._drain()
-        for one in (span for read in reads if read.kind is WorkKind.CHANGES for span in read.ranges):
-            records = self._records(one.partition, one.start, one.stop)
-            self._deferred.setdefault(one.partition, deque()).extend(records)
+        for span in (part for read in reads if read.kind is WorkKind.CHANGES for part in read.ranges):
+            records = self._records(span.partition, span.start, span.stop)
+            self._deferred.setdefault(span.partition, deque()).extend(records)
         for name, records in self._deferred.items():
             if self._machine.splits[int(name)].kind == BACKFILLING:
                 self.seen["deferred"] += len(records)
@@ -119,23 +120,23 @@ class RowByRow:
         return self._world.logs[name].records(start, stop)
 
     def check(self) -> None:
-        """The same rows are there, each once, and the same JSON is stored (R-SRC-40, R-SRC-44)."""
+        """Check that the same rows exist, each once, and that the same JSON is stored (R-SRC-40, R-SRC-44)."""
         early = Counter((name, at) for name, records in self._deferred.items() for at in records)
         assert self._world.target == self.visible + early
         assert max(self._world.target.values(), default=1) == 1
         for name, ours in self._world.splits.items():
-            wanted = json.loads(self._states.committed[int(name)])
+            expected = json.loads(self._states.committed[int(name)])
             self.seen[ours.state] += 1
-            if ours.state == FINISHED and next(iter(wanted["state"])) == CATCHING_UP:
-                # Only its position moved: no record came that the machine could be told of.
+            if ours.state == FINISHED and next(iter(expected["state"])) == CATCHING_UP:
+                # Only its position moved: the machine received no record.
                 assert self._records(name, ours.end, ours.live) == []
-                wanted["state"] = FINISHED
+                expected["state"] = FINISHED
                 self.seen["finished by position"] += 1
-            assert ours.to_json() == wanted, name
+            assert ours.to_json() == expected, name
 
 
 def drawn(rng: Random) -> ByHand:
-    """Return a world with some partitions: empty ones, with markers at the end, with a start behind 0."""
+    """Return a world with some partitions: empty ones, ones with markers at the end, ones with a start above 0."""
     logs = dict[str, Log]()
     for number in range(rng.randrange(4)):
         low = rng.choice((0, 0, 7))
@@ -147,7 +148,7 @@ def drawn(rng: Random) -> ByHand:
 
 
 def live(seed: int) -> RowByRow:
-    """Live one interleaving, and return the machine beside it."""
+    """Run one interleaving, and return the machine of the rules."""
     rng = Random(seed)
     world = drawn(rng)
     rows = RowByRow(world)
@@ -188,8 +189,15 @@ def test_ranges_equal_rows(seed: int) -> None:
     live(seed)
 
 
-def test_the_interleavings_are_worth_it() -> None:
-    """Both sides must meet in every state, and new records must come before their partition's history is read."""
+def test_the_interleavings_cover_the_rare_cases() -> None:
+    """Both sides must meet in every state, and new records must arrive before the history of their partition is read."""
     seen = sum((live(seed).seen for seed in range(60)), Counter[str]())
-    wanted = {BACKFILLING: 200, CATCHING_UP: 50, FINISHED: 500, "deferred": 100, "finished by position": 5, "crash": 30}
-    assert {what: seen[what] for what, least in wanted.items() if seen[what] < least} == {}, seen
+    required = {
+        BACKFILLING: 200,
+        CATCHING_UP: 50,
+        FINISHED: 500,
+        "deferred": 100,
+        "finished by position": 5,
+        "crash": 30,
+    }
+    assert {what: seen[what] for what, least in required.items() if seen[what] < least} == {}, seen

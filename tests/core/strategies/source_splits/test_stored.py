@@ -1,4 +1,4 @@
-"""What is stored of partitions: readable while they are few, packed when they are many, and refused by name."""
+"""Stored state of partitions: readable for a few, packed for many, and rejected by field name if malformed."""
 
 from __future__ import annotations
 
@@ -31,63 +31,64 @@ def drawn(rng: Random, size: int) -> Split:
 
 
 def stored(*splits: Split) -> SourceSplitsStored:
-    return SourceSplitsStored("topic-1", HISTORY, {str(number): one for number, one in enumerate(splits)})
+    return SourceSplitsStored("topic-1", HISTORY, {str(number): split for number, split in enumerate(splits)})
 
 
 class TestTheForm:
-    """R-SRC-44: what is read is what was written."""
+    """R-SRC-44: a round trip changes nothing."""
 
     @pytest.mark.parametrize("count", [0, 1, READABLE_MAX, READABLE_MAX + 1, 300])
-    def test_round_trip(self, count: int) -> None:
-        """In both forms, with offsets of any size."""
+    def test_the_state_survives_a_round_trip(self, count: int) -> None:
+        """The test covers both forms, with offsets of any size."""
         rng = Random(count)
-        one = stored(*(drawn(rng, rng.choice((3, 1000, 1 << 62))) for _ in range(count)))
-        assert decode(json.loads(json.dumps(one.encode()))) == one
+        state = stored(*(drawn(rng, rng.choice((3, 1000, 1 << 62))) for _ in range(count)))
+        assert decode(json.loads(json.dumps(state.encode()))) == state
 
-    def test_names_are_any_text(self) -> None:
-        """A plug-in may name its partitions as it likes."""
+    def test_partitions_may_have_any_name(self) -> None:
+        """A plug-in may choose any names for its partitions."""
         splits = {name: Split(0, 5, 10, 12, 3) for name in ("", "orders", "ü" * 200, "12")}
         assert unpack(pack(splits)) == splits
 
-    def test_the_json_of_the_rules(self) -> None:
-        """Section 2.4, whole: a program that knows the rules reads it."""
-        one = stored(Split(3, 7, 10, 12, 4), Split(3, 10, 10, 10, 6), Split(3, 3, 10, 10), Split(0, 0, 0, 5))
-        assert [*one.encode()["splits"].values()] == [
+    def test_the_state_has_the_json_of_the_rules(self) -> None:
+        """A program that implements section 2.4 of the rules can read it."""
+        state = stored(Split(3, 7, 10, 12, 4), Split(3, 10, 10, 10, 6), Split(3, 3, 10, 10), Split(0, 0, 0, 5))
+        assert [*state.encode()["splits"].values()] == [
             {"state": {"Backfilling": "6"}, "num_consumed_rows": 4, "target_offset": "9"},
             {"state": {"SourceCachingUp": "9"}, "num_consumed_rows": 6, "target_offset": "9"},
             {"state": {"Backfilling": None}, "num_consumed_rows": 0, "target_offset": "9"},
             {"state": "Finished", "num_consumed_rows": 0, "target_offset": None},
         ]
 
-    def test_of_a_thousand_partitions_fits_in_a_state(self) -> None:
-        """64 KiB, with offsets of a billion a partition and a position for each of them."""
+    def test_a_thousand_partitions_fit_in_a_state(self) -> None:
+        """The maximum is 64 KiB, with offsets of a billion per partition and a position for each."""
         rng = Random(1)
         splits = [
             Split(base := rng.randrange(10**10), base + 10**9, base + 2 * 10**9, base + 3 * 10**9, 10**8)
             for _ in range(1000)
         ]
-        one = stored(*splits)
-        position = {name: split.live for name, split in one.splits.items()}
-        job = JobState("job/with-a-name", "hash" * 16, 3, 9, "SourceSplits", progress=one.encode(), consumed=position)
+        state = stored(*splits)
+        position = {name: split.live for name, split in state.splits.items()}
+        job = JobState("job/with-a-name", "hash" * 16, 3, 9, "SourceSplits", progress=state.encode(), consumed=position)
         assert len(job.encode().encode()) < SIZE_MAX_BYTES * 0.9
 
     def test_offsets_are_compared_as_numbers(self) -> None:
-        """R-SRC-20: "10" is more than "9", though its text is less."""
+        """R-SRC-20: "10" is more than "9", although its string sorts before."""
         value = {"state": {"Backfilling": "9"}, "num_consumed_rows": 0, "target_offset": "10"}
         assert Split.from_json(value, start=0, live=11) == Split(0, 10, 11, 11)
 
 
 class TestOpening:
-    """What a new attempt asks the source for."""
+    """A new attempt requests offsets from the source."""
 
-    def test_first_offsets_that_are_missing(self) -> None:
-        """R-SRC-3, 34: of history behind what is there, else of what is new; and which topic it was."""
-        one = stored(Split(3, 7, 10, 12, 4), Split(3, 10, 10, 15, 6))
-        assert open_request(one) == Subscribe({"0": 7, "1": 15}, {"0": 3, "1": 3}, "topic-1")
+    def test_the_first_missing_offsets_are_requested(self) -> None:
+        """R-SRC-3, 34: the request has the first missing offset of history, or else of new records, and the identity of
+        the topic."""
+        state = stored(Split(3, 7, 10, 12, 4), Split(3, 10, 10, 15, 6))
+        assert open_request(state) == Subscribe({"0": 7, "1": 15}, {"0": 3, "1": 3}, "topic-1")
 
 
 class TestAStateThatDoesNotFit:
-    """It is refused by the name of the field: half a position would lose rows or double them."""
+    """A malformed state is rejected by field name: half a position would lose rows or duplicate them."""
 
     @pytest.mark.parametrize(
         ("field", "value"),
@@ -108,8 +109,8 @@ class TestAStateThatDoesNotFit:
             ("packed", pack({"0": Split(3, 7, 10, 12, 4)})[:-4]),
         ],
     )
-    def test_is_refused(self, field: str, value: Any) -> None:
-        """Whatever wrote it."""
-        one = stored(Split(0, 7, 10, 12, 4)).encode() | {field: value}
+    def test_a_malformed_state_is_refused(self, field: str, value: Any) -> None:
+        """The origin of the state does not matter."""
+        state = stored(Split(0, 7, 10, 12, 4)).encode() | {field: value}
         with pytest.raises(StateMismatchError, match=rf"sourceSplits\.{field}"):
-            decode(one)
+            decode(state)

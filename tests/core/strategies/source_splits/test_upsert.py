@@ -1,4 +1,4 @@
-"""A topic into a target with one row a key: each partition in its order, one announced MERGE after the other."""
+"""A topic into a target with one row per key: each partition in its order, one announced MERGE after the other."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ BAD = StagedFile("bad", 10, 1, quarantined_by=1)
 class Driven:
     """A machine that is driven by hand: each commit is durable at once."""
 
-    def __init__(self, found: Subscribed, stored: Any = None, last_txn: int | None = None, **settings: Any) -> None:
-        """Open an attempt; its source is seen as it was opened."""
+    def __init__(
+        self, subscribed: Subscribed, stored: Any = None, last_txn: int | None = None, **settings: Any
+    ) -> None:
+        """Open an attempt; its source is polled as it was opened."""
         self.machine = UpsertSplits(
-            found, SourceSplitsSettings(**settings), None if stored is None else decode(stored), last_txn=last_txn
+            subscribed, SourceSplitsSettings(**settings), None if stored is None else decode(stored), last_txn=last_txn
         )
-        self._found, self._epoch, self._ids = found, 1, 1
+        self._found, self._epoch, self._ids = subscribed, 1, 1
         self.machine.on(LimitSet(None, 1.0), self.now)
-        self.see(found.newest)
+        self.see(subscribed.newest)
 
     @property
     def now(self) -> Now:
@@ -49,11 +51,11 @@ class Driven:
         return Now(float(self._epoch), 0)
 
     def see(self, newest: Offsets) -> None:
-        """Look at the source."""
+        """Poll the source."""
         self.machine.on(SourcePolled(Head(newest, 0, self._found.source_id)), self.now)
 
     def permits(self, *, history: bool = True, changes: bool = True) -> Permits:
-        """What may start in the open epoch."""
+        """Return the permits of the open epoch."""
         return Permits(history, changes, True, Epoch(1, self._epoch), self._ids)
 
     def start(self, **permits: bool) -> list[Work]:
@@ -63,7 +65,7 @@ class Driven:
         return work
 
     def commit(self, **permits: bool) -> CommitRequest:
-        """Commit at a barrier; what is stored went through JSON."""
+        """Commit at a barrier; the stored state goes through JSON."""
         request = self.machine.prepare_commit(Epoch(1, self._epoch), self.permits(**permits), self.now)
         self.stored = json.loads(json.dumps(self.machine.stored.encode()))
         self.machine.on(Sealed(self._epoch, self._epoch, 0.1), self.now)
@@ -74,11 +76,11 @@ class Driven:
     def finish(self, work: Work) -> None:
         """Answer a MERGE."""
         assert isinstance(work, MergeOffsetRanges)
-        records = {one.partition: one.stop - one.start for one in work.ranges}
+        records = {offsets.partition: offsets.stop - offsets.start for offsets in work.ranges}
         self.machine.on(WorkFinished(OffsetRangesMerged(work.work_id, 1, records)), self.now)
 
     def merge(self) -> tuple[WorkKind, tuple[OffsetRange, ...]]:
-        """Announce and make the next MERGE; return what it took."""
+        """Announce and make the next MERGE; return its kind and ranges."""
         self.start()
         self.commit()
         [work] = self.start()
@@ -94,10 +96,10 @@ def topic(**ends: int) -> Subscribed:
 
 
 class TestAnOpenTransaction:
-    """The last record of a key may stand behind it (fault B8)."""
+    """The last record of a key may be behind an open transaction (fault B8)."""
 
-    def test_is_awaited_and_then_left_out_by_name(self) -> None:
-        """A job that exits waits for the time of the setting."""
+    def test_an_open_transaction_is_awaited_and_then_left_out_by_name(self) -> None:
+        """A job that exits waits for the configured time."""
         job = Driven(topic(p0=5), open_transaction_s=5)
         job.machine.on(SourcePolled(Head({"0": 5}, 0, "topic", None, {"0": 9})), job.now)
         job.merge()
@@ -111,10 +113,10 @@ class TestAnOpenTransaction:
 
 
 class TestAPartition:
-    """R-SRC-20: its last offset wins, so nothing overtakes."""
+    """R-SRC-20: the last offset of a key wins, so no record may overtake another."""
 
-    def test_is_merged_in_its_order(self) -> None:
-        """What is new waits for the history of its own partition, and for no other: the two sides take turns."""
+    def test_a_partition_is_merged_in_its_order(self) -> None:
+        """New records wait for the history of their own partition only: the two sides take turns."""
         job = Driven(topic(p0=10, p1=4), read_max=4, share_min=4)
         job.see({"0": 12, "1": 6})
 
@@ -129,8 +131,8 @@ class TestAPartition:
             ("CHANGES", OffsetRange("0", 10, 12)),
         ]
 
-    def test_is_merged_while_history_is_held(self) -> None:
-        """R-SRC-31: a pause holds the history of others, not what is new where history is there."""
+    def test_new_records_are_merged_while_history_is_held(self) -> None:
+        """R-SRC-31: a pause holds history, but not new records of partitions whose history is complete."""
         job = Driven(topic(p0=10, p1=0))
         job.see({"0": 10, "1": 3})
 
@@ -142,10 +144,10 @@ class TestAPartition:
 
 
 class TestAMerge:
-    """It is a commit of its own, without the state: the commit before it says what it will be."""
+    """A MERGE is a separate commit without the state: the commit before it announces it."""
 
-    def test_is_announced_under_the_next_transaction(self) -> None:
-        """It starts once that is durable, and commits wait for it."""
+    def test_a_merge_is_announced_under_the_next_transaction(self) -> None:
+        """The MERGE starts once the announcement is durable, and commits wait for it."""
         job = Driven(topic(p0=5))
         assert job.start() == []
         assert job.machine.status.wants_commit
@@ -162,8 +164,8 @@ class TestAMerge:
         assert (job.commit().rows, "merging" in job.stored) == (1, False)
 
     @pytest.mark.parametrize(("last_txn", "position"), [(Epoch(1, 2).txn_version, 5), (Epoch(1, 1).txn_version, 0)])
-    def test_counts_where_the_target_knows_it(self, last_txn: int, position: int) -> None:
-        """R-SRC-40: a driver may die before it or after it."""
+    def test_a_merge_counts_if_the_target_has_its_transaction(self, last_txn: int, position: int) -> None:
+        """R-SRC-40: a driver may die before or after the MERGE."""
         job = Driven(topic(p0=5))
         job.start()
         job.commit()
@@ -172,8 +174,8 @@ class TestAMerge:
 
         assert again.machine.status.position == {"0": position}
 
-    def test_is_announced_anew_after_another_commit(self) -> None:
-        """A later commit has outrun its number; one that is held is taken back."""
+    def test_a_merge_is_announced_again_after_another_commit(self) -> None:
+        """A later commit has a higher number than the MERGE; a pause withdraws the announcement."""
         job = Driven(topic(p0=5))
         job.start()
         job.commit()
@@ -186,8 +188,8 @@ class TestAMerge:
         assert "merging" not in job.stored
         assert job.start(history=False) == []
 
-    def test_that_is_lost_is_chosen_anew(self) -> None:
-        """Its number is past: later commits have outrun it."""
+    def test_a_lost_merge_is_announced_again(self) -> None:
+        """Its number is outdated, because later commits have higher numbers."""
         job = Driven(topic(p0=5))
         job.start()
         job.commit()
@@ -197,8 +199,8 @@ class TestAMerge:
         assert job.start() == []
         assert job.commit().announces
 
-    def test_waits_for_a_limit_that_came_meanwhile(self) -> None:
-        """R-SRC-33: what was announced under another limit is given up."""
+    def test_a_merge_waits_for_a_new_limit(self) -> None:
+        """R-SRC-33: a new limit withdraws the announcement."""
         job = Driven(topic(p0=50))
         job.start()
         job.commit()
@@ -212,10 +214,10 @@ class TestAMerge:
 
 
 class TestBadRecords:
-    """ADR 0023, 0022: a MERGE has no place for them, so they go first."""
+    """ADR 0023, 0022: a MERGE cannot quarantine bad records, so they are set aside first."""
 
-    def test_are_taken_by_the_commit_that_announces(self) -> None:
-        """From then on they are in their own table, and the MERGE passes them over."""
+    def test_bad_records_are_in_the_commit_that_announces_the_merge(self) -> None:
+        """They are in their own table from then on, and the MERGE skips them."""
         job = Driven(topic(p0=5), sets_aside=True)
         [judging] = job.start()
         assert isinstance(judging, SetBadRecordsAside)
@@ -228,8 +230,8 @@ class TestBadRecords:
         assert isinstance(work, MergeOffsetRanges)
         assert work.skips_bad
 
-    def test_are_there_once_when_the_merge_is_made_again(self) -> None:
-        """Also by an attempt that would end at one."""
+    def test_bad_records_are_stored_once_when_the_merge_is_repeated(self) -> None:
+        """The rule also holds for an attempt that would fail at a bad record."""
         job = Driven(topic(p0=5), sets_aside=True)
         [judging] = job.start()
         job.machine.on(WorkFinished(BadRecordsAside(judging.work_id, (BAD,))), job.now)
@@ -245,19 +247,19 @@ class TestBadRecords:
 
 
 class TestWhatIsStored:
-    """It is read as it was written, or refused by name."""
+    """The state survives a round trip or is rejected by field name."""
 
     @pytest.mark.parametrize("partitions", [3, 1000])
-    def test_round_trip(self, partitions: int) -> None:
-        """A thousand partitions in a state of 64 KiB, with an announced MERGE of all of them."""
+    def test_the_state_survives_a_round_trip(self, partitions: int) -> None:
+        """A thousand partitions with an announced MERGE of all of them fit in a state of 64 KiB."""
         names = [str(number) for number in range(partitions)]
         upto = dict.fromkeys(names, 3_000_000)
         splits = dict.fromkeys(names, Split(1_000_000, 2_000_000, 4_000_000, 4_000_000, 900_000))
-        one = SourceSplitsStored("topic", HISTORY, splits, AnnouncedRanges(7, upto), upto)
+        state = SourceSplitsStored("topic", HISTORY, splits, AnnouncedRanges(7, upto), upto)
 
-        text = json.dumps(one.encode())
+        text = json.dumps(state.encode())
 
-        assert decode(json.loads(text)) == one
+        assert decode(json.loads(text)) == state
         assert len(text) < SIZE_MAX_BYTES - 8192
 
     @pytest.mark.parametrize(
@@ -265,8 +267,8 @@ class TestWhatIsStored:
         [{"1": 5}, {"0": 2}, {"0": 11}, {"0": "5"}, [5], "no base"],
         ids=["unknown", "back", "too far", "text", "list", "packed"],
     )
-    def test_offsets_that_cannot_be_are_refused(self, upto: object) -> None:
-        """A state that was written by hand must not lose records."""
+    def test_impossible_offsets_are_refused(self, upto: object) -> None:
+        """A handwritten state must not lose records."""
         value = SourceSplitsStored("topic", HISTORY, {"0": Split(0, 2, 10, 10)}).encode()
 
         for part in ({"aside": upto}, {"merging": {"txn": 7, "upto": upto}}):

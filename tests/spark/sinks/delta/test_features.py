@@ -316,7 +316,7 @@ class TestAnEmptyTextInAPartition:
 
         with pytest.raises(Exception) as failure:
             fill(spark, sink, spark.sql("SELECT '' AS p, 1 AS x"))
-        assert "an empty text, in a partition column" in sink.explain_failure(failure.value).message
+        assert "an empty string, in a partition column" in sink.explain_failure(failure.value).message
 
     def test_an_empty_string_in_another_column_is_kept(self, spark, tmp_path):
         """Only partition values lose the difference."""

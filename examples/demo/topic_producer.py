@@ -1,8 +1,9 @@
-"""The other side of `make demo-kafka`: fills a topic with orders, then goes on writing until its standard input ends.
+"""The producer of `make demo-kafka`: it fills a topic with orders, then keeps writing until its standard input ends.
 
-A process of its own, as in real life. Some records are written in transactions, and some of these are aborted. With `--reads TABLE`
-it is a reader of the table too, by an implementation of Delta that shares no code with the driver. Each second it says a line of JSON:
-`{"written": …, "seen_s": …}`, the last being the age of the newest record that the table has, once that one was written after the first fill.
+It is a separate process, as in real life. It writes some records in transactions, and aborts some of these. With
+`--reads TABLE` it also reads the table, with an implementation of Delta that shares no code with the driver. Each second
+it prints a line of JSON: `{"written": …, "seen_s": …}`. `seen_s` is the age of the newest record in the table, and is
+missing until the table has a record from after the first fill.
 """
 
 import argparse
@@ -12,9 +13,10 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from deltalake import DeltaTable
 from support.kafka.topics import Topics, producing, transacting
@@ -26,22 +28,22 @@ TURNS_A_TRANSACTION = 25
 
 
 class Producer:
-    """Writes orders, round and round the partitions."""
+    """Writes orders to the partitions in turn."""
 
     def __init__(self, address: str, topic: str) -> None:
-        """Take the topic; nothing is written yet."""
+        """Take the topic without writing to it."""
         self._address, self._topic = address, topic
         self._partitions = len(Topics(address).watermarks(topic))
         self._random = random.Random(7)
         self.written = 0
 
     def fill(self, rows: int) -> None:
-        """Write so many orders as fast as it goes."""
+        """Write this number of orders as fast as possible."""
         with producing(self._address) as send:
             self._send(send, rows)
 
-    def go_on(self, over: threading.Event, say) -> None:
-        """Write until it is over."""
+    def go_on(self, over: threading.Event, say: Callable[[], None]) -> None:
+        """Write until the event `over` is set."""
         with producing(self._address) as send, transacting(self._address) as transaction:
             for turn in itertools.count(1):
                 if over.wait(TURN_S):
@@ -53,7 +55,7 @@ class Producer:
                 if turn % TURNS_A_LINE == 0:
                     say()
 
-    def _send(self, send, rows: int) -> None:
+    def _send(self, send: Callable[..., None], rows: int) -> None:
         for _ in range(rows):
             number = self.written = self.written + 1
             customer, amount = self._random.randrange(50_000), self._random.randrange(1, 50_000) / 100
@@ -62,23 +64,23 @@ class Producer:
 
 
 class Reader:
-    """Looks into the log of the table for its newest record."""
+    """Finds the newest record of the table in its log."""
 
     def __init__(self, path: str) -> None:
-        """Take the place; the table may come later."""
+        """Take the path; the table may be created later."""
         self._path = path
         self._table: DeltaTable | None = None
         self._since_s = time.time()
 
     def age_s(self) -> float | None:
-        """Return how old the newest record of the table is; None: there is none that was written since this reader began."""
+        """Return the age of the table's newest record; `None` if no record is newer than this reader."""
         if self._table is None:
             if not DeltaTable.is_deltatable(self._path):
                 return None
             self._table = DeltaTable(self._path)
         self._table.update_incremental()
         newest = self._table.get_add_actions(flatten=True).column("max.timestamp").to_pylist()
-        newest_s = max((one.timestamp() for one in newest if one is not None), default=0.0)
+        newest_s = max((timestamp.timestamp() for timestamp in newest if timestamp is not None), default=0.0)
         return time.time() - newest_s if newest_s > self._since_s else None
 
 

@@ -15,10 +15,11 @@ from typing import Any
 from rich.console import Console
 
 from backfill.errors import EXIT_USAGE
-from backfill_cli.commands.demo_stage import Child, DemoError, Stage, copies
-from backfill_cli.commands.demo_story import RECEIPT, SNAPSHOT, Story, is_newer, seen_words
 from backfill_cli.commands.options import terminal
+from demo.stage import Child, DemoError, Stage, copies
+from demo.story import RECEIPT, SNAPSHOT, STORIES, Story, is_newer, seen_words
 
+WRITER = Path(__file__).with_name("writer.py")
 SLOWER = 3
 THROTTLE_SECONDS = 10
 PAUSE_SECONDS = 5.0
@@ -70,7 +71,7 @@ class Demo(Stage):
 
     def _make_table(self) -> None:
         self.say(f"a table of {self._rows:,} orders in {self.folder}/lake, and a writer that keeps changing it")
-        command = [sys.executable, "-m", "backfill_cli.commands.demo_writer", f"{self.folder}/lake/orders"]
+        command = [sys.executable, str(WRITER), f"{self.folder}/lake/orders"]
         reads = ["--reads", f"{self.folder}/lake/orders_copy"] if self._story.shows_changes else []
         self.writer = Child([*command, "--rows", str(self._rows), *reads], self.folder / "writer.log")
         if not self.writer.wait_for(lambda words: "version" in words):
@@ -126,7 +127,7 @@ class Demo(Stage):
         )
 
 
-def run_demo(folder: Path | None, rows: int, story: Story = SNAPSHOT) -> int:
+def run_demo(folder: Path | None, rows: int, strategy: str = SNAPSHOT.strategy) -> int:
     """Play the demo and return the exit code."""
     console = terminal(sys.stdout)
     scratch = (folder or Path(tempfile.mkdtemp(prefix="backfill-demo-"))).resolve()
@@ -135,4 +136,4 @@ def run_demo(folder: Path | None, rows: int, story: Story = SNAPSHOT) -> int:
         return EXIT_USAGE
     scratch.mkdir(parents=True, exist_ok=True)
     # The folder stays: what to try next is in it.
-    return Demo(scratch, rows, console, story).play()
+    return Demo(scratch, rows, console, STORIES[strategy]).play()

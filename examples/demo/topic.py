@@ -1,10 +1,10 @@
-"""`make demo-kafka`: a topic of a real broker into a Delta table, in about two minutes.
+"""`make demo-kafka` copies a topic of a real broker into a Delta table, in about two minutes.
 
-Four processes, as in real life: a broker, a producer that goes on writing, the driver (`backfill run`), and this one, which
-types the commands that a person would type and shows what they answer. Every number is the product's, or that of the reader in
-the producer's process, which is another implementation of Delta.
+It has four processes, as in real life: a broker, a producer that keeps writing, the driver (`backfill run`), and this
+process, which types the commands of a user and shows their output. Every number comes from the product, or from the
+reader in the producer's process, which uses another implementation of Delta.
 
-python build-tools/demo_kafka.py --rows 600000
+python examples/demo/topic.py --rows 600000
 """
 
 import argparse
@@ -14,32 +14,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path[:0] = [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[1])]
 
 from rich.console import Console
 from support.kafka.broker import Broker, running_broker
 from support.kafka.topics import Topics
 
-from backfill_cli.commands.demo_stage import Child, DemoError, Stage
-from backfill_cli.commands.demo_story import RECEIPT
+from demo.stage import Child, DemoError, Stage
+from demo.story import RECEIPT
 
-PRODUCER = Path(__file__).with_name("demo_kafka_producer.py")
+PRODUCER = Path(__file__).with_name("topic_producer.py")
 ROWS = 600_000
 PARTITIONS = 4
 TOPIC = "orders"
 HISTORY_S = 20
-"""The file limits the history so that it takes about this long: else a fast machine has nothing to show."""
+"""The spec limits the history so that it takes about this long. On a fast machine, it would be too short to watch."""
 
 SLOWER = 4
 THROTTLE_SECONDS = 10
 WRITTEN_BETWEEN_LOOKS = 800
-"""Records: some seconds of the producer."""
+"""Number of records that the producer writes in some seconds."""
 
 STEPS_AFTER = (("CatchUp", "then the newest records, until the table has caught up"), ("Receipt", RECEIPT))
 
 
 class KafkaDemo(Stage):
-    """The script of a topic: its history, and what is written meanwhile."""
+    """The script of a topic: its history, and records that are written meanwhile."""
 
     def __init__(self, folder: Path, rows: int, address: str, console: Console) -> None:
         """Take the scratch folder and a broker; `play` does the rest."""
@@ -76,28 +76,30 @@ class KafkaDemo(Stage):
         self._write()
         self.start("its history into a table, limited so that you can watch")
         self.until("the first tenth is committed", lambda progress: progress.rows_done * 10 >= progress.rows_total > 0)
-        self.show_new("new records do not wait for the history: a reader looks into the table")
+        self.show_new("new records do not wait for the history: a reader reads the table")
         slower = self._rows // HISTORY_S // SLOWER
         self.type("the history slower, for a while", "throttle", str(slower), "--for", f"{THROTTLE_SECONDS}s")
-        self.show_new("the limit is for the history alone: the reader looks again")
+        self.show_new("the limit applies only to the history: the reader reads again")
         self.until("the limit ends by itself", lambda progress: progress.throttle_until is None)
         self.kill()
-        self.start_again("again: the offsets are in the table, with the records")
+        self.start_again("again: the table contains the offsets with the records")
         return self.outcome(STEPS_AFTER)
 
     def _write(self) -> None:
-        self.say(f"a topic of {self._rows:,} orders in {PARTITIONS} partitions, and a producer that goes on writing")
+        self.say(f"a topic of {self._rows:,} orders in {PARTITIONS} partitions, and a producer that keeps writing")
         command = [sys.executable, str(PRODUCER), self._address, TOPIC]
         self.writer = Child([*command, "--rows", str(self._rows), "--reads", self._table], self.folder / "producer.log")
-        if not self.writer.wait_for(lambda said: said.get("written", 0) >= self._rows):
+        if not self.writer.wait_for(lambda report: report.get("written", 0) >= self._rows):
             raise DemoError(f"the producer wrote too little; its log is {self.folder}/producer.log")
 
     def show_new(self, why: str) -> None:
-        """Show that new records are in the table while history is still read."""
+        """Show that the table contains new records while history is still being read."""
         assert self.writer is not None
         self.say(why)
         since = self.writer.newest["written"]
-        if not self.writer.wait_for(lambda said: "seen_s" in said and said["written"] > since + WRITTEN_BETWEEN_LOOKS):
+        if not self.writer.wait_for(
+            lambda report: "seen_s" in report and report["written"] > since + WRITTEN_BETWEEN_LOOKS
+        ):
             raise DemoError(f"the reader found no new record; its log is {self.folder}/producer.log")
         self.where()
         left = self.progress.rows_total - self.progress.rows_done
@@ -106,12 +108,12 @@ class KafkaDemo(Stage):
 
     def closing_words(self, said: Mapping[str, Any]) -> str:
         """See `Stage`."""
-        return f"complete, while the producer went on to {said['written']:,} records, some in transactions"
+        return f"complete; the producer has written {said['written']:,} records, some in transactions"
 
     def next_commands(self) -> tuple[tuple[str, str], ...]:
-        """See `Stage`; the broker is gone by then."""
+        """See `Stage`; the broker has stopped by then."""
         return (
-            (f"status -f {self.spec} --offline", "what the table knows"),
+            (f"status -f {self.spec} --offline", "the job's state, from the table"),
             (f"release -f {self.spec}", "then any writer may use the table"),
         )
 
@@ -130,7 +132,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=ROWS)
     given = parser.parse_args()
-    # The folder stays: what to try next is in it.
+    # The folder stays, because the suggested next commands use it.
     return play(Path(tempfile.mkdtemp(prefix="backfill-demo-")), given.rows, Console(highlight=False))
 
 
