@@ -1,4 +1,4 @@
-"""A source that maps its columns by id: its files may have any names for columns, and are read by the ids in them (fault D12)."""
+"""A source that maps its columns by id: its files may have any names for columns, and are read by their ids (fault D12)."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ FOREIGN = "message table { optional binary old_note (UTF8) = 2; optional int64 o
 
 
 def make_source(spark, path):
-    """Make a table, and write its file again as that of an imported table: the columns have other names, and the same ids."""
+    """Make a table, and rewrite its file as that of an imported table: the columns have other names and the same ids."""
     properties = "'delta.columnMapping.mode' = 'id', 'delta.enableChangeDataFeed' = 'true'"
     spark.sql(f"CREATE TABLE delta.`{path}` (id LONG, note STRING) USING delta TBLPROPERTIES ({properties})")
     spark.range(0, ROWS, 1, 1).selectExpr("id", "concat('n', id) AS note").write.format("delta").mode("append").save(
@@ -31,7 +31,7 @@ def make_source(spark, path):
     write_file(spark, str(file), FOREIGN, [{"old_id": number, "old_note": f"n{number}"} for number in range(ROWS)])
     added["size"] = file.stat().st_size
     commit.write_text("\n".join(map(json.dumps, lines)) + "\n")
-    for sums in commit.parent.glob("*.crc"):  # hidden ones, too
+    for sums in commit.parent.glob("*.crc"):  # hidden files, too
         sums.unlink()
     java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
 
@@ -45,7 +45,7 @@ class TestSourceMappedById:
         ids=["changes after the pin", "a newest version", "ranges of the key", "a chain"],
     )
     def test_rows_and_changes_arrive(self, spark, tmp_path, strategy, source):
-        """Delta asks the active session of the thread whether ids are read; threads of ours had none."""
+        """Delta reads this setting from the active session of the thread; threads of the product had no such session."""
         orders, target, expected = (str(tmp_path / name) for name in ("s", "t", "expected"))
         make_source(spark, orders)
         spark.sql(f"UPDATE delta.`{orders}` SET note = 'new' WHERE id % 9 = 4")
