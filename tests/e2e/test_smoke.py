@@ -1,4 +1,4 @@
-"""The shortest scenarios: one job through all its commands, one job for each other way to fill a table, and an installation from start to end.
+"""The shortest scenarios: one job through all its commands, one for each other way to fill a table, and an installation's life.
 
     BACKFILL_TEST_CLUSTER=…/cluster make e2e-smoke
 

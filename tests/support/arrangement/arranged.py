@@ -1,7 +1,7 @@
-"""The order of the rows in a simulated world: by the key, or by a band computed from the value, so that an update moves a row.
+"""The order of the rows in a simulated world: by the key, or by a band that is computed from the value.
 
-A band may be NULL, and may be read in descending order. A position is given as a coordinate: a number that grows in the order
-of reading.
+With bands, an update moves a row. A band may be NULL, and may be read in descending order. A position is given as a coordinate:
+a number that grows in the order of reading.
 """
 
 from __future__ import annotations

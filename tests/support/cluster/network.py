@@ -2,8 +2,8 @@
 
 A policy selects pods of its namespace. For each direction that a policy names, a pod that no policy selects makes and accepts
 every call. A selected pod makes and accepts the calls that one of its policies allows. A call passes if both ends allow it.
-Calls that do not come from a pod, such as a kubelet's probes, are not modelled: they come from the pod's node, and every
-plug-in allows them. Blocks of addresses describe hosts outside the cluster.
+Blocks of addresses describe hosts outside the cluster. Calls that do not come from a pod, such as a kubelet's probes, are not
+modelled. They come from the pod's node, and every plug-in allows them.
 """
 
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """A real broker for tests: one process that is broker and controller, on one address, with free ports; up in seconds.
 
 Its jars are fetched by checksum for the first test that needs one. In addition to the plain listener it has one with a password
-and one with TLS, so the same broker serves the tests of rejected clients.
+and one with TLS. So the same broker serves the tests of rejected clients.
 """
 
 from __future__ import annotations

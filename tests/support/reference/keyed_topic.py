@@ -16,7 +16,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """A record: `key` `None` is a bad one, `value` `None` removes the row of its key, and so does one that does not pass the filter."""
+    """A record. A bad one has the key `None`. A value of `None` removes the row of its key, and so does a record that the filter drops."""
 
     key: str | None
     value: int | None = None

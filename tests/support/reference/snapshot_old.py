@@ -2,7 +2,7 @@
 
 Its limit counts: the lag is the number of pending checkpoint groups, and a group is taken whole. The limit is lowered once all
 barriers of a group are consumed, so the upstream may send one more meanwhile. It cannot be resumed, so progress of a former run
-is an error, and the snapshot has exactly the epoch at which the upstream's first barrier begins.
+is an error. The snapshot has exactly the epoch at which the upstream's first barrier begins.
 """
 
 from __future__ import annotations

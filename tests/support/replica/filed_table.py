@@ -1,7 +1,7 @@
 """A source with versions whose files have names: each version adds, removes and hides rows and files.
 
-It commits like Delta's writers: appends, updates and deletes by hiding rows or by rewriting files, OPTIMIZE, the purge of
-hidden rows, and RESTORE, which brings files back under their old names.
+It commits like Delta's writers. They append, they update and delete by hiding rows or by rewriting files, and they run
+OPTIMIZE. They purge hidden rows, and RESTORE brings files back under their old names.
 """
 
 from __future__ import annotations

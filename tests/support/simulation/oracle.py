@@ -1,7 +1,7 @@
 """Laws of the simulated world at every step, for any strategy.
 
-The oracle reads only data that a user could read: the target's commits with their stored state, the work that starts, and the
-acknowledgements that leave. The strategy's model interprets its stored form and its work.
+The oracle reads only data that a user could read: the target's commits with their state, started work, and sent
+acknowledgements. The strategy's model interprets its stored form and its work.
 """
 
 from __future__ import annotations

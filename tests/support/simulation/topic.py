@@ -1,7 +1,7 @@
 """A source with offsets: a topic whose partitions only grow, in which compaction leaves holes and partitions appear.
 
 Rows are `(partition, offset, value)`. An offset may hold no record from the beginning (a marker of a transaction), or lose it
-later: compaction removes a record that a newer one of its key has replaced. Some records can be read and not parsed. A topic
+later. Compaction removes a record that a newer one of its key has replaced. Some records can be read and not parsed. A topic
 with losses may also expire records, which a reader must not skip, or be deleted and created again.
 """
 

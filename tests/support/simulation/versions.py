@@ -1,7 +1,7 @@
 """A source with versions: a table with files, a history and a change feed; and common parts of the models that read one.
 
 Rows are `(key, value)`. A file has a number of physical rows `of`, of which only some are alive (deletion vectors). A part of
-it is cut by hash residue, as Spark does it: so the rows of slices are right only on average, and a few rows can stand for a
+it is cut by hash residue, as Spark does it. So the rows of slices are right only on average, and a few rows can stand for a
 large file.
 """
 

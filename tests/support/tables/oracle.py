@@ -63,10 +63,10 @@ def seals(target: str, after: int = -1) -> list[SeenSeal]:
 def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> list[str]:
     """Return the errors of a target at a seal; an empty list if it holds the rows of its state.
 
-    The strategy's model names the compared version of the source, and the rows of it that the target must hold: exactly those,
-    as a multiset after `view`. If the model cannot name the rows, the target must hold the sealed number of rows, each a row of
-    that version. A changelog is replayed first. Rows that are equal in every column are counted on both sides; a column that
-    only one side has is a violation too.
+    The strategy's model names the compared version of the source, and the rows of it that the target must hold. The target must
+    hold exactly those, as a multiset after `view`. If the model cannot name the rows, the target must hold the sealed number of
+    rows, each a row of that version. A changelog is replayed first. Rows that are equal in every column are counted on both
+    sides; a column that only one side has is a violation too.
     """
     at = model_of(seal.state["strategy"]).compared(seal.progress)
     part = "" if at.complete else "a part of "

@@ -1,6 +1,6 @@
 """A job on a job: the source is the target of another job, whose whole life was simulated before.
 
-Each commit of that target is a version of the source: seals, commits of only a state, MERGEs, and the one that removes all rows
+Each commit of that target is a version of the source: seals, commits of only a state, and MERGEs. Another one removes all rows
 before an attempt starts over, after which the same keys come back.
 """
 
