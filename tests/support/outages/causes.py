@@ -63,9 +63,9 @@ def disrupted(reason: str, message: str) -> list[Raw]:
     return [condition("DisruptionTarget", "True", reason, message)]
 
 
-def over(code: int, why: str, *, message: str = "", ending: Ending | None = None, **fields: Any) -> Raw:
+def over(code: int, why: str, *, termination_message: str = "", ending: Ending | None = None, **fields: Any) -> Raw:
     """Return the status of a pod whose driver ended; `fields` are those of the status."""
-    text = message if ending is None else ending.text()
+    text = termination_message if ending is None else ending.text()
     ended = {"exitCode": code, "reason": why, "startedAt": START, "finishedAt": START} | (
         {"message": text} if text else {}
     )
@@ -154,7 +154,7 @@ OUTAGES: dict[str, Outage] = {
     ),
     "the node forgets its containers": Outage(
         "could not be located",
-        over(137, "ContainerStatusUnknown", said="The container could not be located when the pod was terminated"),
+        over(137, "ContainerStatusUnknown", termination_message="The container could not be located when the pod was terminated"),
     ),
     "preempted": Outage(
         "preempting to accommodate a higher priority pod",
