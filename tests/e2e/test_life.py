@@ -77,14 +77,14 @@ def test_a_follower_keeps_a_bounded_lag(node, writer, apply, figures):
         reported.append(job.status()["progress"]["lagSeconds"])
         return time.time() - began > FOLLOWED_S
 
-    job.until(f"{FOLLOWED_S:.0f} s of it", followed)
+    job.until(f"{FOLLOWED_S:.0f} s of following", followed)
     changes.end()
     newest = DeltaTable(str(job.host("source"))).version()
     job.until("the newest version", lambda: oracle.seals(str(job.target))[-1].progress["consumed"] == newest)
 
     seen = lags(job.host("source"), job.target, since=began)
     assert len(seen) > 1, "the writer wrote nothing meanwhile"
-    for name, of in (("lag of a follower", seen), ("lag that a follower tells", reported)):
+    for name, of in (("lag of a follower", seen), ("lag that a follower reports", reported)):
         figures[f"{name} p50 s"], figures[f"{name} largest s"] = nearest_rank(of, 50), max(of)
         assert max(of) < LAG_MAX_S * SLOW, name
     assert (job.status()["attempts"], job.status().get("failures", 0)) == (1, 0)

@@ -78,7 +78,7 @@ def _outlives_executors(job, count, meanwhile=lambda job: None):
     for pod in gone:
         job.kill_pod(pod)
     meanwhile(job)
-    job.until("others", lambda: len(uids(job.executors()) - uids(gone)) == 2, 120)
+    job.until("new executors", lambda: len(uids(job.executors()) - uids(gone)) == 2, 120)
     assert len(gone) == count
     job.until_rows(above=before)
     assert job.status()["phase"] == "Running"
@@ -91,7 +91,7 @@ def _counted_as_missing(job):
     assert job.condition("Ready")[0] == "True"
     job.until_rows(above=job.rows())
     job.kubectl("delete", "resourcequota", "full")
-    job.until("no more of it", lambda: job.condition("ExecutorsWaiting")[0] is None, 60)
+    job.until("the end of the condition", lambda: job.condition("ExecutorsWaiting")[0] is None, 60)
 
 
 def uids(pods):

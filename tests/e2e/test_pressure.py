@@ -21,16 +21,16 @@ def java():
         except OSError:
             pass
 while java():
-    told, tells = os.pipe()
+    reader, writer = os.pipe()
     if os.fork() == 0:
         os.closerange(0, 3)
         held = b'x' * (32 << 20)
-        os.write(tells, b'!')
-        os.close(tells)
+        os.write(writer, b'!')
+        os.close(writer)
         signal.pause()
-    os.close(tells)
-    os.read(told, 1)
-    os.close(told)
+    os.close(writer)
+    os.read(reader, 1)
+    os.close(reader)
 """
 """Fill the memory with processes of 32 MiB each. Java stays the largest one of the container, so the node kills Java."""
 
@@ -76,7 +76,7 @@ def messages(job, reason):
     return {backfill["message"] for backfill in conditions if backfill["reason"] == reason}
 
 
-def goes_on(job, history, failures):
+def completes_after_restart(job, history, failures):
     """Remove the limit; the second attempt ends well, and the target equals the source."""
     job.commanded("unlimited", throttle={"rowsPerSecond": None})
     status = job.until_complete(attempts=2, failures=failures)
@@ -112,7 +112,7 @@ def _was_killed_for_memory(node, job, first):
     [message] = messages(job, "BackingOff")
     assert "OOMKilled" in message
     assert "driver.resources.limits.memory" in message
-    goes_on(job, ["Infrastructure", "Complete"], failures=1)
+    completes_after_restart(job, ["Infrastructure", "Complete"], failures=1)
 
 
 def _was_evicted(node, job, first):
@@ -125,7 +125,7 @@ def _was_evicted(node, job, first):
     assert "Evicted" in message, "whichever came first: the barrier, or the end of the kubelet's patience"
     assert "ephemeral" in message
     stopped = code == STOPPED
-    goes_on(job, ["Stopped" if stopped else "Infrastructure", "Complete"], failures=0)
+    completes_after_restart(job, ["Stopped" if stopped else "Infrastructure", "Complete"], failures=0)
 
 
 @pytest.mark.pressure
