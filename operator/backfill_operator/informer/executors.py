@@ -70,7 +70,7 @@ def waiting_executors(pods: Iterable[ExecutorPod], *, running: int | None) -> Wa
         pods: Executors of one driver.
         running: Number of running executors; `None` if only waiting ones were listed.
     """
-    # The choice is stable, so that it does not cause status writes. A container's reason is more specific than a scheduler's.
+    # The choice is stable, so it causes no status writes. A container's reason is more specific than a scheduler's.
     first = min((pod for pod in pods if pod.waits), key=lambda pod: (not pod.waiting, pod.name), default=None)
     return None if first is None else WaitingExecutors(first.waiting, first.message, running)
 

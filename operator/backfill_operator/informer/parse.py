@@ -102,7 +102,7 @@ def observation_of(
 
 
 def spec_of(raw: Raw) -> BackfillSpec | SpecRefused:
-    """Return the spec, or the reasons for refusing it: a CRD of another version may accept specs that this operator does not."""
+    """Return the spec, or the reasons for its refusal: a CRD of another version may accept other specs."""
     metadata = _mapping(raw.get("metadata"))
     document = {
         "apiVersion": API_VERSION,

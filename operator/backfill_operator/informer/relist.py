@@ -183,7 +183,7 @@ class Relist:
         pods: dict[Key, str],
         repaired: dict[str, int],
     ) -> None:
-        """List one namespace; remove listed objects from `backfills` and `pods`, and count the changes that no watch delivered."""
+        """List one namespace; remove listed objects from `backfills` and `pods`, and count undelivered changes."""
         for resource, labels, unlisted in (
             (BACKFILLS, "", backfills), (PODS, f"{ROLE_LABEL}=driver", pods),
         ):  # fmt: skip

@@ -71,7 +71,7 @@ def error_of(method: str, status: int, body: Any, retry_after: float | None) -> 
     if status == 409 and (reason == "AlreadyExists" or (method == "POST" and not reason)):
         return AlreadyExistsError(status, reason, message)
     if fields.get("kind") != "Status" and not message.startswith(NO_SUCH_RESOURCE):
-        # A load balancer's 404 does not mean that the object is missing, and its 403 does not mean that the pod is forbidden.
+        # A load balancer's 404 does not mean that the object is missing, and its 403 not that the pod is forbidden.
         return UnavailableError(0, "NoAnswer", f"{status} from a proxy before the API server: {message}"[:4096])
     kinds: dict[int, type[ApiError]] = {404: NotFoundError, 409: ConflictError, 410: GoneError}
     return kinds.get(status, RefusedError)(status, reason, message)

@@ -38,7 +38,7 @@ _timer = _Timer()
 
 @contextmanager
 def read_budget(seconds: float = READ_CPU_S_MAX) -> Iterator[None]:
-    """Interrupt the block after `seconds` of CPU time; it must not await. An inner block shares the budget of the outer one.
+    """Interrupt the block after `seconds` of CPU time; it must not await. An inner block shares the outer budget.
 
     Signals reach only the main thread, where the operator's event loop runs. In other threads there is no limit.
 

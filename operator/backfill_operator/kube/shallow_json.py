@@ -16,7 +16,7 @@ DEPTH_MAX: Final = 120
 """Depth at which values are cut. The parser itself accepts 200 levels, which our own recursion can handle."""
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]+|[\]}]+', flags=re.DOTALL)
-"""A string, a truncated one included: without that, each of its quotes would start another search, which could take hours."""
+"""A string, even a truncated one. Otherwise each of its quotes would start another search, which could take hours."""
 
 _OPENING: Final = b"[{"
 _CLOSING: Final = b"]}"

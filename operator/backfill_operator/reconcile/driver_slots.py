@@ -46,7 +46,7 @@ class DriverSlots:
 
     @contextmanager
     def turn(self, key: Key) -> Iterator[None]:
-        """Hold a Backfill's turn during its reconcile; if it ends without a decision, the next in the line gets the turn."""
+        """Hold a Backfill's turn during its reconcile; without a decision, the next in the line gets the turn."""
         self._undecided.add(key)
         try:
             yield
@@ -81,7 +81,7 @@ class DriverSlots:
                 del self._waiting[key[0]]
 
     def reserve(self, key: Key) -> None:
-        """Reserve a slot until the attempt is recorded, because other Backfills decide meanwhile; keep its place in the line."""
+        """Reserve a slot until the attempt is recorded, because other Backfills decide meanwhile; keep the place."""
         self._decided(key)
         self._reserved.add(key)
 

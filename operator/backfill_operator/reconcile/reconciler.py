@@ -140,7 +140,7 @@ class Reconciler:
         return raw
 
     def _notify(self, raw: Raw, reason: str, error: Exception) -> float:
-        """Report an error by event and log, because the status cannot be read or stored; return the delay of the next try."""
+        """Report an error by event and log, because the status cannot be read or stored; return the retry delay."""
         self._events.note(raw, EventNote("Warning", reason, str(error)))
         _log.error("%s", error)
         return UNREADABLE_RETRY_S

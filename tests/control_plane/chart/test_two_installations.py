@@ -28,7 +28,7 @@ def installation(system, *tenants, wide=False):
 
 @pytest.fixture
 def said(tmp_path):
-    """Install into a cluster with these objects; return helm's message against it, or an empty string."""
+    """Install into a cluster with these objects; return helm's message against it, or `None`."""
 
     def install(*objects, forbidden=(), system=SYSTEM, **values):
         with looked_up(tmp_path, *HERE, *objects, forbidden=forbidden) as (kubeconfig, lookups):

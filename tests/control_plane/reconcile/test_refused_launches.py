@@ -41,7 +41,7 @@ class TestTheTokenOfASecret:
         assert memory.token_hash(planned) == second
 
     @pytest.mark.parametrize("data", [None, {}, {"token": 7}, {"token": "%"}, {"token": "/w=="}])
-    def test_unknown_token_is_rejected(self, data):
+    def test_token_of_an_invalid_secret_is_none(self, data):
         """The creator of the Secret may have written any value."""
         assert token_of({"data": data}) is None
 

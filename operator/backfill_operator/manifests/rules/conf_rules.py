@@ -51,7 +51,7 @@ CODE: Final = frozenset({
     "jar", "jars", "listener", "listeners", "manager", "plugin", "plugins", "provider", "providers", "pandas", "pyspark", "python", "script", "serializer",
     "evaluator", "signers",
 })  # fmt: skip
-"""Name parts of settings whose values are classes, commands or interpreters: credential providers, committers, caches, listeners."""
+"""Name parts of settings whose values are classes, commands or interpreters, such as committers and listeners."""
 
 CODE_ENDS: Final = ("class", "classname", "factory", "provider")
 """The same for names of Hadoop without capitals between their parts, such as `keyprovider` and `classname`."""

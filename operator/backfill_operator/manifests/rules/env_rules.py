@@ -29,7 +29,7 @@ NEVER: Final = (
     # store clients: this variable lets a credentials file name a command
     "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES",
 )  # fmt: skip
-"""Variables that determine the running code or the computed values. Programs other than store clients read all but the last."""
+"""Variables that determine the running code or the computed values. All but the last one are read by programs other than store clients."""
 
 SOURCES: Final = frozenset({"secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef"})
 

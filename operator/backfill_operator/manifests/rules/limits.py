@@ -75,7 +75,7 @@ def named(name: str, patterns: Iterable[str]) -> bool:
 
 
 def image_allowed(image: str, patterns: Iterable[str]) -> bool:
-    """Return whether a pattern matches the image. Names are compared as written: `spark` is not `docker.io/library/spark`."""
+    """Return whether a pattern matches the image as written: `spark` is not `docker.io/library/spark`."""
     if not _REFERENCE.fullmatch(image) or ".." in image or "//" in image:
         return False
     return any(_image_matches(image, pattern) for pattern in patterns)
