@@ -87,6 +87,6 @@ def _others(ours: Claim, claims: Iterable[Claim]) -> list[Claim]:
 def _mapping(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -154,11 +154,16 @@ def _found(state_dir: Path) -> list[tuple[Address, bool]]:
     for file in state_dir.glob("*.json") if state_dir.is_dir() else ():
         try:
             address = Address(**json.loads(file.read_text()))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             continue  # being replaced, or not ours
-        if file == control_file(state_dir, address.job_id):
+        if _is_ours(address) and file == control_file(state_dir, address.job_id):
             found.append((address, _held(file.with_suffix(".lock"))))
     return sorted(found, key=lambda one: one[0].job_id)
+
+
+def _is_ours(address: Address) -> bool:
+    texts, numbers = (address.job_id, address.url, address.token, address.step), (address.attempt, address.pid)
+    return all(isinstance(text, str) for text in texts) and all(isinstance(number, int) for number in numbers)
 
 
 def _take(path: Path) -> IO[str] | None:
