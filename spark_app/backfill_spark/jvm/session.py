@@ -72,6 +72,10 @@ NEVER_OTHERWISE = {
     "spark.sql.sources.partitionOverwriteMode": "STATIC",
     # Delta hands a change feed over as values of Java's classes; the older ones move the days from 1582-10-05 to 14.
     "spark.sql.datetime.java8API.enabled": "true",
+    # Delta refuses a table that maps its columns by id without the first two; the third reads a file without ids as nulls.
+    "spark.sql.parquet.fieldId.read.enabled": "true",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
 }
 """These override a spec, an image and a cluster."""
 
