@@ -138,7 +138,12 @@ class TestAPodThatCannotStart:
 
     @pytest.mark.parametrize(
         "state",
-        [{"unscheduled": "0/3 nodes"}, {"unscheduled": "Scheduling is blocked due to non-empty scheduling gates"}, {}],
+        [
+            {"unscheduled": "0/3 nodes"},
+            {"unscheduled": "Scheduling is blocked due to non-empty scheduling gates"},
+            {"unscheduled": '0/1 nodes are available: persistentvolumeclaim "lake" not found. not found'},
+            {},
+        ],
     )
     def test_pod_without_a_node_waits_and_says_why(self, state: dict[str, str]) -> None:
         """Room may come at any time; Kueue holds pods by a gate."""
