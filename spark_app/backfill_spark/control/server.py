@@ -16,6 +16,7 @@ import json
 import math
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -41,6 +42,10 @@ BODY_MAX_BYTES = 64 * 1024
 WAIT_MAX_S = 60.0
 ACKS_KEPT_MAX = 256
 GOODBYE_S = 2.0
+READY_WAIT_S = 3.0
+"""A driver commits its fence within a second or two after it listens; a kubelet waits five seconds for an answer."""
+
+FENCE_LOOK_S = 0.1
 """How long `close` lets answers leave: the last one is usually that of the command to stop."""
 
 
@@ -184,8 +189,11 @@ class ControlServer:
         with self._changed:
             return [self._acks[revision] for revision in sorted(self._acks) if revision > after]
 
-    def ready(self) -> bool:
-        """Is the fence committed, and the attempt not over? And can it do anything?"""
+    def ready(self, wait_s: float = 0.0) -> bool:
+        """Is the fence committed, and the attempt not over? And can it do anything? Waits for the fence."""
+        deadline_s = time.monotonic() + wait_s
+        while not self._closed and self.progress().table_version is None and time.monotonic() < deadline_s:
+            threading.Event().wait(FENCE_LOOK_S)
         return not self._closed and self.alive() and self.progress().table_version is not None
 
     def allowed(self, header: str | None) -> bool:
@@ -266,7 +274,7 @@ class _Connection(BaseHTTPRequestHandler):
             alive = self._control.alive()
             return self._send(200 if alive else 503, b"ok\n" if alive else b"Java does not answer\n", "text/plain")
         if parts.path == "/readyz":
-            ready = self._control.ready()
+            ready = self._control.ready(READY_WAIT_S)
             return self._send(
                 200 if ready else 503,
                 b"ok\n" if ready else b"not committed yet, or Java does not answer\n",
