@@ -2,20 +2,23 @@
 
 Each line has its time; one comes when something turns, else every ten seconds.
 With `BACKFILL_MODE=plan` it only says what would happen. The last line says how it ended, also when it could not start; in
-a pod the termination log says it too. What went wrong stands on standard error.
+a pod the termination log says it too. What went wrong stands on standard error, in a pod as a JSON line too.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from backfill_api.json_lines import JsonLines, log_what_python_prints, write_json
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.spec.spec import Backfill
 from backfill_api.status.progress import Progress
@@ -25,12 +28,20 @@ from backfill_spark.driver import termination_message
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.lines import POD_EVERY_S, Lines, clock, json_line, progress_words
 from backfill_spark.driver.plan import plan_job
-from backfill_spark.settings import DriverSettings, InvalidSettingError
+from backfill_spark.settings import DriverSettings, InvalidSettingError, in_a_pod
 from backfill_spark.stop_signal import StopSignal
+
+_log = logging.getLogger("backfill_spark")
 
 
 def main() -> int:
     """Run the driver and return its exit code."""
+    if in_a_pod():
+        write_json("WARNING", JsonLines())
+        log_what_python_prints()
+        threading.excepthook = lambda found: sys.excepthook(
+            found.exc_type, found.exc_value or found.exc_type(), found.exc_traceback
+        )
     parser = argparse.ArgumentParser(prog="backfill-driver", description=__doc__)
     parser.add_argument("-f", "--file", type=Path, required=True)
     file: Path = parser.parse_args().file
@@ -44,7 +55,10 @@ def main() -> int:
     except BackfillError as error:
         return _refuse(error, settings)
     except Exception as error:  # noqa: BLE001 - the process's border: whatever it was gets a line and a code
-        traceback.print_exc()
+        if in_a_pod():
+            _log.exception("the driver failed")
+        else:
+            traceback.print_exc()
         return _refuse(BackfillError(f"{type(error).__name__}: {error}"), settings)
 
 
@@ -102,7 +116,11 @@ def _refuse(error: BackfillError, settings: DriverSettings | None) -> int:
 def _say_end(outcome: str, reason: str, message: str, hint: str, receipt: dict[str, Any] | None) -> None:
     """Say how it ended, to programs; and what went wrong, to people."""
     if outcome == "Failed":
-        print(f"error: {reason}: {message} {hint}".rstrip(), file=sys.stderr)
+        text = f"{reason}: {message} {hint}".rstrip()
+        if in_a_pod():
+            _log.error(text)
+        else:
+            print(f"error: {text}", file=sys.stderr)
     _print(
         {"time": clock(), "outcome": outcome, "reason": reason, "message": message, "hint": hint, "receipt": receipt}
     )

@@ -37,6 +37,9 @@ LISTS = {"spark.driver.extraJavaOptions": " ", "spark.driver.extraClassPath": ":
 LEFT_TO_THE_CLUSTER = ("spark.master", "spark.driver.memory", "spark.driver.bindAddress", "spark.driver.host")
 POOLS_FILE = Path(__file__).with_name("pools.xml")
 LOG_FILE = Path(__file__).with_name("log4j2.properties")
+POD_LOG_FILE = Path(__file__).with_name("log4j2-pod.properties")
+"""The same loggers, as JSON lines."""
+
 CIPHERS_SOON = " ".join(
     f"-XX:CompileCommand={command}"
     for command in (
@@ -286,6 +289,9 @@ def _settings(
         for name in LEFT_TO_THE_CLUSTER:
             del found[name]
         found |= ON_A_CLUSTER
+        found["spark.driver.extraJavaOptions"] = found["spark.driver.extraJavaOptions"].replace(
+            f"file:{LOG_FILE}", f"file:{POD_LOG_FILE}"
+        )
     elif jars is not None:
         # Not `spark.jars`, whose class loader a class archive does not serve.
         found["spark.driver.extraClassPath"] = ":".join(str(jar.resolve()) for jar in sorted(jars.glob("*.jar")))
