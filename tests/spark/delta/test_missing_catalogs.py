@@ -1,6 +1,7 @@
 """Names of tables whose catalog or schema does not exist are refused by the field, with the missing part (fault K9)."""
 
 import pytest
+from support.endings import assert_ending
 
 from backfill_core.errors import InvalidSpecError, SourceNotFoundError, TargetNotFoundError
 from backfill_spark.delta.location import location, target_location
@@ -83,8 +84,9 @@ class TestANameWithoutAPlace:
 
     def test_missing_target_in_another_catalog_has_no_place(self, session):
         """Only Spark's own catalog says where it would make a table."""
-        with pytest.raises(TargetNotFoundError, match=r"lake\.APP\.missing"):
+        with pytest.raises(TargetNotFoundError, match=r"lake\.APP\.missing") as refused:
             target_location(session, None, "lake.APP.missing")
+        assert_ending(refused.value, "TargetNotFound")
 
     def test_missing_target_has_one_place_however_it_is_named(self, session):
         """A name with the catalog was refused as one without a place."""
