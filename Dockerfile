@@ -78,7 +78,7 @@ FROM base AS spark
 COPY --from=java /opt/java /opt/java
 COPY --from=spark-build /opt/backfill /opt/backfill
 COPY --chmod=755 spark_app/entrypoint.sh /opt/backfill/entrypoint.sh
-COPY --chmod=644 spark_app/backfill_spark/jvm/log4j2.properties /opt/backfill/log4j2.properties
+COPY --chmod=644 spark_app/backfill_spark/jvm/log4j2-pod.properties /opt/backfill/log4j2-pod.properties
 # The link is created here: copied from another stage, it would become a second copy of the folder.
 RUN ln -s /opt/backfill/lib/python3*/site-packages/pyspark /opt/spark
 ENV JAVA_HOME=/opt/java SPARK_HOME=/opt/spark PATH=/opt/backfill/bin:/opt/java/bin:/usr/local/bin:/usr/bin:/bin

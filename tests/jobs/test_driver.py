@@ -269,7 +269,19 @@ class TestATargetInTheCatalog:
         assert self.run(world, name).reason == "Complete"
         assert spark.table(name).count() == ROWS
 
-    @pytest.mark.parametrize("name", ["nowhere.orders", "lake.shop.orders"])
-    def test_a_name_without_a_place_is_refused(self, world, name):
-        """A table at a guessed place would not be found again."""
-        assert_ending(self.run(world, name), "TargetNotFound")
+    @pytest.mark.parametrize(
+        ("name", "missing"), [("nowhere.orders", "schema nowhere"), ("lake.shop.orders", "catalog lake")]
+    )
+    def test_without_a_place_is_refused(self, world, name, missing):
+        """A table at a guessed place would not be found again; the part of the name that does not exist is named (fault K9)."""
+        outcome = self.run(world, name)
+
+        assert_ending(outcome, "InvalidSpec")
+        assert f"spec.target.delta.table: {missing} does not exist" in outcome.message
+
+    def test_with_the_catalog_in_its_name_is_made(self, spark, world, name):
+        """It is the same table as without."""
+        outcome = self.run(world, f"spark_catalog.default.{name}")
+
+        assert (outcome.reason, outcome.message) == ("Complete", "")
+        assert spark.table(name).count() == ROWS

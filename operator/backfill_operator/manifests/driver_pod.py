@@ -46,6 +46,11 @@ DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 """Names the container for `kubectl logs`, even if a webhook has inserted another container before it."""
 
 PROBE_PERIOD_S: Final = 2
+STARTUP_PROBE_S: Final = 60
+STARTUP_TRY_S: Final = 50
+LISTENS: Final = f"SECONDS=0; until (: </dev/tcp/${env.CONTROL_BIND}/{CONTROL_PORT}) 2>/dev/null; do [ $SECONDS -lt {STARTUP_TRY_S} ] || exit 1; sleep 0.5; done"
+"""Waits until the driver listens. A probe that only looks would fail until then, and a kubelet makes a Warning event of that."""
+
 SIDECAR: Final = {
     "allowPrivilegeEscalation": False,
     "runAsNonRoot": True,
@@ -241,9 +246,14 @@ def _probes(launch: Launch) -> dict[str, Any]:
     def get(path: str) -> dict[str, Any]:
         return {"httpGet": {"path": path, "port": "control", "scheme": "HTTPS"}, "timeoutSeconds": 5}
 
-    starts = 2 * launch.spec.startup_timeout_seconds // PROBE_PERIOD_S + 1
+    starts = 2 * launch.spec.startup_timeout_seconds // STARTUP_TRY_S + 1
     return {
-        "startupProbe": {**get("/healthz"), "periodSeconds": PROBE_PERIOD_S, "failureThreshold": starts},
+        "startupProbe": {
+            "exec": {"command": ["bash", "-c", LISTENS]},
+            "timeoutSeconds": STARTUP_PROBE_S,
+            "periodSeconds": PROBE_PERIOD_S,
+            "failureThreshold": starts,
+        },
         "readinessProbe": {**get("/readyz"), "periodSeconds": PROBE_PERIOD_S, "failureThreshold": 3},
         "livenessProbe": {**get("/healthz"), "periodSeconds": 10, "failureThreshold": 6},
     }

@@ -192,7 +192,14 @@ class TestTheAdmissionPolicy:
         assert judge.said_of_change(suspend=True, desiredState="Paused") is None
         assert "allowedImages" in judge.said_of_change(spark={"image": "another-thief"})
 
-    def test_policy_checks_images_of_additional_containers(self, real_cluster):
+    @pytest.mark.parametrize("path", ["lake/orders", "./lake/orders", "~/orders", "../orders"])
+    def test_refuses_a_path_that_depends_on_a_folder(self, judge, path):
+        """The operator refuses it too, but `kubectl apply` had taken it (fault K15)."""
+        for side in ("source", "target"):
+            relative = SPEC[side] | {"delta": SPEC[side]["delta"] | {"path": path}}
+            assert "a path is relative" in (judge.said(**{side: relative}) or "")
+
+    def test_judges_images_of_further_containers_where_those_are_allowed(self, real_cluster):
         """They share the pod's volumes."""
 
         def beside(image):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from support.operators.observations import spec
+from support.repository import ROOT
 
 from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
 from backfill_operator.manifests.config_map import config_map
@@ -21,6 +24,9 @@ PLAIN = Installation("registry/backfill:1")
 DIGEST = "@sha256:" + "0" * 64
 AT = "spec.driver.template.spec"
 OURS = f"{AT}.containers[0]"
+
+
+VALUES = yaml.safe_load((ROOT / "charts" / "backfill-operator" / "values.yaml").read_text())
 
 
 def launch(limits: Limits = PLAIN.limits, **fields: Any) -> Launch:
@@ -194,6 +200,8 @@ class TestAnAdministratorMayAllow:
         assert refused.path == path
         assert f"{PREFIX}{setting}" in refused.hint
         assert setting.lower() in OperatorSettings.model_fields
+        (value,) = re.findall(r"limits\.(\w+) of the chart", refused.hint)
+        assert value in VALUES["limits"], refused.hint
         assert build(limits, **fields)["kind"] == "Pod"
 
     @pytest.mark.parametrize("role", ["driver", "executor"])

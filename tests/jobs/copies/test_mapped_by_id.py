@@ -4,15 +4,20 @@ import json
 from pathlib import Path
 
 import pytest
+from support.sessions.callers import callers_session
 from support.tables.foreign_files import write_file
-from support.tables.jobs import job
+from support.tables.jobs import document, job
 from support.tables.oracle import differences
 
+from backfill import Backfill, Settings
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.jvm.gateway import java
 from backfill_spark.settings import DriverSettings
 
 ROWS = 40
+NAMES_ALONE = {"spark.sql.parquet.fieldId.read.enabled": "false", "spark.sql.parquet.fieldId.write.enabled": "false"}
+"""Settings of a session in which Spark reads and writes no ids of columns."""
+
 FOREIGN = "message table { optional binary old_note (UTF8) = 2; optional int64 old_id = 1; }"
 
 
@@ -57,4 +62,24 @@ class TestSourceMappedById:
         assert (outcome.reason, outcome.receipt is not None and outcome.receipt.equal) == ("Complete", True), (
             outcome.message
         )
+        assert differences(target, expected) == []
+
+    @pytest.mark.parametrize(
+        ("strategy", "built", "own"),
+        [("Snapshot", NAMES_ALONE, {}), ("Arrangement", {}, NAMES_ALONE), ("RearrangedChain", NAMES_ALONE, {})],
+        ids=["a newest version", "ranges of the key", "a chain"],
+    )
+    def test_rows_arrive_in_a_callers_session_that_reads_no_ids(self, spark, tmp_path, strategy, built, own):
+        """Delta refuses to read such a table in a session with this setting; a job has a session with its own settings."""
+        orders, target, expected = (str(tmp_path / name) for name in ("s", "t", "expected"))
+        make_source(spark, orders)
+        spark.sql(f"UPDATE delta.`{orders}` SET note = 'new' WHERE id % 9 = 4")
+
+        spec = document(orders, target, strategy={"type": strategy}, verify="Final")
+        settings = Settings(state_dir=tmp_path / "state", cores=2)
+        with callers_session(spark, built, own) as caller:
+            outcome = Backfill.of(spec, folder=tmp_path, settings=settings).run(caller, on_progress=lambda _: None)
+
+        spark.read.format("delta").load(orders).write.format("delta").save(expected)
+        assert (outcome.state, outcome.receipt.mismatches) == ("Complete", ())
         assert differences(target, expected) == []

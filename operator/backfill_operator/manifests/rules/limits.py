@@ -100,5 +100,7 @@ def below(path: str, folders: Iterable[str]) -> bool:
 
 
 def ask_for(setting: str, value: str) -> str:
-    """Return the part of a hint that names the administrator's setting."""
-    return f"or have an administrator add {value} to {SETTING}{setting}"
+    """Return the part of a hint that names the administrator's setting, and the value of the chart that sets it."""
+    first, *words = setting.split("_")
+    chart_value = first.lower() + "".join(word.capitalize() for word in words)
+    return f"or have an administrator add {value} to limits.{chart_value} of the chart ({SETTING}{setting})"

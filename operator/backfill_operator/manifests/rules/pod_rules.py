@@ -182,7 +182,7 @@ def _check_ours(container: Mapping[str, Any], path: str, limits: Limits) -> None
 def check_sidecar(container: Mapping[str, Any], path: str, installation: Installation) -> None:
     """Refuse an additional container that is not allowed: it shares our network and volumes."""
     if not installation.limits.sidecars:
-        hint = "remove it, or have an administrator set BACKFILL_OPERATOR_ALLOW_SIDECARS"
+        hint = "remove it, or have an administrator set limits.allowSidecars of the chart (BACKFILL_OPERATOR_ALLOW_SIDECARS)"
         raise ManifestRefusedError(path, "is an additional container, which is not allowed", hint=hint)
     text(container, "name", path, hint="name the container")
     _only(container, SIDECAR_FIELDS, path)

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructField, StructType
 from backfill_core.errors import InvalidSpecError
 from backfill_core.log_shipping.columns import DEFAULTS, defaults_of, with_defaults
 from backfill_core.protocol.work import NewColumns
+from backfill_spark.delta.location import SPARK_CATALOG
 from backfill_spark.delta.properties import CHANGE_FEED, FEATURE, VECTORS, VECTORS_ON, is_on
 from backfill_spark.delta.spark_internals import check_properties, gives_properties, is_feature
 from backfill_spark.delta.table_facts import LAST_ID
@@ -73,7 +74,7 @@ def create_table(
             return
     builder = DeltaTable.createIfNotExists(spark).location(path)
     if name is not None:
-        builder = builder.tableName(name)
+        builder = builder.tableName(_in_own_catalog(name))
     for field in columns:
         builder = builder.addColumn(field.name, field.dataType, nullable=True)
     if partition_by:
@@ -245,4 +246,10 @@ def name_table(spark: SparkSession, path: str, name: str) -> None:
     """Register an existing table in the catalog."""
     from delta.tables import DeltaTable
 
-    DeltaTable.createIfNotExists(spark).tableName(name).location(path).execute()
+    DeltaTable.createIfNotExists(spark).tableName(_in_own_catalog(name)).location(path).execute()
+
+
+def _in_own_catalog(name: str) -> str:
+    """Return a name in Spark's own catalog without that catalog: Delta's builder takes two parts at most."""
+    first, dot, rest = name.partition(".")
+    return rest if dot and first.strip("`").lower() == SPARK_CATALOG else name
