@@ -324,21 +324,11 @@ class TestPeople:
             rig.create()
             await rig.until_holds("Running")
             rig.api.faults.append(Fault("action", verb="get", plural="services", action=quicker, times=99))
-            made = len(
-                [request for request in rig.api.requests if (request.verb, request.plural) == ("create", "services")]
-            )
+            made = [(request.verb, request.plural) for request in rig.api.requests].count(("create", "services"))
             rig.store.delete("services", *rig.driver())
             await rig.until(lambda: rig.api.faults[0].times < 97)
-            assert (
-                len(
-                    [
-                        request
-                        for request in rig.api.requests
-                        if (request.verb, request.plural) == ("create", "services")
-                    ]
-                )
-                == made
-            )
+            calls = [(request.verb, request.plural) for request in rig.api.requests]
+            assert calls.count(("create", "services")) == made
             rig.api.faults.clear()
             await rig.until(rig.has_one_driver)
 
