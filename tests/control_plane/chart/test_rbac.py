@@ -33,7 +33,7 @@ async def everything(rig):
 
 
 ELECTION = {
-    "leader_election": True, "lease_seconds": 1.0, "lease_renew_deadline_seconds": 0.7, "lease_retry_seconds": 0.1,
+    "leader_election": True, "lease_seconds": 15.0, "lease_renew_deadline_seconds": 10.0, "lease_retry_seconds": 0.1,
 }  # fmt: skip
 
 
