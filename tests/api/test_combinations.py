@@ -91,7 +91,7 @@ class TestALimitOfBytes:
 
     @pytest.mark.parametrize("limit", [{"bytesPerSecond": 0}, {"bytesPerSecond": 5, "rowsPerSecond": 5}])
     def test_a_limit_of_bytes_is_accepted_for_a_table(self, limit):
-        """With a limit of rows too, the lower of the two applies."""
+        """The lower limit applies if there is a limit of rows too."""
         assert job("/s", "/t", throttle=limit).spec.throttle.bytes_per_second == limit["bytesPerSecond"]
 
 

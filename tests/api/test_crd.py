@@ -180,7 +180,7 @@ class TestUnions:
 
     @pytest.mark.parametrize("path", UNIONS)
     def test_unions_have_one_default_at_most(self, path: str) -> None:
-        """With two defaults, the order of discovery would choose."""
+        """The order of discovery would choose between two defaults."""
         assert sum(variant.default for variant in UNIONS[path].VARIANTS.values()) <= 1
 
     def test_strategies_have_defaults_for_every_member(self) -> None:

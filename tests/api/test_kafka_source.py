@@ -58,7 +58,7 @@ class TestASourceThatIsATopic:
 
     @pytest.mark.parametrize("value", ["${dir:/etc/backfill-control:token}", "a${file:/x:y}b", "${"])
     def test_an_option_that_names_a_file_is_refused(self, value):
-        """With a Secret the client inserts the file's content: the driver's token could reach a broker that the spec chooses."""
+        """The client inserts the file's content if there is a Secret: the driver's token could reach a broker that the spec chooses."""
         message = refusal(options={"client.id": value})
 
         assert 'options["client.id"]: refers to a file with ${' in message

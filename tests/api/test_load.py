@@ -1,4 +1,4 @@
-"""From YAML to a Backfill: an error names the field, its value and a hint."""
+"""Loading a Backfill from YAML: an error names the field, its value and a hint."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )  # fmt: skip
     def test_the_answer_describes_the_effect(self, job, arguments, effect):
-        """A revision number does not tell a user on call what the command changed (faults U19 to U29)."""
+        """A revision number does not show the effect of a command to a user on call (faults U19 to U29)."""
         assert backfill(*arguments).stdout.splitlines()[0] == effect.format(at="; 25 %, 1,000 of 4,000 rows committed")
 
     def test_the_answer_to_resume_names_the_remaining_limit(self, job):
@@ -129,7 +129,7 @@ class TestTheJobThatIsMeant:
         assert backfill("pause", "--job", "default/job").exit_code == 0
 
     def test_another_job_receives_no_command(self, job):
-        """With an explicit id, the only running job is no substitute."""
+        """The only running job is no substitute for an explicit id."""
         done = backfill("pause", "--job", "default/other")
         assert (done.exit_code, job.seen) == (4, [])
         assert "'default/other' is not running" in done.stderr

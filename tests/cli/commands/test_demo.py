@@ -164,7 +164,7 @@ class TestWhatItSays:
         assert not copies(at_work.model_copy(update={"rows_per_second": 0}))
 
     def test_the_suggested_command_runs_from_any_folder(self, demo, tmp_path, monkeypatch):
-        """In a clone the command is not on the path; the demo then prints its absolute path."""
+        """The command is not on the path in a clone; the demo then prints its absolute path."""
         monkeypatch.setenv("PATH", str(tmp_path))
         outside = typed()
         done = subprocess.run([*outside, "--version"], cwd=tmp_path, capture_output=True, text=True)
@@ -207,7 +207,7 @@ class TestWhatItSays:
             demo.show_changes("a reader looks")
 
     def test_a_strategy_without_the_promise_does_not_show_it(self, demo):
-        """With Snapshot, changes arrive after the copy."""
+        """Snapshot applies changes after the copy."""
         demo.show_changes("a reader looks")
 
         assert demo.writer is None

@@ -21,7 +21,7 @@ OPTIONS = sorted(
 class TestThePageAboutOperating:
     @pytest.mark.parametrize("command", COMMANDS)
     def test_the_page_names_every_command(self, command):
-        """Nobody looks for a command that only `--help` lists."""
+        """Users do not search for a command that only `--help` lists."""
         assert re.search(rf"`backfill {command}\b", PAGE)
 
     @pytest.mark.parametrize("option", [option for option in OPTIONS if option.startswith("--")])

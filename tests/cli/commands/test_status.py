@@ -40,7 +40,7 @@ class TestStatus:
         assert "revision 1 applied at epoch" in shown
 
     def test_a_driver_that_ends_during_the_request_counts_as_missing(self, state_dir):
-        """With `--offline`, `status` then reads the target, which needs the file, instead of reporting a refused connection."""
+        """`status --offline` then reads the target, which needs the file, instead of reporting a refused connection."""
         with running(state_dir) as job:
             job.server.close()
             assert backfill("status").exit_code == 4

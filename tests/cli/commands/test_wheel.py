@@ -53,7 +53,7 @@ def installed(wheel, tmp_path_factory):
 
 class TestTheWheel:
     def test_the_wheel_contains_its_data_files(self, wheel):
-        """In a clone the checksums of the jars are outside the packages."""
+        """The checksums of the jars are outside the packages in a clone."""
         held = set(zipfile.ZipFile(wheel).namelist())
 
         assert {

@@ -32,7 +32,7 @@ class Clock:
 
 @pytest.fixture(params=["http", "https"])
 def context(request, tmp_path):
-    """With and without TLS: a client may stop in the handshake."""
+    """A server without and with TLS: a client may stop in the handshake."""
     if request.param == "http":
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -164,7 +164,7 @@ class TestTooSlow:
 @pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="this machine has no IPv6")
 class TestItsAddress:
     def test_the_server_listens_on_ipv6(self, crowd):
-        """In an IPv6 cluster a pod has no other address."""
+        """A pod in an IPv6 cluster has no other address."""
         with ScriptedJob(host="::1") as job:
             assert urlsplit(job.server.url).hostname == "::1"
             assert read_progress(job, client(job, crowd)) == (200, 1000)

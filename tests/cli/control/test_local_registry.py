@@ -27,7 +27,7 @@ def publish(registry):
 
 class TestTheTokenIsForItsOwnerOnly:
     def test_modes_are_private(self, folder):
-        """Whoever reads the file can command the job."""
+        """A process that can read the file can command the job."""
         with LocalRegistry(folder, "a/b") as registry:
             publish(registry)
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -45,7 +45,7 @@ class TestAPlan:
         assert "more with" not in few
 
     def test_the_plan_shows_the_layout_of_the_target(self):
-        """The job decides what the spec omits, and readers need to know the result."""
+        """The job chooses the parts of the layout that the spec omits, and readers need to know them."""
         plan = Plan(
             rows=1, bytes=1, files=1, splits=1, estimated_seconds=1, estimated_seconds_low=1, estimated_seconds_high=1,
             target=PlannedTarget(columns="id bigint, name string", reader_features=("deletionVectors",)),
