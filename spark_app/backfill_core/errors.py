@@ -1,11 +1,11 @@
-"""Everything that can go wrong, named once: the type says what to do, the message is for people.
+"""All errors of the product: the type of an error determines the reaction, and its message is for users.
 
-`reason` is the CamelCase word users see in a condition, an exit line and a metric: renaming one is an
-API change. `retryable` says whether the same step may succeed later without anybody changing
-anything. `exit_code` is what the driver process ends with, and what the operator classifies by.
+`reason` is a CamelCase identifier that users see in a condition, an exit line and a metric: renaming one is an
+API change. `retryable` is True if the same step may succeed later without any change by a user.
+The driver process ends with `exit_code`, and the operator classifies the end by it.
 
 Exit codes: 0 complete, 10 stopped at a barrier (resumable), 1 unexpected error (retryable),
-2 usage, 20-39 the spec or its input is wrong (final; nothing of what was found so was committed), 40-59 the world changed (final),
+2 usage, 20-39 the spec or its input is wrong (final; nothing of such input was committed), 40-59 the environment changed (final),
 60-79 transient (retryable).
 """
 
@@ -22,58 +22,58 @@ EXIT_STOPPED = 10
 
 @dataclass(frozen=True, slots=True)
 class ForeignCommit:
-    """A commit to the target that is not of this job and changes rows."""
+    """A commit of another writer to the target that changes rows."""
 
     version: int
     operation: str
     engine: str
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Describe the commit by its version, operation and engine."""
         return f"version {self.version} ({self.operation or 'unknown operation'} by {self.engine or 'unknown engine'})"
 
 
 class BackfillError(Exception):
-    """Base of our errors; never raised itself.
+    """Base class of all errors of the product; never raised itself.
 
     Args:
-        message: What happened, with the facts (names, versions, values).
-        hint: What the reader can do about it, in one sentence; shown after the message.
+        message: The failure, with the facts (names, versions, values).
+        hint: The next action of the reader, in one sentence; shown after the message.
     """
 
     reason: ClassVar[str] = "Unexpected"
     retryable: ClassVar[bool] = False
     ends_attempt: ClassVar[bool] = False
-    """Can only another attempt try again, not this one?"""
+    """True if only another attempt may retry, not this one."""
 
     outside: ClassVar[bool] = False
-    """Is the cause outside the job? Then the end of an attempt does not count against `backoffLimit`."""
+    """True if the cause is outside the job: the end of the attempt then does not count against `backoffLimit`."""
 
     exit_code: ClassVar[int] = EXIT_UNEXPECTED
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        """Keep message and hint apart: tests and JSON output read them, people read both."""
+        """Store message and hint separately for tests and JSON output; the exception's text contains both."""
         super().__init__(f"{message} {hint}".strip())
         self.message = message
         self.hint = hint
 
 
 class InvalidSpecError(BackfillError):
-    """The YAML does not say what it must; `path` names the field."""
+    """The YAML is not a valid spec; `path` names the field."""
 
     reason = "InvalidSpec"
     exit_code = 20
 
 
 class InvalidTransformError(BackfillError):
-    """The transform is not row-wise, not deterministic, or names a column that is not there."""
+    """The transform is not row-wise, not deterministic, or names a missing column."""
 
     reason = "InvalidTransform"
     exit_code = 21
 
 
 class SourceNotFoundError(BackfillError):
-    """The source is missing, or is no Delta table."""
+    """The source is missing, or is not a Delta table."""
 
     reason = "SourceNotFound"
     exit_code = 22
@@ -94,35 +94,35 @@ class TargetNotEmptyError(BackfillError):
 
 
 class UnsupportedTargetFeatureError(BackfillError):
-    """The target has a table feature that a commit of ours cannot keep; the message names it."""
+    """The target has a table feature that the job's commits cannot preserve; the message names it."""
 
     reason = "UnsupportedTargetFeature"
     exit_code = 25
 
 
 class TargetIsSourceError(BackfillError):
-    """Source and target are the same table, or one lies inside the folder of the other."""
+    """Source and target are the same table, or one is inside the folder of the other."""
 
     reason = "TargetIsSource"
     exit_code = 26
 
 
 class PermissionDeniedError(BackfillError):
-    """The source may not be read or the target not be written by this user."""
+    """The user may not read the source, or may not write the target."""
 
     reason = "PermissionDenied"
     exit_code = 27
 
 
 class TargetSchemaMismatchError(BackfillError):
-    """The target exists and cannot hold what the transform yields."""
+    """The target exists, and its schema does not accept the rows of the transform."""
 
     reason = "TargetSchemaMismatch"
     exit_code = 28
 
 
 class JavaMissingError(BackfillError):
-    """No Java, one that Spark does not run on, or one that does not start."""
+    """Java is missing, has a version that Spark does not support, or does not start."""
 
     reason = "JavaMissing"
     exit_code = 29
@@ -136,88 +136,88 @@ class BadRecordError(BackfillError):
 
 
 class SessionUnfitError(BackfillError):
-    """The Spark session that was given cannot run a job; the hint has the lines that it lacks."""
+    """The Spark session cannot run a job; the hint contains the missing lines of its builder."""
 
     reason = "SessionUnfit"
     exit_code = 32
 
 
 class NotFinishedError(BackfillError):
-    """What was asked for needs a job that is finished."""
+    """The command needs a finished job."""
 
     reason = "NotFinished"
     exit_code = 38
 
 
 class JarsMissingError(BackfillError):
-    """Delta's jars are not there and cannot be fetched; the message names them."""
+    """Delta's jars are missing and cannot be downloaded; the message names them."""
 
     reason = "JarsMissing"
     exit_code = 39
 
 
 class UnsupportedSourceFeatureError(BackfillError):
-    """The source has a table feature, an encrypted file or a column name that cannot be read; names it."""
+    """The source has an unsupported table feature, an encrypted file, or an unsupported column name; the message names it."""
 
     reason = "UnsupportedSourceFeature"
     exit_code = 30
 
 
 class TargetNotFoundError(BackfillError):
-    """The target is a name in a catalog that neither has it nor says where it would be."""
+    """The target is a catalog name; the catalog has neither the table nor a location for it."""
 
     reason = "TargetNotFound"
     exit_code = 31
 
 
 class StateMismatchError(BackfillError):
-    """The target holds the state of another spec (source, transform, target or strategy differ)."""
+    """The target has the state of another spec (source, transform, target or strategy differ)."""
 
     reason = "StateMismatch"
     exit_code = 40
 
 
 class SnapshotExpiredError(BackfillError):
-    """A file of the pinned source version is gone."""
+    """A file of the pinned source version was deleted."""
 
     reason = "SnapshotExpired"
     exit_code = 41
 
 
 class ChangeFeedExpiredError(BackfillError):
-    """A version that was not consumed yet is gone; the message names the first one."""
+    """A version that was not consumed yet was deleted; the message names the first one."""
 
     reason = "ChangeFeedExpired"
     exit_code = 42
 
 
 class ChangeFeedMissingError(BackfillError):
-    """The source has no change feed and a commit updated or deleted rows."""
+    """The source has no change feed, and a commit updated or deleted rows."""
 
     reason = "ChangeFeedMissing"
     exit_code = 43
 
 
 class SourceReplacedError(BackfillError):
-    """The source table was dropped and made again, or restored, while running."""
+    """The source table was dropped and created again, or restored, during the job."""
 
     reason = "SourceReplaced"
     exit_code = 44
 
 
-MADE_AGAIN_HINT = "It was deleted and made again: give the job another jobId and another target."
-"""Of a source with offsets, wherever it shows."""
+MADE_AGAIN_HINT = "It was deleted and created again: give the job another jobId and another target."
+"""Hint for a source with offsets, in every error that reports it."""
 
 
 class SchemaChangedError(BackfillError):
-    """The source's schema changed in a way that `schemaChange` does not allow; names the column."""
+    """The source's schema changed in a way that `schemaChange` does not allow; the message names the column."""
 
     reason = "SchemaChanged"
     exit_code = 45
 
 
 class SourceNotAppendOnlyError(BackfillError):
-    """An `Append` target met an update or delete in the source."""
+    """An `Append` target received an update or a delete from the source."""
 
     reason = "SourceNotAppendOnly"
     exit_code = 46
@@ -238,14 +238,14 @@ class VerificationFailedError(BackfillError):
 
 
 class SourceAheadError(BackfillError):
-    """The target equals an earlier position of the source than the newest one; `verify --head` asks for that."""
+    """The target equals an earlier position of the source than the newest one; only `verify --head` requires the newest."""
 
     reason = "SourceAhead"
     exit_code = 57
 
 
 class AccountingError(BackfillError):
-    """A split did not yield the rows it must: the copy would be incomplete."""
+    """A split has a wrong number of rows: the copy would be incomplete."""
 
     reason = "AccountingMismatch"
     exit_code = 49
@@ -259,7 +259,7 @@ class TargetTakenError(BackfillError):
 
 
 class TargetChangedError(BackfillError):
-    """Another writer changed the target again and again while it was compared with the source."""
+    """Another writer changed the target repeatedly during the comparison with the source."""
 
     reason = "TargetChanged"
     exit_code = 51
@@ -267,48 +267,48 @@ class TargetChangedError(BackfillError):
     def __init__(
         self, message: str, *, hint: str = "", commits: tuple[ForeignCommit, ...] = (), newest: int = -1
     ) -> None:
-        """Keep what the others committed after the version that was compared, and the newest version."""
+        """Store the foreign commits after the compared version, and the newest version."""
         super().__init__(message, hint=hint)
         self.commits = commits
         self.newest = newest
 
 
 class OffsetsExpiredError(BackfillError):
-    """Records that were not read yet are gone; the message names the partition and the first offset that is there."""
+    """Records expired before they were read; the message names the partition and the first existing offset."""
 
     reason = "OffsetsExpired"
     exit_code = 52
 
 
 class SourceDamagedError(BackfillError):
-    """A file of the source is there and cannot be read: cut off, overwritten or not what the log says."""
+    """A file of the source exists and cannot be read: it is truncated, overwritten, or different from its entry in the log."""
 
     reason = "SourceDamaged"
     exit_code = 54
 
 
 class TargetDamagedError(BackfillError):
-    """A file of the target's log, or of its data, is there and cannot be read."""
+    """A file of the target's log, or a data file of the target, exists and cannot be read."""
 
     reason = "TargetDamaged"
     exit_code = 55
 
 
 class TargetGoneError(BackfillError):
-    """The target was dropped, or dropped and made again, while it was being filled."""
+    """The target was dropped, or dropped and created again, during the job."""
 
     reason = "TargetGone"
     exit_code = 56
 
 
 class DuplicateKeyError(KeyInvalidError):
-    """Two source rows share a key, so the target cannot hold both."""
+    """Two source rows share a key, so the target cannot contain both."""
 
     reason = "KeyNotUnique"
 
 
 class UnexpectedError(BackfillError):
-    """A defect of the product: its own code failed. The message names the line; the driver's log has the traceback."""
+    """A defect of the product. The message names the line of code; the driver's log contains the traceback."""
 
     retryable = True
     ends_attempt = True
@@ -323,7 +323,7 @@ class StorageFullError(BackfillError):
 
 
 class TransientError(BackfillError):
-    """Storage, network or a concurrent commit: the same step may succeed when tried again."""
+    """A failure of storage or network, or a concurrent commit: the same step may succeed on a retry."""
 
     reason = "Transient"
     retryable = True
@@ -337,13 +337,13 @@ class AwayError(TransientError):
 
 
 class StateMovedError(TransientError):
-    """The target may hold more than the state that was read says: end the attempt, and read the state again."""
+    """The target may be newer than the state that the attempt read: end the attempt, and read the state again."""
 
     ends_attempt = True
 
 
 class ColumnsFollowedError(StateMovedError):
-    """A commit gave the target other columns: the attempt has done its part, and the next one reads the source by them."""
+    """A commit changed the target's columns: this attempt is done, and the next one reads the source with the new columns."""
 
 
 class AlreadyRunningError(BackfillError):
@@ -355,14 +355,14 @@ class AlreadyRunningError(BackfillError):
 
 
 class StagedFilesGoneError(TransientError):
-    """Files that were staged for the target are gone before a commit named them; they are staged again."""
+    """Files that were staged for the target were deleted before a commit named them; they are staged again."""
 
     reason = "StagedFilesGone"
     exit_code = 63
 
 
 class JavaDiedError(BackfillError):
-    """The Java process that Spark runs in ended: most often for want of memory."""
+    """The Java process of Spark ended, most often because of a lack of memory."""
 
     reason = "JavaDied"
     retryable = True

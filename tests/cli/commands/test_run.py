@@ -58,7 +58,7 @@ class ScriptedDriver:
             while True:
                 self.stop.wait(0.05)
         if self.script == "fail":
-            error = SourceNotFoundError("no table at /x.", hint="Look at the path.")
+            error = SourceNotFoundError("no table at /x.", hint="Check the path.")
             return RunOutcome("Failed", 22, error.reason, error.message, error.hint, None, None, error)
         observe(progress.model_copy(update={"phase": "Live", "percent": 100, "rows_done": 10, "consumed_version": 8}))
         receipt = Receipt(8, 9, 7, 10, 256, "ab" * 32, (), 0.5)
@@ -127,7 +127,7 @@ class TestHowItEnds:
         child = start("fail")
         _, err = child.communicate(timeout=60)
         assert child.returncode == 22
-        assert "error: SourceNotFound: no table at /x.\nhint: Look at the path.\n" in err
+        assert "error: SourceNotFound: no table at /x.\nhint: Check the path.\n" in err
 
     def test_json_output_is_json_only(self, start):
         """Standard output is only JSON, even if the JVM writes to it."""
