@@ -1,4 +1,4 @@
-"""What every demonstration is made of: processes that speak JSON lines, commands as a person types them, and a live view."""
+"""The base of every demo: processes that print JSON lines, commands as a user types them, and a live view."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ DRIVER_MEMORY = "2g"
 
 
 def copies(progress: Progress) -> bool:
-    """Is it at work on history, and nothing holds it?"""
+    """Return True if the job reads history and is not paused or idle."""
     return progress.paused is None and not progress.quiet and progress.rows_per_second > 0
 
 
 def is_over(progress: Progress, *, step: str) -> bool:
-    """Is a step done? One that the job has not is."""
-    return all(one.state == "Done" for one in progress.steps if one.name == step)
+    """Return True if a step is done; a step that the job does not have counts as done."""
+    return all(entry.state == "Done" for entry in progress.steps if entry.name == step)
 
 
 class DemoError(Exception):
@@ -46,10 +46,10 @@ class DemoError(Exception):
 
 
 class Child:
-    """A process that speaks JSON lines: all go to a file, the newest is kept, and who waits for one is woken."""
+    """A process that prints JSON lines: all lines go to a file, the newest is kept, and waiting threads are notified."""
 
     def __init__(self, command: list[str], log_file: Path) -> None:
-        """Start it in a group of its own, so that all of it can be killed."""
+        """Start the process in a separate process group, so that all of it can be killed."""
         self._log = log_file.open("ab")
         self._lines = log_file.with_suffix(".jsonl").open("ab")
         self._process = subprocess.Popen(
@@ -66,11 +66,11 @@ class Child:
         for line in out:
             self._lines.write(line)
             try:
-                words = json.loads(line)
+                line_fields = json.loads(line)
             except ValueError:
-                continue  # cut off by a kill
+                continue  # truncated by a kill
             with self._changed:
-                self.newest = words
+                self.newest = line_fields
                 self._changed.notify_all()
         self._log.close()
         self._lines.close()
@@ -78,24 +78,24 @@ class Child:
             self.ended = True
             self._changed.notify_all()
 
-    def wait_for(self, found: Callable[[dict[str, Any]], bool], timeout_s: float = STEP_TIMEOUT_S) -> bool:
-        """Wait until a line fits; False: it ended or took too long before one did."""
+    def wait_for(self, matches: Callable[[dict[str, Any]], bool], timeout_s: float = STEP_TIMEOUT_S) -> bool:
+        """Wait until a line matches; return False if the process ends or the time is over first."""
         with self._changed:
-            self._changed.wait_for(lambda: self.ended or found(self.newest), timeout=timeout_s)
-            return found(self.newest)
+            self._changed.wait_for(lambda: self.ended or matches(self.newest), timeout=timeout_s)
+            return matches(self.newest)
 
     def pause(self, seconds: float) -> None:
-        """Let it run for a while."""
+        """Let the process run for a while."""
         self.wait_for(lambda _: False, seconds)
 
     def kill(self) -> None:
-        """End it as a machine's failure would: SIGKILL, the JVM too."""
+        """Kill the process and its JVM with SIGKILL, like a failure of the machine."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def end(self, timeout_s: float = 30.0) -> int:
-        """Close its standard input, and wait for the end; all that it said is in the files then."""
+        """Close standard input and wait for the end; all output is in the files then."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -108,20 +108,20 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id."""
         return self._process.pid
 
 
 class Stage(ABC):
-    """A demonstration: it writes a Backfill, starts its driver and another side, and shows both."""
+    """A demo: it writes a Backfill, starts its driver and the writer, and shows both."""
 
     def __init__(self, folder: Path, name: str, console: Console) -> None:
-        """Take the scratch folder; `play` does the rest.
+        """Store the scratch folder; `play` runs the demo.
 
         Args:
-            folder: Of the demonstration alone; it stays.
-            name: Of the Backfill and its file.
-            console: Where to show it.
+            folder: A folder for this demo only; it stays.
+            name: Name of the Backfill and its file.
+            console: Receives the output.
         """
         self.folder, self.console = folder, console
         self.spec, self.job = folder / f"{name}.yaml", f"demo/{folder.name}"
@@ -131,26 +131,26 @@ class Stage(ABC):
         self._began_s = time.monotonic()
         self._step = 0
 
-    # ------------------------------------------------------------------ what each has of its own
+    # ------------------------------------------------------------------ implemented by each demo
     @abstractmethod
     def document(self) -> dict[str, Any]:
-        """Return the Backfill of the demo, as its file has it."""
+        """Return the Backfill of the demo, as in its file."""
 
     @abstractmethod
     def script(self) -> dict[str, Any]:
-        """Go through the steps, and return the outcome that the driver said."""
+        """Run the steps, and return the outcome that the driver printed."""
 
     @abstractmethod
-    def writer_words(self, said: Mapping[str, Any]) -> str:
-        """Return what the other side does, from its newest line."""
+    def writer_words(self, line: Mapping[str, Any]) -> str:
+        """Describe the activity of the writer, from its newest line."""
 
     @abstractmethod
-    def closing_words(self, said: Mapping[str, Any]) -> str:
-        """Return the words of the end, from the newest line of the other side."""
+    def closing_words(self, line: Mapping[str, Any]) -> str:
+        """Describe the end, from the newest line of the writer."""
 
     @abstractmethod
     def next_commands(self) -> Iterable[tuple[str, str]]:
-        """Return arguments of `backfill` to try afterwards, each with what it is for."""
+        """Return arguments of `backfill` to try next, each with a description."""
 
     # ------------------------------------------------------------------ the screen
     def _view(self) -> RenderableType:
@@ -160,28 +160,28 @@ class Stage(ABC):
         parts = [show_progress(self.job, self.progress)] if self.driver is not None else []
         if self.writer is not None and self.writer.newest:
             parts.append(Text(self.writer_words(self.writer.newest), style="magenta"))
-        # Keys that a terminal echoes (^C) land on a line of their own: on a full line they would move all of it.
+        # Keys that a terminal echoes (^C) need an empty line: on a full line they would shift the whole view.
         return Group(*parts, Text())
 
-    def say(self, words: str) -> None:
+    def say(self, message: str) -> None:
         """Announce a step."""
         self._step += 1
         seconds = time.monotonic() - self._began_s
-        self.console.print(f"[bold cyan]{self._step:2}[/] [dim]{seconds:4.0f} s[/]  {words}", soft_wrap=True)
+        self.console.print(f"[bold cyan]{self._step:2}[/] [dim]{seconds:4.0f} s[/]  {message}", soft_wrap=True)
 
-    def note(self, words: str) -> None:
-        """Say what came of it."""
-        self.console.print(Text(f"            {words}", style="green"), soft_wrap=True)
+    def note(self, message: str) -> None:
+        """Print the result of a step."""
+        self.console.print(Text(f"            {message}", style="green"), soft_wrap=True)
 
     def where(self) -> None:
-        """On something that is no terminal there is no live view: say a line instead."""
+        """Print a progress line if the output is no terminal and has no live view."""
         self._view()
         if not self.console.is_terminal:
             self.note(one_line(self.progress))
 
     # ------------------------------------------------------------------ the script
     def play(self) -> int:
-        """Go through all of it, and return the exit code."""
+        """Run the whole demo, and return the exit code."""
         try:
             with Live(console=self.console, get_renderable=self._view, refresh_per_second=4, transient=True):
                 self.spec.write_text(yaml.safe_dump(self.document(), sort_keys=False))
@@ -200,57 +200,57 @@ class Stage(ABC):
         return int(outcome["exitCode"])
 
     def kill(self) -> None:
-        """End the driver as a machine's failure would."""
-        self.say(f"$ kill -9 {self.running().pid}   [dim]# no warning, in the middle of its work[/]")
+        """Kill the driver, like a failure of the machine."""
+        self.say(f"$ kill -9 {self.running().pid}   [dim]# without warning, while it copies[/]")
         self.running().kill()
         self.where()
-        self.note(f"last seen: {self.progress.rows_done:,} rows committed at epoch {self.progress.epoch}")
+        self.note(f"last progress: {self.progress.rows_done:,} rows committed at epoch {self.progress.epoch}")
 
     def start_again(self, why: str) -> None:
-        """Start the next attempt, and let it copy all that is left without a limit."""
+        """Start the next attempt, and let it copy the remaining rows without a limit."""
         before = self.progress
         self.start(why)
         self.until(
-            "the next attempt is at work",
+            "the next attempt has started",
             lambda progress: progress.attempt > before.attempt and progress.step != "Start",
         )
-        self.note(f"attempt {self.progress.attempt} began at {self.progress.rows_done:,} rows")
+        self.note(f"attempt {self.progress.attempt} resumed at {self.progress.rows_done:,} rows")
         if self.progress.step == "Copy" and "outcome" not in self.running().newest:
-            self.type("and now as fast as it can", "throttle", "none")
+            self.type("remove the limit", "throttle", "none")
         self.until("all rows are read", lambda progress: progress.step not in {"Start", "Copy"})
 
     def tell_steps(self, steps: Iterable[tuple[str, str]]) -> None:
-        """Announce each step after the copy with its words, and wait for its end."""
-        for step, words in steps:
+        """Announce each step after the copy with its description, and wait for its end."""
+        for step, description in steps:
             if not is_over(self.progress, step=step):
-                self.say(words)
+                self.say(description)
                 self.until(f"{step} is done", partial(is_over, step=step))
 
     def outcome(self, steps: Iterable[tuple[str, str]]) -> dict[str, Any]:
-        """Tell the steps after the copy, and return what the driver says at its end.
+        """Announce the steps after the copy, and return the outcome of the driver.
 
         Raises:
             DemoError: the job is not complete.
         """
         self.tell_steps(steps)
-        if not self.running().wait_for(lambda words: "outcome" in words):
-            raise DemoError(f"the driver ended without an outcome; its log is {self.folder}/driver.log")
-        found = self.running().newest
-        if found["outcome"] != "Complete":
-            raise DemoError(f"{found['reason']}: {found['message']} {found['hint']}")
-        return found
+        if not self.running().wait_for(lambda line: "outcome" in line):
+            raise DemoError(f"the driver ended without an outcome; see its log {self.folder}/driver.log")
+        outcome = self.running().newest
+        if outcome["outcome"] != "Complete":
+            raise DemoError(f"{outcome['reason']}: {outcome['message']} {outcome['hint']}")
+        return outcome
 
     def _show_end(self, outcome: Mapping[str, Any]) -> None:
         assert self.writer is not None
         self.say(self.closing_words(self.writer.newest))
         self.writer.end()
         self.console.print(show_receipt(Receipt.model_validate(outcome["receipt"])))
-        self.console.print("[bold cyan]what to try next[/]")
+        self.console.print("[bold cyan]try next[/]")
         backfill = shlex.join(typed())
         for command, why in (
             *((f"{backfill} {arguments}", why) for arguments, why in self.next_commands()),
-            (f"less {self.spec}", "the Backfill that was run"),
-            (f"rm -r {self.folder}", "take it all away"),
+            (f"less {self.spec}", "the Backfill of this demo"),
+            (f"rm -r {self.folder}", "remove the demo"),
         ):
             self.console.print(f"  {command}   [dim]# {why}[/]", soft_wrap=True)
 
@@ -266,35 +266,35 @@ class Stage(ABC):
         assert self.driver is not None
         return self.driver
 
-    def until(self, what: str, found: Callable[[Progress], bool]) -> None:
-        """Wait for a progress of the driver.
+    def until(self, step: str, reached: Callable[[Progress], bool]) -> None:
+        """Wait for a progress of the driver that satisfies a condition.
 
         Raises:
             DemoError: the driver ended, or was too slow.
         """
-        # Lines come faster than a waiter wakes: a job that is complete has passed every step.
+        # Lines arrive faster than a waiting thread wakes up: a complete job has passed every step.
         if not self.running().wait_for(
-            lambda words: words.get("outcome") == "Complete" or ("epoch" in words and found(progress_in(words)))
+            lambda line: line.get("outcome") == "Complete" or ("epoch" in line and reached(progress_in(line)))
         ):
             last = self.running().newest
-            words = f"{last.get('reason')}: {last.get('message')}" if "outcome" in last else "no answer"
-            raise DemoError(f"waited for “{what}”, got {words}; logs are in {self.folder}")
+            message = f"{last.get('reason')}: {last.get('message')}" if "outcome" in last else "no answer"
+            raise DemoError(f"waited for “{step}”, got {message}; logs are in {self.folder}")
         self.where()
 
-    def type(self, why: str, *words: str) -> None:
-        """Run the command that a person would type in another terminal, and show its answer."""
-        self.say(f"$ backfill {shlex.join(words)}   [dim]# {why}[/]")
-        command = [sys.executable, "-m", "backfill_cli", *words, "-f", str(self.spec)]
+    def type(self, why: str, *args: str) -> None:
+        """Run a command as a user would in another terminal, and show its answer."""
+        self.say(f"$ backfill {shlex.join(args)}   [dim]# {why}[/]")
+        command = [sys.executable, "-m", "backfill_cli", *args, "-f", str(self.spec)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         self.note((done.stdout or done.stderr).strip())
         if done.returncode != 0:
-            raise DemoError(f"`backfill {shlex.join(words)}` ended with {done.returncode}; logs are in {self.folder}")
+            raise DemoError(f"`backfill {shlex.join(args)}` ended with {done.returncode}; logs are in {self.folder}")
 
 
 def typed() -> list[str]:
-    """Return what to type for this very command in another terminal: its name where that finds it, else where it lies."""
-    beside = Path(sys.executable).with_name("backfill")
-    found = shutil.which("backfill")
-    if found is not None and Path(found).resolve() == beside.resolve():
+    """Return how to type this command in another terminal: its name if it is on the path, else its absolute path."""
+    installed = Path(sys.executable).with_name("backfill")
+    on_path = shutil.which("backfill")
+    if on_path is not None and Path(on_path).resolve() == installed.resolve():
         return ["backfill"]
-    return [str(beside)] if beside.is_file() else [sys.executable, "-m", "backfill_cli"]
+    return [str(installed)] if installed.is_file() else [sys.executable, "-m", "backfill_cli"]

@@ -1,4 +1,4 @@
-"""What the demo says of a strategy, and what it shows of it alone."""
+"""Messages and settings of the demo for each strategy."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ UPSERTS: Mapping[str, Mapping[str, Any]] = {
         "where": "amount > 0",
     },
 }
-AS_IT_IS: Mapping[str, Mapping[str, Any]] = {"source": {}, "target": {}, "transform": {}}
+UNCHANGED: Mapping[str, Mapping[str, Any]] = {"source": {}, "target": {}, "transform": {}}
 
 
 @dataclass(frozen=True)
 class Story:
-    """The words of one strategy."""
+    """Messages and settings for one strategy."""
 
     strategy: str
     begins: str
@@ -28,57 +28,57 @@ class Story:
     again: str
     catches_up: str
     shows_changes: bool
-    """Are changes in the copy while rows are still to be read?"""
+    """True if changes reach the copy while rows are still to be read."""
 
     history_s: int
-    """The file limits the copy so that it takes about this long: else a fast machine has nothing to show."""
+    """Target duration of the copy in seconds. The file limits the rate, because a fast machine would have nothing to show."""
 
     spec: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: UPSERTS)
-    """What the file says of both tables and between them, besides their places."""
+    """Fields of the spec for source, target and transform, except the paths."""
 
 
 SNAPSHOT = Story(
     strategy="Snapshot",
-    begins="the driver fills a copy of it; the file limits the snapshot so that you can watch",
-    paused="nothing more of the snapshot; changes go on",
-    again="again: the target itself is the checkpoint",
+    begins="the driver fills a copy of it, with a limit so that you can watch",
+    paused="pause the snapshot; changes are still applied",
+    again="start again; the target itself is the checkpoint",
     catches_up="then the changes since the start, until the copy has caught up",
     shows_changes=False,
     history_s=12,
 )
 ARRANGEMENT = Story(
     strategy="Arrangement",
-    begins="the driver reads it in the order of its key; a limit lets you watch",
-    paused="no further orders; those that are in the copy stay fresh",
-    again="again: the target itself is the checkpoint",
+    begins="the driver reads it in the order of its key, with a limit so that you can watch",
+    paused="pause the copy of further orders; changes of copied orders are still applied",
+    again="start again; the target itself is the checkpoint",
     catches_up="then the last changes, until the copy has caught up",
     shows_changes=True,
     history_s=30,
 )
 REPLICA = Story(
     strategy="Replica",
-    begins="the driver copies its files as they are; the file limits the copy so that you can watch",
-    paused="no further files of history",
-    again="again: the target itself is the checkpoint",
-    catches_up="then the source's log: files that came and went since the start",
+    begins="the driver copies its files unchanged, with a limit so that you can watch",
+    paused="pause the copy of further files",
+    again="start again; the target itself is the checkpoint",
+    catches_up="then the source's log: files that were added and removed since the start",
     shows_changes=False,
     history_s=12,
-    spec=AS_IT_IS,
+    spec=UNCHANGED,
 )
-STORIES = {one.strategy: one for one in (SNAPSHOT, ARRANGEMENT, REPLICA)}
-"""RearrangedChain is not among them: a writer that commits every two seconds is one that it may never catch up with."""
+STORIES = {story.strategy: story for story in (SNAPSHOT, ARRANGEMENT, REPLICA)}
+"""RearrangedChain is missing: it might never catch up with a writer that commits every two seconds."""
 
 
-def is_newer(said: dict[str, Any], version: int) -> bool:
-    """Has a reader found a change of a later version in the copy?"""
-    return "seen" in said and said["seen"]["version"] > version
+def is_newer(line: dict[str, Any], version: int) -> bool:
+    """Return True if a reader has found a change of a later version in the copy."""
+    return "seen" in line and line["seen"]["version"] > version
 
 
-def seen_words(said: dict[str, Any], rows_left: int) -> str:
-    """Return what the reader found, and whether rows were still to be read."""
-    seen = said["seen"]
-    left = f"{rows_left:,} rows are still to be read" if rows_left else "by now all rows are read"
+def seen_words(line: dict[str, Any], rows_left: int) -> str:
+    """Describe the change that the reader found, and the rows that are still to be read."""
+    seen = line["seen"]
+    left = f"{rows_left:,} rows are still to be read" if rows_left else "all rows are read by now"
     return (
-        f"{seen['rows']:,} orders, changed in version {seen['version']}, are so in the copy {seen['seconds']:.1f} s later "
+        f"{seen['rows']:,} orders, changed in version {seen['version']}, are changed in the copy {seen['seconds']:.1f} s later "
         f"at most; {left}"
     )

@@ -1,8 +1,8 @@
-"""The other side of `make demo-kafka`: fills a topic with orders, then goes on writing until its standard input ends.
+"""The producer of `make demo-kafka`: it fills a topic with orders, then keeps writing until its standard input ends.
 
-A process of its own, as in real life. Some records are written in transactions, and some of these are aborted. With `--reads TABLE`
-it is a reader of the table too, by an implementation of Delta that shares no code with the driver. Each second it says a line of JSON:
-`{"written": …, "seen_s": …}`, the last being the age of the newest record that the table has, once that one was written after the first fill.
+It is a separate process, as in production. Some records are written in transactions, and some of these are aborted. With
+`--reads TABLE` it also reads the table, with an implementation of Delta that shares no code with the driver. Each second it prints a
+line of JSON: `{"written": …, "seen_s": …}`. `seen_s` is the age of the newest record in the table, if it was written after the first fill.
 """
 
 import argparse
@@ -27,22 +27,22 @@ TURNS_A_TRANSACTION = 25
 
 
 class Producer:
-    """Writes orders, round and round the partitions."""
+    """Writes orders, to each partition in turn."""
 
     def __init__(self, address: str, topic: str) -> None:
-        """Take the topic; nothing is written yet."""
+        """Store the topic; nothing is written yet."""
         self._address, self._topic = address, topic
         self._partitions = len(Topics(address).watermarks(topic))
         self._random = random.Random(7)
         self.written = 0
 
     def fill(self, rows: int) -> None:
-        """Write so many orders as fast as it goes."""
+        """Write this many orders as fast as possible."""
         with producing(self._address) as send:
             self._send(send, rows)
 
     def go_on(self, over: threading.Event, say: Callable[[], None]) -> None:
-        """Write until it is over."""
+        """Write until `over` is set."""
         with producing(self._address) as send, transacting(self._address) as transaction:
             for turn in itertools.count(1):
                 if over.wait(TURN_S):
@@ -63,23 +63,23 @@ class Producer:
 
 
 class Reader:
-    """Looks into the log of the table for its newest record."""
+    """Reads the age of the newest record from the log of the table."""
 
     def __init__(self, path: str) -> None:
-        """Take the place; the table may come later."""
+        """Store the path; the table may be created later."""
         self._path = path
         self._table: DeltaTable | None = None
         self._since_s = time.time()
 
     def age_s(self) -> float | None:
-        """Return how old the newest record of the table is; None: there is none that was written since this reader began."""
+        """Return the age of the newest record in the table; `None` if no record was written after this reader started."""
         if self._table is None:
             if not DeltaTable.is_deltatable(self._path):
                 return None
             self._table = DeltaTable(self._path)
         self._table.update_incremental()
         newest = self._table.get_add_actions(flatten=True).column("max.timestamp").to_pylist()
-        newest_s = max((one.timestamp() for one in newest if one is not None), default=0.0)
+        newest_s = max((value.timestamp() for value in newest if value is not None), default=0.0)
         return time.time() - newest_s if newest_s > self._since_s else None
 
 
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--reads", required=True)
-    given = parser.parse_args()
+    args = parser.parse_args()
     over = threading.Event()
 
     def wait_for_the_end() -> None:
@@ -97,9 +97,9 @@ def main() -> None:
         over.set()
 
     threading.Thread(target=wait_for_the_end, daemon=True).start()
-    producer = Producer(given.address, given.topic)
-    producer.fill(given.rows)
-    reader = Reader(given.reads)
+    producer = Producer(args.address, args.topic)
+    producer.fill(args.rows)
+    reader = Reader(args.reads)
 
     def say() -> None:
         age_s = reader.age_s()

@@ -1,8 +1,8 @@
-"""The other side of the demo: makes a table of orders, then keeps changing it until its standard input ends.
+"""The writer of the demo: it creates a table of orders, then keeps changing it until its standard input ends.
 
-A process of its own with a Spark of its own, as in real life. Says each commit as a line of JSON: `{"version": …, "what": …}`.
-With `--reads COPY` it is a reader of the copy too: it looks for the rows that it changed, and once the copy has them as the source
-does, the lines say so: `{"seen": {"version": …, "rows": …, "seconds": …}}`.
+It is a separate process with a separate Spark, as in production. It prints a line of JSON for each commit: `{"version": …, "what": …}`.
+With `--reads COPY` it also reads the copy: it looks for the rows that it changed, and once the copy has the same change,
+the lines contain it: `{"seen": {"version": …, "rows": …, "seconds": …}}`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FILES = 16
 CORES = 2
 OPTIMIZE_AT_COMMIT = 7
 SMALL_FILE_BYTES = 1_000_000
-"""OPTIMIZE takes only what the commits made: a table of this size is not rewritten as a whole."""
+"""OPTIMIZE compacts only the files of the commits, not the whole table of this size."""
 
 FIRST_SHARE = 0.1
-"""Of the table: what the demo has in the copy before it looks."""
+"""Share of the table that the demo has copied before it looks for changes."""
 
 COLUMNS = (
     "{id} AS order_id",
@@ -44,7 +44,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Changed:
-    """1,500 orders from `low` on, as a version made them at a moment."""
+    """An update of the 1,500 orders from `low` on, with its version and time."""
 
     low: int
     version: int
@@ -55,7 +55,7 @@ class Writer:
     """Inserts, updates, deletes, changes keys, and compacts once."""
 
     def __init__(self, spark: SparkSession, path: Path, rows: int, copy: Path | None = None) -> None:
-        """Take the place; `create` makes the table."""
+        """Store the path; `create` creates the table."""
         self._spark = spark
         self._path = path
         self._copy = copy
@@ -66,15 +66,15 @@ class Writer:
         self._random = random.Random(7)
 
     def create(self) -> str:
-        """Make the table, with a change feed."""
+        """Create the table, with a change feed."""
         frame = self._spark.range(0, self._rows, 1, FILES).selectExpr(*(column.format(id="id") for column in COLUMNS))
         frame.write.format("delta").option("delta.enableChangeDataFeed", "true").option(
             "delta.enableDeletionVectors", "true"
         ).save(str(self._path))
-        return f"made {self._rows:,} orders"
+        return f"created {self._rows:,} orders"
 
     def commit(self, number: int) -> str:
-        """Make one change and return what it was."""
+        """Make one change and return its description."""
         if number == OPTIMIZE_AT_COMMIT:
             self._spark.sql(f"OPTIMIZE {self._table}")
             return "compacted small files (OPTIMIZE)"
@@ -82,7 +82,7 @@ class Writer:
             case 0:
                 return self._insert(2_000)
             case 1:
-                # Where there is a reader the first orders change: they are the first that it can find.
+                # If there is a reader, the first orders change, because it can find them first.
                 low = self.place(1_500, within=1.0 if self._copy is None else FIRST_SHARE)
                 self._spark.sql(
                     f"UPDATE {self._table} SET status = 'sent', amount = amount + 1 "
@@ -111,17 +111,17 @@ class Writer:
         return f"inserted {count:,} orders"
 
     def place(self, width: int, *, within: float = 1.0) -> int:
-        """Choose the first of so many rows that are all there, in the first part of the table."""
+        """Choose the first of this many existing rows, in the first part of the table."""
         return self._random.randrange(0, int(self._rows * within) - width)
 
     def look(self) -> dict[str, Any] | None:
-        """Return what a reader of the copy finds of the last update: None while the copy is not as the source is, or none is looked for."""
-        sought, copy = self._looked_for, self._copy
-        if sought is None or copy is None or not (copy / "_delta_log").is_dir():
+        """Return the last update as a reader of the copy finds it; `None` if there is none, or the copy differs from the source."""
+        update, copy = self._looked_for, self._copy
+        if update is None or copy is None or not (copy / "_delta_log").is_dir():
             return None
         rows = "SELECT order_id, amount FROM {table} WHERE order_id >= {low} AND order_id < {stop} AND amount > 0"
         source, target = (
-            rows.format(table=table, low=sought.low, stop=sought.low + 1_500)
+            rows.format(table=table, low=update.low, stop=update.low + 1_500)
             for table in (self._table, f"delta.`{copy}`")
         )
         both, either = (
@@ -130,7 +130,7 @@ class Writer:
         if not both or both < either:
             return None
         self._looked_for = None
-        return {"version": sought.version, "rows": both, "seconds": round(time.monotonic() - sought.at_s, 1)}
+        return {"version": update.version, "rows": both, "seconds": round(time.monotonic() - update.at_s, 1)}
 
     def version(self) -> int:
         """Return the newest version of the table."""
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("path", type=Path)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--reads", type=Path)
-    given = parser.parse_args()
+    args = parser.parse_args()
     over = threading.Event()
     threading.Thread(target=_set_at_end_of_input, args=(over,), daemon=True).start()
     spark = open_session(
@@ -159,16 +159,16 @@ def main() -> None:
             "spark.sql.shuffle.partitions": "2",
         },
     )
-    writer = Writer(spark, given.path, given.rows, given.reads)
-    said: dict[str, Any] = {"what": writer.create()}
+    writer = Writer(spark, args.path, args.rows, args.reads)
+    line: dict[str, Any] = {"what": writer.create()}
     number = 0
     while True:
-        print(json.dumps({"version": writer.version(), **said}), flush=True)
+        print(json.dumps({"version": writer.version(), **line}), flush=True)
         if over.wait(COMMIT_EVERY_S):
             break
-        said["what"] = writer.commit(number)
+        line["what"] = writer.commit(number)
         seen = writer.look()
-        said |= {} if seen is None else {"seen": seen}
+        line |= {} if seen is None else {"seen": seen}
         number += 1
     spark.stop()
 

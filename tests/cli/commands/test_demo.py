@@ -150,7 +150,7 @@ class TestAStepThatFails:
         (tmp_path / "lake").mkdir()
 
         assert run_demo(tmp_path, 100_000) == 2
-        assert "has a lake already" in " ".join(capsys.readouterr().out.split())
+        assert "already contains a lake" in " ".join(capsys.readouterr().out.split())
 
 
 class TestWhatItSays:
@@ -190,7 +190,9 @@ class TestWhatItSays:
 
         demo.show_changes("a reader looks")
 
-        match = re.search(r"1,421 orders, changed in version (\d+), are so in the copy 3.3 s later", output.getvalue())
+        match = re.search(
+            r"1,421 orders, changed in version (\d+), are changed in the copy 3.3 s later", output.getvalue()
+        )
         assert match is not None
         assert int(match[1]) > 7
         assert "at most; 700 rows are still to be read" in output.getvalue()
@@ -225,7 +227,7 @@ class TestWhatItSays:
 
         assert "until the copy has caught up" in output.getvalue()
         assert "every row of both sides" in output.getvalue()
-        assert "each key stands in one row" not in output.getvalue()
+        assert "each key occurs in one row" not in output.getvalue()
 
 
 class TestTheWriter:
