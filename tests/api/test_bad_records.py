@@ -1,4 +1,4 @@
-"""What a spec says of records that cannot be parsed, and which write modes a source with offsets has."""
+"""Fields of a spec for records that cannot be parsed, and the write modes of a source with offsets."""
 
 import pytest
 from support.tables.jobs import document
@@ -10,74 +10,74 @@ KAFKA = {"bootstrapServers": "broker:9092", "topic": "orders"}
 
 def loaded(source=None, **target):
     """Load a job from a topic into a table."""
-    given = document("/s", "/t")
-    given["spec"]["source"] = {"type": "Kafka", "kafka": KAFKA | (source or {})}
-    given["spec"]["target"] = {"type": "Delta", "delta": {"path": "/t"} | target}
-    given["spec"]["strategy"] = {"type": "SourceSplits"}
-    return load_backfill(given)
+    spec_document = document("/s", "/t")
+    spec_document["spec"]["source"] = {"type": "Kafka", "kafka": KAFKA | (source or {})}
+    spec_document["spec"]["target"] = {"type": "Delta", "delta": {"path": "/t"} | target}
+    spec_document["spec"]["strategy"] = {"type": "SourceSplits"}
+    return load_backfill(spec_document)
 
 
-def refusal(*given, **target):
-    """Return the message of a refusal."""
+def refusal(*source, **target):
+    """Return the message of a rejected spec."""
     with pytest.raises(SpecError) as refused:
-        loaded(*given, **target)
+        loaded(*source, **target)
     return " ".join(map(str, refused.value.errors))
 
 
 class TestQuarantine:
-    """A user says where bad records go."""
+    """A user chooses the path for bad records."""
 
-    def test_needs_a_place(self):
-        """One of ours would be found by nothing."""
-        said = refusal({"onBadRecord": "Quarantine"})
+    def test_quarantine_needs_a_path(self):
+        """Users would not find a default path."""
+        message = refusal({"onBadRecord": "Quarantine"})
 
-        assert "spec.source.kafka.quarantinePath" in said
-        assert "is required, because onBadRecord is Quarantine" in said
+        assert "spec.source.kafka.quarantinePath" in message
+        assert "is required, because onBadRecord is Quarantine" in message
 
-    def test_may_be_switched_on_by_the_next_attempt(self):
-        """A job that ended at a bad record goes on."""
+    def test_quarantine_may_be_switched_on_by_the_next_attempt(self):
+        """A job that ended at a bad record resumes."""
         failing, keeping = loaded(), loaded({"onBadRecord": "Quarantine", "quarantinePath": "/bad"})
 
         assert failing.spec_hash == keeping.spec_hash
         assert failing.spec.source.params.on_bad_record == "Fail"
 
-    def test_holds_no_password(self):
-        """A path is shown in status and logs."""
-        said = refusal({"quarantinePath": "s3a://key:secret@bucket/bad"})
+    def test_the_path_of_a_quarantine_contains_no_password(self):
+        """Status and logs show the path."""
+        message = refusal({"quarantinePath": "s3a://key:secret@bucket/bad"})
 
-        assert "spec.source.kafka.quarantinePath" in said
-        assert "secret" not in said.replace("from a Secret", "")
+        assert "spec.source.kafka.quarantinePath" in message
+        assert "secret" not in message.replace("from a Secret", "")
 
 
 class TestATargetOfATopic:
-    """It is appended to without a word in the spec."""
+    """The default write mode of a topic's target is Append."""
 
-    def test_is_appended_to(self):
-        """The write mode of tables needs a key, which a topic need not have."""
+    def test_a_topic_is_appended_by_default(self):
+        """The default mode of a table needs a key, and a topic may have none."""
         assert loaded().spec.write_mode == "Append"
         assert loaded(existingRows="Keep").spec.write_mode == "Append"
 
-    def test_is_the_same_job_when_it_says_so(self):
-        """The states of before the default name the mode."""
+    def test_an_explicit_append_is_the_same_job(self):
+        """States that are older than the default contain the mode."""
         assert loaded().spec_hash == loaded(writeMode="Append").spec_hash
 
-    def test_holds_one_row_a_key_where_a_user_says_so(self):
-        """The key is one of the target: what a record has is bytes."""
-        made = loaded(writeMode="Upsert", key=["id"])
+    def test_a_topic_may_be_upserted_by_a_key(self):
+        """The key consists of columns of the target, because a record's key is bytes."""
+        upserting = loaded(writeMode="Upsert", key=["id"])
 
-        assert (made.spec.write_mode, made.spec.key) == ("Upsert", ("id",))
-        assert made.spec_hash != loaded().spec_hash
+        assert (upserting.spec.write_mode, upserting.spec.key) == ("Upsert", ("id",))
+        assert upserting.spec_hash != loaded().spec_hash
 
-    def test_needs_a_key_for_that(self):
+    def test_an_upsert_needs_a_key(self):
         """The message names the field."""
-        said = refusal(None, writeMode="Upsert")
+        message = refusal(None, writeMode="Upsert")
 
-        assert "spec.source.kafka.key: is required, because the target's writeMode is Upsert" in said
+        assert "spec.source.kafka.key: is required, because the target's writeMode is Upsert" in message
 
-    def test_is_no_changelog(self):
-        """Refused when the spec is read, not after seconds of Spark; with the reason, and with what to write."""
-        said = refusal(None, writeMode="Changelog")
+    def test_a_changelog_of_a_topic_is_refused(self):
+        """The spec is rejected before Spark starts, with the reason and the allowed modes."""
+        message = refusal(None, writeMode="Changelog")
 
-        assert "spec.target.delta.writeMode" in said
-        assert "no row changes" in said
-        assert "use Upsert or Append" in said
+        assert "spec.target.delta.writeMode" in message
+        assert "no row changes" in message
+        assert "use Upsert or Append" in message

@@ -1,4 +1,4 @@
-"""What does not fit together in a spec is refused when it is read, by the field and with what would work."""
+"""An invalid combination in a spec is rejected when the spec is read; the message names the field and the alternatives."""
 
 from dataclasses import replace
 
@@ -13,42 +13,42 @@ from backfill_api.spec.strategies import Strategy
 
 
 @pytest.fixture
-def begins_anew(monkeypatch):
-    """The strategy that is chosen by default needs a target that lets rows go."""
-    [name] = [name for name, one in Strategy.VARIANTS.items() if one.default]
-    needy = replace(Strategy.VARIANTS[name], needs=Strategy.VARIANTS[name].needs | {TargetAbility.START_OVER})
-    monkeypatch.setitem(Strategy.VARIANTS, name, needy)
+def restarting_strategy(monkeypatch):
+    """Make the default strategy need a target that can start over."""
+    [name] = [name for name, variant in Strategy.VARIANTS.items() if variant.default]
+    restarting = replace(Strategy.VARIANTS[name], needs=Strategy.VARIANTS[name].needs | {TargetAbility.START_OVER})
+    monkeypatch.setitem(Strategy.VARIANTS, name, restarting)
     return name
 
 
 class TestRowsThatAreKept:
-    """They would go with those of the job, weeks after it began."""
+    """A restart would delete them with the rows of the job, weeks later."""
 
-    def test_are_refused_by_the_models(self, begins_anew):
-        """When the spec is read, not when the job begins anew."""
+    def test_kept_rows_are_refused_by_the_models(self, restarting_strategy):
+        """The spec is rejected when it is read, not when the job starts over."""
         with pytest.raises(SpecError) as refused:
             job("/s", "/t", target={"writeMode": "Append", "existingRows": "Keep"})
 
-        [said] = map(str, refused.value.errors)
-        assert said.startswith("spec.target.delta.existingRows: ")
-        assert f"strategy {begins_anew} takes all rows out" in said
+        [message] = map(str, refused.value.errors)
+        assert message.startswith("spec.target.delta.existingRows: ")
+        assert f"strategy {restarting_strategy} takes all rows out" in message
         assert job("/s", "/t", target={"writeMode": "Append"})
 
-    def test_are_refused_by_the_cluster(self, begins_anew):
-        """The server says the same at `kubectl apply`."""
+    def test_kept_rows_are_refused_by_the_cluster(self, restarting_strategy):
+        """`kubectl apply` applies the same rule."""
         kept = (
             "has(self.target.delta) && has(self.target.delta.existingRows) && self.target.delta.existingRows == 'Keep'"
         )
 
-        assert f"self.strategy.type != '{begins_anew}' || !({kept})" in dict(combinations.rules())
+        assert f"self.strategy.type != '{restarting_strategy}' || !({kept})" in dict(combinations.rules())
 
-    def test_are_no_matter_to_others(self):
-        """A strategy that goes on takes nothing out."""
+    def test_kept_rows_are_allowed_for_a_resumable_strategy(self):
+        """Such a strategy deletes no rows."""
         assert job("/s", "/t", target={"writeMode": "Append", "existingRows": "Keep"})
 
 
 class TestASourceThatLacksAnAbility:
-    """Each strategy names what it needs when the spec is read, and what would work."""
+    """The message names the ability that the strategy needs, and the alternatives, when the spec is read."""
 
     @pytest.mark.parametrize(
         ("strategy", "lacks", "hint"),
@@ -58,25 +58,25 @@ class TestASourceThatLacksAnAbility:
             ("Snapshot", SourceAbility.PIN, "use strategy.type: Arrangement"),
         ],
     )
-    def test_is_refused(self, monkeypatch, strategy, lacks, hint):
-        """Not by its driver, an hour later."""
+    def test_a_source_without_the_ability_is_refused(self, monkeypatch, strategy, lacks, hint):
+        """The driver would reject it an hour later."""
         delta = Source.VARIANTS["Delta"]
         monkeypatch.setitem(Source.VARIANTS, "Delta", replace(delta, abilities=delta.abilities - {lacks}))
 
         with pytest.raises(SpecError) as refused:
             job("/s", "/t", strategy={"type": strategy})
 
-        [said] = map(str, refused.value.errors)
-        assert said.startswith("spec.source.type: ")
-        assert f"needs {lacks} of the source" in said
-        assert hint in said
+        [message] = map(str, refused.value.errors)
+        assert message.startswith("spec.source.type: ")
+        assert f"needs {lacks} of the source" in message
+        assert hint in message
 
 
 class TestALimitOfBytes:
-    """Bytes are those of files."""
+    """A limit of bytes applies to files."""
 
-    def test_is_refused_for_a_topic(self):
-        """With the field, and with the limit that works."""
+    def test_a_limit_of_bytes_is_refused_for_a_topic(self):
+        """The message names the field, and the limit that works."""
         document = job("/s", "/t", throttle={"bytesPerSecond": 5}).model_dump(
             mode="json", by_alias=True, exclude_none=True
         )
@@ -85,21 +85,21 @@ class TestALimitOfBytes:
         with pytest.raises(SpecError) as refused:
             load_backfill(document)
 
-        [said] = map(str, refused.value.errors)
-        assert said.startswith("spec.throttle.bytesPerSecond: ")
-        assert "set throttle.rowsPerSecond" in said
+        [message] = map(str, refused.value.errors)
+        assert message.startswith("spec.throttle.bytesPerSecond: ")
+        assert "set throttle.rowsPerSecond" in message
 
     @pytest.mark.parametrize("limit", [{"bytesPerSecond": 0}, {"bytesPerSecond": 5, "rowsPerSecond": 5}])
-    def test_is_taken_for_a_table(self, limit):
-        """Also beside one of rows: the lower one holds."""
+    def test_a_limit_of_bytes_is_accepted_for_a_table(self, limit):
+        """The lower limit applies if there is a limit of rows too."""
         assert job("/s", "/t", throttle=limit).spec.throttle.bytes_per_second == limit["bytesPerSecond"]
 
 
 class TestATargetThatGetsTheFilesOfItsSource:
-    """It is laid out and written as the source is: what a user would say of it is refused by name."""
+    """The target has the layout and the modes of its source; the fields that would change them are rejected by name."""
 
-    def test_needs_no_key_and_no_mode(self):
-        """Files are copied, and rows are not looked for."""
+    def test_a_replica_needs_no_key_and_no_mode(self):
+        """Files are copied, and no rows are matched."""
         spec = job("/s", "/t", source={"key": []}, strategy={"type": "Replica"}).spec
         assert (spec.key, spec.write_mode) == ((), "Append")
 
@@ -114,21 +114,21 @@ class TestATargetThatGetsTheFilesOfItsSource:
             ("existingRows", "Keep"),
         ],
     )
-    def test_says_nothing_else(self, field, value):
-        """The first of what is wrong is named, with what to do."""
+    def test_a_replica_refuses_fields_of_the_layout(self, field, value):
+        """The message names the first wrong field, with the remedy."""
         with pytest.raises(SpecError) as refused:
             job("/s", "/t", target={field: value}, strategy={"type": "Replica"})
 
-        [said] = map(str, refused.value.errors)
-        assert said.startswith(f"spec.target.delta.{field}: ")
-        assert "Replica" in said
+        [message] = map(str, refused.value.errors)
+        assert message.startswith(f"spec.target.delta.{field}: ")
+        assert "Replica" in message
 
-    def test_is_refused_by_the_cluster_as_well(self):
-        """The server says the same at `kubectl apply`."""
+    def test_a_replica_with_a_layout_is_refused_by_the_cluster(self):
+        """`kubectl apply` applies the same rules."""
         rules = [rule for rule, _ in combinations.rules() if rule.startswith("self.strategy.type != 'Replica'")]
         assert any("writeMode.size() > 0" in rule and "existingRows == 'Keep'" in rule for rule in rules)
 
-    def test_has_a_source_with_a_log(self):
+    def test_a_replica_needs_a_source_with_a_log(self):
         """A topic has no files."""
         topic = {"type": "Kafka", "kafka": {"bootstrapServers": "b:9092", "topic": "t"}}
         document = job("/s", "/t").model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -28,10 +28,10 @@ KEYWORDS = {
 
 
 def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return every schema below a schema, with its path."""
+    """Yield every schema below a schema, with its path."""
     yield path, node
-    for name, one in node.get("properties", {}).items():
-        yield from nodes(one, f"{path}.{name}")
+    for name, child in node.get("properties", {}).items():
+        yield from nodes(child, f"{path}.{name}")
     for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
         if keyword in node:
             yield from nodes(node[keyword], path + mark)
@@ -41,14 +41,14 @@ NODES = list(nodes(OPEN_API))
 
 
 class TestGeneratedFiles:
-    """A stale file would tell users of fields that are not there."""
+    """A stale file would describe fields that do not exist."""
 
     def test_the_crd_is_fresh(self) -> None:
-        """A cluster would drop fields that only the models have; `make docs` writes it."""
+        """A cluster would drop fields that only the models have; `make docs` writes the file."""
         assert schema.CRD_FILE.read_text(encoding="utf-8") == schema.render()
 
     def test_the_field_reference_is_fresh(self) -> None:
-        """Users look fields up there; `make docs` writes it."""
+        """Users look fields up in it; `make docs` writes it."""
         assert fields.FIELDS_FILE.read_text(encoding="utf-8") == fields.render()
 
     def test_the_field_reference_explains_every_field(self) -> None:
@@ -64,37 +64,37 @@ class TestGeneratedFiles:
 
 
 class TestTheSchemaIsStructural:
-    """A cluster refuses any other: rules of apiextensions.k8s.io/v1."""
+    """A cluster rejects a schema that violates the rules of apiextensions.k8s.io/v1."""
 
-    def test_with_known_keywords_only(self) -> None:
-        """A cluster refuses `$ref`, `anyOf`, `const` and `title`."""
+    def test_the_schema_has_known_keywords_only(self) -> None:
+        """A cluster rejects `$ref`, `anyOf`, `const` and `title`."""
         unknown = {(path, keyword) for path, node in NODES for keyword in node if keyword not in KEYWORDS}
 
         assert unknown == set()
 
-    def test_with_a_type_everywhere(self) -> None:
-        """A cluster refuses untyped items and map values, and floats compare badly."""
+    def test_every_node_has_a_type(self) -> None:
+        """A cluster rejects untyped items and map values, and floats compare badly."""
         wrong = [
             path for path, node in NODES if node.get("type") not in {"object", "array", "string", "integer", "boolean"}
         ]
 
         assert wrong == []
 
-    def test_with_items_for_every_list_and_a_meaning_for_every_object(self) -> None:
+    def test_every_list_has_items_and_every_object_one_form(self) -> None:
         """An object with both fields and free names would be pruned wrongly."""
-        ways = ("properties", "additionalProperties", "x-kubernetes-preserve-unknown-fields")
+        forms = ("properties", "additionalProperties", "x-kubernetes-preserve-unknown-fields")
         for path, node in NODES:
             if path != ".metadata" and node["type"] == "object":
-                assert sum(way in node for way in ways) == 1, path
+                assert sum(form in node for form in forms) == 1, path
             assert ("items" in node) == (node["type"] == "array"), path
 
-    def test_with_required_fields_that_exist(self) -> None:
+    def test_required_fields_exist_and_have_no_default(self) -> None:
         """A required field with a default is never missing, so one of the two is a mistake."""
         for path, node in NODES:
             for name in node.get("required", []):
                 assert "default" not in node["properties"][name], f"{path}.{name}"
 
-    def test_with_valid_defaults(self) -> None:
+    def test_defaults_are_valid(self) -> None:
         """A cluster checks every default against its schema."""
         types: dict[str, type[Any]] = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
         for path, node in NODES:
@@ -106,8 +106,8 @@ class TestTheSchemaIsStructural:
                 if node["type"] == "object":
                     assert [name for name in node.get("required", []) if name not in node["default"]] == [], path
 
-    def test_with_lists_merged_by_type_or_not_at_all(self) -> None:
-        """Conditions belong to several writers; every other list to one."""
+    def test_lists_merge_by_type_or_not_at_all(self) -> None:
+        """Conditions belong to several writers; every other list belongs to one."""
         for path, node in NODES:
             if path == ".status.conditions":
                 assert node["x-kubernetes-list-type"] == "map"
@@ -117,25 +117,25 @@ class TestTheSchemaIsStructural:
 
 
 class TestTheSchemaIsBounded:
-    """A cluster estimates what its rules cost at worst: everything that a rule can reach has a largest size."""
+    """A cluster estimates the highest cost of its rules, so every value that a rule reads has a maximum size."""
 
     @pytest.mark.parametrize(
         ("kind", "bound"),
         [("string", ("maxLength", "enum")), ("array", ("maxItems",)), ("integer", ("maximum",))],
     )
-    def test_in_the_spec(self, kind: str, bound: tuple[str, ...]) -> None:
-        """Without a bound, a cluster refuses the rule that reads the field as too expensive."""
-        found = [(path, node) for path, node in NODES if path.startswith(".spec") and node["type"] == kind]
+    def test_fields_of_the_spec_have_bounds(self, kind: str, bound: tuple[str, ...]) -> None:
+        """Without a bound, a cluster rejects the rule that reads the field as too expensive."""
+        bounded = [(path, node) for path, node in NODES if path.startswith(".spec") and node["type"] == kind]
 
-        assert found
-        assert [path for path, node in found if not any(word in node for word in bound)] == []
+        assert bounded
+        assert [path for path, node in bounded if not any(keyword in node for keyword in bound)] == []
 
-    def test_in_every_map(self) -> None:
+    def test_maps_have_bounds(self) -> None:
         """Maps without a bound make the estimate infinite."""
         assert [path for path, node in NODES if "additionalProperties" in node and "maxProperties" not in node] == []
 
-    def test_in_what_rules_compare(self) -> None:
-        """`self.?a == oldSelf.?a` is refused by a cluster: it estimates an optional value as unbounded."""
+    def test_rules_compare_no_optional_values(self) -> None:
+        """A cluster rejects `self.?a == oldSelf.?a`, because it estimates an optional value as unbounded."""
         rules = [rule["rule"] for _, node in NODES for rule in node.get("x-kubernetes-validations", [])]
 
         assert len(rules) > 15
@@ -147,10 +147,10 @@ EACH = [(path, name) for path, union in UNIONS.items() for name in union.VARIANT
 
 
 class TestUnions:
-    """`{type: X, x: {…}}`: the schema says what the models say, and both say what was discovered."""
+    """`{type: X, x: {…}}`: the schema and the models offer the same discovered types."""
 
     @pytest.mark.parametrize("path", UNIONS)
-    def test_offer_what_was_discovered(self, path: str) -> None:
+    def test_unions_offer_the_discovered_types(self, path: str) -> None:
         """A `type` without a member, or a member without a `type`, could not be used."""
         node, union = OPEN_API["properties"]["spec"]["properties"][path], UNIONS[path]
 
@@ -159,10 +159,10 @@ class TestUnions:
         assert set(node["properties"]) == {"type", *map(member_of, union.VARIANTS)}
 
     @pytest.mark.parametrize("path", UNIONS)
-    def test_have_a_rule_for_every_member(self, path: str) -> None:
-        """Else a cluster would take what the driver refuses."""
+    def test_unions_have_a_rule_for_every_member(self, path: str) -> None:
+        """Otherwise a cluster would accept a spec that the driver rejects."""
         node = OPEN_API["properties"]["spec"]["properties"][path]
-        rules = " ".join(one["rule"] for one in node["x-kubernetes-validations"])
+        rules = " ".join(rule["rule"] for rule in node["x-kubernetes-validations"])
         for name in node["properties"]["type"]["enum"]:
             member = member_of(name)
             # A strategy may leave its member out: with one strategy there is no other member to refuse.
@@ -172,19 +172,19 @@ class TestUnions:
             assert "default" not in node["properties"][member]
 
     @pytest.mark.parametrize(("path", "name"), EACH)
-    def test_name_real_fields_that_may_change(self, path: str, name: str) -> None:
-        """A misspelt one would end every job whose pace is changed."""
+    def test_may_change_names_real_fields(self, path: str, name: str) -> None:
+        """A misspelled name would end every job whose pace changes."""
         params = UNIONS[path].VARIANTS[name].params
 
         assert set(params.model_fields) >= params.MAY_CHANGE
 
     @pytest.mark.parametrize("path", UNIONS)
-    def test_have_one_default_at_most(self, path: str) -> None:
-        """Of two, the order of discovery would choose."""
-        assert sum(one.default for one in UNIONS[path].VARIANTS.values()) <= 1
+    def test_unions_have_one_default_at_most(self, path: str) -> None:
+        """The order of discovery would choose between two defaults."""
+        assert sum(variant.default for variant in UNIONS[path].VARIANTS.values()) <= 1
 
-    def test_of_strategies_have_defaults_for_every_member(self) -> None:
-        """A spec without `strategy` is a whole spec."""
+    def test_strategies_have_defaults_for_every_member(self) -> None:
+        """A spec without `strategy` is complete."""
         for name, variant in Strategy.VARIANTS.items():
             assert Strategy(type=name).params == variant.params()
 
@@ -193,66 +193,68 @@ class TestImmutability:
     """The state in a target belongs to one spec, which must stay the same."""
 
     @pytest.mark.parametrize("path", ["source", "transform", "target", "strategy", "jobId"])
-    def test_is_said_for_each(self, path: str) -> None:
-        """The user reads the message at `kubectl apply`, and must learn what to do instead."""
+    def test_immutability_is_declared_for_each_field(self, path: str) -> None:
+        """`kubectl apply` prints the message, which must name the alternative."""
         spec = OPEN_API["properties"]["spec"]
         rules = [
             rule for _, node in nodes(spec["properties"][path]) for rule in node.get("x-kubernetes-validations", [])
         ]
         rules += spec["x-kubernetes-validations"]
 
-        assert any("oldSelf" in one["rule"] and one["message"].startswith(path) for one in rules)
+        assert any("oldSelf" in rule["rule"] and rule["message"].startswith(path) for rule in rules)
 
     @pytest.mark.parametrize(("path", "name"), EACH)
-    def test_leaves_out_what_may_change_and_nothing_else(self, path: str, name: str) -> None:
-        """A new field is part of the job's identity, unless its module says otherwise."""
+    def test_immutability_omits_only_the_fields_that_may_change(self, path: str, name: str) -> None:
+        """A new field is part of the job's identity, unless its module declares otherwise."""
         params = UNIONS[path].VARIANTS[name].params
         node = OPEN_API["properties"]["spec"]["properties"][path]
-        rule = next(one["rule"] for one in node["x-kubernetes-validations"] if "oldSelf" in one["rule"])
+        rule = next(
+            validation["rule"] for validation in node["x-kubernetes-validations"] if "oldSelf" in validation["rule"]
+        )
 
         fields = {field: f"oldSelf.{member_of(name)}.{info.alias}" for field, info in params.model_fields.items()}
-        held = {field for field, spelled in fields.items() if spelled in rule or rule == "self == oldSelf"}
-        assert held == set(fields) - params.MAY_CHANGE
+        immutable = {field for field, spelled in fields.items() if spelled in rule or rule == "self == oldSelf"}
+        assert immutable == set(fields) - params.MAY_CHANGE
 
 
 class TestTheObject:
-    """What kubectl and other tools see."""
+    """The object as kubectl and other tools see it."""
 
-    def test_has_names_and_a_status_of_its_own(self) -> None:
+    def test_the_object_has_names_and_a_status_subresource(self) -> None:
         """Users type `kubectl get bf`, and a write of the status must not change the spec."""
         assert CRD["metadata"]["name"] == "backfills.backfill.dev"
         assert CRD["spec"]["names"]["shortNames"] == ["bf"]
         assert VERSION["subresources"] == {"status": {}}
 
-    def test_does_not_look_finished_before_it_was_seen(self) -> None:
+    def test_a_new_object_does_not_look_finished(self) -> None:
         """kstatus, Argo CD and Flux compare observedGeneration with the generation: a new object would look ready."""
         assert OPEN_API["properties"]["status"]["default"] == {"observedGeneration": -1}
 
-    def test_has_no_other_defaults_in_the_status(self) -> None:
+    def test_the_status_has_no_other_defaults(self) -> None:
         """A default would look like an observation."""
         assert [path for path, node in NODES if path.startswith(".status.") and "default" in node] == []
 
-    def test_has_columns_that_exist(self) -> None:
-        """A column with a wrong path is empty for ever, without an error."""
+    def test_columns_exist(self) -> None:
+        """A column with a wrong path stays empty, without an error."""
         paths = {path for path, _ in NODES} | {".metadata.creationTimestamp"}
         for column in VERSION["additionalPrinterColumns"]:
             path, condition, field = column["jsonPath"].partition('[?(@.type=="Ready")]')
             assert path in paths
             assert not condition or field[1:] in Condition.model_fields
-        shown = [one["name"] for one in VERSION["additionalPrinterColumns"] if "priority" not in one]
+        shown = [column["name"] for column in VERSION["additionalPrinterColumns"] if "priority" not in column]
         assert shown == ["Phase", "Progress", "Ready", "Attempt", "Age"]
 
-    def test_shows_no_moment_to_come_as_an_age(self) -> None:
-        """kubectl writes `<invalid>` for a `date` that is ahead, and an ETA always is."""
-        dates = [one["name"] for one in VERSION["additionalPrinterColumns"] if one["type"] == "date"]
+    def test_future_times_are_not_shown_as_an_age(self) -> None:
+        """kubectl prints `<invalid>` for a future `date`, and an ETA is always in the future."""
+        dates = [column["name"] for column in VERSION["additionalPrinterColumns"] if column["type"] == "date"]
 
         assert dates == ["Age"]
 
 
 class TestTheConverter:
-    """A type that a cluster cannot store is refused, and not written as another type."""
+    """A type that a cluster cannot store is rejected, not converted to another type."""
 
-    def test_refuses_floats(self) -> None:
+    def test_floats_are_refused(self) -> None:
         """They are not the same number in every language."""
 
         class Heavy(Model):
@@ -261,7 +263,7 @@ class TestTheConverter:
         with pytest.raises(ValueError, match="floats"):
             schema.structural(Heavy.model_json_schema(by_alias=True))
 
-    def test_refuses_unions_of_types(self) -> None:
+    def test_unions_of_types_are_refused(self) -> None:
         """Structural schemas have no `anyOf` with types."""
 
         class Loose(Model):

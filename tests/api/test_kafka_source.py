@@ -1,4 +1,4 @@
-"""What a spec may say of a Kafka topic: where it is, where to begin, and no secret."""
+"""Fields of a Kafka source: its address, its starting offsets, and no secret."""
 
 import re
 
@@ -10,19 +10,19 @@ from backfill_api.spec.sources.kafka import OPTIONS, KafkaSource
 GIVEN = {"bootstrapServers": "broker-1:9092,broker-2:9092", "topic": "orders"}
 
 
-def refusal(**given):
-    """Return why a source is refused."""
+def refusal(**fields):
+    """Return the message of a rejected source."""
     with pytest.raises(ValidationError) as refused:
-        KafkaSource.model_validate({**GIVEN, **given})
+        KafkaSource.model_validate({**GIVEN, **fields})
     (error,) = refused.value.errors()
     return error["msg"]
 
 
 class TestASourceThatIsATopic:
-    """A cluster and this machine refuse the same."""
+    """A cluster and the command line reject the same specs."""
 
-    def test_reads_all_committed_records_unless_it_is_told_otherwise(self):
-        """The default loses nothing, and reads nothing that was taken back."""
+    def test_a_source_reads_all_committed_records_by_default(self):
+        """The default loses no record, and reads no record of an aborted transaction."""
         source = KafkaSource.model_validate(GIVEN)
 
         assert (source.isolation, source.starting_offsets, source.secret_ref) == ("ReadCommitted", "Earliest", None)
@@ -32,45 +32,45 @@ class TestASourceThatIsATopic:
         "text", ["broker", "broker:port", "a:1, b:2", "user:word@broker:9092", "kafka://broker:9092"]
     )
     def test_addresses_are_hosts_with_ports(self, text):
-        """What else is refused is not repeated: it may hold a password."""
-        said = refusal(bootstrapServers=text)
+        """A message repeats no other address, because it may contain a password."""
+        message = refusal(bootstrapServers=text)
 
-        assert said == (
+        assert message == (
             "bootstrapServers: is not a list of host:port, with commas between them; write broker-1:9092,broker-2:9092"
         )
 
-    def test_one_topic_is_named(self):
-        """A pattern or a list is another source."""
+    def test_a_list_of_topics_is_refused(self):
+        """A pattern or a list would be another source."""
         assert "topic: is not the name of a topic" in refusal(topic="orders,items")
 
     @pytest.mark.parametrize("name", ["sasl.jaas.config", "ssl.key.password", "ssl.truststore.location", "sasl.x"])
-    def test_a_secret_is_not_in_a_spec(self, name):
-        """Everyone who may read a Backfill can read it; the value is not repeated."""
-        said = refusal(options={name: "hidden word"})
+    def test_a_secret_in_a_spec_is_refused(self, name):
+        """Every reader of the Backfill could read it; the message omits the value."""
+        message = refusal(options={name: "hidden word"})
 
-        assert "put " + name + " into a Secret" in said
-        assert "hidden word" not in said
+        assert "put " + name + " into a Secret" in message
+        assert "hidden word" not in message
 
     @pytest.mark.parametrize("name", ["group.id", "auto.offset.reset", "isolation.level", "interceptor.classes", "x"])
-    def test_what_decides_which_records_are_read_is_no_option(self, name):
-        """The offsets are the job's, and no code of others runs in the driver."""
+    def test_an_option_that_selects_records_is_refused(self, name):
+        """The job manages the offsets, and the driver runs no foreign code."""
         assert "may not be given; use one of " in refusal(options={name: "1"})
 
     @pytest.mark.parametrize("value", ["${dir:/etc/backfill-control:token}", "a${file:/x:y}b", "${"])
-    def test_no_option_names_a_file(self, value):
-        """Beside a Secret the client puts the file's words there: a token of the driver, for a broker of the spec's choice."""
-        said = refusal(options={"client.id": value})
+    def test_an_option_that_names_a_file_is_refused(self, value):
+        """The client inserts the file's content if there is a Secret: the driver's token could reach a broker that the spec chooses."""
+        message = refusal(options={"client.id": value})
 
-        assert 'options["client.id"]: refers to a file with ${' in said
-        assert value not in said or value == "${"
+        assert 'options["client.id"]: refers to a file with ${' in message
+        assert value not in message or value == "${"
 
-    def test_options_of_the_connection_are_taken(self):
-        """They are those of Kafka's own clients."""
+    def test_options_of_the_connection_are_accepted(self):
+        """They are options of Kafka's own clients."""
         assert KafkaSource.model_validate({**GIVEN, "options": dict.fromkeys(OPTIONS, "1")}).options.keys() == OPTIONS
 
     @pytest.mark.parametrize("partition", ["01", "-1", "orders-0", "٣"])
     def test_partitions_are_numbers(self, partition):
-        """A partition is counted from 0, as text."""
+        """Partitions are numbered from 0, and written as strings."""
         assert re.search(
             "partitionStartingOffsets.*: is no partition", refusal(partitionStartingOffsets={partition: 1})
         )

@@ -1,4 +1,4 @@
-"""From YAML to a Backfill: a refusal names the field, its value and a hint."""
+"""Loading a Backfill from YAML: an error names the field, its value and a hint."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def changed(*path: str | int, to: object) -> dict[str, Any]:
 
 
 def errors_of(source: Any) -> tuple[FieldError, ...]:
-    """Return the errors of a document; none when it is valid."""
+    """Return the errors of a document, empty if it is valid."""
     try:
         load_backfill(source)
     except SpecError as error:
@@ -52,15 +52,15 @@ def errors_of(source: Any) -> tuple[FieldError, ...]:
 
 
 def refusal(source: Any) -> FieldError:
-    """Return the one error of a document."""
+    """Return the only error of a document."""
     (error,) = errors_of(source)
     return error
 
 
 class TestAValidDocument:
-    """A field that is left out has its documented default, and a dumped document loads again."""
+    """An omitted field has its documented default, and a dumped document loads again."""
 
-    def test_has_the_defaults(self) -> None:
+    def test_omitted_fields_have_the_documented_defaults(self) -> None:
         """They are API: a changed default changes running jobs."""
         backfill = load_backfill(VALID)
 
@@ -78,17 +78,17 @@ class TestAValidDocument:
         assert spec.source.params.schema_change == "Fail"
         assert backfill.status is None
 
-    def test_takes_the_key_of_the_source(self) -> None:
-        """Most targets keep the key's name, so users should not write it twice."""
+    def test_the_target_inherits_the_key_of_the_source(self) -> None:
+        """Most targets keep the key's name, so users need not write it twice."""
         assert load_backfill(VALID).spec.key == ("order_id",)
         assert load_backfill(changed("spec", "target", "delta", "key", to=["id"])).spec.key == ("id",)
 
-    def test_names_its_job(self) -> None:
+    def test_a_document_names_its_job(self) -> None:
         """The state in the target belongs to a job, not to an object in a cluster."""
         assert load_backfill(changed("spec", "jobId", to="mine")).job_id == "mine"
         assert load_backfill(changed("metadata", "namespace", to="sales")).job_id == "sales/orders"
 
-    def test_may_come_from_a_cluster(self) -> None:
+    def test_a_document_may_come_from_a_cluster(self) -> None:
         """A cluster adds metadata and a status, and the driver reads the whole object."""
         document = changed("metadata", "resourceVersion", to="7")
         document["metadata"] |= {
@@ -104,22 +104,22 @@ class TestAValidDocument:
         assert backfill.status is not None
         assert backfill.status.phase == "Running"
 
-    def test_may_have_null_fields(self) -> None:
-        """A mapping whose lines are all commented out is null; in a cluster that means absent, so here too."""
+    def test_a_null_field_counts_as_absent(self) -> None:
+        """A mapping whose lines are all commented out is null; a cluster treats it as absent too."""
         assert load_backfill(changed("spec", "throttle", to=None)).spec.throttle.rows_per_second is None
 
-    def test_may_have_an_empty_document_beside_it(self) -> None:
+    def test_empty_documents_are_ignored(self) -> None:
         """Editors leave `---` at both ends, which adds empty documents."""
         assert load_backfill(f"---\n{VALID}---\n").metadata.name == "orders"
 
     @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-    def test_every_example_is_one(self, path: Path) -> None:
-        """Users copy the examples, so each must be valid."""
+    def test_every_example_is_valid(self, path: Path) -> None:
+        """Users copy the examples."""
         backfill = load_backfill(path.read_text(encoding="utf-8"))
 
         assert load_backfill(backfill.model_dump(mode="json", by_alias=True)) == backfill
 
-    def test_there_are_examples(self) -> None:
+    def test_examples_exist(self) -> None:
         """An empty folder would pass the test above."""
         assert len(EXAMPLES) >= 4
 
@@ -170,12 +170,12 @@ documents = st.fixed_dictionaries(
 
 
 class TestWhatIsWrittenCanBeRead:
-    """Dumping and loading again changes nothing: operator, driver and people pass the same document around."""
+    """Dumping and loading again changes nothing: operator, driver and users exchange the same document."""
 
     @settings(deadline=None)
     @given(documents)
-    def test_as_json_and_as_yaml(self, spec: dict[str, Any]) -> None:
-        """Also with a member of the strategy that was left out, which the dump must not invent."""
+    def test_a_dumped_document_loads_unchanged(self, spec: dict[str, Any]) -> None:
+        """The dump must not add a member of the strategy that the spec omits."""
         document = {"apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": "x"}, "spec": spec}
         backfill = load_backfill(document)
 
@@ -259,10 +259,10 @@ WRONG: list[tuple[str, dict[str, Any], str, str, str]] = [
 ]  # fmt: skip
 
 
-OPERATORS_OWN = [
+RESERVED_SETTINGS = [
     *CONF_RESERVED,
     *(prefix + "x" for prefix in CONF_RESERVED_PREFIXES),
-    # How each of them is written by those who know Spark.
+    # Other spellings of each setting, as users of Spark write them.
     "spark.authenticate.secret", "spark.authenticate.secret.file", "spark.authenticate.secret.driver.file",
     "spark.kubernetes.authenticate.driver.serviceAccountName", "spark.kubernetes.driver.container.image",
     "spark.kubernetes.executor.container.image", "spark.kubernetes.executor.podTemplateFile",
@@ -270,40 +270,40 @@ OPERATORS_OWN = [
 
 
 class TestSparksSettings:
-    """A spec must not choose where pods run, under which account, or from which image: it would borrow the operator's rights."""
+    """A spec must not choose the nodes, the account or the image of pods: it would use the operator's rights."""
 
-    @pytest.mark.parametrize("name", OPERATORS_OWN)
-    def test_that_are_the_operators_are_refused(self, name: str) -> None:
-        """Reserved settings are refused by name and by prefix: Spark has several for one thing."""
+    @pytest.mark.parametrize("name", RESERVED_SETTINGS)
+    def test_settings_of_the_operator_are_refused(self, name: str) -> None:
+        """Reserved settings are rejected by name and by prefix, because Spark has several for the same purpose."""
         with pytest.raises(SpecError, match="is set by the operator"):
             load_backfill(changed("spec", "spark", "conf", name, to="x"))
 
     @pytest.mark.parametrize(
         "name", ["spark.sql.shuffle.partitions", "spark.authenticate.other", "spark.executor.cores"]
     )
-    def test_that_are_no_ones_are_taken(self, name: str) -> None:
+    def test_other_settings_are_accepted(self, name: str) -> None:
         """Users tune Spark with them."""
         assert load_backfill(changed("spec", "spark", "conf", name, to="1")).spec.spark.conf[name] == "1"
 
 
 class TestABadField:
-    """Every refusal names the path of the field as it is written, the value, and the hint."""
+    """Every error names the path of the field as it is written, the value, and the hint."""
 
     @pytest.mark.parametrize(
-        ("document", "path", "value", "words"),
+        ("document", "path", "value", "message"),
         [case[1:] for case in WRONG],
         ids=[f"{case[0]}: {case[2]}" for case in WRONG],
     )
-    def test_is_named(self, document: dict[str, Any], path: str, value: str, words: str) -> None:
-        """The user must find the field and learn what to write."""
+    def test_a_wrong_field_is_named(self, document: dict[str, Any], path: str, value: str, message: str) -> None:
+        """The user must find the field and learn the right value."""
         error = refusal(document)
 
         assert error.path == path
         assert error.value.startswith(value) if value else error.value == ""
-        assert words in str(error)
+        assert message in str(error)
         assert error.hint
 
-    def test_does_not_hide_another(self) -> None:
+    def test_a_wrong_field_does_not_hide_another(self) -> None:
         """A user corrects all errors at once, and not one per run."""
         document = changed("spec", "after", to="never")
         document["spec"]["source"]["delta"]["keys"] = []
@@ -318,27 +318,27 @@ class TestABadField:
             max_leaves=8,
         )
     )
-    def test_is_never_a_crash(self, junk: Any) -> None:
-        """Any value in place of a field gives a SpecError: another exception would end the operator's worker."""
+    def test_a_wrong_field_is_never_a_crash(self, junk: Any) -> None:
+        """Any value in place of a field raises a SpecError: another exception would end the operator's worker."""
         for field in ("source", "transform", "strategy", "barrier", "jobId", "backoffLimit"):
-            assert all(one.path and one.hint for one in errors_of(changed("spec", field, to=junk)))
+            assert all(error.path and error.hint for error in errors_of(changed("spec", field, to=junk)))
 
 
 class TestABadText:
-    """Ambiguous YAML is refused: repeated keys, several documents, or none."""
+    """Ambiguous YAML is rejected: repeated keys, several documents, or none."""
 
-    def test_with_a_repeated_key_names_both_lines(self) -> None:
+    def test_a_repeated_key_is_reported_with_both_lines(self) -> None:
         """YAML parsers silently keep the second value."""
         error = refusal(VALID + "  after: Exit\n  after: Follow\n")
 
         assert error == FieldError("spec.after", "is repeated (lines 7 and 8)", '"Follow"', "remove one of them")
 
-    def test_with_a_repeated_key_inside_a_list(self) -> None:
-        """Also deep in the document, with the path of the item, so that the user finds it."""
+    def test_a_repeated_key_inside_a_list_is_reported(self) -> None:
+        """The path of the item leads the user to a key deep in the document."""
         assert refusal("a: [{b: 1, b: 2}]").path == "a[0].b"
 
     @pytest.mark.parametrize(
-        ("text", "words"),
+        ("text", "message"),
         [
             ("", "found 0"),
             (VALID + "---\n" + VALID, "found 2"),
@@ -355,35 +355,35 @@ class TestABadText:
         ],
         ids=["nothing", "two", "list", "word", "open", "date", "object", "control", "key", "cycle", "deep", "long"],
     )
-    def test_is_refused(self, text: str, words: str) -> None:
-        """Each has a reason and a hint; a document must not run code or take for ever."""
+    def test_an_ambiguous_document_is_refused(self, text: str, message: str) -> None:
+        """Each error has a reason and a hint; a document must not run code or take forever."""
         error = refusal(text)
 
-        assert words in error.message
+        assert message in error.message
         assert error.hint
 
-    def test_that_stands_for_an_endless_one(self) -> None:
+    def test_aliases_that_expand_without_end_are_refused(self) -> None:
         """Aliases of aliases make 10^6 nodes of 200 characters, which would fill the memory."""
         lines = ["a0: &a0 [1]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 7)]
 
         assert "too large" in refusal("\n".join(lines)).message
 
-    def test_without_head_says_what_to_add(self) -> None:
-        """The fields of another kind would all be unknown; that would bury the reason."""
+    def test_a_document_without_a_head_gets_a_hint(self) -> None:
+        """All fields of another kind would be unknown, and would bury the reason."""
         with pytest.raises(SpecError) as caught:
             load_backfill("apiversion: backfill.dev/v1alpha1\nspec: {}")
 
-        assert [str(one) for one in caught.value.errors] == [
+        assert [str(error) for error in caught.value.errors] == [
             "apiVersion: is required; rename 'apiversion'",
             "kind: is required; add kind: Backfill",
         ]
 
 
 class TestAModel:
-    """Values are frozen, so a checked value stays valid."""
+    """Models are frozen, so a checked value stays valid."""
 
-    def test_cannot_be_changed(self) -> None:
-        """An assignment by accident would change a job while it runs."""
+    def test_a_model_cannot_be_changed(self) -> None:
+        """An accidental assignment would change a running job."""
         backfill: Backfill = load_backfill(VALID)
 
         with pytest.raises(ValueError, match="frozen"):

@@ -1,4 +1,4 @@
-"""Texts that programs write: large ones are refused before they are parsed into values, and JSON is read as JSON."""
+"""Machine-written documents: large ones are rejected before their values are built, and JSON is parsed as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VALID = yaml.safe_dump(document("/s", "/t"))
 
 
 def errors_of(text: str) -> tuple[FieldError, ...]:
-    """Return the errors of a document; none when it is valid."""
+    """Return the errors of a document, empty if it is valid."""
     try:
         load_backfill(text)
     except SpecError as error:
@@ -25,14 +25,14 @@ def errors_of(text: str) -> tuple[FieldError, ...]:
 
 
 class TestALargeText:
-    """A megabyte of YAML is refused at once: one user's text must not block the operator for others."""
+    """A megabyte of YAML is rejected at once: one user's document must not block the operator."""
 
-    def test_the_fast_loader_is_used_where_it_is_there(self) -> None:
+    def test_the_fast_loader_is_used_if_available(self) -> None:
         """libyaml is ten times as fast, and errors must keep their positions."""
         assert yaml.__with_libyaml__ == (LOADER is not yaml.SafeLoader)
 
     @pytest.mark.parametrize(
-        ("text", "words"),
+        ("text", "message"),
         [
             ("\n".join(f"k{number}: 1" for number in range(20_000)), "has 20,000 keys; keep it below 10,000"),
             ("[" * 300_000 + "]" * 300_000, "nested too deeply"),
@@ -43,14 +43,14 @@ class TestALargeText:
         ],
         ids=["keys", "depth", "values", "laughs"],
     )  # fmt: skip
-    def test_is_refused_before_it_is_built(self, text: str, words: str) -> None:
-        """It is refused by its size, before it costs time."""
+    def test_a_large_document_is_refused_before_it_is_built(self, text: str, message: str) -> None:
+        """The size decides, before parsing costs time."""
         with pytest.raises(SpecError) as refused:
             load_backfill(text)
 
-        assert words in str(refused.value)
+        assert message in str(refused.value)
 
-    def test_of_many_errors_the_first_are_explained(self) -> None:
+    def test_only_the_first_errors_are_explained(self) -> None:
         """Each unknown name is compared with every field, and users do not read thousands of errors."""
         text = VALID + "".join(f"  unknown{number}: 1\n" for number in range(5_000))
         with pytest.raises(SpecError) as refused:
@@ -61,34 +61,34 @@ class TestALargeText:
 
 
 class TestADocumentInJson:
-    """A document that begins with a brace is read as JSON first (fault B13)."""
+    """A document that starts with a brace is parsed as JSON first (fault B13)."""
 
     @staticmethod
-    def text(where: str, **given: Any) -> str:
+    def text(where: str, **options: Any) -> str:
         """Return the valid document with a filter, as Python writes it."""
-        return json.dumps(document("/s", "/t", transform={"where": where}), **given)
+        return json.dumps(document("/s", "/t", transform={"where": where}), **options)
 
     @pytest.mark.parametrize("text", ["name = '😀'", "name = '\\ud83d'", "name = 'ü\\/'"])
     @pytest.mark.parametrize("escapes", [True, False])
-    def test_has_the_texts_that_were_written(self, text: str, escapes: bool) -> None:
-        """A letter beyond the first plane is two escapes in JSON, and an error in YAML."""
+    def test_json_keeps_its_strings(self, text: str, escapes: bool) -> None:
+        """A character outside the basic multilingual plane is two escapes in JSON, and an error in YAML."""
         for before in ("", "\n ", "\ufeff"):
-            found = load_backfill(before + self.text(text, ensure_ascii=escapes, indent=1))
-            assert found.spec.transform.where == text
+            backfill = load_backfill(before + self.text(text, ensure_ascii=escapes, indent=1))
+            assert backfill.spec.transform.where == text
 
-    def test_has_numbers_as_json_writes_them(self) -> None:
-        """YAML 1.1 takes 1e3 for a text."""
+    def test_json_keeps_its_numbers(self) -> None:
+        """YAML 1.1 reads 1e3 as a string."""
         wrong = self.text("TRUE").replace('"where"', '"zzz": 1e3, "where"')
-        assert [one.value for one in errors_of(wrong)] == ["1000.0"]
+        assert [error.value for error in errors_of(wrong)] == ["1000.0"]
 
-    def test_in_braces_may_be_yaml(self) -> None:
-        """YAML has mappings in braces too, with plain names and comments."""
+    def test_a_document_in_braces_may_be_yaml(self) -> None:
+        """YAML also has mappings in braces, with plain names and comments."""
         begin = "{apiVersion: backfill.dev/v1alpha1, kind: Backfill, metadata: {name: a}, # so\n spec: "
         flow = begin + str(document("/s", "/t", backoffLimit=1)["spec"])
         assert load_backfill(flow + "}").spec.backoff_limit == 1
 
     @pytest.mark.parametrize(
-        ("text", "words"),
+        ("text", "message"),
         [
             ('{"a": 1, "a": 2}', "is repeated"),
             ('{"a": 1', "is not YAML"),
@@ -101,8 +101,8 @@ class TestADocumentInJson:
         ],
         ids=["repeated key", "cut", "half a letter", "deep", "very deep", "long", "two documents", "no number"],
     )  # fmt: skip
-    def test_is_refused_as_the_same_in_yaml(self, text: str, words: str) -> None:
-        """The bounds and the place of a mistake are the same."""
+    def test_wrong_json_is_refused_like_wrong_yaml(self, text: str, message: str) -> None:
+        """The bounds and the position of an error are the same."""
         errors = errors_of(text)
         assert errors
-        assert re.search(words, str(errors[0])), errors
+        assert re.search(message, str(errors[0])), errors

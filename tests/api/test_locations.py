@@ -1,4 +1,4 @@
-"""How the location of a table is written: each text has one meaning, or is refused with a hint."""
+"""Spellings of the location of a table: each string has one meaning, or is rejected with a hint."""
 
 import re
 
@@ -19,29 +19,29 @@ class TestOneMeaning:
     @pytest.mark.parametrize(
         "text", ["file:/lake/x", "file:///lake/x", "FILE:/lake//x/", "file:////lake/x", "file:///lake/x///"]
     )
-    def test_of_a_local_uri(self, text):
-        """Most users write a plain path, which must stay as it is."""
+    def test_a_local_uri_is_a_plain_path(self, text):
+        """Most users write a plain path, which must stay unchanged."""
         assert (place(text).path, place(text).is_local) == ("/lake/x", True)
 
     @pytest.mark.parametrize("text", ["/lake/x", "//lake/x", "/lake//x/"])
-    def test_of_a_plain_path(self, text):
-        """Two slashes at the start of a path do not name a host, though URIs read them so."""
+    def test_a_plain_path_has_no_repeated_slashes(self, text):
+        """Two slashes at the start of a path name no host, although URI parsers read them as one."""
         assert place(text).path == "/lake/x"
 
     @pytest.mark.parametrize("text", ["lake/x", "./lake:x/y", "~/x", ".", "..", "/a/b:c"])
-    def test_what_the_machine_resolves_stays(self, text):
-        """A local path keeps its form; the machine that runs the job resolves it."""
+    def test_a_relative_path_stays_unchanged(self, text):
+        """The machine that runs the job resolves it."""
         assert (place(text).scheme, place(text).path) == ("", text)
 
     @pytest.mark.parametrize("text", ["lake/x", "./x", "~/x", ".", ".."])
-    def test_of_every_machine_is_an_absolute_one(self, text):
-        """A pod has no folder of its user's, and no home."""
+    def test_only_some_locations_are_absolute(self, text):
+        """A pod has neither the user's current folder nor a home."""
         assert not place(text).is_absolute
-        assert all(place(one).is_absolute for one in ("/x", "file:/x", "s3a://b/x", "s3a://b", "hdfs:/x"))
+        assert all(place(location).is_absolute for location in ("/x", "file:/x", "s3a://b/x", "s3a://b", "hdfs:/x"))
 
     @pytest.mark.parametrize("text", ["/a b%41ü", "/a%20b", "/a?b#c"])
-    def test_a_percent_sign_is_one(self, text):
-        """Spark decodes no percent signs in paths, so neither may we: it would be another table."""
+    def test_a_percent_sign_is_not_decoded(self, text):
+        """Spark decodes no percent signs in paths: a decoded path would be another table."""
         assert place(text).path == text
         assert place(f"file://{text}").path == text
 
@@ -56,7 +56,7 @@ class TestOneMeaning:
             ("s3a://b", "s3a://b/"),
         ],
     )
-    def test_of_a_uri(self, text, uri):
+    def test_a_uri_has_one_spelling(self, text, uri):
         """Two spellings of one location must not make two jobs."""
         assert place(text).uri == uri
 
@@ -75,18 +75,18 @@ REFUSED = {
 
 
 class TestNoPlace:
-    """A text without a meaning is refused before a driver starts."""
+    """A string without a meaning is rejected before a driver starts."""
 
     @pytest.mark.parametrize(("text", "hint"), REFUSED.items(), ids=map(repr, REFUSED))
-    def test_is_refused_with_a_hint(self, text, hint):
-        """The user must learn how to write the location that was meant."""
+    def test_a_string_without_a_meaning_is_refused_with_a_hint(self, text, hint):
+        """The user must learn how to write the intended location."""
         with pytest.raises(PlaceError) as refusal:
             place(text)
         assert re.search(hint, refusal.value.hint)
 
     @pytest.mark.parametrize("field", ["source", "target"])
-    def test_a_spec_names_the_field(self, field):
-        """A spec has two places, so the error says which one is wrong."""
+    def test_the_error_of_a_spec_names_the_field(self, field):
+        """A spec has two locations, so the error names the wrong one."""
         paths = {"source": "/a", "target": "/b"} | {field: "file:lake"}
         document = {
             "apiVersion": "backfill.dev/v1alpha1",
@@ -102,7 +102,7 @@ class TestNoPlace:
 
 
 class TestASchemeOfAnotherTool:
-    """Spark has no file system for it, or another one: `validate` called it valid, and `plan` refused it after five seconds (fault U6)."""
+    """Spark has no file system for the scheme, or a different one: `validate` accepted it, and `plan` failed after five seconds (fault U6)."""
 
     FOREIGN = {
         "s3://lake/orders": "write s3a://lake/orders",
@@ -113,7 +113,7 @@ class TestASchemeOfAnotherTool:
 
     @pytest.mark.parametrize(("text", "hint"), FOREIGN.items())
     @pytest.mark.parametrize("field", ["source.delta.path", "target.delta.path", "source.kafka.quarantinePath"])
-    def test_is_refused_with_the_scheme_to_write(self, text, hint, field):
+    def test_a_foreign_scheme_is_refused_with_the_scheme_to_write(self, text, hint, field):
         """The error names field, value and remedy before Spark starts."""
         kafka = {"bootstrapServers": "b:1", "topic": "t", "onBadRecord": "Quarantine", "quarantinePath": "/bad"}
         spec = {
@@ -135,8 +135,8 @@ class TestASchemeOfAnotherTool:
         assert text in str(error)
 
     @pytest.mark.parametrize("text", FOREIGN)
-    def test_is_refused_at_admission(self, text):
-        """The CRD's rules say the same as the model, for each field with a location."""
+    def test_a_foreign_scheme_is_refused_at_admission(self, text):
+        """The CRD's rules match the model's for each field with a location."""
         crd = yaml.safe_load(schema.CRD_FILE.read_text(encoding="utf-8"))
         spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
         for end, member, field in (
@@ -146,32 +146,36 @@ class TestASchemeOfAnotherTool:
         ):
             rules = spec[end]["properties"][member]["x-kubernetes-validations"]
             patterns = [
-                (found[1], rule["message"])
+                (match[1], rule["message"])
                 for rule in rules
                 if (
-                    found := re.fullmatch(
+                    match := re.fullmatch(
                         rf"!has\(self\.{field}\) \|\| !self\.{field}\.matches\('(.*)'\)", rule["rule"]
                     )
                 )
             ]
             refused = [message for pattern, message in patterns if re.match(pattern, text) and "write" in message]
             assert len(refused) == 1, (end, member, patterns)
-            assert not [one for one, message in patterns if re.match(one, "s3a://lake/orders") and "write" in message]
+            assert not [
+                pattern
+                for pattern, message in patterns
+                if re.match(pattern, "s3a://lake/orders") and "write" in message
+            ]
 
-    def test_names_a_folder_where_a_catalog_says_so(self):
-        """A table of a catalog lies where the catalog says: its session has the file system."""
+    def test_a_catalog_may_name_a_foreign_scheme(self):
+        """The catalog defines the location of its tables, and its session has the file system."""
         assert place("s3://lake/orders").uri == "s3://lake/orders"
 
 
 class TestATable:
-    """A name of a catalog is no location, and no location passes for a name."""
+    """The name of a catalog table is no location, and no location passes as a name."""
 
     @pytest.mark.parametrize("member", ["source", "target"])
     @pytest.mark.parametrize(
         "table", ["delta.`/tmp/orders`", "delta.`s3a://KEY:SECRET@bucket/a`", "parquet.`orders/a`"]
     )
-    def test_refuses_a_path_in_the_form_of_a_name(self, member, table):
-        """On a cluster the path passed the checks of a folder that goes with its pod (fault S10)."""
+    def test_a_path_in_the_form_of_a_name_is_refused(self, member, table):
+        """On a cluster, the path passed the check against folders that are deleted with the pod (fault S10)."""
         places = {"source": {"path": "/a", "key": ["id"]}, "target": {"path": "/b"}}
         places[member] = {**places[member], "table": table}
         del places[member]["path"]
@@ -187,7 +191,7 @@ class TestATable:
 
 
 class TestSecrets:
-    """A path appears in the status, in events and in logs, so it must hold no secret, and a refusal must not repeat one."""
+    """Status, events and logs show a path, so it must contain no secret, and an error must not repeat one."""
 
     @pytest.mark.parametrize(
         "text",
@@ -203,8 +207,8 @@ class TestSecrets:
             "https://user:SECRET@host/a",
         ],
     )
-    def test_a_path_with_one_is_refused_without_showing_it(self, text):
-        """A refusal that repeats the secret would publish it."""
+    def test_a_path_with_a_secret_is_refused_without_showing_it(self, text):
+        """An error that repeats the secret would publish it."""
         document = {
             "apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": "a"},
             "spec": {"source": {"type": "Delta", "delta": {"path": text, "key": ["id"]}}, "target": {"delta": {"path": "/b"}}},
@@ -219,8 +223,8 @@ class TestSecrets:
     @pytest.mark.parametrize(
         "text", ["abfss://c@a.dfs.core.windows.net/x", "s3a://b/a@b:c", "hdfs://host:8020/x", "hdfs://[::1]:8020/x", "hdfs://[::1]/x", "file:/a@b"]
     )  # fmt: skip
-    def test_what_only_looks_like_one_is_taken(self, text):
-        """A check that is too strict would refuse real tables."""
+    def test_a_path_that_resembles_one_is_accepted(self, text):
+        """A check that is too strict would reject real tables."""
         assert place(text).path
 
     @given(
@@ -228,17 +232,17 @@ class TestSecrets:
             "".join
         )
     )
-    def test_is_hidden_in_each_text_as_one_expression_of_more_cost_hides_it(self, text):
-        """The linear form must hide all that the first one did."""
+    def test_the_linear_form_hides_what_one_regular_expression_hides(self, text):
+        """The regular expression is more expensive, and was the first form."""
         costly = r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,31}:/*)[^\s@\"]*:[^\s@\"]*@"
 
         assert without_user(text) == re.sub(costly, r"\1…@", text)
 
     @pytest.mark.parametrize("before", range(LOOKED_AT_CHARACTERS_MAX - 40, LOOKED_AT_CHARACTERS_MAX + 5, 3))
-    def test_is_not_shown_where_a_long_value_is_cut(self, before):
-        """The cut may be inside the secret, so that its `@` is not looked at."""
+    def test_a_secret_is_hidden_where_a_long_value_is_cut(self, before):
+        """The cut may be inside the secret, so the check does not see its `@`."""
         word = "s3a://KEY:" + "SECRET" * 40
-        found = without_user(f"{'x' * before} {word}"[:LOOKED_AT_CHARACTERS_MAX], cut=True)
+        hidden = without_user(f"{'x' * before} {word}"[:LOOKED_AT_CHARACTERS_MAX], cut=True)
 
-        assert "SECRET"[:3] not in found
+        assert "SECRET"[:3] not in hidden
         assert "SECRET" not in shown([word + "@bucket"] * 100)

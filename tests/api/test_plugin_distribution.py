@@ -1,6 +1,6 @@
 """A strategy, a source and a target of another distribution work without one edited line of this project.
 
-`tests/support/plugin_counter` is such a distribution. The tests ask new processes that have it on their path, because a process
+`tests/support/plugin_counter` is such a distribution. The tests start new processes that have it on their path, because a process
 discovers its plug-ins once.
 """
 
@@ -19,7 +19,7 @@ from backfill_api.spec.strategies import Strategy
 
 DISTRIBUTION = ROOT / "tests" / "support" / "plugin_counter"
 
-ASK = """
+PROGRAM = """
 import json, sys
 from backfill_api.crd import fields, schema
 from backfill_api.load import SpecError, load_backfill
@@ -30,11 +30,11 @@ def document(source, target, strategy, **more):
     spec = {"source": source, "target": target, "strategy": strategy, **more}
     return {"apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": "numbers"}, "spec": spec}
 
-def refusal(*given, **more):
+def refusal(*parts, **more):
     try:
-        load_backfill(document(*given, **more))
+        load_backfill(document(*parts, **more))
     except SpecError as error:
-        return [str(one) for one in error.errors]
+        return [str(error) for error in error.errors]
 
 COUNTER, LIST = {"type": "Counter", "counter": {"partitions": 3}}, {"type": "List"}
 TABLE = {"type": "Delta", "delta": {"path": "/a", "key": ["id"]}}
@@ -44,9 +44,9 @@ other = load_backfill(document({"type": "Counter", "counter": {"partitions": 4}}
 print(json.dumps({
     "schema": schema.open_api_schema()["properties"]["spec"],
     "fields": fields.render(),
-    "found": [sorted(one.discover()) for one in (strategies, sources, sinks)],
+    "found": [sorted(package.discover()) for package in (strategies, sources, sinks)],
     "key": loaded.spec.key,
-    "params": [type(one.params).__name__ for one in (loaded.spec.source, loaded.spec.target, loaded.spec.strategy)],
+    "params": [type(part.params).__name__ for part in (loaded.spec.source, loaded.spec.target, loaded.spec.strategy)],
     "same hash": loaded.spec_hash == paced.spec_hash,
     "other hash": loaded.spec_hash != other.spec_hash,
     "hashed": sorted(loaded.spec_fields),
@@ -66,10 +66,10 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def answer():
-    """What a process says that has the distribution on its path."""
+    """Return the output of a process that has the distribution on its path."""
     path = [*(str(ROOT / root) for root in SOURCE_ROOTS), str(DISTRIBUTION)]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path))
-    done = subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -77,16 +77,16 @@ def answer():
 class TestADistributionOfPlugins:
     """Installing it is enough."""
 
-    def test_is_found(self, answer):
-        """By both halves: what a spec may say, and what runs it."""
+    def test_plugins_are_found(self, answer):
+        """The API finds their fields, and the core and Spark find their code."""
         assert answer["found"] == [
             sorted(["Counter", *Strategy.VARIANTS]),
             sorted(["Counter", *Source.VARIANTS]),
             ["Delta", "List"],
         ]
 
-    def test_is_found_without_spark(self, answer):
-        """The command line asks what there is before it starts anything."""
+    def test_plugins_are_found_without_spark(self, answer):
+        """The command line lists the plug-ins before it starts Spark."""
         assert not answer["spark"]
 
     @pytest.mark.parametrize(
@@ -97,45 +97,45 @@ class TestADistributionOfPlugins:
             ("target", ["Delta", "List"], ["delta", "list"]),
         ],
     )
-    def test_is_in_the_schema(self, answer, end, types, members):
-        """A cluster drops fields that its schema does not have."""
+    def test_plugins_are_in_the_schema(self, answer, end, types, members):
+        """A cluster drops fields that are not in its schema."""
         node = answer["schema"]["properties"][end]
 
         assert node["properties"]["type"]["enum"] == types
         assert sorted(node["properties"]) == sorted(["type", *members])
 
-    def test_is_in_the_reference_of_fields(self, answer):
-        """A user of the plug-in reads what may be written."""
+    def test_plugins_are_in_the_reference_of_fields(self, answer):
+        """A user of the plug-in finds its fields there."""
         for field in ("spec.strategy.counter.rangeMax", "spec.source.counter.partitions", "spec.target.list.writeMode"):
             assert f"| `{field}` |" in answer["fields"]
 
-    def test_leaves_the_rest_of_the_schema_alone(self, answer):
-        """A new type must not change what the fields of the others mean."""
-        ours = open_api_schema()["properties"]["spec"]["properties"]
+    def test_plugins_do_not_change_the_rest_of_the_schema(self, answer):
+        """A new type must not change the meaning of other fields."""
+        original = open_api_schema()["properties"]["spec"]["properties"]
 
         for end in ("strategy", "source", "target"):
-            theirs = answer["schema"]["properties"][end]["properties"]
+            extended = answer["schema"]["properties"][end]["properties"]
             assert {
-                name: one for name, one in ours[end]["properties"].items() if name != "type"
-            }.items() <= theirs.items()
+                name: node for name, node in original[end]["properties"].items() if name != "type"
+            }.items() <= extended.items()
 
-    def test_has_its_parameters_and_defaults(self, answer):
-        """A member whose defaults are valid may be left out."""
+    def test_plugins_have_their_parameters_and_defaults(self, answer):
+        """A member whose defaults are valid may be omitted."""
         assert answer["params"] == ["CounterSource", "ListTarget", "CounterParams"]
         assert answer["key"] == ["number"]
 
-    def test_says_what_may_change(self, answer):
-        """Its pace is left out of the job's identity, its source is not."""
+    def test_plugins_declare_the_fields_that_may_change(self, answer):
+        """The job's identity contains the source of the plug-in, but not its pace."""
         assert answer["same hash"]
         assert answer["other hash"]
         assert {"spec.source.counter.partitions", "spec.target.type"} <= set(answer["hashed"])
-        rules = [one["message"] for one in answer["schema"]["properties"]["strategy"]["x-kubernetes-validations"]]
-        (immutable,) = [one for one in rules if one.startswith("strategy is immutable, except ")]
+        rules = [rule["message"] for rule in answer["schema"]["properties"]["strategy"]["x-kubernetes-validations"]]
+        (immutable,) = [message for message in rules if message.startswith("strategy is immutable, except ")]
         assert "rangeMax" in immutable
 
 
 class TestACombinationThatCannotWork:
-    """Is refused when the spec is read, and not when its driver runs."""
+    """Such a spec is rejected when it is read, not when its driver runs."""
 
     @pytest.mark.parametrize(
         ("given", "path", "reason", "hint"),
@@ -149,17 +149,17 @@ class TestACombinationThatCannotWork:
             ("an unknown type", "spec.source.type", "must be Counter or Delta", "use one of Counter, Delta"),
         ],
     )  # fmt: skip
-    def test_is_refused_by_the_models(self, answer, given, path, reason, hint):
-        """With the field, the reason, and what would work."""
-        (said,) = answer["refused"][given]
+    def test_a_combination_is_refused_by_the_models(self, answer, given, path, reason, hint):
+        """The message contains the field, the reason, and the alternatives."""
+        (message,) = answer["refused"][given]
 
-        assert said.startswith(f"{path}: ")
-        assert reason in said
-        assert hint in said
+        assert message.startswith(f"{path}: ")
+        assert reason in message
+        assert hint in message
 
-    def test_is_refused_by_the_cluster(self, answer):
-        """The server says the same at `kubectl apply`."""
-        rules = [one["rule"] for one in answer["schema"]["x-kubernetes-validations"]]
+    def test_a_combination_is_refused_by_the_cluster(self, answer):
+        """`kubectl apply` applies the same rules."""
+        rules = [rule["rule"] for rule in answer["schema"]["x-kubernetes-validations"]]
 
         assert "self.strategy.type != 'Snapshot' || self.source.type in ['Delta']" in rules
         assert "self.strategy.type != 'Snapshot' || self.target.type in ['Delta']" in rules

@@ -24,7 +24,7 @@ GOLDEN = "d21ea3fa0d5cfe5fbbf6cb4440a446f05268ba8c475220249c4be1e9f6240696"
 
 
 def hash_with(path: str, value: object) -> str:
-    """Return the hash after one change, path in the form `spec.after`."""
+    """Return the hash after one change; the path has the form `spec.after`."""
     document = copy.deepcopy(DOCUMENT)
     *parents, last = path.split(".")
     here = document
@@ -35,9 +35,9 @@ def hash_with(path: str, value: object) -> str:
 
 
 class TestTheHash:
-    """The hash of a job is the same in every version of this software, and differs when the result may."""
+    """The hash of a job is the same in every version of this software, and differs if the result may differ."""
 
-    def test_is_what_it_was(self) -> None:
+    def test_the_hash_is_stable(self) -> None:
         """A different value would orphan the state of every running job."""
         assert load_backfill(DOCUMENT).spec_hash == GOLDEN
 
@@ -62,11 +62,11 @@ class TestTheHash:
             ("spec.spark", {"conf": {"spark.sql.legacy.sizeOfNull": "true"}}),
         ],
     )
-    def test_changes_with_the_result(self, path: str, value: object) -> None:
-        """Going on from such a state would mix two jobs in one table."""
+    def test_the_hash_changes_with_the_result(self, path: str, value: object) -> None:
+        """Resuming from such a state would mix two jobs in one table."""
         assert hash_with(path, value) != GOLDEN
 
-    def test_an_earlier_release_knew_no_settings_of_spark(self) -> None:
+    def test_the_hash_of_an_earlier_release_has_no_settings_of_spark(self) -> None:
         """A state of an earlier release must continue with such a setting."""
         document = copy.deepcopy(DOCUMENT)
         document["spec"]["spark"] = {"conf": {"spark.sql.ansi.enabled": "false"}}
@@ -87,7 +87,7 @@ class TestTheHash:
             ("spec.spark", {"conf": {"spark.sql.shuffle.partitions": "8", "spark.executor.memory": "2g"}}),
         ],
     )
-    def test_does_not_change_with_the_pace(self, path: str, value: object) -> None:
+    def test_the_hash_does_not_change_with_the_pace(self, path: str, value: object) -> None:
         """Users change these fields to get a stuck job going again."""
         assert hash_with(path, value) == GOLDEN
 
@@ -102,6 +102,6 @@ class TestTheHash:
             ("spec.spark", {"conf": {"spark.sql.session.timeZone": "utc", "spark.sql.ansi.enabled": "TRUE"}}),
         ],
     )
-    def test_does_not_change_when_a_default_is_written_out(self, path: str, value: object) -> None:
-        """A cluster fills in defaults, and the same file run locally must be the same job."""
+    def test_the_hash_does_not_change_if_a_default_is_written_out(self, path: str, value: object) -> None:
+        """A cluster fills in defaults, and the same file must be the same job in a local run."""
         assert hash_with(path, value) == GOLDEN

@@ -1,4 +1,4 @@
-"""Commands, acknowledgements and the progress of a job, as they travel."""
+"""Commands, acknowledgements and the progress of a job in the wire format."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class TestACommand:
             {"type": "Stop", "stop": {"force": True}},
         ],
     )
-    def test_round_trips(self, command: dict[str, Any]) -> None:
-        """The command line sends it, the operator stores it and the driver carries it out: all must read the same."""
+    def test_a_command_round_trips(self, command: dict[str, Any]) -> None:
+        """The command line sends it, the operator stores it and the driver executes it: all must read the same command."""
         request = CommandRequest.model_validate({"attempt": 1, "revision": 7, "command": command})
 
         assert CommandRequest.model_validate_json(request.model_dump_json(by_alias=True)) == request
 
     @pytest.mark.parametrize(
-        ("command", "words"),
+        ("command", "message"),
         [
             ({"type": "Explode"}, "Pause"),
             ({"type": "Resume", "pause": {}}, "because type is Resume"),
@@ -47,13 +47,13 @@ class TestACommand:
             ({"type": "Stop", "stop": {"now": True}}, "not permitted"),
         ],
     )
-    def test_is_refused(self, command: dict[str, Any], words: str) -> None:
-        """A driver that ignored half of a command would do something else than the user asked."""
-        with pytest.raises(ValidationError, match=words):
+    def test_a_wrong_command_is_refused(self, command: dict[str, Any], message: str) -> None:
+        """A driver that ignored half of a command would not do what the user requested."""
+        with pytest.raises(ValidationError, match=message):
             CommandRequest.model_validate({"attempt": 1, "revision": 7, "command": command})
 
     @pytest.mark.parametrize("field", ["attempt", "revision"])
-    def test_has_numbers_from_one(self, field: str) -> None:
+    def test_attempts_and_revisions_start_at_one(self, field: str) -> None:
         """0 means that there was no command yet, so a command must be above it."""
         request = {"attempt": 1, "revision": 1, "command": {"type": "Resume"}} | {field: 0}
 
@@ -64,11 +64,11 @@ class TestACommand:
 class TestProgress:
     """The driver's progress and the status have the same fields."""
 
-    def test_is_summarised_without_renaming(self) -> None:
-        """The operator copies fields by name, so another name would be lost."""
+    def test_the_summary_has_the_field_names_of_progress(self) -> None:
+        """The operator copies fields by name, so a renamed field would be lost."""
         assert set(ProgressSummary.model_fields) < set(Progress.model_fields)
 
-    def test_has_a_bounded_picture(self) -> None:
+    def test_the_grid_is_bounded(self) -> None:
         """A grid that grows with the table would not fit a status or a terminal."""
         Progress(grid=(100,) * 64)
         with pytest.raises(ValidationError):
@@ -78,12 +78,12 @@ class TestProgress:
 class TestReasons:
     """Users write alerts on reasons."""
 
-    def test_of_every_driver_error_are_listed(self) -> None:
-        """A condition with a word that no document explains does not help."""
+    def test_reasons_of_every_driver_error_are_listed(self) -> None:
+        """A condition with an undocumented reason does not help."""
         raised = {
-            one.reason
-            for one in vars(errors).values()
-            if isinstance(one, type) and issubclass(one, errors.BackfillError)
+            error.reason
+            for error in vars(errors).values()
+            if isinstance(error, type) and issubclass(error, errors.BackfillError)
         }
 
         assert raised <= set(REASONS)

@@ -1,4 +1,4 @@
-"""The strategies side by side: their cost without live changes, what Arrangement does under them, and what a kill costs each.
+"""Compare the strategies: their cost without live changes, Arrangement under live changes, and the cost of a kill for each.
 
 Part of `run.py --only strategies`.
 """
@@ -30,7 +30,7 @@ BARS = {
 
 
 def strategies(bench):
-    """Take every figure; the driver processes come last, alone."""
+    """Measure every figure; the driver processes run last, after the session is closed."""
     side_by_side(bench)
     live(bench)
     bench.close()
@@ -38,7 +38,7 @@ def strategies(bench):
 
 
 def side_by_side(bench):
-    """The copy alone, of a table that is clustered by its key and does not change; rounds by turns."""
+    """Measure only the copy, of a table that is clustered by its key and does not change; the strategies take turns."""
     plan = plan_job(
         job(bench.source, bench.fresh("planned"), strategy={"type": "Arrangement"}),
         settings=bench.settings,
@@ -53,7 +53,7 @@ def side_by_side(bench):
         for kind in (*STRATEGIES[at % 3 :], *STRATEGIES[: at % 3]):
             progress = bench.timed(kind, lambda kind=kind: bench.ours(strategy={"type": kind})).progress
             splits.setdefault(kind, []).append(progress.splits_done)
-            states = [len(json.dumps(one.state)) for one in seals(f"{bench.scratch}/ours")]
+            states = [len(json.dumps(seal.state)) for seal in seals(f"{bench.scratch}/ours")]
             bench.extra["state_bytes_max"] = max(bench.extra.get("state_bytes_max", 0), *states)
     middle = bench.middle()
     bench.extra["splits"] = splits
@@ -63,7 +63,7 @@ def side_by_side(bench):
 
 # ---------------------------------------------------------------- under live changes
 class BarrierClock(Job):
-    """The job, with a note of how late each barrier passes while a MERGE runs."""
+    """A job that records how late each barrier passes while a MERGE runs."""
 
     late_s: list[float]
 
@@ -77,11 +77,11 @@ class BarrierClock(Job):
 
 @dataclass
 class Newcomers:
-    """Rows with the keys -1, -2, … that another engine commits, one a commit: all below any position of an ascending order."""
+    """Rows with the keys -1, -2, … that another engine commits, one per commit: all below any position of an ascending order."""
 
     path: str
     committed_s: list[float] = field(default_factory=list)
-    """When each was durable, over all runs."""
+    """Times at which each row was durable, over all runs."""
 
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -95,33 +95,33 @@ class Newcomers:
         self.rows = QueryBuilder().register("t", DeltaTable(pattern))
 
     def write(self):
-        """Go on until `ended`."""
+        """Commit rows until `ended` is set."""
         while not self.ended.wait(COMMIT_EVERY_S):
             self.commit()
 
     def commit(self):
         """Commit one row."""
         key = -len(self.committed_s) - 1
-        one = self.rows.execute(f"SELECT * REPLACE (CAST({key} AS BIGINT) AS id) FROM t").read_all()
-        write_deltalake(self.path, one, mode="append")
+        row = self.rows.execute(f"SELECT * REPLACE (CAST({key} AS BIGINT) AS id) FROM t").read_all()
+        write_deltalake(self.path, row, mode="append")
         self.committed_s.append(time.monotonic())
 
 
 @dataclass
 class Arrivals:
-    """What the commits of a target bring, as a reader of its log sees it."""
+    """Versions and new rows of a target, as a reader of its log sees them."""
 
     path: str
     seen_s: dict[int, float] = field(default_factory=dict)
-    """When each version was there."""
+    """Time at which each version was visible."""
 
     arrived_s: list[float] = field(default_factory=list)
-    """When each newcomer was there: a version that has one has all before it."""
+    """Time at which each new row was visible: a version with one row has all rows before it."""
 
     ended: threading.Event = field(default_factory=threading.Event)
 
     def watch(self):
-        """Go on until `ended`."""
+        """Poll the log until `ended` is set."""
         version, last = 0, False
         while not last:
             last = self.ended.wait(0.01)
@@ -129,16 +129,16 @@ class Arrivals:
                 self.take(version, file.read_text().splitlines(), time.monotonic())
                 version += 1
 
-    def take(self, version, lines, moment_s):
-        self.seen_s[version] = moment_s
+    def take(self, version, lines, visible_s):
+        self.seen_s[version] = visible_s
         for line in lines:
             stats = json.loads(line).get("add", {}).get("stats")
             least = json.loads(stats).get("minValues", {}).get("id", 0) if stats else 0
-            self.arrived_s += [moment_s] * (-least - len(self.arrived_s))
+            self.arrived_s += [visible_s] * (-least - len(self.arrived_s))
 
 
 def live(bench):
-    """Arrangement while another engine commits rows behind its position; of each: when does a reader of the target see it?"""
+    """Measure Arrangement while another engine commits rows behind its position: the time until a reader of the target sees each row."""
     committed_s, fresh_s, rounds_s, BarrierClock.late_s = [], [], [], []
     plain, attempt.Job = attempt.Job, BarrierClock
     try:
@@ -147,7 +147,7 @@ def live(bench):
     finally:
         attempt.Job = plain
     bench.rows += len(committed_s)
-    late_ms = sorted(one * 1000 for one in BarrierClock.late_s)
+    late_ms = sorted(seconds * 1000 for seconds in BarrierClock.late_s)
     bench.extra["live"] = {
         "newcomers": len(fresh_s), "freshness_max_s": round(max(fresh_s), 2), "round_p50_s": round(statistics.median(rounds_s), 2),
         "rounds": len(rounds_s), "barriers": len(late_ms), "barrier_max_ms": round(late_ms[-1], 1),
@@ -163,12 +163,12 @@ def one_live_run(bench, committed_s, fresh_s, rounds_s):
     threads = [threading.Thread(target=newcomers.write), threading.Thread(target=arrivals.watch)]
 
     def observe(progress):
-        # The changes end with the copy: a job that exits has to catch up first.
+        # The changes end with the copy, because a job that exits has to catch up first.
         if progress.phase != "Reading":
             newcomers.ended.set()
 
-    for one in threads:
-        one.start()
+    for thread in threads:
+        thread.start()
     try:
         backfill = job(bench.source, target, name="live", strategy={"type": "Arrangement"})
         outcome = attempt.run_driver(backfill, settings=bench.settings, observe=observe, spark=bench.spark)
@@ -187,11 +187,11 @@ def one_live_run(bench, committed_s, fresh_s, rounds_s):
 
 
 def read_between(target, arrivals):
-    """Return when the first rows were there, when the last ones were, and when each batch of changes in between was."""
-    found = seals(target)
-    first = next(one for one in found if one.state["rowsDone"])
-    last = next(one for one in found if one.progress["phase"] != "Reading")
-    reading = [one for one in found if first.version <= one.version <= last.version]
+    """Return the times of the first rows and of the last rows, and of each batch of changes between them."""
+    all_seals = seals(target)
+    first = next(seal for seal in all_seals if seal.state["rowsDone"])
+    last = next(seal for seal in all_seals if seal.progress["phase"] != "Reading")
+    reading = [seal for seal in all_seals if first.version <= seal.version <= last.version]
     moved = [reading[0]] + [
         later for early, later in itertools.pairwise(reading)
         if later.progress["consumed"] != early.progress["consumed"]
@@ -199,13 +199,13 @@ def read_between(target, arrivals):
     return (
         arrivals.seen_s[first.version],
         arrivals.seen_s[last.version],
-        [arrivals.seen_s[one.version] for one in moved],
+        [arrivals.seen_s[seal.version] for seal in moved],
     )
 
 
 # ---------------------------------------------------------------- killed
 def killed(bench):
-    """Driver processes, undisturbed and killed once at half of the rows."""
+    """Run driver processes, undisturbed and killed once at half of the rows."""
     for kind in STRATEGIES:
         for kills in (0, 1):
             name = f"{kind.lower()}-{kills}"
@@ -220,7 +220,7 @@ def killed(bench):
 
 
 def through(bench, name, kills, **spec):
-    """Run a job to its end, and kill its driver so often once half of the rows are there."""
+    """Run a job to its end, and kill its driver this many times once half of the rows are committed."""
     target = bench.fresh(name)
     for _ in range(kills):
         process = bench.driver(name, target, **spec)

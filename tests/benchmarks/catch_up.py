@@ -1,7 +1,7 @@
-"""A replica that catches up, beside the change feed and MERGE, of ours and in a plain stream; its lag, and what its receipt costs.
+"""Compare a replica that catches up with change feed and MERGE, in our job and in a plain stream; measure its lag and its receipt.
 
-Part of `run.py --only replica`. Jobs that follow are paused while the source changes, and continued by turns: each brings the
-same versions. The lag is from the commit of another engine to the commit of ours that has it.
+Part of `run.py --only replica`. Jobs that follow are paused while the source changes, and resumed in turn: each ships the
+same versions. The lag is the time from the commit of another engine to the commit of the job that contains it.
 """
 
 import shutil
@@ -33,7 +33,7 @@ LAG_EVERY_S = 1.0
 
 
 def replica(bench):
-    """Take every figure."""
+    """Measure every figure."""
     receipts(bench)
     plain = bench.source
     bench.source = f"{bench.scratch}/changing"
@@ -47,15 +47,15 @@ def replica(bench):
             followers["merge"].end()
             lag(bench, followers["replica"], newcomers)
         finally:
-            for one in followers.values():
-                one.end()
+            for follower in followers.values():
+                follower.end()
     finally:
         shutil.rmtree(bench.source, ignore_errors=True)
         bench.source = plain
 
 
 def receipts(bench):
-    """Copy with a receipt at the end: what does it add?"""
+    """Copy with a receipt at the end, and measure the share of the receipt."""
     shares = []
     for at in range(bench.runs + 1):
         began = time.monotonic()
@@ -83,12 +83,12 @@ class Follower:
         self.client().apply(Command(type=kind), 60)
 
     def has(self, version):
-        """Is a version of the source in the target?"""
-        found = newest_state(self.target)
-        return found is not None and reached(found) >= version
+        """Return True if the target contains a version of the source."""
+        state = newest_state(self.target)
+        return state is not None and reached(state) >= version
 
     def brings(self, version):
-        """Continue, and return the seconds until a version is in the target; paused again."""
+        """Resume, return the seconds until the target contains a version, and pause again."""
         began = time.monotonic()
         self.command("Resume")
         seconds = self.bench.until(lambda: self.has(version), CATCH_UP_MAX_S) - began
@@ -100,30 +100,30 @@ class Follower:
 
 
 def newest_state(target):
-    """Return the strategy's part of the newest state; None before the first."""
+    """Return the strategy's part of the newest state; `None` before the first."""
     for file in sorted(Path(target, "_delta_log").glob("*.json"), reverse=True)[:20]:
-        if found := seals(target, int(file.stem) - 1):
-            return found[-1].progress
+        if states := seals(target, int(file.stem) - 1):
+            return states[-1].progress
     return None
 
 
 def reached(progress):
-    """Return the version of the source that a state has brought."""
+    """Return the version of the source that a state has reached."""
     return max(progress.get(name, -1) for name in ("shipped", "consumed"))
 
 
 def catch_up(bench, followers, newcomers):
-    """1 % and 10 % of the rows updated in all files, and many small commits; the same versions for each."""
+    """Update 1 % and 10 % of the rows in all files, and make many small commits; each side ships the same versions."""
     stream = Stream(bench)
-    for one in followers.values():
-        one.command("Pause")
+    for follower in followers.values():
+        follower.command("Pause")
     changes = [("1_percent", lambda: update(bench, 100))] * bench.runs
     changes += [("10_percent", lambda: update(bench, 10)), ("1000_commits", lambda: small_commits(newcomers))]
     for name, change in changes:
         change()
         version = DeltaTable(bench.source).version()
-        for job, one in followers.items():
-            bench.seconds.setdefault(f"{job}_{name}", []).append(one.brings(version))
+        for job, follower in followers.items():
+            bench.seconds.setdefault(f"{job}_{name}", []).append(follower.brings(version))
         bench.timed(f"stream_{name}", stream.brings)
         print(f"  {name}: { ({job: round(bench.seconds[f'{job}_{name}'][-1], 2) for job in followers}) }", flush=True)
     middle = bench.middle()
@@ -134,18 +134,18 @@ def catch_up(bench, followers, newcomers):
 
 
 def update(bench, share):
-    """Update one row of `share`, in every file."""
+    """Update one of `share` rows, in every file."""
     bench.spark.sql(f"UPDATE delta.`{bench.source}` SET amount = amount + 1 WHERE id % {share} = 7")
 
 
 def small_commits(newcomers):
-    """Append one row a commit, by another engine."""
+    """Append one row per commit, with another engine."""
     for _ in range(SMALL_COMMITS):
         newcomers.commit()
 
 
 class Stream:
-    """What people write by hand: the change feed, and a MERGE of each micro-batch into a plain copy."""
+    """The hand-written alternative: the change feed, and a MERGE of each micro-batch into a plain copy."""
 
     def __init__(self, bench):
         self.bench, self.target, self.version = bench, bench.fresh("streamed"), DeltaTable(bench.source).version()
@@ -171,7 +171,7 @@ class Stream:
 
 
 def lag(bench, follower, newcomers):
-    """One commit a second by another engine; when does a reader of the target have it?"""
+    """Commit once a second with another engine, and measure the time until a reader of the target sees each commit."""
     follower.command("Resume")
     late_s, ended = [], threading.Event()
     for _ in range(LAG_COMMITS):
@@ -182,7 +182,7 @@ def lag(bench, follower, newcomers):
         ended.wait(max(0.0, due - time.monotonic()))
     bench.until(lambda: len(late_s) == LAG_COMMITS)
     late_s.sort()
-    bench.extra["replica_lag_s"] = [round(one, 2) for one in late_s]
+    bench.extra["replica_lag_s"] = [round(seconds, 2) for seconds in late_s]
     bench.put("replica_lag_p50", statistics.median(late_s))
     bench.put("replica_lag_p99", late_s[len(late_s) * 99 // 100])
 

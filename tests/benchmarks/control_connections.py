@@ -1,8 +1,8 @@
-"""Cost of clients without a token at the ports of driver and operator: `python tests/benchmarks/control_connections.py`.
+"""Measure the cost of clients without a token at the ports of driver and operator: `python tests/benchmarks/control_connections.py`.
 
-10,000 connections, half of them after a TLS handshake, while a client with the token looks. The bar: the server's process
-grows by 20 MiB at most. Takes a minute. With `--flood 600` each port has ten minutes of endless headers, bodies and requests
-instead; the bar is 32 MiB. All on loopback.
+It opens 10,000 connections, half of them after a TLS handshake, while a client with the token reads the progress. The limit: the
+server's process grows by at most 20 MiB. It takes a minute. With `--flood 600` each port gets ten minutes of endless headers,
+bodies and requests instead; the limit is 32 MiB. All traffic is on loopback.
 """
 
 import argparse
@@ -33,7 +33,7 @@ FLOOD_BAR_MIB = 32
 
 
 def serve(pipe, files):
-    """Serve in a process of its own, and say on demand how large it is."""
+    """Serve in a separate process, and report its size on request."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*files)
     with ScriptedJob(ssl_context=context) as job:
@@ -66,61 +66,63 @@ def flooded(name, seconds):
 
 
 def main():
-    """Measure; return 1 when the bar is missed."""
+    """Measure; return 1 if the limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--flood", type=float, metavar="SECONDS", help="of each port, instead of the connections")
-    parser.add_argument("--port", action="append", choices=NAMES, help="of a flood; all if none is given")
-    given = parser.parse_args()
-    if given.flood is not None:
-        return int(max(flooded(name, given.flood) for name in given.port or NAMES) > FLOOD_BAR_MIB)
+    parser.add_argument(
+        "--flood", type=float, metavar="SECONDS", help="seconds to flood each port, instead of the connections"
+    )
+    parser.add_argument("--port", action="append", choices=NAMES, help="port to flood; all if none is given")
+    args = parser.parse_args()
+    if args.flood is not None:
+        return int(max(flooded(name, args.flood) for name in args.port or NAMES) > FLOOD_BAR_MIB)
     return crowded()
 
 
 def crowded():
-    """Measure the connections; return 1 when the bar is missed."""
+    """Measure the connections; return 1 if the limit is exceeded."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (CONNECTIONS + 200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    ours, theirs = multiprocessing.Pipe()
+    parent_end, child_end = multiprocessing.Pipe()
     with tempfile.TemporaryDirectory() as folder:
         process = multiprocessing.get_context("spawn").Process(
-            target=serve, args=(theirs, certificate(Path(folder), "a"))
+            target=serve, args=(child_end, certificate(Path(folder), "a"))
         )
         process.start()
-        url, token = ours.recv()
-        place, unchecked = urlsplit(url), ssl.create_default_context()
+        url, token = parent_end.recv()
+        address, unchecked = urlsplit(url), ssl.create_default_context()
         unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
 
-        def look():
+        def read_progress():
             began_s = time.monotonic()
-            one = http.client.HTTPSConnection(place.hostname, place.port, timeout=20, context=unchecked)
-            one.request("GET", "/v1/progress", headers={"Authorization": f"Bearer {token}"})
-            assert one.getresponse().status == 200
-            one.close()
+            connection = http.client.HTTPSConnection(address.hostname, address.port, timeout=20, context=unchecked)
+            connection.request("GET", "/v1/progress", headers={"Authorization": f"Bearer {token}"})
+            assert connection.getresponse().status == 200
+            connection.close()
             return time.monotonic() - began_s
 
         def size():
-            ours.send(True)
-            return ours.recv()
+            parent_end.send(True)
+            return parent_end.recv()
 
         for _ in range(20):
-            look()
-        before, crowd, looks, failed = size(), [], [], 0
+            read_progress()
+        before, crowd, reads_s, failed = size(), [], [], 0
         began_s = time.monotonic()
         for number in range(CONNECTIONS):
             try:
-                one = socket.create_connection((place.hostname, place.port), timeout=20)
-                crowd.append(unchecked.wrap_socket(one) if number % 2 else one)
+                plain = socket.create_connection((address.hostname, address.port), timeout=20)
+                crowd.append(unchecked.wrap_socket(plain) if number % 2 else plain)
             except OSError:
                 failed += 1
             if number % 500 == 499:
-                looks.append(look())
+                reads_s.append(read_progress())
         after = size()
         figures = {
             "connections": CONNECTIONS, "refused or ended in the handshake": failed, "seconds": round(time.monotonic() - began_s, 1),
             "threads at the end": after[2], "RSS before MiB": round(before[0], 1), "RSS after MiB": round(after[0], 1),
-            "growth of the peak MiB": round(after[1] - before[0], 1), "longest look meanwhile s": round(max(looks), 3),
+            "growth of the peak MiB": round(after[1] - before[0], 1), "longest look meanwhile s": round(max(reads_s), 3),
         }  # fmt: skip
         print(json.dumps(figures, indent=2))
-        ours.send(False)
+        parent_end.send(False)
         process.join(10)
     return int(after[1] - before[0] > BAR_MIB)
 

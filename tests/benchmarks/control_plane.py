@@ -1,8 +1,8 @@
-"""The operator alone on one core, against a real API server on the same machine.
+"""Measure the operator on one core, against a real API server on the same machine.
 
     python tests/benchmarks/control_plane.py --out build/bench/operator.json [--objects 10000] [--only launch,control,scale,beside,finished]
 
-Not called `operator.py`: a script's own folder comes first on the path, and the standard library has a module of that name.
+The file is not called `operator.py`: a script's own folder comes first on the path, and the standard library has that module.
 """
 
 import argparse
@@ -42,10 +42,10 @@ BARS = {
 OFFERED_PER_MINUTE = 300
 KEPT_S = 86_400
 FORGOTTEN = 10_000
-"""So many of those that are over are past their time at the next start of the operator."""
+"""Number of finished Backfills whose retention has expired at the next start of the operator."""
 STARTUP_TIMEOUT_S = 86_400
 UNREADABLE_LEVELS = 1500
-"""So deep nested, a template ended the operator's JSON parser."""
+"""At this depth of nesting, a template used to end the operator's JSON parser."""
 
 
 def p99(values):
@@ -54,7 +54,7 @@ def p99(values):
 
 
 def own_target(name):
-    """Return a target without another writer; what others say of a shared one is no part of what is measured."""
+    """Return a target without another writer: messages about a shared target would change the measurement."""
     return {"type": "Delta", "delta": {"path": f"/data/{name}"}}
 
 
@@ -68,7 +68,7 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def place(self):
-        """Give a namespace, and a client that delays no other."""
+        """Yield a namespace, and a client without rate limits."""
         with cluster_harness.prepared(self.borrowed) as namespace:
             configuration = Configuration()
             await load_kube_config(config_file=str(self.borrowed.kubeconfig), client_configuration=configuration)
@@ -87,7 +87,7 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def pods_seen(self, configuration, namespace):
-        """Give when each pod was first seen, by name; a watch of its own."""
+        """Yield the time at which each pod was first seen, by name, from a separate watch."""
         seen, host = {}, configuration.host
         context = RESTClientObject(configuration).ssl_context
         token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
@@ -124,24 +124,24 @@ class Bench:
                 await self._flood(cluster, namespace, seen, operator)
 
     async def _offered(self, cluster, namespace, seen, number=150):
-        """At 300 a minute: from the answer to the creation to the pod's own."""
-        made = {}
-        for one in range(number):
+        """Create 300 a minute; measure the time from the response until the pod exists."""
+        created_s = {}
+        for index in range(number):
             due = time.monotonic() + 60 / OFFERED_PER_MINUTE
-            await cluster.create(BACKFILLS, namespace, self.backfill(f"even-{one}"))
-            made[f"even-{one}-1-driver"] = time.monotonic()
+            await cluster.create(BACKFILLS, namespace, self.backfill(f"even-{index}"))
+            created_s[f"even-{index}-1-driver"] = time.monotonic()
             await asyncio.sleep(max(0, due - time.monotonic()))
-        await self._all(seen, made, 60)
-        waits = [seen[name] - at for name, at in made.items()]
+        await self._all(seen, created_s, 60)
+        waits = [seen[name] - at for name, at in created_s.items()]
         self.extra["launch_p50"] = round(sorted(waits)[len(waits) // 2], 3)
         self.put("launch_p99", p99(waits))
 
     async def _flood(self, cluster, namespace, seen, operator, number=600):
-        """All at once: how many a minute."""
+        """Create all at once, and measure the pods per minute."""
         cpu, began = operator.cpu_s(), time.monotonic()
-        names = {f"flood-{one}-1-driver" for one in range(number)}
+        names = {f"flood-{index}-1-driver" for index in range(number)}
         await asyncio.gather(
-            *(cluster.create(BACKFILLS, namespace, self.backfill(f"flood-{one}")) for one in range(number))
+            *(cluster.create(BACKFILLS, namespace, self.backfill(f"flood-{index}")) for index in range(number))
         )
         await self._all(seen, names, 600)
         took = max(seen[name] for name in names) - began
@@ -157,7 +157,7 @@ class Bench:
 
     # ------------------------------------------------------------ control
     async def control(self, drivers=10, rounds=6):
-        """With barriers of a second: from an edit of the spec to the driver's acknowledgement; from progress to status."""
+        """Measure the delay from an edit of the spec to the acknowledgement, and from progress to status, with a barrier each second."""
         with cluster_harness.prepared(self.borrowed) as namespace:
             api = RealApi(self.borrowed.kubeconfig, namespace)
             api.store.garbage_collector = not self.borrowed.has_nodes
@@ -166,7 +166,7 @@ class Bench:
                 LoneOperator(self.borrowed.kubeconfig, namespace) as operator,
             ):
                 await operator.ready()
-                names = [f"job-{one}" for one in range(drivers)]
+                names = [f"job-{index}" for index in range(drivers)]
                 for name in names:
                     rig.create(name)
                 for name in names:
@@ -174,15 +174,15 @@ class Bench:
                 acks = []
                 for number in range(rounds):
                     state = ["Paused", "Running"][number % 2]
-                    asked = {}
+                    pending = {}
                     for name in names:
-                        asked[name] = len(rig.double(name).acks), time.monotonic()
+                        pending[name] = len(rig.double(name).acks), time.monotonic()
                         rig.edit(name, desiredState=state)
-                    while asked:
-                        for name, (before, at) in list(asked.items()):
+                    while pending:
+                        for name, (before, at) in list(pending.items()):
                             if len(rig.double(name).acks) > before:
                                 acks.append(time.monotonic() - at)
-                                del asked[name]
+                                del pending[name]
                         await asyncio.sleep(0.01)
                     for name in names:
                         await rig.until_holds(state, name, within_s=30)
@@ -205,7 +205,7 @@ class Bench:
 
     # ------------------------------------------------------------ scale
     async def scale(self):
-        """With so many Backfills and driver pods that an operator before it made: how long until it knows all and has no more to do."""
+        """Measure the time until the operator has listed and settled many Backfills and driver pods of an earlier operator."""
         async with self.place() as (namespace, cluster, _):
             async with LoneOperator(self.borrowed.kubeconfig, namespace) as first:
                 await first.ready()
@@ -219,13 +219,13 @@ class Bench:
                 self.put("startup_10k", time.monotonic() - operator.began)
                 await asyncio.sleep(30)
                 cpu, at = operator.cpu_s(), time.monotonic()
-                await asyncio.sleep(OperatorSettings().relist_max_seconds)  # a list of everything is in it
+                await asyncio.sleep(OperatorSettings().relist_max_seconds)  # this time contains a full list
                 self.put("idle_cpu_share_10k", 100 * (operator.cpu_s() - cpu) / (time.monotonic() - at))
                 self.put("rss_10k_mib", operator.rss_mib())
 
     # ------------------------------------------------------------ finished
     async def finished(self):
-        """With so many that are over: how long until all are listed, how much memory they take, how many a minute are forgotten."""
+        """Measure the time to list many finished Backfills, their memory, and the number deleted per minute."""
         spec = {"suspend": True, "ttlSecondsAfterFinished": KEPT_S}
         async with self.place() as (namespace, cluster, _):
             over = await self._over(cluster, namespace, self.backfill("first", **spec))
@@ -236,31 +236,31 @@ class Bench:
             await self._forgotten(cluster, namespace, over)
 
     async def _over(self, cluster, namespace, body):
-        """Have the operator say what it says of one that is over; return what writes that into another one, over for so long."""
+        """Record the operator's status of a finished Backfill; return a function that writes it into another, finished `for_s` ago."""
 
-        async def write(made, said, over_at):
-            meta = made["metadata"]
-            conditions = [one | {"lastTransitionTime": over_at} for one in said["conditions"]]
-            status = said | {"conditions": conditions, "completionTime": over_at}
+        async def write(backfill, status_template, over_at):
+            meta = backfill["metadata"]
+            conditions = [condition | {"lastTransitionTime": over_at} for condition in status_template["conditions"]]
+            status = status_template | {"conditions": conditions, "completionTime": over_at}
             change, version = {"status": status}, meta["resourceVersion"]
             await cluster.patch(
                 BACKFILLS, namespace, meta["name"], change, resource_version=version, subresource="status"
             )
 
-        def moment(for_s=0.0):
+        def timestamp(for_s=0.0):
             return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - for_s))
 
         complete = {"type": "Complete", "status": "True", "reason": "Complete"}
-        made = await cluster.create(BACKFILLS, namespace, body)
-        await write(made, {"phase": "Succeeded", "conditions": [complete], "observedGeneration": 1}, moment())
+        backfill = await cluster.create(BACKFILLS, namespace, body)
+        await write(backfill, {"phase": "Succeeded", "conditions": [complete], "observedGeneration": 1}, timestamp())
         async with LoneOperator(self.borrowed.kubeconfig, namespace) as operator:
             await self._settled(operator, "Succeeded", 1)
         raw = await cluster.get(BACKFILLS, namespace, body["metadata"]["name"])
         await cluster.delete(BACKFILLS, namespace, body["metadata"]["name"])
-        return lambda made, for_s=0.0: write(made, raw["status"], moment(for_s))
+        return lambda backfill, for_s=0.0: write(backfill, raw["status"], timestamp(for_s))
 
     async def _listed(self, namespace):
-        """Start the operator beside those that are over."""
+        """Start the operator with the finished Backfills."""
         async with LoneOperator(self.borrowed.kubeconfig, namespace) as operator:
             await self._settled(operator, "Succeeded")
             self.put("finished_startup", time.monotonic() - operator.began)
@@ -270,7 +270,7 @@ class Bench:
             self.put("rss_finished_mib", operator.rss_mib())
 
     async def _forgotten(self, cluster, namespace, over):
-        """Let the time of some pass, and start the operator beside all."""
+        """Expire the retention of some, and start the operator with all."""
         expired = []
         async for page in cluster.pages(BACKFILLS, namespace):
             expired += page
@@ -287,28 +287,28 @@ class Bench:
 
     # ------------------------------------------------------------ beside
     async def beside(self, number=40):
-        """With so many that are suspended: are a start and a launch as fast beside one that cannot be read as without it?"""
+        """Compare a start and a launch with and without one Backfill that cannot be parsed, among many suspended ones."""
         async with self.place() as (namespace, cluster, configuration):
             await self._populate(cluster, namespace, suspend=True)
             with_it, without = [], []
             await self._started(cluster, namespace, configuration, "warm", 1)
             for figures, turn in ((without, "a"), (with_it, "b"), (with_it, "c"), (without, "d")):
-                await self._unreadable(configuration, namespace, there=figures is with_it)
+                await self._unreadable(configuration, namespace, present=figures is with_it)
                 figures.append(await self._started(cluster, namespace, configuration, turn, number))
-            for place, name in enumerate(("beside_startup", "beside_launch")):
-                alone, beside = (sum(one[place] for one in figures) / 2 for figures in (without, with_it))
+            for position, name in enumerate(("beside_startup", "beside_launch")):
+                alone, beside = (sum(figure[position] for figure in figures) / 2 for figures in (without, with_it))
                 self.extra[name] = {"alone_s": round(alone, 3), "beside_s": round(beside, 3)}
                 print(f"  {name}: {alone:.3f} s alone, {beside:.3f} s beside", flush=True)
                 self.put(name, beside / alone)
 
     async def _started(self, cluster, namespace, configuration, turn, number):
-        """Start the operator; return how long until all are known and settled, and how long a launch takes (median)."""
+        """Start the operator; return the seconds until all are listed and settled, and the median seconds of a launch."""
         async with LoneOperator(self.borrowed.kubeconfig, namespace) as operator:
             await self._settled(operator, "Suspended")
             took, waits, cpu_s = time.monotonic() - operator.began, [], operator.cpu_s()
             async with self.pods_seen(configuration, namespace) as seen:
-                for one in range(number):
-                    name = f"{turn}-{one}"
+                for index in range(number):
+                    name = f"{turn}-{index}"
                     await cluster.create(BACKFILLS, namespace, self.backfill(name))
                     began = time.monotonic()
                     await self._all(seen, {f"{name}-1-driver"}, 60)
@@ -319,8 +319,8 @@ class Bench:
         )
         return took, launch
 
-    async def _unreadable(self, configuration, namespace, *, there):
-        """Make the one that no parser reads, or take it away; as text, because ours would not write it either."""
+    async def _unreadable(self, configuration, namespace, *, present):
+        """Create the Backfill that no parser reads, or delete it; as a string, because Python's writer would fail too."""
         body = json.dumps(self.backfill("unreadable", driver={"template": {"metadata": "@deep@"}}))
         body = body.replace('"@deep@"', '{"a":' * UNREADABLE_LEVELS + "1" + "}" * UNREADABLE_LEVELS)
         token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
@@ -328,12 +328,12 @@ class Bench:
         connector = aiohttp.TCPConnector(ssl=RESTClientObject(configuration).ssl_context)
         url = configuration.host + BACKFILLS.path(namespace)
         async with aiohttp.ClientSession(connector=connector, headers=headers) as http:
-            sent = http.post(url, data=body) if there else http.delete(f"{url}/unreadable")
+            sent = http.post(url, data=body) if present else http.delete(f"{url}/unreadable")
             async with sent as answer:
                 assert answer.status in (200, 201, 404, 409), await answer.text()
 
     async def _settled(self, operator, phase="Launching", number=None):
-        """Wait until the operator has put every Backfill, or so many, into this phase, or knows them there, and its queue is empty."""
+        """Wait until this many Backfills, or all, are in this phase, and the operator's queue is empty."""
         number = self.objects if number is None else number
         await operator.ready(within_s=600)
         while True:
@@ -344,17 +344,17 @@ class Bench:
             await asyncio.sleep(0.5)
 
     async def _populate(self, cluster, namespace, then=None, **spec):
-        """Make Backfills whose pods no node will ever take, and which are not given up for that; `then` is called with each."""
+        """Create Backfills whose pods no node will ever run, and which do not time out; `then` is called with each."""
         gate = asyncio.Semaphore(32)
 
-        async def one(number):
+        async def create(number):
             async with gate:
                 body = self.backfill(f"job-{number}", startupTimeoutSeconds=STARTUP_TIMEOUT_S, **spec)
-                made = await cluster.create(BACKFILLS, namespace, body)
+                backfill = await cluster.create(BACKFILLS, namespace, body)
                 if then is not None:
-                    await then(made)
+                    await then(backfill)
 
-        await asyncio.gather(*map(one, range(self.objects)))
+        await asyncio.gather(*map(create, range(self.objects)))
 
     def report(self, out):
         more = {"objects": self.objects, "server": self.borrowed.provider, "extra": self.extra}

@@ -1,6 +1,6 @@
-"""Files that are copied and not decoded, beside plain Delta copies that do the same work and beside `cp`.
+"""Compare files that are copied without decoding with plain Delta copies that do the same work, and with `cp`.
 
-Part of `run.py --only ways`. Rounds by turns, warm, medians; ours seals every second. `--only large`: 10 GiB.
+Part of `run.py --only ways`. The sides take turns, warm; figures are medians; our job seals every second. `--only large`: 10 GiB.
 """
 
 import json
@@ -34,7 +34,7 @@ LARGE_BYTES = 10 << 30
 
 
 def ways(bench):
-    """Take every figure."""
+    """Measure every figure."""
     for _ in range(WARM_ROUNDS):
         for transform in TRANSFORMS.values():
             plain(bench, transform)
@@ -52,16 +52,16 @@ def ways(bench):
     bench.extra["source_bytes"] = sum(file.stat().st_size for file in Path(bench.source).glob("*.parquet"))
 
 
-def timed(bench, name, deed):
-    """Take the time of one that begins with a clean disk: what the one before left to be written is not its own."""
+def timed(bench, name, work):
+    """Time a run that begins with a clean disk, without the writes that the previous run left in the cache."""
     for target in TARGETS:
         bench.fresh(target)
     os.sync()
-    bench.timed(name, deed)
+    bench.timed(name, work)
 
 
 def plain(bench, transform):
-    """Do the same in one Delta write, without a barrier."""
+    """Do the same work in one Delta write, without a barrier."""
     rows = bench.spark.read.format("delta").load(bench.source)
     rows = rows.where(transform["where"]) if "where" in transform else rows
     rows = rows.selectExpr(*transform["select"]) if "select" in transform else rows
@@ -74,16 +74,16 @@ def ours(bench, transform):
 
 
 def cp(bench):
-    """Copy the data files, two at once."""
+    """Copy the data files, two at a time."""
     target = bench.fresh("cp")
     Path(target).mkdir()
     files = sorted(str(file) for file in Path(bench.source).glob("*.parquet"))
     halves = [subprocess.Popen(["cp", "--reflink=never", "-t", target, *files[half::2]]) for half in range(2)]
-    assert [one.wait() for one in halves] == [0, 0]
+    assert [process.wait() for process in halves] == [0, 0]
 
 
 def empty_target(bench):
-    """Return the seconds in which Kernel makes the table that a Replica fills."""
+    """Return the seconds in which Kernel creates the table of a Replica."""
     schema = bench.spark.read.format("delta").load(bench.source).schema.json()
     target, began = bench.fresh("empty"), time.monotonic()
     create_empty(bench.spark, target, schema, partition_by=(), properties=made_with({}, deletion_vectors=True))
@@ -91,19 +91,19 @@ def empty_target(bench):
 
 
 def large(bench):
-    """Compare with `cp` where bytes count and not the second in which a job starts; each file has as many names as it takes."""
+    """Compare with `cp` on 10 GiB, where the start of a job does not matter; hard links multiply each file."""
     small, bench.source = bench.source, bench.fresh("large")
     first = [json.loads(line) for line in Path(small, "_delta_log", f"{0:020}.json").read_text().splitlines()]
-    adds = [one["add"] for one in first if "add" in one]
-    names = -(-LARGE_BYTES // sum(one["size"] for one in adds))
+    adds = [action["add"] for action in first if "add" in action]
+    names = -(-LARGE_BYTES // sum(file["size"] for file in adds))
     bench.rows *= names
-    lines = [json.dumps(one) for one in first if "add" not in one]
+    lines = [json.dumps(action) for action in first if "add" not in action]
     Path(bench.source, "_delta_log").mkdir(parents=True)
-    for one in adds:
+    for file in adds:
         for number in range(names):
-            name = f"{number}-{one['path']}"
-            os.link(Path(small, one["path"]), Path(bench.source, name))
-            lines.append(json.dumps({"add": one | {"path": name}}))
+            name = f"{number}-{file['path']}"
+            os.link(Path(small, file["path"]), Path(bench.source, name))
+            lines.append(json.dumps({"add": file | {"path": name}}))
     Path(bench.source, "_delta_log", f"{0:020}.json").write_text("\n".join(lines) + "\n")
     ours(bench, {})
     for _ in range(bench.runs):
@@ -125,12 +125,12 @@ def draw(document, path):
     middle = {name: statistics.median(values) for name, values in document["seconds"]["ways"].items()}
     figure, axes = plt.subplots(figsize=(8, 3.4))
     rows = range(len(labels))
-    for offset, kind, words, colour in (
+    for offset, kind, label, colour in (
         (0.2, "delta", "plain Delta write", "#b8c0cc"),
         (-0.2, "ours", "backfill", "#2a7de1"),
     ):
         seconds = [middle[f"{name}_{kind}"] for name in labels]
-        bars = axes.barh([row + offset for row in reversed(rows)], seconds, height=0.38, color=colour, label=words)
+        bars = axes.barh([row + offset for row in reversed(rows)], seconds, height=0.38, color=colour, label=label)
         axes.bar_label(bars, fmt="%.1f s", padding=4)
     axes.set_yticks(list(reversed(rows)), labels.values())
     axes.set_xlabel(

@@ -1,6 +1,6 @@
-"""A topic into Delta, beside a plain batch read and Structured Streaming; how soon a new record is there; a thousand partitions.
+"""Compare a topic into Delta with a plain batch read and Structured Streaming; measure the delay of new records, and 1,000 partitions.
 
-Part of `run.py --only kafka`: `make bench-kafka`. All write the same eight columns of each record, headers among them.
+Part of `run.py --only kafka`: `make bench-kafka`. All sides write the same eight columns of each record, including headers.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from backfill_spark.sources.kafka.source import SCHEMA
 
 PARTITIONS, MANY = 4, 1000
 ROWS_OF_MANY = 2_000_000
-"""At most; of a smaller benchmark as many as it has."""
+"""Upper limit; a smaller benchmark uses its number of rows."""
 
 WARM_ROUNDS = 2
 NEW_EVERY_S = 0.01
@@ -35,7 +35,7 @@ BARS = {
 
 
 def kafka(bench):
-    """Take every figure, of one broker."""
+    """Measure every figure with one broker."""
     (bench.scratch / "broker").mkdir()
     with running_broker(bench.scratch / "broker") as broker:
         topic = Topic(broker.address, "small", PARTITIONS, bench.rows)
@@ -86,13 +86,13 @@ def ours(bench, topic, target="ours", observe=None):
 
 
 def batch(bench, topic):
-    """What a user writes without us: one read from the oldest record to the newest."""
+    """Read the topic once from the oldest record to the newest: the hand-written alternative."""
     records = bench.spark.read.format("kafka").options(**topic.options(), startingOffsets="earliest").load()
     records.select(*SCHEMA.names).write.format("delta").save(bench.fresh("batch"))
 
 
 def stream(bench, topic, offsets):
-    """Copy a topic in micro-batches of so many offsets."""
+    """Copy a topic in micro-batches of this many offsets."""
     options = topic.options() | {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(offsets)}
     records = bench.spark.readStream.format("kafka").options(**options).load().select(*SCHEMA.names)
     writer = records.writeStream.format("delta").option("checkpointLocation", bench.fresh("checkpoint"))
@@ -100,7 +100,7 @@ def stream(bench, topic, offsets):
 
 
 def copies(bench, topic):
-    """By turns, warm."""
+    """Copy in turns, warm."""
     for _ in range(WARM_ROUNDS):
         batch(bench, topic)
         ours(bench, topic)
@@ -113,7 +113,7 @@ def copies(bench, topic):
 
 
 def streams(bench, topic):
-    """After the copies, as in `run.py`; a micro-batch has what ours copies in a second."""
+    """Run the streams after the copies, as in `run.py`; a micro-batch has as many records as our job copies in a second."""
     offsets = int(topic.rows / bench.middle()["kafka"])
     bench.extra["stream_offsets_a_batch"] = offsets
     for _ in range(min(3, bench.runs)):
@@ -124,16 +124,16 @@ def streams(bench, topic):
 # ---------------------------------------------------------------- new records
 @dataclass
 class NewRecords:
-    """Records that are written one by one, round and round the partitions."""
+    """Records that are written one by one, to each partition in turn."""
 
     topic: Topic
     written_s: dict[tuple[int, int], float] = field(default_factory=dict)
-    """When each was handed to the producer, by partition and offset."""
+    """Time at which each record was handed to the producer, by partition and offset."""
 
     ended: threading.Event = field(default_factory=threading.Event)
 
     def write(self):
-        """Go on until `ended`."""
+        """Write records until `ended` is set."""
         producer = Producer({"bootstrap.servers": self.topic.address, "linger.ms": 2, "log_level": 0})
         for number in itertools.count():
             if self.ended.wait(NEW_EVERY_S):
@@ -149,38 +149,38 @@ class NewRecords:
 
 
 class Commits(Arrivals):
-    """When each version was there."""
+    """Time at which each version was visible."""
 
-    def take(self, version, lines, moment_s):
-        self.seen_s[version] = moment_s
+    def take(self, version, lines, visible_s):
+        self.seen_s[version] = visible_s
 
 
 def live(bench, topic):
-    """New records while history is read; of each: when does a reader of the target see it?"""
+    """Write new records while history is read, and measure the time until a reader of the target sees each record."""
     latency_s = []
     for _ in range(bench.runs):
         bench.timed("kafka_live", lambda: latency_s.extend(one_live_run(bench, topic)))
-    found = sorted(latency_s)
-    bench.extra["live"] = {"records": len(found), "max_s": round(found[-1], 2)}
-    bench.put("kafka_live_p50", statistics.median(found))
-    bench.put("kafka_live_p99", found[len(found) * 99 // 100])
+    latencies = sorted(latency_s)
+    bench.extra["live"] = {"records": len(latencies), "max_s": round(latencies[-1], 2)}
+    bench.put("kafka_live_p50", statistics.median(latencies))
+    bench.put("kafka_live_p99", latencies[len(latencies) * 99 // 100])
 
 
 def one_live_run(bench, topic):
-    """Return the seconds from written to visible, of each record that was written between the first commit of history and its last.
+    """Return the seconds from written to visible, for each record written between the first and the last commit of history.
 
-    A record that the run ended without counts until its end: it waited at least so long.
+    If the run ended without a record, its time counts until the end of the run, which is a lower bound.
     """
     new, commits = NewRecords(topic), Commits(bench.fresh("live"))
     threads = [threading.Thread(target=new.write), threading.Thread(target=commits.watch)]
 
     def observe(progress):
-        # What comes after the history says nothing here, and would be history of the next run.
+        # Records after the history do not count here, and would be history of the next run.
         if progress.phase not in {"", "History"}:
             new.ended.set()
 
-    for one in threads:
-        one.start()
+    for thread in threads:
+        thread.start()
     try:
         ours(bench, topic, "live", observe)
     finally:
@@ -188,7 +188,9 @@ def one_live_run(bench, topic):
         threads[0].join()
         commits.ended.set()
         threads[1].join()
-    states = [(commits.seen_s[one.version], source_splits.STRATEGY.decode(one.progress)) for one in seals(commits.path)]
+    states = [
+        (commits.seen_s[seal.version], source_splits.STRATEGY.decode(seal.progress)) for seal in seals(commits.path)
+    ]
     of_history = [at for at, stored in states if stored.phase == "History"]
     first_s, last_s = of_history[0], of_history[-1]
     return [
@@ -200,14 +202,14 @@ def one_live_run(bench, topic):
 
 # ---------------------------------------------------------------- a thousand partitions
 def many_partitions(bench, address):
-    """The same of a topic with a thousand partitions: how long a commit takes, and how large the state is."""
+    """Measure the duration of a commit and the size of the state for a topic with a thousand partitions."""
     topic = Topic(address, "many", MANY, min(bench.rows, ROWS_OF_MANY))
     p99, state = [], []
-    # Once: it is no figure, and waits half a second for each partition's end.
+    # One run only: it is no figure, and waits half a second for the end of each partition.
     bench.timed("kafka_batch_1000_partitions", lambda: batch(bench, topic))
     for _ in range(min(3, bench.runs)):
         progress = bench.timed("kafka_1000_partitions", lambda: ours(bench, topic, "many")).progress
         p99.append(progress.seal_ms_p99)
-        state += [len(json.dumps(one.state)) / 1024 for one in seals(f"{bench.scratch}/many")]
+        state += [len(json.dumps(seal.state)) / 1024 for seal in seals(f"{bench.scratch}/many")]
     bench.put("kafka_seal_p99_1000_partitions", statistics.median(p99))
     bench.put("kafka_state_1000_partitions", max(state))

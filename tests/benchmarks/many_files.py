@@ -1,9 +1,9 @@
-"""A source of many files: how long until it is pinned, and how much memory that takes, beside the code of another checkout.
+"""Measure the time and the memory to pin a source of many files, and compare with the code of another checkout.
 
     python tests/benchmarks/many_files.py --files 100000 [--beside ../other-checkout] [--heap 2g]
 
-The log is made by hand, a commit for each 1,000 files with statistics of ten columns; pinning opens no data file, so there are none.
-Two cores, a JVM of its own for each side. The bar, of 100,000 files: session and pin in 20 s, 2.5 GB of memory in all.
+The script writes the log, with a commit for each 1,000 files and statistics of ten columns; pinning opens no data file, so none exists.
+Each side has two cores and a separate JVM. The limit for 100,000 files: session and pin in 20 s, and 2.5 GB of memory in all.
 """
 
 import argparse
@@ -24,7 +24,7 @@ BAR_S, BAR_MIB = 20, 2560
 
 
 def make_log(path: Path, files: int) -> None:
-    """Write the log of a table that has so many files, none of which is there."""
+    """Write the log of a table with this many files, none of which exists."""
     (path / "_delta_log").mkdir(parents=True)
     fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in COLUMNS]
     schema = json.dumps({"type": "struct", "fields": fields})
@@ -37,12 +37,12 @@ def make_log(path: Path, files: int) -> None:
         actions = first if version == 0 else []
         adds = [add(at) for at in range(version * COMMIT_FILES, min(files, (version + 1) * COMMIT_FILES))]
         lines = [{"commitInfo": {"timestamp": version, "operation": "WRITE"}}, *actions, *adds]
-        text = "".join(json.dumps(one) + "\n" for one in lines)
+        text = "".join(json.dumps(action) + "\n" for action in lines)
         (path / "_delta_log" / f"{version:020d}.json").write_text(text, encoding="utf-8")
 
 
 def add(at: int) -> dict:
-    """Return one file as a commit has it."""
+    """Return one file as an action of a commit."""
     least, most = (dict.fromkeys(COLUMNS, at * 10 + more) for more in (0, 9))
     stats = {"numRecords": 10, "minValues": least, "maxValues": most, "nullCount": dict.fromkeys(COLUMNS, 0)}
     name = f"part-{at:05d}-6ba7b810-9dad-11d1-80b4-00c04fd430c8-c000.snappy.parquet"
@@ -51,13 +51,13 @@ def add(at: int) -> dict:
 
 
 def peak_mib(process: str) -> float:
-    """Return the most memory that a process has had."""
+    """Return the peak memory of a process."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def measure(path: str, heap: str) -> None:
-    """Pin the table with the code that is on the path, and print what it took."""
+    """Pin the table with the code on the path, and print time and memory."""
     from backfill_spark.jvm.session import open_session
     from backfill_spark.sources.delta.source import DeltaSource
 
@@ -81,22 +81,22 @@ def measure(path: str, heap: str) -> None:
 
 
 def main() -> int:
-    """Measure each checkout in a process of its own, one after the other."""
+    """Measure each checkout in a separate process, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--heap", default="2g")
     parser.add_argument("--beside", type=Path, help="another checkout, measured first")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.measure:
-        measure(given.measure, given.heap)
+    args = parser.parse_args()
+    if args.measure:
+        measure(args.measure, args.heap)
         return 0
     with tempfile.TemporaryDirectory(prefix="backfill-files-") as scratch:
         table = Path(scratch, "s")
-        make_log(table, given.files)
-        found = [run(root, table, given.heap) for root in (given.beside, ROOT) if root]
-    ours = found[-1]
-    same = len({one["fingerprint"] for one in found}) == 1
+        make_log(table, args.files)
+        figures = [run(root, table, args.heap) for root in (args.beside, ROOT) if root]
+    ours = figures[-1]
+    same = len({side["fingerprint"] for side in figures}) == 1
     total_s, total_mib = ours["session_s"] + ours["pin_s"], ours["python_mib"] + ours["java_mib"]
     met = same and total_s <= BAR_S and total_mib <= BAR_MIB
     print(f"{total_s:.1f} s, {total_mib} MiB: the bar {'is met' if met else 'is NOT met'}")
@@ -104,15 +104,15 @@ def main() -> int:
 
 
 def run(root: Path, table: Path, heap: str) -> dict:
-    """Return what one checkout says; its lines go to standard output too."""
+    """Return the figures of one checkout; its lines go to standard output too."""
     path = os.pathsep.join(str(root.resolve() / part) for part in ("crds", "operator", "spark_app"))
     jars = os.environ.get("BACKFILL_JARS_DIR", str(ROOT / ".cache" / "jars"))
-    said = subprocess.run(
+    done = subprocess.run(
         [sys.executable, __file__, "--measure", str(table), "--heap", heap],
         env={**os.environ, "PYTHONPATH": path, "BACKFILL_JARS_DIR": jars},
         stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
-    line = said.stdout.strip().splitlines()[-1]
+    line = done.stdout.strip().splitlines()[-1]
     print(f"{root}: {line}", flush=True)
     return json.loads(line)
 

@@ -1,4 +1,4 @@
-"""The picture of `make bench`: seconds of a copy by each way of making it."""
+"""Draw the picture of `make bench`: the seconds of a copy for each alternative."""
 
 import statistics
 

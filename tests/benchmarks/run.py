@@ -1,16 +1,16 @@
-"""The main job next to its baselines: interleaved rounds, warm, medians.
+"""Compare the main job with its baselines: interleaved rounds, warm, medians.
 
     python tests/benchmarks/run.py --rows 20000000 --runs 5 --out build/bench/latest.json [--only copies,streams]
     python tests/benchmarks/run.py --only growth                10^7 and 10^8 rows, once
-    python tests/benchmarks/run.py --only strategies            each beside Snapshot: the copy, live changes, a kill
-    python tests/benchmarks/run.py --only ways                  files that are copied and not decoded
-    python tests/benchmarks/run.py --only large --runs 3        a copy of 10 GiB beside `cp`
-    python tests/benchmarks/run.py --only replica               a replica that catches up, beside MERGE; its lag and its receipt
+    python tests/benchmarks/run.py --only strategies            each next to Snapshot: the copy, live changes, a kill
+    python tests/benchmarks/run.py --only ways                  files that are copied without decoding
+    python tests/benchmarks/run.py --only large --runs 3        a copy of 10 GiB next to `cp`
+    python tests/benchmarks/run.py --only replica               a replica that catches up, next to MERGE; its lag and its receipt
     python tests/benchmarks/run.py --only kafka                 a topic of a real broker
 
-Writes the JSON, prints a table, and draws docs/images/bench.svg. Each part runs in a process of its own, on a copy of the
-source that no other part sees, so `--only` takes any parts in any order. Seconds of different parts or runs do not
-compare: look at the ratios, whose two sides are always of one part.
+It writes the JSON, prints a table, and draws docs/images/bench.svg. Each part runs in a separate process on a separate copy of the
+source, so `--only` accepts any parts in any order. Seconds of different parts or runs are not comparable. Compare the ratios,
+whose two sides are always of one part.
 """
 
 import argparse
@@ -62,14 +62,14 @@ DECODED = {
     "select": ["id", "customer", "amount", "CAST(ts AS TIMESTAMP) AS ts"]
     + [f"CAST({name} AS STRING) AS {name}" for name in ("sku", "note", "status")]
 }
-"""The transform of every job but those of `file_ways`: most columns are computed, at no cost, so that all files are decoded."""
+"""The transform of every job except those of `file_ways`: most columns are computed, at no cost, so that all files are decoded."""
 
 STREAM_RUNS = 3
-"""The slow baselines run three times however many rounds are asked for."""
+"""The slow baselines run three times, independently of `--runs`."""
 
 
 class Bench:
-    """What a part works with: a session that opens when it is first used, figures, and seconds by name."""
+    """State of a part: a session that opens on first use, figures, and seconds by name."""
 
     def __init__(self, rows, runs, scratch):
         self.rows, self.runs, self.scratch = rows, runs, Path(scratch)
@@ -78,12 +78,12 @@ class Bench:
             update={"state_dir": self.scratch / "state", "check_unique": False}
         )
         self.figures, self.seconds, self.extra = {}, {}, {}
-        # As many of the source's 64 files as are copied in a second: a comparable trigger commits about as often.
+        # The number of the source's 64 files that is copied in a second: a comparable trigger commits about as often.
         self.trigger_files = 3
 
     @cached_property
     def spark(self):
-        """The session of the part; parts that run real driver processes alone open none."""
+        """The session of the part; parts that only run driver processes open none."""
         return open_session(app_name="bench", cores=self.settings.cores, memory="6g", jars_dir=self.settings.jars_dir)
 
     def close(self):
@@ -156,15 +156,15 @@ class Bench:
         assert outcome.progress.rows_done == self.rows
         return outcome
 
-    def timed(self, name, deed):
+    def timed(self, name, work):
         began = time.monotonic()
-        result = deed()
+        result = work()
         self.seconds.setdefault(name, []).append(time.monotonic() - began)
         print(f"  {name}: {self.seconds[name][-1]:.1f} s", flush=True)
         return result
 
     def warm(self):
-        """The JVM compiles what is called often, and a job calls more than a plain copy: after two rounds ours still got faster."""
+        """Warm the JVM with four rounds: a job calls more code than a plain copy, and still became faster after two."""
         for _ in range(4):
             self.plain("parquet")
             self.plain("delta")
@@ -186,7 +186,7 @@ class Bench:
         self.put("seal_p99", statistics.median(p99))
 
     def streams(self):
-        """Ours before the streams: tens of micro-batches leave a JVM behind in which every copy is a quarter slower."""
+        """Measure our job before the streams: tens of micro-batches leave a JVM in which every copy is a quarter slower."""
         self.warm()
         for _ in range(STREAM_RUNS):
             self.timed("ours", self.ours)
@@ -201,7 +201,7 @@ class Bench:
         return {name: statistics.median(values) for name, values in self.seconds.items()}
 
     def receipts(self):
-        """Verify one target as often as there are rounds, beside plain Delta copies."""
+        """Verify one target once per round, and compare with plain Delta copies."""
         began = time.monotonic()
         self.ours(settings=self.settings.model_copy(update={"check_unique": None}), verify="Final")
         self.extra["ours_with_key_proof_and_receipt_s"] = round(time.monotonic() - began, 1)
@@ -269,7 +269,7 @@ class Bench:
             began = time.monotonic()
             process = self.driver("controlled", target)
             fences.append(self.until(lambda last=last: seals(target, last.version)) - began)
-            # The fence is a seal too, but holds no rows: what a user waits for is the next one.
+            # The fence is a seal too, but has no rows: users wait for the next one.
             firsts.append(self.until(lambda last=last: self.rows_after(target, last)) - began)
             self.end(process)
         self.extra["restart_fence_s"] = round(statistics.median(fences), 2)
@@ -280,35 +280,35 @@ class Bench:
         return [seal for seal in seals(target, last.version) if seal.state["rowsDone"] > last.state["rowsDone"]]
 
     def throttle(self):
-        """See `limits`."""
+        """Run `limits`."""
         limits.throttle(self)
 
     # ------------------------------------------------------------ strategies
     def strategies(self):
-        """See `by_strategy`; not part of `make bench`."""
+        """Run `by_strategy`; not part of `make bench`."""
         by_strategy.strategies(self)
 
     # ------------------------------------------------------------ files that are copied
     def ways(self):
-        """See `file_ways`; before the streams, as the copies are."""
+        """Run `file_ways`, before the streams like the copies."""
         file_ways.ways(self)
 
     def large(self):
-        """See `file_ways`; not part of `make bench`: it takes 30 GB of disk."""
+        """Run the large part of `file_ways`; not part of `make bench`, because it takes 30 GB of disk."""
         file_ways.large(self)
 
     def replica(self):
-        """See `catch_up`."""
+        """Run `catch_up`."""
         catch_up.replica(self)
 
     # ------------------------------------------------------------ a topic
     def kafka(self):
-        """See `kafka_topic`; not part of `make bench`."""
+        """Run `kafka_topic`; not part of `make bench`."""
         kafka_topic.kafka(self)
 
     # ------------------------------------------------------------ growth
     def growth(self):
-        """Ten times the rows, ten times the files: seconds, and the state in the target. Not part of `make bench`."""
+        """Measure seconds and the size of the state for ten times the rows and files. Not part of `make bench`."""
         for rows in (10_000_000, 100_000_000):
             self.rows, self.source = rows, self.fresh(f"source{rows}")
             self.make(files=rows // 312_500)
@@ -319,7 +319,7 @@ class Bench:
             shutil.rmtree(self.source)
 
 
-# ---------------------------------------------------------------- parts, each in a process of its own
+# ---------------------------------------------------------------- parts, each in a separate process
 def run_part(args):
     """Run one part in this process; write its figures to `args.out`."""
     bench = Bench(args.rows, args.runs, args.scratch)
@@ -327,24 +327,24 @@ def run_part(args):
         getattr(bench, args.part)()
     finally:
         bench.close()
-    found = {"figures": bench.figures, "seconds": bench.seconds, "extra": bench.extra}
-    Path(args.out).write_text(json.dumps(found))
+    measured = {"figures": bench.figures, "seconds": bench.seconds, "extra": bench.extra}
+    Path(args.out).write_text(json.dumps(measured))
 
 
-def report(found, args):
+def report(by_part, args):
     """Write the figures of all parts, print them, and draw."""
-    figures = {name: value for one in found.values() for name, value in one["figures"].items()}
+    figures = {name: value for part in by_part.values() for name, value in part["figures"].items()}
     seconds = {
-        name: {key: [round(value, 2) for value in values] for key, values in one["seconds"].items()}
-        for name, one in found.items()
+        name: {key: [round(value, 2) for value in values] for key, values in part["seconds"].items()}
+        for name, part in by_part.items()
     }
-    extra = {name: value for one in found.values() for name, value in one["extra"].items()}
+    extra = {name: value for part in by_part.values() for name, value in part["extra"].items()}
     more = {"rows": args.rows, "runs": args.runs, "seconds": seconds, "extra": extra}
     document = write_report(args.out, figures, BARS, **more)
     images = ROOT / "docs" / "images"
-    if {"copies", "streams"} <= set(found):
+    if {"copies", "streams"} <= set(by_part):
         picture.draw(document, images / "bench.svg")
-    if "ways" in found:
+    if "ways" in by_part:
         file_ways.draw(document, images / "ways.svg")
 
 
@@ -362,9 +362,9 @@ def main():
         return 0
     scratch = tempfile.mkdtemp(prefix="backfill-bench-")
     try:
-        found = parts.run(args.only.split(","), args, scratch)
-        report({name: one for name, one in found.items() if one is not None}, args)
-        failed = [name for name, one in found.items() if one is None]
+        by_part = parts.run(args.only.split(","), args, scratch)
+        report({name: part for name, part in by_part.items() if part is not None}, args)
+        failed = [name for name, part in by_part.items() if part is None]
         for name in failed:
             print(f"part {name} failed, see above", flush=True)
         return 1 if failed else 0

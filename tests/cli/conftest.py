@@ -1,4 +1,4 @@
-"""A folder in which drivers are found, and one driver in it."""
+"""The folder in which the command line finds drivers, and one driver in it."""
 
 import pytest
 from support.console.command_line import running

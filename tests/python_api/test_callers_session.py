@@ -1,7 +1,7 @@
-"""Real jobs in a SparkSession of the caller's own, in a process of its own: what they do there, and what they leave.
+"""Jobs in a SparkSession of the caller, in a separate process: their results, and the state of the session afterwards.
 
-The session is as a user has it: Berlin's time, no ANSI, tags and a job group of its own, and Delta by `spark.jars`.
-Only that it compiles nothing for its ten rows, and rebuilds a table's state in two tasks instead of fifty: minutes less.
+The session has the settings of a user: the time zone of Berlin, no ANSI mode, tags and a job group, and Delta by `spark.jars`.
+To save minutes, it compiles no code for its ten rows, and rebuilds a table's state in two tasks instead of fifty.
 """
 
 import json
@@ -21,8 +21,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from backfill_spark.jvm.gateway import hadoop_conf, java_session, python_gateway
 
-def say(**words):
-    print(json.dumps(words), flush=True)
+def say(**fields):
+    print(json.dumps(fields), flush=True)
 
 def session(delta=True, jars=True):
     builder = (
@@ -81,21 +81,21 @@ context.setJobGroup("mine", "my own")
 context.setLocalProperty("spark.scheduler.pool", "my pool")
 spark.conf.set("spark.sql.shuffle.partitions", "3")
 
-def found():
+def observed():
     conf = {name: value for name, value in spark.conf.getAll.items() if "lastCommitVersion" not in name}
     names = ("spark.jobGroup.id", "spark.job.description", "spark.scheduler.pool")
     # pyspark answers with the session that it holds for active; whose JVM half that is, is the question.
     active = java_session(SparkSession.getActiveSession()).equals(java_session(spark))
     return [conf, [context.getLocalProperty(name) for name in names], active, signal.getsignal(signal.SIGINT).__name__]
 
-before = found()
+before = observed()
 copy = job("copy", verify="Final", transform={"select": ["id", "n", "cast(at AS string) AS said"]})
 plan = copy.plan(spark)
 outcome = copy.run(spark, on_progress=quiet)
 at = spark.read.format("delta").load(f"{folder}/copy").select("said").distinct().collect()
 say(case="run", rows=plan.rows, state=outcome.state, receipt=len(outcome.receipt.mismatches), at=[row["said"] for row in at],
     after=copy.status(spark).state)
-say(case="left", same=found() == before, threads=sorted(one.name for one in threading.enumerate() if one.name.startswith("work")))
+say(case="left", same=observed() == before, threads=sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("work")))
 
 follow = job("follow", after="Follow")
 run = follow.start(spark)
@@ -117,7 +117,7 @@ except Exception as error:
     second = {"reason": error.reason, "hint": error.hint, "code": error.exit_code}
 run.stop()
 say(case="commands", acks=[ack.outcome for ack in acks], changes=run.progress.changes_done, equal=equal, second=second,
-    state=run.wait(120).state, after=follow.status(spark).state, same=found() == before)
+    state=run.wait(120).state, after=follow.status(spark).state, same=observed() == before)
 
 threading.Timer(4, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
@@ -125,13 +125,13 @@ try:
     stopped = "no"
 except KeyboardInterrupt:
     stopped = "yes"
-say(case="interrupt", stopped=stopped, after=follow.status(spark).state, alive=spark.range(3).count(), same=found() == before)
+say(case="interrupt", stopped=stopped, after=follow.status(spark).state, alive=spark.range(3).count(), same=observed() == before)
 try:
     copy.run()
 except Exception as error:
     say(case="none given", reason=error.reason)
 
-def said_of(call):
+def result_of(call):
     try:
         return call()
     except Exception as error:
@@ -141,23 +141,23 @@ def stores(size):
     return job("follow", after="Follow", spark={"conf": {"spark.hadoop.io.file.buffer.size": size}})
 
 size = hadoop_conf(spark).getRaw("io.file.buffer.size")
-say(case="stores", same=said_of(lambda: stores(size).status(spark).state), other=said_of(lambda: stores("1024").status(spark)))
+say(case="stores", same=result_of(lambda: stores(size).status(spark).state), other=result_of(lambda: stores("1024").status(spark)))
 
 run = follow.start(spark)
 run.until_reachable()
 os.kill(python_gateway(spark).proc.pid, signal.SIGKILL)
-dead = {"wait": said_of(lambda: run.wait(120))[0]}
+dead = {"wait": result_of(lambda: run.wait(120))[0]}
 for name in ("plan", "run", "status", "compare"):
-    dead[name] = said_of(lambda: getattr(copy, name)(spark))[0]
+    dead[name] = result_of(lambda: getattr(copy, name)(spark))[0]
 say(case="dead", **dead)
 """
 )
 
 
-def lines(script, tmp_path, *words):
-    """Run a script; return what it said, by case."""
+def lines(script, tmp_path, *arguments):
+    """Run a script; return its lines of JSON."""
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), str(JARS), *words],
+        [sys.executable, "-c", script, str(tmp_path), str(JARS), *arguments],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
@@ -165,16 +165,16 @@ def lines(script, tmp_path, *words):
 
 
 class TestASessionThatLacksDelta:
-    """It is refused before anything is read, with the lines to add: they can be copied."""
+    """The session is rejected before any table is read; the hint contains the lines to copy."""
 
     @pytest.mark.parametrize(
-        ("words", "lacks", "lines_of_hint"),
+        ("arguments", "lacks", "lines_of_hint"),
         [((), "the jars", 4), (("jars",), "the settings", 3)],
         ids=["jars", "settings"],
     )
-    def test_the_hint_has_the_lines(self, tmp_path, words, lacks, lines_of_hint):
+    def test_the_hint_contains_the_missing_lines(self, tmp_path, arguments, lacks, lines_of_hint):
         """Delta's own error names neither its jars nor their version."""
-        (refused,) = lines(LACKING, tmp_path, *words)
+        (refused,) = lines(LACKING, tmp_path, *arguments)
 
         assert_ending(refused, "SessionUnfit", refused["code"])
         assert refused["message"] == f"the Spark session lacks {lacks} of Delta."
@@ -184,47 +184,47 @@ class TestASessionThatLacksDelta:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory):
-    """What one process says that runs two jobs in one session."""
-    return {one.pop("case"): one for one in lines(WHOLE, tmp_path_factory.mktemp("lake"))}
+def answers(tmp_path_factory):
+    """The answers of one process that runs two jobs in one session, by case."""
+    return {answer.pop("case"): answer for answer in lines(WHOLE, tmp_path_factory.mktemp("lake"))}
 
 
 class TestACallersSession:
-    """The job works as anywhere, and the session is the caller's afterwards."""
+    """The job works as in any other process, and leaves the caller's session unchanged."""
 
-    def test_a_job_runs_to_its_receipt(self, said):
-        """Relative paths are those of the job's folder, and the time is UTC's, as on the command line."""
-        assert said["run"] == {
+    def test_a_job_runs_to_its_receipt(self, answers):
+        """Relative paths start at the job's folder, and times are in UTC, as on the command line."""
+        assert answers["run"] == {
             "rows": 10, "state": "Complete", "receipt": 0, "at": ["2024-07-01 00:00:00"], "after": "Finished",
         }  # fmt: skip
 
-    def test_the_session_is_left_as_it_was_found(self, said):
-        """Its settings, job group, pool, active session and handler of Ctrl-C; and no threads of ours are left."""
-        assert said["left"] == {"same": True, "threads": []}
+    def test_the_session_is_unchanged_afterwards(self, answers):
+        """Its settings, job group, pool, active session and handler of Ctrl-C are unchanged, and no thread of the job remains."""
+        assert answers["left"] == {"same": True, "threads": []}
 
-    def test_a_second_job_is_commanded_from_another_thread(self, said):
-        """In the same session; a second run of the same job is refused while it runs."""
-        second = said["commands"].pop("second")
+    def test_a_second_job_receives_commands_from_another_thread(self, answers):
+        """It runs in the same session; a second run of the same job is refused meanwhile."""
+        second = answers["commands"].pop("second")
         assert_ending(second, "AlreadyRunning", second["code"])
-        assert said["commands"] == {
+        assert answers["commands"] == {
             "acks": ["Applied", "Applied"], "changes": 3, "equal": True, "state": "Stopped",
             "after": "Stopped", "same": True,
         }  # fmt: skip
 
-    def test_an_interrupt_stops_the_job_and_not_the_session(self, said):
+    def test_an_interrupt_stops_the_job_and_not_the_session(self, answers):
         """pyspark's own handler would cancel every job of the process."""
-        assert said["interrupt"] == {"stopped": "yes", "after": "Stopped", "alive": 3, "same": True}
+        assert answers["interrupt"] == {"stopped": "yes", "after": "Stopped", "alive": 3, "same": True}
 
-    def test_a_session_that_runs_must_be_given(self, said):
-        """An embedded one would take it over, and stop it."""
-        assert said["none given"] == {"reason": "SessionUnfit"}
+    def test_a_run_needs_the_session_that_is_active(self, answers):
+        """An embedded session would take over the caller's, and stop it."""
+        assert answers["none given"] == {"reason": "SessionUnfit"}
 
-    def test_a_setting_of_hadoop_is_there_already_or_refused_by_name(self, said):
-        """Neither Spark nor Kernel takes it from a session: a job would read another store than its spec says."""
+    def test_a_different_setting_of_hadoop_is_refused_by_name(self, answers):
+        """Neither Spark nor Kernel reads it from a session: the job would read another store than its spec defines."""
         refused = "the Spark session lacks spark.hadoop.io.file.buffer.size of spec.spark.conf."
 
-        assert said["stores"] == {"same": "Stopped", "other": ["SessionUnfitError", refused]}
+        assert answers["stores"] == {"same": "Stopped", "other": ["SessionUnfitError", refused]}
 
-    def test_a_java_that_died_is_named(self, said):
-        """Errors of sockets came instead, from whatever was called first."""
-        assert said["dead"] == dict.fromkeys(("wait", "plan", "run", "status", "compare"), "JavaDiedError")
+    def test_a_java_process_that_died_is_named(self, answers):
+        """The first call used to raise a socket error instead."""
+        assert answers["dead"] == dict.fromkeys(("wait", "plan", "run", "status", "compare"), "JavaDiedError")

@@ -1,4 +1,4 @@
-"""A topic in a caller's session: records mean the same as on the command line."""
+"""A topic in a caller's session: records have the same values as on the command line."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,11 +11,11 @@ from backfill_spark.jvm.callers_session import session_beside
 
 
 class TestTopicInACallersSession:
-    """Records mean the same as on the command line."""
+    """Records have the same values as on the command line."""
 
     @pytest.mark.rest
     def test_times_are_in_the_zone_of_the_job(self, topics, spark, broker, tmp_path):
-        """Not in that of the caller, nor of the default session; and pyspark's active session stays the caller's."""
+        """The zone of the caller and of the default session do not apply, and pyspark's active session stays the caller's."""
         topic = topics.create(partitions=1)
         with producing(broker.address) as send:
             send(topic, b"1", partition=0, timestamp_ms=1_719_792_000_000)

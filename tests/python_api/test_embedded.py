@@ -1,4 +1,4 @@
-"""The embedded Spark of a process: one at a time, and none stays behind a start that was given up."""
+"""The embedded Spark of a process: only one runs at a time, and none survives an abandoned start."""
 
 import threading
 
@@ -15,32 +15,32 @@ WAIT_S = 30
 
 
 class TestAStartThatIsGivenUp:
-    """In a notebook the process goes on, and the next run would adopt what still starts."""
+    """The process of a notebook continues, and the next run would adopt the session that is still starting."""
 
-    def test_ends_the_wait_at_once_and_is_undone_when_it_has_ended(self):
-        """Undone once, by the thread that started it."""
-        stop, go_on, undone = StopSignal(), threading.Event(), threading.Semaphore(0)
+    def test_a_stop_ends_the_wait_at_once_and_the_start_is_undone(self):
+        """The thread that started it undoes it once."""
+        stop, may_continue, undone = StopSignal(), threading.Event(), threading.Semaphore(0)
         begun = threading.Event()
 
         def start():
             begun.set()
-            assert go_on.wait(WAIT_S)
+            assert may_continue.wait(WAIT_S)
 
-        def ask():
+        def request_stop():
             assert begun.wait(WAIT_S)
             stop.ask(force=False)
 
-        threading.Thread(target=ask).start()
+        threading.Thread(target=request_stop).start()
         with pytest.raises(StoppedEarly):
             stop.run_aside(start, undone.release)
 
         assert not undone.acquire(blocking=False)
-        go_on.set()
+        may_continue.set()
         assert undone.acquire(timeout=WAIT_S)
         assert not undone.acquire(timeout=0.2)
 
-    def test_is_undone_too_when_the_stop_came_at_its_end(self):
-        """The result has no owner then either."""
+    def test_a_start_is_undone_if_the_stop_came_at_its_end(self):
+        """The result has no owner in this case either."""
         stop, undone = StopSignal(), threading.Semaphore(0)
 
         with pytest.raises(StoppedEarly):
@@ -49,15 +49,15 @@ class TestAStartThatIsGivenUp:
         assert undone.acquire(timeout=WAIT_S)
         assert not undone.acquire(timeout=0.2)
 
-    def test_one_that_is_not_given_up_is_kept(self):
+    def test_a_finished_start_is_kept(self):
         """Its result is returned, and nothing is undone."""
         undone = []
 
         assert StopSignal().run_aside(lambda: 7, lambda: undone.append(1)) == 7
         assert undone == []
 
-    def test_one_that_fails_says_why(self):
-        """Its error is raised where it was waited for."""
+    def test_a_failed_start_raises_its_error(self):
+        """The waiting thread raises it."""
 
         def start():
             raise OSError("no Java")
@@ -67,7 +67,7 @@ class TestAStartThatIsGivenUp:
 
 
 class TestTwoAtOnce:
-    """They would share one Spark, and the first to end would stop it under the other."""
+    """Two runs would share one Spark, and the first to end would stop it for the other."""
 
     @pytest.fixture
     def other(self, tmp_path):
@@ -75,16 +75,16 @@ class TestTwoAtOnce:
         conf = load_backfill(document("/s", "/t")).spec.spark.conf
         return stop, scope.session_scope(conf, DriverSettings(state_dir=tmp_path), app_name="x", given=None, stop=stop)
 
-    def test_the_second_is_refused_when_the_first_does_not_end(self, monkeypatch, other):
-        """With what to do instead."""
+    def test_the_second_run_is_refused_if_the_first_does_not_end(self, monkeypatch, other):
+        """The hint names the alternative."""
         monkeypatch.setattr(scope, "EMBEDDED_WAIT_S", 0.01)
         with scope.EMBEDDED, pytest.raises(SessionUnfitError, match="another job") as refused, other[1]:
             pass
         assert "job.run(spark)" in refused.value.hint
         assert not scope.EMBEDDED.locked()
 
-    def test_the_second_hears_a_stop_while_it_waits(self, other):
-        """Ctrl-C ends it at once, not when the first has ended."""
+    def test_the_second_run_can_be_stopped_while_it_waits(self, other):
+        """Ctrl-C ends it at once, not when the first run ends."""
         stop, second = other
         stop.ask(force=False)
         with scope.EMBEDDED, pytest.raises(StoppedEarly), second:

@@ -1,4 +1,4 @@
-"""The first example of the README and the recipe about a part run on Spark, as a reader types them."""
+"""The first example of the README and the recipe to run a part again work on Spark as a reader types them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ RECIPE = (ROOT / "docs" / "how-do-i.md").read_text().split("## Run a part again\
 
 def block(text: str, language: str) -> str:
     """Return the first block of a language."""
-    found = re.search(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
-    assert found, language
-    return found[1]
+    match = re.search(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+    assert match, language
+    return match[1]
 
 
 def part(target: Path, source: Path, first: dict[str, Any]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class TestTheFirstExample:
     def test_reader_makes_the_table_copies_it_and_runs_a_part_again(
         self, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Each block names what the one before has made; the oracle is another engine."""
+        """Each block uses the tables of the block before; another engine counts the rows."""
         source, target = tmp_path / "lake" / "orders", tmp_path / "lake" / "orders_copy"
         settings = Settings(state_dir=tmp_path / "state", cores=2)
         monkeypatch.setattr(backfill, "open_session", lambda: spark)

@@ -1,4 +1,4 @@
-"""A run without Spark: what is shown, how it ends, and how it is stopped; the driver is scripted."""
+"""A run without Spark: its display, its end, and its stop; the driver is scripted."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ HALF = Progress(attempt=1, epoch=3, phase="Snapshot", percent=50, rows_total=10,
 
 
 class ScriptedDriver:
-    """Shows one progress; then ends, fails, or runs until it is stopped."""
+    """Reports one progress, and then ends, fails, or runs until it is stopped."""
 
     def __init__(self, end):
         self.end, self.requests = end, []
@@ -32,49 +32,49 @@ class ScriptedDriver:
         if self.end == "crash":
             raise ZeroDivisionError
         if self.end == "fail":
-            error = SourceNotFoundError("no table at /s.", hint="Look at the path.")
+            error = SourceNotFoundError("no table at /s.", hint="Check the path.")
             return RunOutcome("Failed", 22, error.reason, error.message, error.hint, None, None, error)
         if self.end == "stop":
-            asked = threading.Event()
-            with stop.heard_by(lambda request: (self.requests.append(request.force), asked.set())):
-                assert asked.wait(WAIT_S)
+            stop_requested = threading.Event()
+            with stop.heard_by(lambda request: (self.requests.append(request.force), stop_requested.set())):
+                assert stop_requested.wait(WAIT_S)
             return RunOutcome("Stopped", 10, "Stopped", "stopped at a barrier", "", HALF, None)
         return RunOutcome("Complete", 0, "Complete", "", "", HALF, None)
 
 
 class Seen:
-    """Keeps what it sees."""
+    """Keeps all progress that it receives."""
 
     def __init__(self):
-        self.looks, self.closed = [], False
+        self.reports, self.closed = [], False
 
     def see(self, progress):
-        """Take a look at the run."""
-        self.looks.append(progress)
+        """Keep a progress."""
+        self.reports.append(progress)
 
     def close(self):
-        """End."""
+        """Record the end of the view."""
         self.closed = True
 
 
 @pytest.fixture
 def job(tmp_path):
-    """A job that is never opened."""
+    """A job whose tables are never opened."""
     return Backfill.of(document("/s", "/t"), settings=Settings(state_dir=tmp_path / "state"))
 
 
 class TestHowItEnds:
-    """`wait` gives the outcome, or raises what the job failed by."""
+    """`wait` returns the outcome, or raises the error of the job."""
 
-    def test_complete(self, job):
-        """The view saw the start and the progress, and was closed."""
+    def test_wait_returns_the_outcome(self, job):
+        """The view received the start and the progress, and was closed."""
         seen = Seen()
         run = job.shown_by(lambda _: seen, driver=ScriptedDriver("complete"))
 
         outcome = run.wait(WAIT_S)
 
         assert (outcome.state, outcome.progress, run.done) == ("Complete", HALF, True)
-        assert [look.reason or look.percent for look in seen.looks] == ["looking at the tables", 50]
+        assert [report.reason or report.percent for report in seen.reports] == ["looking at the tables", 50]
         assert seen.closed
 
     def test_a_failure_is_raised_as_its_own_class(self, job):
@@ -82,15 +82,15 @@ class TestHowItEnds:
         with pytest.raises(SourceNotFoundError) as failed:
             job.shown_by(lambda _: Seen(), driver=ScriptedDriver("fail")).wait(WAIT_S)
 
-        assert failed.value.hint == "Look at the path."
+        assert failed.value.hint == "Check the path."
 
-    def test_a_defect_is_raised_too(self, job):
+    def test_a_defect_is_raised(self, job):
         """An error on another thread must not be lost."""
         with pytest.raises(ZeroDivisionError):
             job.shown_by(lambda _: Seen(), driver=ScriptedDriver("crash")).wait(WAIT_S)
 
     def test_a_wait_has_a_deadline(self, job):
-        """The run goes on; its stop is heard from another thread."""
+        """The run continues, and can be stopped from another thread."""
         driver = ScriptedDriver("stop")
         run = job.shown_by(lambda _: Seen(), driver=driver)
 
@@ -101,8 +101,8 @@ class TestHowItEnds:
         assert run.wait(WAIT_S).state == "Stopped"
         assert driver.requests == [True]
 
-    def test_two_runs_in_one_process_are_stopped_one_by_one(self, job, tmp_path):
-        """A stop of one says nothing to the other."""
+    def test_two_runs_in_one_process_are_stopped_separately(self, job, tmp_path):
+        """A stop of one run does not affect the other."""
         first, second = (job.shown_by(lambda _: Seen(), driver=ScriptedDriver("stop")) for _ in range(2))
 
         first.stop()
@@ -114,15 +114,15 @@ class TestHowItEnds:
 
 
 class TestOnProgress:
-    """A callback of the caller's runs beside the job."""
+    """A callback of the caller runs concurrently with the job."""
 
-    def test_it_gets_the_last_progress(self):
-        """Those that come while it runs are skipped; the last one never."""
-        got, free = [], threading.Event()
+    def test_a_callback_receives_the_last_progress(self):
+        """Reports that arrive while it runs are skipped, except the last one."""
+        received, free = [], threading.Event()
 
         def slow(progress):
             free.wait(WAIT_S)
-            got.append(progress.percent)
+            received.append(progress.percent)
 
         newest = Newest(slow, lambda error: None)
         for percent in range(100):
@@ -130,11 +130,11 @@ class TestOnProgress:
         free.set()
         newest.close()
 
-        assert got[-1] == 99
-        assert len(got) <= 3
+        assert received[-1] == 99
+        assert len(received) <= 3
 
-    def test_one_that_raises_stops_the_run(self, job):
-        """And `wait` raises the same: it is the caller's own error."""
+    def test_a_callback_that_raises_stops_the_run(self, job):
+        """`wait` raises the caller's error."""
 
         def refuse(progress):
             raise KeyError("mine")
@@ -146,26 +146,26 @@ class TestOnProgress:
 
 
 class Display:
-    """What IPython's `display` is to a notebook: each call and each update is kept."""
+    """IPython's `display` for a notebook: it keeps each call and each update."""
 
     def __init__(self):
         self.shown = []
 
-    def __call__(self, what, *, display_id):
+    def __call__(self, block, *, display_id):
         assert display_id
-        self.update(what)
+        self.update(block)
         return self
 
-    def update(self, what):
-        """Replace what is shown."""
-        self.shown.append(what._repr_html_())
+    def update(self, block):
+        """Replace the shown block."""
+        self.shown.append(block._repr_html_())
 
 
 class TestANotebook:
-    """A block that is drawn anew, without a terminal."""
+    """A block that is redrawn without a terminal."""
 
     def test_the_block_is_updated_in_place(self, job):
-        """From the start to the last progress."""
+        """It shows the start and the last progress."""
         display = Display()
 
         job.shown_by(lambda run: in_notebook(display, run.job_id), driver=ScriptedDriver("complete")).wait(WAIT_S)
@@ -174,15 +174,15 @@ class TestANotebook:
         assert "50 %" in display.shown[-1]
         assert "5 of 10" in display.shown[-1]
 
-    def test_a_handle_shows_itself(self, job):
+    def test_a_handle_displays_itself(self, job):
         """The last line of a cell is enough."""
         run = job.shown_by(lambda _: Seen(), driver=ScriptedDriver("complete"))
         run.wait(WAIT_S)
 
         assert "50 %" in run._repr_html_()
 
-    def test_text_of_a_job_is_no_html(self):
-        """A job id or a reason may hold anything."""
+    def test_html_in_a_message_is_escaped(self):
+        """A job id or a reason may contain any characters."""
         drawn = html("<b>", HALF.model_copy(update={"reason": "<script>", "warnings": ("<i>",)}))
 
         assert [tag for tag in ("<b><", "<script>", "<i>") if tag in drawn] == []
@@ -208,8 +208,8 @@ except KeyboardInterrupt as stopped:
 class TestAnInterrupt:
     """Ctrl-C, or a notebook's stop button, which sends the same signal."""
 
-    def test_stops_the_run_in_order_and_is_raised_then(self, tmp_path):
-        """Raised, so that the cells below do not run; in order, so that the next run goes on."""
+    def test_an_interrupt_stops_the_run_at_a_barrier_and_is_raised(self, tmp_path):
+        """The exception keeps the cells below from running; the barrier lets the next run resume."""
         file = tmp_path / "job.yaml"
         file.write_text(
             "apiVersion: backfill.dev/v1alpha1\nkind: Backfill\nmetadata: {name: job}\nspec:\n"
@@ -228,25 +228,25 @@ class TestAnInterrupt:
 
 
 class TestCommands:
-    """They reach the driver of the job on this machine, in whatever process it is."""
+    """Commands reach the driver of the job on this machine, in any process."""
 
-    def test_each_is_acknowledged_when_it_is_in_force(self, job, tmp_path):
-        """By a driver that this object did not start."""
+    def test_each_command_is_acknowledged_once_it_is_in_force(self, job, tmp_path):
+        """This object did not start the driver."""
         with running(tmp_path / "state") as scripted:
             acks = [job.pause(scope="All"), job.resume(), job.throttle(200, for_seconds=60)]
 
             assert [ack.outcome for ack in acks] == ["Applied"] * 3
             assert len(scripted.seen) == 3
 
-    def test_status_and_verify_ask_the_driver(self, job, tmp_path):
-        """It knows more than the target, and Spark is not needed."""
+    def test_status_and_verify_use_the_driver(self, job, tmp_path):
+        """The driver has more information than the target, and the caller needs no Spark."""
         with running(tmp_path / "state"):
-            found = job.status()
+            status = job.status()
 
-            assert (found.state, found.rows_done, found.progress.percent) == ("Running", 1000, 25)
+            assert (status.state, status.rows_done, status.progress.percent) == ("Running", 1000, 25)
             assert job.verify().mismatches == ()
 
-    def test_without_a_driver(self, job):
-        """The error is the command line's own."""
+    def test_a_command_without_a_driver_fails(self, job):
+        """The error is the same as on the command line."""
         with pytest.raises(NotRunningError):
             job.pause()

@@ -1,4 +1,4 @@
-"""A job is built from a file, a document or values; each way gives the same job, and refuses by the same error."""
+"""A job is built from a file, a document or values; each form gives the same job, and the same error."""
 
 import pytest
 from support.tables.jobs import document, write_yaml
@@ -9,12 +9,12 @@ from backfill_api.load import load_backfill
 
 
 class TestTheSameJob:
-    """A state that one way began goes on with another."""
+    """A job resumes from the state of each of the other forms."""
 
-    def test_from_a_file_a_document_and_values(self, tmp_path):
-        """The hash of what must not change is equal."""
+    def test_a_file_a_document_and_values_give_the_same_job(self, tmp_path):
+        """The hash of the immutable fields is equal."""
         spec = document("/s", "/t", jobId="orders", verify="Final")["spec"]
-        ways = [
+        jobs = [
             Backfill.load(write_yaml(tmp_path / "job.yaml", "/s", "/t", jobId="orders", verify="Final")),
             Backfill.of(document("/s", "/t", jobId="orders", verify="Final")),
             Backfill(job_id="orders", source=spec["source"], target=spec["target"], verify="Final"),
@@ -24,11 +24,11 @@ class TestTheSameJob:
             ),
         ]  # fmt: skip
 
-        assert len({load_backfill(job.document).spec_hash for job in ways}) == 1
-        assert {job.job_id for job in ways} == {"orders"}
+        assert len({load_backfill(job.document).spec_hash for job in jobs}) == 1
+        assert {job.job_id for job in jobs} == {"orders"}
 
     def test_every_keyword_is_a_field_of_the_spec(self):
-        """A keyword of our own would be a second language."""
+        """A different keyword would be a second language."""
         job = Backfill(
             job_id="orders", source={"delta": {"path": "/s", "key": ["id"]}}, target={"delta": {"path": "/t"}},
             transform={"select": ["id"], "where": "id > 0"}, strategy={"snapshot": {"vnodes": 16}},
@@ -42,7 +42,7 @@ class TestTheSameJob:
         )  # fmt: skip
         assert (spec["desiredState"], spec["after"], spec["strategy"]["type"]) == ("Paused", "Follow", "Snapshot")
 
-    def test_the_document_builds_it_again(self, tmp_path):
+    def test_the_document_builds_the_job_again(self, tmp_path):
         """A job can be stored, changed and loaded."""
         job = Backfill.load(write_yaml(tmp_path / "job.yaml", "/s", "/t"))
 
@@ -50,7 +50,7 @@ class TestTheSameJob:
 
 
 class TestRefusals:
-    """One class of error, whatever the way."""
+    """All forms raise the same class of error."""
 
     @pytest.mark.parametrize(
         "build",
@@ -62,21 +62,21 @@ class TestRefusals:
         ids=["values", "text", "document"],
     )
     def test_a_wrong_job_is_an_invalid_spec(self, build):
-        """It is a `BackfillError` too, so that one `except` is enough."""
+        """It is also a `BackfillError`, so one `except` is enough."""
         with pytest.raises(InvalidSpecError) as refused:
             build()
 
         assert isinstance(refused.value, BackfillError)
 
     def test_the_message_names_the_field_and_the_nearest_name(self):
-        """The fields are those of the YAML, so the message is the same."""
+        """The fields are those of the YAML, and so is the message."""
         with pytest.raises(InvalidSpecError, match=r"spec.throttle.rowsPerSec.*rowsPerSecond"):
             Backfill(
                 job_id="o", source={"delta": {"path": "/s", "key": ["id"]}}, target={"delta": {"path": "/t"}},
                 throttle={"rowsPerSec": 1},
             )  # fmt: skip
 
-    def test_a_file_that_is_no_text(self, tmp_path):
+    def test_a_binary_file_is_refused(self, tmp_path):
         """The decoder's own error would name no file."""
         file = tmp_path / "job.yaml"
         file.write_bytes(b"\xff\xfe")

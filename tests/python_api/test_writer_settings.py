@@ -1,4 +1,4 @@
-"""Files that a job writes in a caller's session: the settings of a writer are the job's, not the caller's (fault D2)."""
+"""Files that a job writes in a caller's session: the writer has the job's settings, not the caller's (fault D2)."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ BUILT = {
 
 @pytest.fixture
 def staged(spark, tmp_path):
-    """Runs a job that decodes its source in a caller's session; returns the footers of the files that it wrote."""
+    """Return a function that runs a job in a caller's session, which decodes its source, and returns the footers of the new files."""
     source, target = str(tmp_path / "s"), str(tmp_path / "t")
     rows = spark.range(0, 40, 1, 2).selectExpr(
         "id", "timestamp_seconds(1719792000) AS loaded", "date'1500-01-01' AS day"
@@ -48,7 +48,7 @@ def staged(spark, tmp_path):
 
 
 def footer_of(spark, path):
-    """Return the footer of a Parquet file, Java's."""
+    """Return the footer of a Parquet file as a Java object."""
     parquet = java(spark).org.apache.parquet.hadoop
     file = parquet.util.HadoopInputFile.fromPath(java(spark).org.apache.hadoop.fs.Path(str(path)), hadoop_conf(spark))
     reader = parquet.ParquetFileReader.open(file)
@@ -69,10 +69,10 @@ def codecs(footers):
 
 
 class TestFilesWrittenInACallersSession:
-    """They are those of the command line."""
+    """The files are equal to those of the command line."""
 
     def test_timestamps_have_statistics_and_days_their_calendar(self, staged):
-        """An INT96 has none, and Kernel refuses the statistics of a row group in which all are equal."""
+        """An INT96 has no statistics, and Kernel rejects the statistics of a row group in which all values are equal."""
         footers = staged()
 
         assert footers
@@ -83,7 +83,7 @@ class TestFilesWrittenInACallersSession:
             assert "org.apache.spark.legacyDateTime" not in dict(footer.getFileMetaData().getKeyValueMetaData())
         assert codecs(footers) == {"ZSTD"}
 
-    def test_a_codec_that_the_caller_set_later_is_kept(self, staged):
+    def test_a_codec_that_the_caller_sets_later_is_kept(self, staged):
         """It changes no value."""
         footers = staged(**{"spark.sql.parquet.compression.codec": "snappy"})
 

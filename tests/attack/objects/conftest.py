@@ -1,10 +1,10 @@
-"""As in tests/control_plane: coroutines run in loops of their own, on the fake API server and on whatever real one there is."""
+"""Run coroutines in separate loops, on the fake API server and on any real one, as in tests/control_plane."""
 
 import importlib.util
 from pathlib import Path
 
-_place = Path(__file__).parents[2] / "control_plane" / "conftest.py"
-_spec = importlib.util.spec_from_file_location("control_plane_conftest", _place)
+_path = Path(__file__).parents[2] / "control_plane" / "conftest.py"
+_spec = importlib.util.spec_from_file_location("control_plane_conftest", _path)
 _module = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_module)
 

@@ -1,7 +1,7 @@
-"""Objects that anybody may make, beside one Backfill that is sound: no other one waits, and every deletion goes through.
+"""Hostile objects next to one sound Backfill: no other object waits, and every deletion completes.
 
-A seed makes a crowd: Backfills that are nested, large, out of range or in odd letters, in any field of them; pods that look
-like drivers; drivers that say anything. Whatever the API server takes of it, the operator must live with.
+A seed makes a crowd: Backfills that are nested, large, out of range or in odd characters, in any field; pods that look like
+drivers; drivers that report any value. The operator must survive everything that the API server accepts.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from backfill_operator.informer.pruned_fields import LAST_APPLIED
 CROWD = 10
 WITHIN_S = 40
 DEEPEST = 250
-"""As deep as the test's own tools can say it; tests/control_plane/faults/test_hostile_objects.py goes on to 4,000."""
+"""The maximum depth of the test's own tools; tests/control_plane/faults/test_hostile_objects.py reaches 4,000."""
 
 RICH = SPEC | {
     "jobId": "a", "transform": {"select": ["id"], "where": "id > 5"}, "barrier": {"intervalMs": 1000, "commitEvery": 1},
@@ -61,7 +61,7 @@ TEXTS = [
 
 
 def paths(node, here=()):
-    """Yield the path of everything in a document."""
+    """Yield the path of every value of a document."""
     pairs = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for name, value in pairs:
         yield (*here, name)
@@ -69,7 +69,7 @@ def paths(node, here=()):
 
 
 def nested(chance, levels):
-    """Return a value that is nested so deep, in mappings and lists."""
+    """Return a value that is nested to this many levels, in mappings and lists."""
     value = 1
     for _ in range(levels):
         value = {"a": value} if chance.random() < 0.7 else [value]
@@ -77,7 +77,7 @@ def nested(chance, levels):
 
 
 def odd(chance, room=DEEPEST):
-    """Return anything, nested at most `room` levels deep."""
+    """Return any value, nested at most `room` levels deep."""
     match chance.randrange(8):
         case 0:
             return chance.choice(NUMBERS)
@@ -99,25 +99,27 @@ def odd(chance, room=DEEPEST):
 
 
 def mutated(chance, document):
-    """Return a document in which one to four things are something else, or have something else beside them."""
-    made = copy.deepcopy(document)
+    """Return a document with one to four values replaced or added."""
+    document_copy = copy.deepcopy(document)
     for _ in range(chance.randint(1, 4)):
-        where = chance.choice(sorted(paths(made), key=str))
-        node = made
+        where = chance.choice(sorted(paths(document_copy), key=str))
+        node = document_copy
         for step in where[:-1]:
             node = node[step]
         named = chance.random() < 0.3 and isinstance(node, dict)
         name = chance.choice(["later", "spark.plugins", "hostPath", "verfy", *TEXTS]) if named else where[-1]
         node[name] = odd(chance, max(0, DEEPEST - len(where)))
-    return made
+    return document_copy
 
 
 def backfill(chance, name):
-    """Return a Backfill that a curious user made."""
+    """Return a Backfill with random errors."""
     annotations = {}
-    for one in (OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION, LAST_APPLIED):
+    for annotation in (OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION, LAST_APPLIED):
         if chance.random() < 0.3:
-            annotations[one] = chance.choice([*TEXTS, "[" * 5000, '{"spec":{"a":' * 2000, '{"desiredState":"Paused"}'])
+            annotations[annotation] = chance.choice(
+                [*TEXTS, "[" * 5000, '{"spec":{"a":' * 2000, '{"desiredState":"Paused"}']
+            )
     spec = mutated(chance, RICH) if chance.random() < 0.9 else odd(chance)
     return {
         "apiVersion": API_VERSION,
@@ -142,14 +144,14 @@ def forged_pod(chance, victim):
         "uid": metadata["uid"],
         "controller": True,
     }
-    made = {"name": chance.choice([f"forged-{number}", driver_name(metadata["name"], 7)]), "labels": labels}
+    pod_metadata = {"name": chance.choice([f"forged-{number}", driver_name(metadata["name"], 7)]), "labels": labels}
     if chance.random() < 0.7:
-        made["ownerReferences"] = [owner]
-    return {"metadata": made, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+        pod_metadata["ownerReferences"] = [owner]
+    return {"metadata": pod_metadata, "spec": {"containers": [{"name": "a", "image": "b"}]}}
 
 
 def says_anything(chance, double):
-    """Have a driver say what no driver says."""
+    """Make a driver report values that no driver reports."""
     update = {}
     for name, field in Progress.model_fields.items():
         if chance.random() < 0.3:
@@ -160,24 +162,24 @@ def says_anything(chance, double):
 
 
 def let(store, plural, namespace, body):
-    """Make an object, if the API server takes it; return it."""
+    """Create an object and return it; `None` if the API server rejects it."""
     with contextlib.suppress(Refusal, urllib3.exceptions.HTTPError, UnicodeError, ValueError):
         return store.create(plural, namespace, body)
     return None
 
 
 async def attacked(rig, chance):
-    """Let a crowd loose beside one that is sound; hold that it does not notice, and that all of them can go."""
+    """Create a crowd next to a sound Backfill; check that it is not disturbed, and that every object can be deleted."""
     rig.oracle.sound = {driver_name("sound", 1), driver_name("late", 1)}
     rig.create("sound")
     await rig.until_holds("Running", "sound", within_s=WITHIN_S)
-    made = []
+    accepted = []
     for number in range(CROWD):
-        one = let(rig.store, "backfills", rig.namespace, backfill(chance, f"odd-{number}"))
-        if one is not None:
-            made.append(one)
+        odd_object = let(rig.store, "backfills", rig.namespace, backfill(chance, f"odd-{number}"))
+        if odd_object is not None:
+            accepted.append(odd_object)
             if chance.random() < 0.4:
-                let(rig.store, "pods", rig.namespace, forged_pod(chance, one))
+                let(rig.store, "pods", rig.namespace, forged_pod(chance, odd_object))
         if chance.random() < 0.3:
             for double in list(rig.kubelet.running.values()):
                 if double is not rig.double("sound"):
@@ -191,7 +193,7 @@ async def attacked(rig, chance):
         rig.edit("sound", desiredState="Running")
         await rig.until_holds("Running", "sound", within_s=WITHIN_S)
     assert rig.attempt("sound") == 1
-    names = [*(one["metadata"]["name"] for one in made), "sound", "late"]
+    names = [*(odd_object["metadata"]["name"] for odd_object in accepted), "sound", "late"]
     for name in names:
         rig.delete(name)
     await rig.until(
@@ -202,8 +204,8 @@ async def attacked(rig, chance):
 
 
 class TestBesideACrowd:
-    async def test_no_other_waits_and_every_deletion_goes_through(self, rigs):
-        """Of whatever the API server takes."""
+    async def test_no_other_object_waits_and_every_deletion_completes(self, rigs):
+        """This holds for everything that the API server accepts."""
         for seed in attack.seeds(2, share=0.5):
             async with rigs() as rig:
                 await attacked(rig, random.Random(seed))

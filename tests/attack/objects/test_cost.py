@@ -1,4 +1,4 @@
-"""Each reader takes linear time: one megabyte of anything costs at most 100 ms of CPU."""
+"""Each reader takes linear time: one megabyte of any content costs at most 100 ms of CPU."""
 
 import time
 from functools import cache
@@ -14,22 +14,22 @@ from backfill_api.load import SpecError, load_backfill
 CPU_S_MAX = 0.1
 SIZE = 1_000_000
 SIZES = (1_000, 10_000, 100_000, SIZE)
-"""A reader whose time grows with the square of a size is found before it has used minutes."""
+"""The sizes grow, so a reader of quadratic time fails before it has used minutes."""
 
 YAML_CPU_S_MAX = 3.0
-"""For a megabyte: the parser's own time, on a command line and nowhere else."""
+"""CPU time of the parser for a megabyte; only the command line parses YAML."""
 
 EXAMPLES = 6 if attack.SECONDS <= 0 else 200
 HOSTILE = settings(
     max_examples=EXAMPLES, deadline=None, database=None, derandomize=attack.SECONDS <= 0,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
-WORDS = (
+PARTS = (
     "a:", "/", "@", "http:", "s3a://a:b", "[", "{", "]", "}", '"', "\\", '\\"', " ", "\n", "\t", "=", ",", ".", "-", "_", "9", "0x", "e9",
     "1 ", "1_", "00:", "-0", "a", "A", "aA", "\u00e9", "\u2028", "\x00", "${", "%2e", "..", "`", "'", "(", "--", "*", "&a=", "/a=1/", "x=",
     "== SQL ", "[A", "SQLSTATE: ", "create ", "Cannot create ", "Invalid value ", "path=", "Concurrent", "Service: Sts", "day s", '{"a":', "[1,",
 )  # fmt: skip
-UNITS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map("".join)
+UNITS = st.lists(st.sampled_from(PARTS), min_size=1, max_size=3).map("".join)
 ENDS = st.sampled_from(("", "x", "@", "!", '"', "]", "\n", "http:", '"a'))
 TEXT = st.builds(lambda before, unit, after: (before, unit, after), ENDS, UNITS, ENDS)
 
@@ -41,7 +41,7 @@ RECORDED = (
     ("path=/", "path=/", ""),
     ("1", ":00", ""),
 )
-"""What once took minutes or more."""
+"""Strings that used to take minutes or more."""
 
 VALUES = {
     "text": lambda size: "a:" * (size // 2),
@@ -55,7 +55,7 @@ VALUES = {
 
 @cache
 def value_of(kind, size):
-    """Return a value of about this many characters; it is the same one each time."""
+    """Return a value of about this many characters; the same one each time."""
     return VALUES[kind](size)
 
 
@@ -74,15 +74,15 @@ def cpu_s(read, value):
 class TestAText:
     @pytest.mark.parametrize("reader", TEXTS)
     @pytest.mark.parametrize("parts", RECORDED, ids=repr)
-    def test_that_was_slow_once_is_read_in_time(self, reader, parts):
-        """One of them in a path of 2 kB stopped the operator for every namespace (fault S1)."""
+    def test_a_string_that_used_to_be_slow_is_read_in_time(self, reader, parts):
+        """One of these strings of 2 kB, in a path, stopped the operator for every namespace (fault S1)."""
         self.check(reader, parts)
 
     @pytest.mark.parametrize("reader", TEXTS)
     @HOSTILE
     @given(parts=TEXT)
-    def test_is_read_in_time(self, reader, parts):
-        """Whatever is repeated in it."""
+    def test_a_repeated_string_is_read_in_time(self, reader, parts):
+        """The repeated unit is random."""
         self.check(reader, parts)
 
     @staticmethod
@@ -95,25 +95,25 @@ class TestAText:
 
 class TestAnObject:
     @pytest.mark.parametrize("reader", ["observed", "cached", "launched"])
-    def test_that_is_sound_is_read_to_its_end(self, reader):
-        """A reader that refuses the object at once would prove nothing below."""
+    def test_a_sound_object_is_read_to_its_end(self, reader):
+        """A reader that rejects the object at once would prove nothing below."""
         OBJECTS[reader](backfill())
 
     @pytest.mark.parametrize("kind", VALUES)
     @pytest.mark.parametrize("reader", OBJECTS)
-    def test_of_ours_is_read_in_time(self, reader, kind):
-        """Whichever of its fields holds the megabyte."""
+    def test_a_backfill_is_read_in_time(self, reader, kind):
+        """Each field in turn contains the megabyte."""
         self.check(OBJECTS[reader], backfill(), kind, {"spec", "status"})
 
     @pytest.mark.parametrize("kind", VALUES)
-    def test_of_ours_with_a_topic_is_read_in_time(self, kind):
-        """A topic has checks of its own."""
+    def test_a_backfill_of_a_topic_is_read_in_time(self, kind):
+        """A topic has separate checks."""
         self.check(OBJECTS["launched"], backfill({**RICH, "source": TOPIC}), kind, {"spec"}, below=("spec", "source"))
 
     @pytest.mark.parametrize("kind", VALUES)
     @pytest.mark.parametrize("reader", PODS)
-    def test_pod_is_read_in_time(self, reader, kind):
-        """Kubelets repeat what containers write."""
+    def test_a_pod_is_read_in_time(self, reader, kind):
+        """Kubelets copy messages of containers into its status."""
         self.check(PODS[reader], POD, kind, {"status"})
 
     @staticmethod
@@ -130,8 +130,8 @@ class TestYaml:
 
     @HOSTILE
     @given(parts=TEXT)
-    def test_takes_the_time_of_its_parser(self, parts):
-        """A file of a stranger may not hang `backfill plan`."""
+    def test_yaml_takes_the_time_of_its_parser(self, parts):
+        """A foreign file must not hang `backfill plan`."""
         before, unit, after = parts
         self.check(f"{before}{unit * ((SIZE - 1_000) // len(unit))}{after}")
 
@@ -139,8 +139,8 @@ class TestYaml:
         "number", ["0x" + "f" * 900_000, "1" + ":00" * 300_000, "1" + ":00" * 300_000 + ".0", "9" * 900_000, "!!int '" + "1:" * 9_000 + "1'"],
         ids=["hexadecimal", "base 60", "fraction of base 60", "decimal", "tagged"],
     )  # fmt: skip
-    def test_refuses_a_long_number(self, number):
-        """Python takes minutes for some of them, and cannot show the others."""
+    def test_a_long_number_is_refused(self, number):
+        """Python takes minutes to parse some of them, and cannot print the others."""
         with pytest.raises(SpecError, match=r"is a number of [0-9,]+ characters"):
             load_backfill(f"{self.HEAD}{number}")
 

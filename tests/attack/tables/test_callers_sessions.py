@@ -1,7 +1,7 @@
-"""Random jobs in the sessions of callers: the rows are those of a plain session, through changes after the pin.
+"""Random jobs in callers' sessions: the rows equal those of a plain session, through changes after the pin.
 
-The rows that must be there are computed by plain Spark in a plain session; the rows that are there are read by delta-rs.
-`BACKFILL_ATTACK_SEED=n` tries one seed again.
+Plain Spark computes the expected rows in a plain session; delta-rs reads the actual rows.
+`BACKFILL_ATTACK_SEED=n` repeats one seed.
 """
 
 import pytest
@@ -22,7 +22,7 @@ def settings_of(session):
 
 
 def faults(spark, folder, world):
-    """Return what a job in a caller's session does wrong."""
+    """Return the errors of a job in a caller's session."""
     lake = Lake(spark, folder, world)
     with callers_session(spark, world.built, world.own) as caller:
         settings, active = settings_of(caller), active_session(spark)
@@ -33,16 +33,16 @@ def faults(spark, folder, world):
         left = [] if settings_of(caller) == settings else ["the caller's settings are changed"]
         left += [] if active_session(spark).equals(active) else ["the active session of the caller's thread is changed"]
     lake.expect()
-    found = [*differences(lake.target, lake.expected), *left]
+    differing = [*differences(lake.target, lake.expected), *left]
     lake.remove()
-    return found
+    return differing
 
 
 class TestCallersSessions:
     """No setting of a caller's session changes a row of a target."""
 
     def test_rows_are_those_of_a_plain_session(self, spark, tmp_path):
-        """The default session and the active one of the calling thread have settings of their own, too."""
+        """The default session and the active session of the calling thread have different settings, too."""
         for seed in attack.seeds(6):
             world = World.drawn(seed)
             assert (str(world), faults(spark, tmp_path / str(seed), world)) == (str(world), [])

@@ -1,4 +1,4 @@
-"""The law of following: at every commit a replica is its source at one version, whatever happens to columns and rows."""
+"""A replica equals its source at one version at every commit, through changes of columns and rows."""
 
 import json
 import random
@@ -20,14 +20,14 @@ from backfill_spark.stop_signal import StopSignal
 pytestmark = pytest.mark.rest
 
 BATCHES = 24 if SECONDS else 6
-"""Of changes, each shipped before the next; a third of the way apart the job stops, and another attempt goes on."""
+"""Number of batches of changes, each shipped before the next. The job stops twice, a third of the way apart, and another attempt resumes it."""
 
 REFUSED = ("SchemaChanged", "UnsupportedSourceFeature")
-"""How a job may end at what it does not follow."""
+"""Reasons with which a job may end at a change that it does not follow."""
 
 
 def changed(pair, table, count):
-    """Make so many changes that Delta takes."""
+    """Make this many changes that Delta accepts."""
     for _ in range(20 * count):
         statements = table.change()
         with suppress(PySparkException):
@@ -38,7 +38,7 @@ def changed(pair, table, count):
 
 
 def followed(pair, table, rng, spec):
-    """Run attempts while the source changes; return how the last one ended."""
+    """Run attempts while the source changes; return the outcome of the last one."""
     left, stops = [BATCHES], {BATCHES // 3, 2 * BATCHES // 3}
     outcome = None
     while left[0] and (outcome is None or outcome.outcome == "Stopped"):
@@ -56,23 +56,25 @@ def followed(pair, table, rng, spec):
                 stops.discard(left[0])
                 stop.ask(force=rng.random() < 0.5)
 
-        given = job(pair.source, pair.target, **FOLLOW, **spec)
+        backfill = job(pair.source, pair.target, **FOLLOW, **spec)
         settings = DriverSettings(cores=2, state_dir=pair.folder / "state")
-        outcome = run_driver(given, settings=settings, spark=pair.spark, observe=observe, stop=stop)
+        outcome = run_driver(backfill, settings=settings, spark=pair.spark, observe=observe, stop=stop)
     return outcome
 
 
 def defaults(table, version):
-    """Return the defaults of a table's columns at a version, as its log says; it was never cleaned."""
-    commits = (actions_in(commit_of(table, one)) for one in reversed(commits_of(table)) if one <= version)
-    said = next(one["metaData"] for actions in commits for one in actions if "metaData" in one)
-    fields = json.loads(said["schemaString"])["fields"]
-    return {one["name"]: word for one in fields if (word := one["metadata"].get("CURRENT_DEFAULT")) is not None}
+    """Return the defaults of a table's columns at a version, from its log, which was never cleaned."""
+    commits = (actions_in(commit_of(table, number)) for number in reversed(commits_of(table)) if number <= version)
+    metadata = next(action["metaData"] for actions in commits for action in actions if "metaData" in action)
+    fields = json.loads(metadata["schemaString"])["fields"]
+    return {
+        field["name"]: default for field in fields if (default := field["metadata"].get("CURRENT_DEFAULT")) is not None
+    }
 
 
 def wrong(pair, view):
-    """Return the commits of the target that are not the source at the version that they say."""
-    found = []
+    """Return the commits of the target that differ from the source at the version that they record."""
+    differing = []
     for seal in seals(pair.target):
         at = seal.state["replica"]
         if at["phase"] == "Snapshot":
@@ -82,19 +84,19 @@ def wrong(pair, view):
             for version, path in ((at["shipped"], pair.source), (seal.version, pair.target))
         )
         source.createOrReplaceTempView("source")
-        wanted = pair.spark.sql(view)
-        columns = [[(one.name, one.dataType) for one in frame.schema] for frame in (wanted, target)]
-        said = [
+        expected = pair.spark.sql(view)
+        columns = [[(field.name, field.dataType) for field in frame.schema] for frame in (expected, target)]
+        column_defaults = [
             defaults(path, version) for version, path in ((at["shipped"], pair.source), (seal.version, pair.target))
         ]
-        rows = [sorted(repr(row) for row in frame.collect()) for frame in (wanted, target)]
-        if columns[0] != columns[1] or rows[0] != rows[1] or said[0] != said[1]:
-            found.append((seal.version, at["shipped"], *map(len, rows)))
-    return found
+        rows = [sorted(repr(row) for row in frame.collect()) for frame in (expected, target)]
+        if columns[0] != columns[1] or rows[0] != rows[1] or column_defaults[0] != column_defaults[1]:
+            differing.append((seal.version, at["shipped"], *map(len, rows)))
+    return differing
 
 
 def test_a_replica_is_its_source_at_each_commit(spark, tmp_path):
-    """Found that a file came back under the vector that it had, of which Spark lost the rows after a checkpoint."""
+    """It found that a file returned with its old deletion vector, and Spark lost the rows of that file after a checkpoint."""
     for seed in seeds(1, share=0.3):
         rng = random.Random(seed)
         pair = Pair(spark, tmp_path / str(seed))

@@ -1,4 +1,4 @@
-"""The law of logs of others: what plain Spark reads of a table is what each strategy copies, whichever way its log is written."""
+"""Each strategy copies the rows that plain Spark reads from a table, in any form of its log."""
 
 from collections import Counter
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ STRATEGIES = {
 
 @contextmanager
 def reading_all(spark):
-    """Have plain Spark decide each filter by the rows, and no file by its statistics."""
+    """Make plain Spark evaluate each filter on the rows, and skip no file by its statistics."""
     spark.conf.set("spark.databricks.delta.stats.skipping", "false")
     try:
         yield
@@ -46,7 +46,7 @@ def rows_of(spark, path, where):
 
 
 def draw_filter(rng, table):
-    """Return a filter of the partition column, of the other column, or none."""
+    """Return a filter of the partition column or the other column, or `true`."""
     name, kind = rng.choice([("p", table.partition), ("v", table.values.type)])
     literal = rng.choice(LITERALS[kind])
     return rng.choice(
@@ -56,15 +56,15 @@ def draw_filter(rng, table):
 
 
 class TestEachStrategy:
-    """Copies the pinned version, and the version that comes after it."""
+    """Each strategy copies the pinned version, and the version after it."""
 
     @pytest.mark.parametrize("strategy", STRATEGIES)
-    def test_has_the_rows_that_plain_spark_reads(self, spark, tmp_path, strategy):
-        """The seed tells the table, its versions and the filter."""
+    def test_the_copy_has_the_rows_that_plain_spark_reads(self, spark, tmp_path, strategy):
+        """The seed determines the table, its versions and the filter."""
         for number, seed in enumerate(seeds(3, share=1 / len(STRATEGIES))):
             self.check_one(spark, tmp_path / str(number), strategy, Random(seed), seed)
 
-    def check_one(self, spark, folder, strategy, rng, seed):
+    def check_seed(self, spark, folder, strategy, rng, seed):
         table = ForeignTable(spark, folder / "s", rng)
         where = draw_filter(rng, table)
         changes = [table.append, *([table.remove] if strategy == "Replica" else [])]
@@ -77,15 +77,15 @@ class TestEachStrategy:
             "verify": "Final", "barrier": {"intervalMs": 200}, "throttle": {"rowsPerSecond": 20}, "transform": {"where": where},
             **STRATEGIES[strategy],
         }  # fmt: skip
-        said = (seed, strategy, table.partition, table.values.type, where)
+        example = (seed, strategy, table.partition, table.values.type, where)
         outcome = run_driver(
             job(str(table.path), str(folder / "t"), **spec),
             settings=DriverSettings(cores=2, state_dir=folder / "state"), spark=spark, observe=observe,
         )  # fmt: skip
 
-        assert (outcome.outcome, outcome.message) == ("Complete", ""), said
-        assert outcome.receipt.equal, said
+        assert (outcome.outcome, outcome.message) == ("Complete", ""), example
+        assert outcome.receipt.equal, example
         with reading_all(spark):
-            wanted = rows_of(spark, table.path, where)
-        assert rows_of(spark, folder / "t", "true") == wanted, said
-        assert rows_of(spark, folder / "t", where) == wanted, said
+            expected = rows_of(spark, table.path, where)
+        assert rows_of(spark, folder / "t", "true") == expected, example
+        assert rows_of(spark, folder / "t", where) == expected, example

@@ -1,4 +1,4 @@
-"""The law of bounds: a predicate finds the rows of a copy that it is true of, whichever way they came, of any type and any value."""
+"""A predicate finds its matching rows in a copy, for every copy mode, type and value."""
 
 from random import Random
 
@@ -13,7 +13,7 @@ from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
 
 EACH, FILES = 10_000, 2
-"""Rows of a file; of smaller ones no column is computed beside those that are copied."""
+"""Rows of a file, and number of files; smaller files get no computed columns next to copied ones."""
 
 pytestmark = pytest.mark.rest
 
@@ -33,29 +33,29 @@ WAYS = {
 }
 
 FEW = (("spark", "grafted"), ("delta-rs", "whole"))
-"""Each takes a minute: two are what `make test-all` can wait for, `make attack` asks all."""
+"""Each takes a minute: `make test-all` runs two, and `make attack` runs all."""
 
 ALL = (*(("spark", way) for way in WAYS), ("delta-rs", "whole"), ("delta-rs", "grafted"))
 
 
 def columns(*, far):
-    """Return one of each type, with values that statistics are bad at; `far`: also those beyond the year 9999."""
+    """Return columns of each type, with values that statistics represent badly. With `far`, some are after the year 9999."""
     late = f"id >= {EACH}"
-    words = {"late": late, "far": str(far).lower(), "last": EACH * FILES - 1}
+    fields = {"late": late, "far": str(far).lower(), "last": EACH * FILES - 1}
     values = {
         "l": "id * 1000003 - 90000000", "i": "CAST(id * 200000 - 2147483648 AS INT)", "sh": "CAST(id - 15000 AS SMALLINT)",
-        "by": "CAST(id DIV 160 AS TINYINT)", "fl": f"CAST({FLOATS.format(**words)} AS FLOAT)",
-        "db": f"CAST({FLOATS.format(**words)} AS DOUBLE)", "d5": "CAST(id / 100 AS DECIMAL(5, 2))",
+        "by": "CAST(id DIV 160 AS TINYINT)", "fl": f"CAST({FLOATS.format(**fields)} AS FLOAT)",
+        "db": f"CAST({FLOATS.format(**fields)} AS DOUBLE)", "d5": "CAST(id / 100 AS DECIMAL(5, 2))",
         "d20": "CAST(id * 12345678901 / 3 AS DECIMAL(20, 4))",
         "d38": "CAST(concat(id, '9999999999999999999999.0123456789') AS DECIMAL(38, 10))",
         "s": f"concat(repeat(IF({late}, 'b', 'a'), 31), IF(id % 2 = 0, '\U0001f600', '\uffff'), id, repeat('z', 99))",
         "e": "CASE id % 5 WHEN 0 THEN '' WHEN 1 THEN 'a' WHEN 2 THEN '\U0010ffff' WHEN 3 THEN ' ' ELSE concat('q', id) END",
         "ends": "repeat('\U0010ffff', CAST(30 + id % 8 AS INT))", "bi": f"CAST(concat(IF({late}, 'b', 'a'), id) AS BINARY)",
-        "bo": late, "d": DAYS.format(kind="DATE", other="date_add(DATE '1890-01-01', CAST(id AS INT))", **words),
-        "t": DAYS.format(kind="TIMESTAMP", other=MOMENT, **words),
-        "n": DAYS.format(kind="TIMESTAMP_NTZ", other=f"CAST({MOMENT} AS TIMESTAMP_NTZ)", **words),
+        "bo": late, "d": DAYS.format(kind="DATE", other="date_add(DATE '1890-01-01', CAST(id AS INT))", **fields),
+        "t": DAYS.format(kind="TIMESTAMP", other=MOMENT, **fields),
+        "n": DAYS.format(kind="TIMESTAMP_NTZ", other=f"CAST({MOMENT} AS TIMESTAMP_NTZ)", **fields),
     }  # fmt: skip
-    # Some are null in each row of the second file.
+    # In each row of the second file, some columns are null.
     nulls = {name: f"id % 11 = {at} OR ({late} AND {at % 4 == 3})" for at, name in enumerate(values)}
     inner = f"IF(id % 5 = 0, NULL, named_struct('z', concat('z', id), 'at', {MOMENT}))"
     return [
@@ -68,7 +68,7 @@ def columns(*, far):
 
 @pytest.fixture(scope="module")
 def sources(spark, tmp_path_factory):
-    """The same rows as Spark writes them, with some that are hidden, and as delta-rs does."""
+    """The same rows as Spark writes them, with some deleted by a vector, and as delta-rs writes them."""
     folder = tmp_path_factory.mktemp("sources")
     rows, own = spark.range(0, EACH * FILES, 1, FILES), folder / "spark"
     rows.selectExpr(*columns(far=True)).write.format("delta").option("delta.enableDeletionVectors", "true").save(
@@ -77,15 +77,15 @@ def sources(spark, tmp_path_factory):
     spark.sql(f"DELETE FROM delta.`{own}` WHERE id % {EACH} = {EACH - 3}")
     rows.selectExpr(*columns(far=False)).write.format("delta").save(f"{folder}/plain")
     for first in range(0, EACH * FILES, EACH):
-        held = QueryBuilder().register("t", DeltaTable(f"{folder}/plain"))
-        part = held.execute(f"SELECT * FROM t WHERE id >= {first} AND id < {first + EACH}").read_all()
+        plain = QueryBuilder().register("t", DeltaTable(f"{folder}/plain"))
+        part = plain.execute(f"SELECT * FROM t WHERE id >= {first} AND id < {first + EACH}").read_all()
         write_deltalake(f"{folder}/delta-rs", part, mode="append")
     return folder
 
 
 @pytest.fixture(scope="module", params=ALL if SECONDS else FEW, ids="-".join)
 def copied(request, spark, sources, tmp_path_factory):
-    """The writer of a source, how its files were copied, and the target."""
+    """The writer of a source, the copy mode of its files, and the target."""
     writer, way = request.param
     folder = tmp_path_factory.mktemp("copied")
     delta = {"properties": {"delta.enableDeletionVectors": "true"}, "writeMode": "Append"}
@@ -99,17 +99,17 @@ def copied(request, spark, sources, tmp_path_factory):
 
 
 class TestAPredicate:
-    """Is asked of the target, where readers leave out files by what the log says of their values."""
+    """Readers of the target skip files by the statistics in the log."""
 
-    def test_finds_each_row_for_another_engine(self, copied):
-        """Of files that it wrote itself delta-rs does not find a NaN, in the source either."""
+    def test_another_engine_finds_each_row(self, copied):
+        """delta-rs does not find a NaN in files that it wrote, not even in the source."""
         writer, way, target = copied
         floats = ("fl", "db") if writer == "delta-rs" else ()
 
         assert lost_by_another_engine(target, Random(f"{writer} {way}"), without=floats) == []
 
-    def test_finds_each_row(self, spark, copied):
-        """Comparisons with values of each column, nested ones too, and with those that no bounds hold."""
+    def test_spark_finds_each_row(self, spark, copied):
+        """Predicates compare each column, nested ones too, with values inside and outside all bounds."""
         writer, way, target = copied
         like = f"id % 5000 IN (7, 8, 9, 10, 11) OR id = {EACH * FILES - 1}"
 

@@ -1,7 +1,7 @@
-"""Random tables through whole jobs: types, names, layouts, engines, zones, transforms, commits and stops, drawn from a seed.
+"""Random tables through whole jobs: a seed draws types, names, layouts, engines, zones, transforms, commits and stops.
 
-What must be there is computed from plain Python rows; what is there is read by delta-rs, or by plain Spark where delta-rs
-cannot. The product's own receipt is taken too, but proves nothing here. `BACKFILL_ATTACK_SEED=n` tries one seed again.
+Plain Python rows define the expected rows; delta-rs reads the actual rows, or plain Spark where delta-rs cannot. The product's own
+receipt is taken too, but proves nothing here. `BACKFILL_ATTACK_SEED=n` repeats one seed.
 """
 
 import os
@@ -26,20 +26,20 @@ from backfill_spark.stop_signal import StopSignal
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Apia", "America/St_Johns")
 STARTS_MAX = 6
 FINAL = range(20, 60)
-"""Exit codes of a spec, a table or a world that no further try would change."""
+"""Exit codes for a spec, a table or an environment that no retry would change."""
 
 UNFIT = ("TargetSchemaMismatch", "InvalidSpec")
-"""Reasons that may be given for a row whose partition no folder can be named after."""
+"""Reasons that a job may have for a row whose partition value cannot name a folder."""
 
-TOLD = 1_500
-"""Letters of what is wrong with one example."""
+MESSAGE_CHARACTERS_MAX = 1_500
+"""Maximum length of the message for one example, in characters."""
 
 pytestmark = [pytest.mark.timeout(0), pytest.mark.rest]
 
 
 @pytest.fixture
 def zones(spark):
-    """Set the zones of the JVM and of the session; both are put back. Python's own is UTC, for what Spark hands to it."""
+    """Set the zones of the JVM and of the session, and restore both. Python's own zone is UTC, for values that Spark passes to it."""
     zones = java(spark).java.util.TimeZone
     before = zones.getDefault(), spark.conf.get("spark.sql.session.timeZone"), os.environ.get("TZ")
 
@@ -99,7 +99,7 @@ class Example:
             self.stop.ask(force=self.rng.random() < 0.5)
 
     def readable(self):
-        """Can plain Spark read the source? Other engines leave out a table feature at times."""
+        """Return True if plain Spark can read the source; other engines sometimes omit a table feature."""
         try:
             self.spark.read.format("delta").load(self.source).count()
         except (PySparkException, Py4JError):
@@ -107,7 +107,7 @@ class Example:
         return True
 
     def run(self):
-        """Run it to its end; return what is wrong, or nothing."""
+        """Run the job to its end; return the error, or an empty string."""
         settings = DriverSettings(state_dir=self.folder / "state", cores=2)
         for _ in range(STARTS_MAX):
             self.stop = StopSignal()
@@ -124,12 +124,12 @@ class Example:
             unfit = outcome.reason in UNFIT and self.transform.unfit(self.table.ever, self.partitions)
             refused = outcome.exit_code in FINAL and (unfit or not self.readable())
             return "" if refused else f"ended with {outcome.reason}: {outcome.message}"
-        # A commit after the job had caught up is none of its business.
+        # The job ignores a commit after it has caught up.
         rows = list(self.table.rows_at(outcome.progress.consumed_version).values())
-        should = self.transform.expected(rows)
-        there = held(self.spark, self.target, self.transform.outputs)
-        if there != should:
-            return f"missing {should - there}, too many {there - should}"
+        expected = self.transform.expected(rows)
+        actual = held(self.spark, self.target, self.transform.outputs)
+        if actual != expected:
+            return f"missing {expected - actual}, too many {actual - expected}"
         if self.mode == "Changelog":
             return ""
         kept = [row for row in rows if self.transform.passes(row)]
@@ -137,9 +137,9 @@ class Example:
 
 
 @pytest.mark.parametrize("case", attack.cases(4))
-def test_any_table_arrives_as_it_is(spark, tmp_path, zones, case):
-    """Every row once, every value as it was, whatever the types, names, engines, zones, changes and stops."""
-    found = []
+def test_any_table_is_copied_exactly(spark, tmp_path, zones, case):
+    """The copy has every row once and every value unchanged, for any types, names, engines, zones, changes and stops."""
+    failures = []
     for seed in attack.seeds(4, share=0.6, case=case):
         try:
             example = Example(spark, tmp_path, seed, zones)
@@ -148,8 +148,8 @@ def test_any_table_arrives_as_it_is(spark, tmp_path, zones, case):
             continue
         wrong = example.run()
         if wrong:
-            found.append("\n".join([f"seed {seed}: {wrong[:TOLD]}", *example.table.story]))
-            print(found[-1], flush=True)
+            failures.append("\n".join([f"seed {seed}: {wrong[:MESSAGE_CHARACTERS_MAX]}", *example.table.story]))
+            print(failures[-1], flush=True)
         shutil.rmtree(example.folder)
 
-    assert not found, "\n\n".join(found)
+    assert not failures, "\n\n".join(failures)

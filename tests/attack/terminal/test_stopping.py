@@ -1,7 +1,7 @@
-"""`backfill run` in a real terminal on real Spark: whatever asks it to stop, at whatever moment, it stops in order.
+"""`backfill run` in a real terminal on real Spark stops in order, at any time and for any kind of stop.
 
-The small form stops one job at four moments of its life, and completes it. The long form goes on with moments, signals,
-sizes and readers of its own choice; each job is completed in the end and compared with its source by another engine.
+The small form stops one job at four points of its life, and completes it. The long form continues with random points, signals,
+sizes and readers. Each job is completed in the end, and another engine compares it with its source.
 """
 
 import contextlib
@@ -31,29 +31,29 @@ ORDERS = """
     FROM generate_series({first}, {last})"""
 SLOW = {"rowsPerSecond": 4_000}
 STOPS_WITHIN_S = 3.0 if attack.SECONDS else math.inf
-"""The bar is three seconds, on a machine that does nothing else; in `make test` another lane has the cores too."""
+"""The limit is three seconds on an idle machine; `make test` shares the cores with other lanes, and has no limit."""
 
 ENDS_AT_ONCE_WITHIN_S = 1.0 if attack.SECONDS else math.inf
-NOT_FOR_PEOPLE = ("Traceback", "Aborted", "KeyboardInterrupt", "Exception", "\tat ", "this is a bug")
+INTERNALS = ("Traceback", "Aborted", "KeyboardInterrupt", "Exception", "\tat ", "this is a bug")
 TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ default/job  ")
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3|4|9|10)\d(?:;\d+)*m")
-MOMENTS = {
+POINTS = {
     "start": "starting Spark",
     "tables": "looking at the tables",
     "copy": "rows/s",
     "changes": "replaying changes",
     "receipt": "verifying the target",
 }
-"""What stands on the screen then."""
+"""Text on the screen at each of these points."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One run that is asked to stop."""
+    """One run that is stopped."""
 
     moment: str
     how: str
-    """Ctrl-C, twice, INT, TERM, group (TERM to all of the group), hang-up, held (Ctrl-Z and back, then Ctrl-C)."""
+    """Ctrl-C, twice, INT, TERM, group (TERM to the whole group), hang-up, held (Ctrl-Z and back, then Ctrl-C)."""
 
     later_s: float = 0.0
     columns: int = 80
@@ -73,13 +73,13 @@ STEADY = (
     Case("changes", "group", no_color=True),
     Case("receipt", "hang-up", term="dumb"),
 )
-"""In this order they meet every moment of one job's life."""
+"""In this order they reach every point of one job's life."""
 
 
 def any_case(chance):
-    """Choose a case by chance."""
+    """Draw a random case."""
     return Case(
-        moment=chance.choice([*MOMENTS]),
+        moment=chance.choice([*POINTS]),
         how=chance.choice(["Ctrl-C", "twice", "INT", "TERM", "group", "hang-up", "held"]),
         later_s=chance.choice([0.0, chance.random(), 4 * chance.random()]),
         columns=chance.choice([80, chance.randrange(12, 200)]),
@@ -91,20 +91,20 @@ def any_case(chance):
 
 
 class Place:
-    """One source, one target, one job that is run again and again."""
+    """One source, one target, and one job that is run repeatedly."""
 
     def __init__(self, folder):
         self.folder, self.complete = folder, False
         self.source, self.target = f"{folder}/source", f"{folder}/target"
         for first in range(0, ROWS, ROWS // 3):
             append(self.source, ORDERS, first, ROWS // 3)
-        # Seen from the file's folder; the commands are typed somewhere else.
+        # The path is relative to the file's folder; the commands run in another folder.
         self.file = write_yaml(folder / "job.yaml", "./source", "target", verify="Final")
         self.state, self.elsewhere = folder / "state", folder / "elsewhere"
         self.elsewhere.mkdir()
 
-    def command(self, *words):
-        return [sys.executable, "-m", "backfill_cli", *words, "-f", str(self.file)]
+    def command(self, *arguments):
+        return [sys.executable, "-m", "backfill_cli", *arguments, "-f", str(self.file)]
 
     def env(self, **more):
         own = {"BACKFILL_STATE_DIR": str(self.state), "BACKFILL_CORES": "2", "BACKFILL_MEMORY": "1g"}
@@ -112,47 +112,47 @@ class Place:
         return {**kept, **own, **more}
 
     def stopped(self, case):
-        """Run the job, ask it to stop, and return the terminal, the exit code and the seconds from then to the end, as `waited_s` has them."""
-        more = {"TERM": case.term, **({"NO_COLOR": "1"} if case.no_color else {})}
+        """Run the job and stop it. Return the terminal, the exit code and the seconds until the end, less those of `waited_s`."""
+        environ = {"TERM": case.term, **({"NO_COLOR": "1"} if case.no_color else {})}
         rate = "4000" if case.slow or case.moment == "copy" else "null"
         command = [*self.command("run"), "--set", f"spec.throttle.rowsPerSecond={rate}"]
         with Terminal(
-            command, columns=case.columns, lines=case.lines, env=self.env(**more), cwd=self.elsewhere
-        ) as there:
+            command, columns=case.columns, lines=case.lines, env=self.env(**environ), cwd=self.elsewhere
+        ) as terminal:
             with contextlib.suppress(EndedFirst):
-                wait(there, MOMENTS[case.moment] if case.lines > 6 else "starting")
-            there.process.poll() is None and self._let_pass(case.later_s)
+                wait(terminal, POINTS[case.moment] if case.lines > 6 else "starting")
+            terminal.process.poll() is None and self._let_pass(case.later_s)
             began_s = time.monotonic() - waited_s()
-            if there.process.poll() is None:
-                self._ask(there, case)
-            code = there.process.wait(90)
-            return there, code, time.monotonic() - waited_s() - began_s
+            if terminal.process.poll() is None:
+                self._ask(terminal, case)
+            code = terminal.process.wait(90)
+            return terminal, code, time.monotonic() - waited_s() - began_s
 
     def _let_pass(self, seconds):
         threading.Event().wait(seconds)
 
-    def _ask(self, there, case):
+    def _ask(self, terminal, case):
         match case.how:
             case "Ctrl-C":
-                there.press(CTRL_C)
+                terminal.press(CTRL_C)
             case "twice":
-                there.press(CTRL_C)
+                terminal.press(CTRL_C)
                 self._let_pass(0.3)
-                there.press(CTRL_C)
+                terminal.press(CTRL_C)
             case "INT" | "TERM":
-                there.send(signal.SIGINT if case.how == "INT" else signal.SIGTERM)
+                terminal.send(signal.SIGINT if case.how == "INT" else signal.SIGTERM)
             case "group":
-                there.send(signal.SIGTERM, group=True)
+                terminal.send(signal.SIGTERM, group=True)
             case "hang-up":
-                there.hang_up()
+                terminal.hang_up()
             case "held":
-                there.press(CTRL_Z)
+                terminal.press(CTRL_Z)
                 self._let_pass(1.0)
-                there.send(signal.SIGCONT, group=True)
-                there.press(CTRL_C)
+                terminal.send(signal.SIGCONT, group=True)
+                terminal.press(CTRL_C)
 
     def completed(self):
-        """Run the job to its end, into a pipe; return what it said and the exit code."""
+        """Run the job to its end, into a pipe; return the completed process."""
         done = subprocess.run(
             [*self.command("run"), "-o", "json"], env=self.env(), cwd=self.elsewhere, capture_output=True, text=True,
             check=False, timeout=280,
@@ -161,52 +161,54 @@ class Place:
 
     def rows(self, table):
         query = "SELECT count(*), sum(id), sum(amount), min(note), max(note), count(DISTINCT id) FROM it"
-        made = QueryBuilder().register("it", DeltaTable(table)).execute(query).read_all()
-        return [made.column(number).to_pylist() for number in range(made.num_columns)]
+        result = QueryBuilder().register("it", DeltaTable(table)).execute(query).read_all()
+        return [result.column(number).to_pylist() for number in range(result.num_columns)]
 
 
 class EndedFirst(Exception):
-    """The run was over before the moment came."""
+    """The run ended before the point of the stop."""
 
 
 def waited_s():
-    """Return for how many seconds a task of this machine waited for a core: a bar of seconds is one of a quiet machine."""
+    """Return the seconds for which a task of this machine waited for a core, because limits hold for an idle machine."""
     try:
-        found = re.search(r"^some .*total=(\d+)", Path("/proc/pressure/cpu").read_text(), re.MULTILINE)
-    except OSError:  # a kernel that does not say
-        found = None
-    return 0.0 if found is None else int(found[1]) / 1e6
+        pressure = re.search(r"^some .*total=(\d+)", Path("/proc/pressure/cpu").read_text(), re.MULTILINE)
+    except OSError:  # a kernel without this file
+        pressure = None
+    return 0.0 if pressure is None else int(pressure[1]) / 1e6
 
 
-def wait(there, words):
+def wait(terminal, screen_text):
     try:
-        return there.wait_for(words, 240.0)
+        return terminal.wait_for(screen_text, 240.0)
     except AssertionError as error:
-        if there.process.poll() is None and "ended without" not in str(error):
+        if terminal.process.poll() is None and "ended without" not in str(error):
             raise
         raise EndedFirst from error
 
 
-def judge(case, there, code, seconds):
-    """What must hold of every stop."""
-    shown = f"{case}\n{there.text[-3000:]}"
+def judge(case, terminal, code, seconds):
+    """Check the conditions that every stop must meet."""
+    shown = f"{case}\n{terminal.text[-3000:]}"
     ends = {"twice": (130,)}.get(case.how, (10,))
-    # What is nearly done when it is asked may be done: a receipt that ends first completes the job.
+    # A stop may arrive too late: a receipt that ends first completes the job.
     assert code in (*ends, 0, 10), shown
     if code == 10:
         assert seconds <= STOPS_WITHIN_S, shown
     if code == 130:
         assert seconds <= 0.3 + ENDS_AT_ONCE_WITHIN_S, shown
-    assert [word for word in NOT_FOR_PEOPLE if word in there.text] == [], shown
+    assert [word for word in INTERNALS if word in terminal.text] == [], shown
     if case.how != "hang-up":
-        assert code != 10 or "stopped" in there.text, shown
-        assert there.raw.count("\x1b[?25l") == 0 or there.raw.rindex("\x1b[?25h") > there.raw.rindex("\x1b[?25l"), shown
+        assert code != 10 or "stopped" in terminal.text, shown
+        assert terminal.raw.count("\x1b[?25l") == 0 or terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex(
+            "\x1b[?25l"
+        ), shown
     if not case.draws:
-        assert "\x1b" not in there.raw, shown
-        lines = [line for line in there.text.splitlines() if " rows/s" in line]
+        assert "\x1b" not in terminal.raw, shown
+        lines = [line for line in terminal.text.splitlines() if " rows/s" in line]
         assert all(TIME.match(line) for line in lines), shown
     if case.no_color:
-        assert COLOUR.search(there.raw) is None, shown
+        assert COLOUR.search(terminal.raw) is None, shown
 
 
 @pytest.fixture(scope="module")
@@ -216,23 +218,23 @@ def place(tmp_path_factory):
 
 @pytest.mark.spark
 class TestItStopsInOrder:
-    """Exit code 10 within three seconds, nothing that is not for people, and nothing lost."""
+    """It ends with exit code 10 within three seconds, prints no internals, and loses no row."""
 
     @pytest.mark.parametrize("case", STEADY, ids=[case.moment for case in STEADY])
-    def test_at_every_moment_of_a_job(self, place, case):
-        """While Spark starts, while it copies, during a MERGE, during the receipt."""
+    def test_it_stops_at_every_point_of_a_job(self, place, case):
+        """The points are the start of Spark, the copy, a MERGE, and the receipt."""
         if case.moment == "changes":
             update(place.source, "id % 10 = 0", amount="amount + 1")
 
-        there, code, seconds = place.stopped(case)
+        terminal, code, seconds = place.stopped(case)
 
         print(f"{case.how} at {case.moment}: exit {code} after {seconds:.1f} s")
-        judge(case, there, code, seconds)
+        judge(case, terminal, code, seconds)
         assert case.moment != "start" or not os.path.exists(place.target)
         place.complete = code == 0
 
     def test_it_completes_afterwards_and_both_sides_are_equal(self, place):
-        """However often the job was stopped; nothing else lies beside it."""
+        """This holds after any number of stops; the job leaves no other files."""
         if place.complete:
             return
         done = place.completed()
@@ -243,32 +245,32 @@ class TestItStopsInOrder:
         assert sorted(os.listdir(place.folder)) == ["elsewhere", "job.yaml", "source", "state", "target"]
         self.looked_at(place)
 
-    def looked_at(self, place):
-        """When it is over, what is asked is answered from the target; standard output holds data and nothing else."""
-        asked = subprocess.run(
+    def check_status(self, place):
+        """After the end, `status` reads the target; standard output contains only data."""
+        done = subprocess.run(
             place.command("status", "-o", "json"), env=place.env(), cwd=place.elsewhere, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        words = json.loads(asked.stdout)
-        assert (asked.returncode, words["state"], words["percent"]) == (0, "Finished", 100)
-        assert words["rowsDone"] == words["rowsTotal"] == ROWS
-        assert asked.stderr.startswith("job 'default/job' is not running on this machine; reading the target")
+        status = json.loads(done.stdout)
+        assert (done.returncode, status["state"], status["percent"]) == (0, "Finished", 100)
+        assert status["rowsDone"] == status["rowsTotal"] == ROWS
+        assert done.stderr.startswith("job 'default/job' is not running on this machine; reading the target")
 
     @pytest.mark.skipif(not attack.SECONDS, reason="the long form: make attack")
-    def test_at_any_moment_of_any_job(self, tmp_path):
-        """Cases by chance find what the listed ones miss."""
+    def test_it_stops_at_any_point_of_any_job(self, tmp_path):
+        """Random cases find what the listed ones miss."""
         for seed in attack.seeds(0):
             chance = random.Random(seed)
             folder = tmp_path / str(seed)
             folder.mkdir()
-            one = Place(folder)
+            place = Place(folder)
             for _ in range(3):
-                update(one.source, f"id % 3 = {chance.randrange(3)}", amount="amount + 1")
+                update(place.source, f"id % 3 = {chance.randrange(3)}", amount="amount + 1")
                 case = any_case(chance)
-                there, code, seconds = one.stopped(case)
+                terminal, code, seconds = place.stopped(case)
                 print(f"{case}: exit {code} after {seconds:.1f} s", flush=True)
-                judge(case, there, code, seconds)
-                if code == 0:  # complete: a later commit of the source is none of the job's
+                judge(case, terminal, code, seconds)
+                if code == 0:  # complete: the job ignores a later commit of the source
                     break
-            done = one.completed()
+            done = place.completed()
             assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-            assert one.rows(one.source) == one.rows(one.target)
+            assert place.rows(place.source) == place.rows(place.target)

@@ -1,4 +1,4 @@
-"""The `backfill` command against a driver without Spark: the real server, the real local registry."""
+"""The `backfill` command against a driver without Spark: the server and the local registry are the product's."""
 
 import json
 import os
@@ -19,7 +19,7 @@ ACKNOWLEDGED = re.compile(r"acknowledged at epoch \d+ \(attempt 1, revision (\d+
 
 class TestACommandIsSentAndItsAcknowledgementShown:
     @pytest.mark.parametrize(
-        ("words", "command"),
+        ("arguments", "command"),
         [
             (["pause"], Pause()),
             (["pause", "--all", "--force"], Pause(everything=True, force=True)),
@@ -36,15 +36,15 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
-    def test_each(self, job, words, command):
-        """What is typed is what arrives."""
-        done = backfill(*words)
+    def test_each_command_arrives_as_typed(self, job, arguments, command):
+        """The arguments become the same command in the driver."""
+        done = backfill(*arguments)
         assert (done.exit_code, done.stderr) == (0, "")
         assert ACKNOWLEDGED.fullmatch(done.stdout.splitlines(keepends=True)[-1])
         assert [event.command for event in job.seen] == [command]
 
     @pytest.mark.parametrize(
-        ("words", "effect"),
+        ("arguments", "effect"),
         [
             (["pause"], "the snapshot is paused, changes are still applied{at}; undo: backfill resume"),
             (["pause", "--all"], "the snapshot and changes are paused{at}; undo: backfill resume"),
@@ -58,25 +58,25 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )  # fmt: skip
-    def test_the_answer_says_what_holds_now(self, job, words, effect):
-        """The number of a revision answers no question of a user on call (faults U19 to U29)."""
-        assert backfill(*words).stdout.splitlines()[0] == effect.format(at="; 25 %, 1,000 of 4,000 rows committed")
+    def test_the_answer_describes_the_effect(self, job, arguments, effect):
+        """A revision number does not show the effect of a command to a user on call (faults U19 to U29)."""
+        assert backfill(*arguments).stdout.splitlines()[0] == effect.format(at="; 25 %, 1,000 of 4,000 rows committed")
 
-    def test_the_answer_to_resume_names_the_limit_that_is_left(self, job):
+    def test_the_answer_to_resume_names_the_remaining_limit(self, job):
         """A job that resumes may still be slow."""
         backfill("throttle", "200k")
         assert backfill("resume").stdout.startswith("running, with a limit of 200,000 rows/s; 25 %")
 
     def test_revisions_grow(self, job):
-        """Each command is newer than the last; else it would be ignored."""
+        """Each command has a higher revision than the last one; the driver ignores a lower one."""
         revisions = [
             ACKNOWLEDGED.fullmatch(backfill(word).stdout.splitlines(keepends=True)[-1])[1]
             for word in ("pause", "resume", "pause")
         ]
         assert revisions == ["1", "2", "3"]
 
-    def test_no_acknowledgement_in_time(self, state_dir):
-        """A user without an answer must not believe that it is in force."""
+    def test_a_missing_acknowledgement_is_an_error(self, state_dir):
+        """A user without an answer must not assume that the command is in force."""
         with running(state_dir, silent=True):
             done = backfill("pause", "--timeout", "0.1")
         assert_ending(done, "NotAcknowledged")
@@ -89,14 +89,14 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         assert "source and target are equal" in done.stdout
 
     def test_verify_that_finds_a_difference_fails(self, state_dir):
-        """A script must see it."""
+        """The exit code shows the difference to a script."""
         with running(state_dir, different=True):
             done = backfill("verify", "-o", "json")
         assert done.exit_code == 48
         assert json.loads(done.stdout)["mismatches"] == [{"vnode": 7, "sourceRows": 10, "targetRows": 9}]
 
     def test_verify_that_ends_the_job_fails_for_the_difference(self, state_dir):
-        """The job is over a moment after its receipt; the exit code must be the receipt's, not that of a missing driver."""
+        """The job ends right after its receipt; the exit code must be the receipt's, not that of a missing driver."""
         with running(state_dir, different=True, ends=True):
             done = backfill("verify")
         assert done.exit_code == 48
@@ -104,13 +104,13 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         assert "1 of 256 vnodes differ" in done.stdout
 
     @pytest.mark.parametrize("option", ["--rows", "--statistics"])
-    def test_rows_and_statistics_are_compared_here_and_need_the_file(self, job, option):
-        """A driver compares by bytes, as its spec says: it is not asked."""
+    def test_rows_and_statistics_are_compared_locally_and_need_the_file(self, job, option):
+        """A driver compares by bytes, as its spec configures; it receives no command."""
         done = backfill("verify", option)
         assert (done.exit_code, job.seen) == (2, [])
         assert f"{option} compares here, and needs -f FILE" in done.stderr
 
-    def test_a_driver_that_ends_without_a_receipt(self, state_dir):
+    def test_a_driver_that_ends_without_a_receipt_fails_verify(self, state_dir):
         """Nothing was proven, so it is no success either."""
         with running(state_dir, silent=True) as job:
             job.server.close()
@@ -119,38 +119,38 @@ class TestACommandIsSentAndItsAcknowledgementShown:
 
 
 class TestTheJobThatIsMeant:
-    def test_by_file(self, job, tmp_path):
-        """The same file that it was started with."""
+    def test_a_file_selects_its_job(self, job, tmp_path):
+        """The same file as at the start of the job."""
         spec = write_yaml(tmp_path / "job.yaml", "/s", "/t", name="job")
         assert backfill("pause", "-f", spec).exit_code == 0
 
-    def test_by_id(self, job):
-        """The id that `jobs` shows."""
+    def test_an_id_selects_its_job(self, job):
+        """`backfill jobs` shows the id."""
         assert backfill("pause", "--job", "default/job").exit_code == 0
 
-    def test_another_one_is_not_commanded(self, job):
-        """With a name, the only running one is not good enough."""
+    def test_another_job_receives_no_command(self, job):
+        """The only running job is no substitute for an explicit id."""
         done = backfill("pause", "--job", "default/other")
         assert (done.exit_code, job.seen) == (4, [])
         assert "'default/other' is not running" in done.stderr
         assert "default/job" in done.stderr
 
-    def test_of_several_one_must_be_named(self, state_dir):
-        """A pause of the wrong job is worse than none."""
-        with running(state_dir, "a/1") as one, running(state_dir, "a/2"):
+    def test_a_command_needs_an_id_if_several_jobs_run(self, state_dir):
+        """A pause of the wrong job is worse than an error."""
+        with running(state_dir, "a/1") as first_job, running(state_dir, "a/2"):
             done = backfill("pause")
-            assert (done.exit_code, one.seen) == (4, [])
+            assert (done.exit_code, first_job.seen) == (4, [])
             assert "a/1, a/2" in done.stderr
             assert backfill("pause", "--job", "a/1").exit_code == 0
 
-    def test_none_runs(self, state_dir):
-        """Say so, and how to start one."""
+    def test_a_command_without_a_running_job_fails(self, state_dir):
+        """The message also says how to start a job."""
         done = backfill("pause")
         assert_ending(done, "NotRunning")
         assert "error: NotRunning: no backfill runs" in done.stderr
 
-    def test_a_killed_one_is_named(self, state_dir):
-        """What is left of it says which attempt it was."""
+    def test_a_killed_driver_is_named(self, state_dir):
+        """The control file that it left contains its attempt."""
         with running(state_dir):
             left = control_file(state_dir, "default/job").read_text()
         control_file(state_dir, "default/job").write_text(left)
@@ -159,19 +159,19 @@ class TestTheJobThatIsMeant:
 
 
 class TestAReaderWhoHasGone:
-    """`backfill … | head` ends in silence and with 141, as `git log | head` does: a script may set `pipefail`."""
+    """`backfill … | head` prints no error and ends with 141, as `git log | head` does: a script may set `pipefail`."""
 
-    def ended(self, *words):
+    def ended(self, *arguments):
         reads, writes = os.pipe()
         os.close(reads)
         done = subprocess.run(
-            [sys.executable, "-m", "backfill_cli", *words], stdout=writes, stderr=subprocess.PIPE, check=False
+            [sys.executable, "-m", "backfill_cli", *arguments], stdout=writes, stderr=subprocess.PIPE, check=False
         )
         os.close(writes)
         return done.returncode, done.stderr
 
     @pytest.mark.parametrize(
-        "words",
+        "arguments",
         [
             ["jobs"],
             ["status"],
@@ -181,11 +181,11 @@ class TestAReaderWhoHasGone:
         ],
         ids=" ".join,
     )
-    def test_is_no_error(self, job, words):
-        """Lines come from click, blocks from rich, whose own end is exit code 1."""
-        assert self.ended(*words) == (141, b"")
+    def test_a_closed_output_is_no_error(self, job, arguments):
+        """click prints lines, and rich prints blocks; rich by itself ends with exit code 1."""
+        assert self.ended(*arguments) == (141, b"")
 
-    def test_of_a_receipt_either(self, job):
+    def test_a_closed_output_during_verify_is_no_error(self, job):
         """The acknowledgement is on standard error."""
         code, errors = self.ended("verify")
         assert (code, bool(ACKNOWLEDGED.fullmatch(errors.decode()))) == (141, True)
@@ -193,11 +193,11 @@ class TestAReaderWhoHasGone:
 
 class TestItStartsAtOnce:
     def test_help_loads_no_spark(self):
-        """A command line that takes seconds to say its help is not used."""
+        """Users avoid a command line that takes seconds to print its help."""
         code = "import sys; from backfill_cli.__main__ import cli; print(any(n.split('.')[0] == 'pyspark' for n in sys.modules))"
         assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
-    def test_commands_load_none_either(self, job):
+    def test_commands_load_no_spark(self, job):
         """A pause in an emergency must not wait for imports."""
         code = (
             "import sys\nfrom backfill_cli.__main__ import cli\ntry: cli(['pause'])\nexcept SystemExit: pass\n"
@@ -209,8 +209,8 @@ class TestItStartsAtOnce:
 
 
 class TestCompletion:
-    def test_of_a_job_are_those_that_run(self, state_dir):
-        """Ids are long and hard to remember; what click's own script asks is asked here."""
+    def test_job_ids_complete_to_running_jobs(self, state_dir):
+        """Ids are long and hard to remember. The test sends the same request as click's completion script."""
         with running(state_dir, "default/orders"), running(state_dir, "shop/items"):
             environ = {
                 "_BACKFILL_COMPLETE": "bash_complete",

@@ -1,4 +1,4 @@
-"""The parts of the demo of a topic, without broker and Spark: its file, what its other side says, and what the reader there sees."""
+"""The parts of the Kafka demo, without a broker and Spark: its spec file, its producer's progress, and its reader."""
 
 import importlib.util
 import io
@@ -28,50 +28,50 @@ def stage():
 
 @pytest.fixture
 def demo(stage, tmp_path):
-    made = stage.KafkaDemo(tmp_path, 600_000, "127.0.0.1:9092", Console(file=io.StringIO(), width=100))
-    yield made
-    if made.writer is not None:
-        made.writer.kill()
+    demo = stage.KafkaDemo(tmp_path, 600_000, "127.0.0.1:9092", Console(file=io.StringIO(), width=100))
+    yield demo
+    if demo.writer is not None:
+        demo.writer.kill()
 
 
-def saying(tmp_path, *lines):
-    """A child that says lines of JSON, and waits."""
-    said = "".join(f"print({line!r})\n" for line in lines)
-    return Child([sys.executable, "-u", "-c", f"{said}input()"], tmp_path / "producer.log")
+def printing(tmp_path, *lines):
+    """Start a child that prints lines of JSON, and waits."""
+    statements = "".join(f"print({line!r})\n" for line in lines)
+    return Child([sys.executable, "-u", "-c", f"{statements}input()"], tmp_path / "producer.log")
 
 
 class TestItsFile:
-    def test_is_a_backfill(self, demo, stage):
-        """Users read and copy the file, so it must be a valid Backfill; its limit makes the history last."""
-        found = load_backfill(demo.document())
+    def test_the_file_is_a_valid_backfill(self, demo, stage):
+        """Users read and copy the file; its rate limit makes the history last."""
+        loaded = load_backfill(demo.document())
 
-        assert (found.spec.verify, found.spec.after) == ("Final", "Exit")
-        assert 600_000 / found.spec.throttle.rows_per_second == pytest.approx(stage.HISTORY_S)
+        assert (loaded.spec.verify, loaded.spec.after) == ("Final", "Exit")
+        assert 600_000 / loaded.spec.throttle.rows_per_second == pytest.approx(stage.HISTORY_S)
 
 
 class TestNewRecords:
-    """They are in the table while history is read: that is what the strategy is chosen for."""
+    """New records are in the table while the job still reads history: the promise of the strategy."""
 
-    def test_a_reader_that_finds_none_is_an_error(self, demo, tmp_path):
-        """A demo that skips what it promised has shown nothing."""
-        demo.writer = saying(tmp_path, '{"written": 600000}')
-        assert demo.writer.wait_for(lambda said: "written" in said, 30)
+    def test_a_reader_that_finds_no_new_record_is_an_error(self, demo, tmp_path):
+        """A demo that skips its promise has shown nothing."""
+        demo.writer = printing(tmp_path, '{"written": 600000}')
+        assert demo.writer.wait_for(lambda line: "written" in line, 30)
         demo.writer.end(timeout_s=0.1)
 
         with pytest.raises(DemoError, match="the reader found no new record"):
             demo.show_new("a reader looks")
 
-    def test_the_producer_says_how_old_the_newest_one_is(self, demo):
-        """Nothing before the table has one."""
+    def test_the_producer_line_shows_the_age_of_the_newest_record(self, demo):
+        """The line has no age before the table has a new record."""
         assert demo.writer_words({"written": 600_000}) == "the producer: 600,000 records"
         assert demo.writer_words({"written": 600_000, "seen_s": 2.345}).endswith("was written 2.3 s before")
 
 
 class TestTheReader:
-    """Another implementation of Delta than the driver's."""
+    """The demo reads with another implementation of Delta than the driver's."""
 
-    def test_knows_only_records_that_are_new(self, tmp_path):
-        """Those of history say nothing about the time to the table."""
+    def test_the_reader_counts_only_new_records(self, tmp_path):
+        """Records of the history do not measure the delay to the table."""
         reader = tool("topic_producer").Reader(str(tmp_path / "t"))
         before = reader.age_s()
         write(tmp_path / "t", time.time() - 60)
@@ -83,6 +83,6 @@ class TestTheReader:
         assert 0 <= new + 0.001 < 30
 
 
-def write(path, moment_s):
-    moment = f"arrow_cast({int(moment_s * 1e6)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
-    write_deltalake(path, QueryBuilder().execute(f"SELECT {moment} AS timestamp").read_all(), mode="append")
+def write(path, time_s):
+    timestamp = f"arrow_cast({int(time_s * 1e6)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+    write_deltalake(path, QueryBuilder().execute(f"SELECT {timestamp} AS timestamp").read_all(), mode="append")

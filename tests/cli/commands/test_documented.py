@@ -1,4 +1,4 @@
-"""What can be typed is described, so that no user has to find it by chance."""
+"""docs/operating.md describes every command, option and variable."""
 
 import re
 
@@ -9,7 +9,7 @@ from backfill_cli.__main__ import cli
 from backfill_spark.settings import DriverSettings
 
 PAGE = (ROOT / "docs" / "operating.md").read_text()
-NOT_FOR_PEOPLE = re.compile("crash_at|master|mode|operator_.*|control_.*|termination_log")
+INTERNAL = re.compile("crash_at|master|mode|operator_.*|control_.*|termination_log")
 """Set by the crash suite, or by the operator for the driver in a pod."""
 
 COMMANDS = sorted(cli.commands)
@@ -20,19 +20,17 @@ OPTIONS = sorted(
 
 class TestThePageAboutOperating:
     @pytest.mark.parametrize("command", COMMANDS)
-    def test_names_every_command(self, command):
-        """A command that is only in --help is found by those who know it already."""
+    def test_the_page_names_every_command(self, command):
+        """Users do not search for a command that only `--help` lists."""
         assert re.search(rf"`backfill {command}\b", PAGE)
 
     @pytest.mark.parametrize("option", [option for option in OPTIONS if option.startswith("--")])
-    def test_names_every_option(self, option):
-        """By its long name; `--file` and `--output` are everywhere, as -f and -o."""
+    def test_the_page_names_every_option(self, option):
+        """The page uses the long names; only `--file` and `--output` appear as -f and -o."""
         short = {"--file": "-f job.yaml", "--output": "-o json"}
         assert re.search(rf"{re.escape(short.get(option, option))}(?![\w-])", PAGE)
 
-    @pytest.mark.parametrize(
-        "setting", [one for one in DriverSettings.model_fields if not NOT_FOR_PEOPLE.fullmatch(one)]
-    )
-    def test_names_every_variable(self, setting):
-        """A process is set up by these."""
+    @pytest.mark.parametrize("setting", [name for name in DriverSettings.model_fields if not INTERNAL.fullmatch(name)])
+    def test_the_page_names_every_variable(self, setting):
+        """Environment variables configure a driver process."""
         assert f"`{'JAVA_HOME' if setting == 'java_home' else 'BACKFILL_' + setting.upper()}`" in PAGE

@@ -1,4 +1,4 @@
-"""One file may hold what belongs together; a refusal names what the file holds (faults U19 to U29)."""
+"""One file may contain a Backfill with related objects; an error names the objects in the file (faults U19 to U29)."""
 
 import json
 
@@ -13,19 +13,19 @@ FLUX = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadat
 
 @pytest.fixture
 def orders(tmp_path):
-    """The text of a valid Backfill."""
+    """The YAML of a valid Backfill."""
     return write_yaml(tmp_path / "orders.yaml", "/s", "/t", name="orders").read_text()
 
 
 def validate(text):
-    """Return the exit code of `backfill validate`, and what it printed."""
+    """Return the exit code of `backfill validate`, and its output."""
     done = backfill("validate", "-f", "-", text=text)
     return done.exit_code, done.output
 
 
 @pytest.mark.parametrize("form", ["last", "first", "list", "kubectl get -o json"])
-def test_the_one_backfill_of_a_file_is_read(orders, form):
-    """Other objects are for other tools."""
+def test_a_file_with_one_backfill_is_read(orders, form):
+    """Other tools read the other objects."""
     objects = [yaml.safe_load(NAMESPACE), yaml.safe_load(orders)]
     listed = {"apiVersion": "v1", "kind": "List", "items": objects}
     text = {
@@ -40,7 +40,7 @@ def test_the_one_backfill_of_a_file_is_read(orders, form):
     assert (code, printed.splitlines()[0]) == (0, "default/orders: valid (Snapshot, Upsert)")
 
 
-def test_several_backfills_are_refused_by_their_names(orders):
+def test_several_backfills_are_refused_by_name(orders):
     """A command is about one job."""
     code, printed = validate(f"{orders}---\n{NAMESPACE}---\n{orders.replace('name: orders', 'name: items')}")
 
@@ -52,7 +52,7 @@ def test_several_backfills_are_refused_by_their_names(orders):
     ("text", "kinds"), [(FLUX, "Kustomization"), (f"{FLUX}---\n{NAMESPACE}", "Kustomization, Namespace")]
 )
 def test_other_kinds_are_named(text, kinds):
-    """Not `write kind: Backfill`: nothing else in the file would be right."""
+    """A hint to write `kind: Backfill` would not help: nothing else in the file would be valid."""
     code, printed = validate(text)
 
     assert code == 20
@@ -60,13 +60,13 @@ def test_other_kinds_are_named(text, kinds):
 
 
 def test_a_kind_with_a_typo_is_still_a_backfill(orders):
-    """Its API version is ours."""
+    """The API version belongs to this project."""
     assert "write kind: Backfill" in validate(orders.replace("kind: Backfill", "kind: Backfil"))[1]
 
 
 @pytest.mark.parametrize("form", ["value", "block", "quoted"])
-def test_a_template_is_called_one(orders, form):
-    """`check indentation and quotes` is no remedy for a template of Helm."""
+def test_a_template_is_reported_as_a_template(orders, form):
+    """The hint to check indentation and quotes does not help with a Helm template."""
     text = {
         "value": orders.replace("name: orders", "name: {{ .Values.name }}"),
         "block": "{{- if .Values.enabled }}\n" + orders + "{{- end }}\n",

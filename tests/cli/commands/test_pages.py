@@ -40,14 +40,14 @@ def takes(command: click.Command, option: str) -> click.Parameter | None:
 
 
 def faults_of_backfill(line: str) -> Iterator[str]:
-    """Yield what `backfill` would refuse in a line: an unknown command, option or choice."""
+    """Yield the parts of a line that `backfill` would reject: an unknown command, option or choice."""
     for flags, name, arguments in BACKFILL.findall(line):
         yield from (f"backfill {flag}" for flag in flags.split() if takes(cli, flag) is None)
         if name not in {*cli.commands, "COMMAND"}:
             yield f"backfill {name}"
             continue
-        words = re.sub(r"[\[\]…,)]", " ", arguments).split()
-        for option, value in itertools.pairwise([*words, ""]):
+        arguments_and_options = re.sub(r"[\[\]…,)]", " ", arguments).split()
+        for option, value in itertools.pairwise([*arguments_and_options, ""]):
             parameter = takes(cli.commands[name], option.partition("=")[0]) if name in cli.commands else None
             if option.startswith("-") and option not in ("-", "-h", "--help") and parameter is None:
                 yield f"backfill {name} {option}"
@@ -57,13 +57,13 @@ def faults_of_backfill(line: str) -> Iterator[str]:
 
 def faults_of_make(line: str) -> Iterator[str]:
     """Yield the targets that the Makefile lacks."""
-    known = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for names in MAKE.findall(line):
-        yield from (f"make {name}" for name in names.split() if name not in known)
+        yield from (f"make {name}" for name in names.split() if name not in targets)
 
 
 def faults(line: str) -> list[str]:
-    """Return everything that a reader would type in vain."""
+    """Return every command and file of a line that does not exist."""
     modules = [f"python -m {name}" for name in MODULE.findall(line) if importlib.util.find_spec(name) is None]
     files = [path for path in FILE.findall(line) if not (ROOT / path).exists()]
     return [*faults_of_backfill(line), *faults_of_make(line), *modules, *files]

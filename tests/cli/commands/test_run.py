@@ -1,4 +1,4 @@
-"""`backfill run`: what is shown, how it ends, and the two presses of Ctrl-C; with a scripted driver in a real process."""
+"""`backfill run`: its output, its end, and one or two presses of Ctrl-C; with a scripted driver in a real process."""
 
 import json
 import os
@@ -58,7 +58,7 @@ class ScriptedDriver:
             while True:
                 self.stop.wait(0.05)
         if self.script == "fail":
-            error = SourceNotFoundError("no table at /x.", hint="Look at the path.")
+            error = SourceNotFoundError("no table at /x.", hint="Check the path.")
             return RunOutcome("Failed", 22, error.reason, error.message, error.hint, None, None, error)
         observe(progress.model_copy(update={"phase": "Live", "percent": 100, "rows_done": 10, "consumed_version": 8}))
         receipt = Receipt(8, 9, 7, 10, 256, "ab" * 32, (), 0.5)
@@ -96,8 +96,8 @@ def start(tmp_path):
 
 
 class TestHowItEnds:
-    def test_complete(self, start):
-        """A log must hold the phases, the receipt and the end."""
+    def test_a_complete_run_shows_phases_and_receipt(self, start):
+        """A log must contain the phases, the receipt and the end."""
         child = start("complete")
         out, err = child.communicate(timeout=60)
         assert child.returncode == 0
@@ -114,23 +114,23 @@ class TestHowItEnds:
         assert all(TIME.match(line) for line in out.splitlines() if " % " in line)
         assert err == ""
 
-    def test_quiet_and_verbose(self, start):
-        """A cron job wants the end only; who looks for an error wants Spark's words too."""
+    def test_quiet_and_verbose_change_the_output(self, start):
+        """A cron job needs only the end; a user who searches for an error also needs Spark's output."""
         quiet = start("complete", "--quiet")
         out, err = quiet.communicate(timeout=60)
         assert (quiet.returncode, "Snapshot" in out, "complete: 10 rows" in out, err) == (0, False, True, "")
         _, err = start("complete", "--verbose").communicate(timeout=60)
         assert "JVM WORDS" in err
 
-    def test_failed(self, start):
-        """One red line, the hint, and the reason's own code."""
+    def test_a_failed_run_shows_reason_and_hint(self, start):
+        """It prints one red line and the hint, and ends with the reason's own code."""
         child = start("fail")
         _, err = child.communicate(timeout=60)
         assert child.returncode == 22
-        assert "error: SourceNotFound: no table at /x.\nhint: Look at the path.\n" in err
+        assert "error: SourceNotFound: no table at /x.\nhint: Check the path.\n" in err
 
-    def test_json_lines(self, start):
-        """Whatever the JVM says, standard output is JSON only."""
+    def test_json_output_is_json_only(self, start):
+        """Standard output is only JSON, even if the JVM writes to it."""
         child = start("complete", "--json")
         out, _ = child.communicate(timeout=60)
         lines = [json.loads(line) for line in out.splitlines()]
@@ -139,8 +139,8 @@ class TestHowItEnds:
         assert [line["reason"] for line in lines if "grid" in line or "elapsedSeconds" not in line] == []
         assert (lines[-1]["outcome"], lines[-1]["exitCode"], lines[-1]["receipt"]["rows"]) == ("Complete", 0, 10)
 
-    def test_the_driver_log(self, start, tmp_path):
-        """Spark's words are there when they are needed, and only there."""
+    def test_the_log_file_receives_the_output_of_the_jvm(self, start, tmp_path):
+        """Spark's output is in the log file only."""
         log = tmp_path / "spark.log"
         child = start("fail", "--log", str(log))
         out, err = child.communicate(timeout=60)
@@ -156,8 +156,8 @@ class TestCtrlC:
                 return
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-    def test_the_first_stops_at_a_barrier(self, start, number):
-        """And says so, because it takes a moment."""
+    def test_the_first_signal_stops_at_a_barrier(self, start, number):
+        """The output announces the stop, because it takes time."""
         child = start("wait", "--verbose")
         self.ready(child)
         child.send_signal(number)
@@ -167,8 +167,8 @@ class TestCtrlC:
         assert "stopped at a barrier (after " in out
         assert "stopped: stopped" not in out
 
-    def test_the_second_ends_at_once(self, start):
-        """Whatever the driver is stuck in."""
+    def test_the_second_signal_ends_at_once(self, start):
+        """It ends even a driver that is stuck."""
         child = start("stuck", "--verbose")
         self.ready(child)
         child.send_signal(signal.SIGINT)
@@ -180,19 +180,19 @@ class TestCtrlC:
 
 
 class TestWhoReads:
-    """The job is what counts: a slow reader does not hold it up, and one who has gone ends it in order."""
+    """A slow reader does not delay the job, and a closed output stops it at a barrier."""
 
-    def test_a_slow_reader_holds_nothing_up(self, start):
-        """A pager that shows its first page, or a terminal held by Ctrl-S: seals go on."""
-        child = start("turning", "--json", "--verbose")  # a line each, of which the pipe takes some hundreds
-        assert "SAID ALL\n" in child.stderr  # the driver is through with all of them, and not one was read
+    def test_a_slow_reader_does_not_delay_the_job(self, start):
+        """A pager that shows its first page, or a terminal held by Ctrl-S, does not stop the seals."""
+        child = start("turning", "--json", "--verbose")  # 5,000 lines; the pipe holds a few hundred
+        assert "SAID ALL\n" in child.stderr  # the driver has sent all of them, and the test has read none
         out, _ = child.communicate(timeout=60)
 
         assert child.returncode == 10
         assert [json.loads(line)["time"] for line in out.splitlines()] != []
 
-    def test_a_line_a_second_at_most(self, start):
-        """Four a second with 64 numbers each filled a disk with nothing new."""
+    def test_json_output_has_at_most_one_line_a_second(self, start):
+        """Four lines a second of 64 numbers each fill a disk without new information."""
         child = start("chatty", "--json", "--verbose")
         assert "SAID ALL\n" in child.stderr
         child.send_signal(signal.SIGTERM)
@@ -202,8 +202,8 @@ class TestWhoReads:
         assert len(lines) <= 4 + lines[-1]["elapsedSeconds"]
         assert lines[-1]["outcome"] == "Stopped"
 
-    def test_a_reader_who_has_gone_stops_it_at_a_barrier(self, start):
-        """`backfill run | head -1`: other tools end there too."""
+    def test_a_closed_output_stops_the_run_at_a_barrier(self, start):
+        """`backfill run | head -1`: other tools end here too."""
         child = start("wait", "--verbose")
         child.stdout.close()
         lines = list(child.stderr)

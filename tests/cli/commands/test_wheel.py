@@ -1,4 +1,4 @@
-"""A user has the wheel and no clone: each command works, or names the line that installs what it lacks."""
+"""A user has the wheel and no clone: each command works, or prints how to install the missing package."""
 
 import os
 import re
@@ -25,7 +25,7 @@ spec:
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """A fresh environment with the wheel; `run(packages, …)` types `backfill …` in it, outside of the clone, with these packages alone."""
+    """A fresh environment with the wheel, outside the clone; `run(packages, …)` runs `backfill …` in it with only these packages."""
     home = tmp_path_factory.mktemp("home")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "v")], check=True)
     python = home / "v" / "bin" / "python"
@@ -35,7 +35,7 @@ def installed(wheel, tmp_path_factory):
     site = next((home / "v" / "lib").glob("python*/site-packages"))
     ours = Path(sysconfig.get_path("purelib"))
 
-    def run(packages, *words):
+    def run(packages, *arguments):
         for link in site.iterdir():
             if link.is_symlink():
                 link.unlink()
@@ -44,7 +44,7 @@ def installed(wheel, tmp_path_factory):
                 (site / name).symlink_to(ours / name)
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("BACKFILL", "PYTHON"))}
         return subprocess.run(
-            [home / "v" / "bin" / "backfill", *words],
+            [home / "v" / "bin" / "backfill", *arguments],
             cwd=home, env=environ | {"XDG_STATE_HOME": str(home / "state")}, capture_output=True, text=True,
         )  # fmt: skip
 
@@ -52,8 +52,8 @@ def installed(wheel, tmp_path_factory):
 
 
 class TestTheWheel:
-    def test_holds_what_it_reads(self, wheel):
-        """The checksums of the jars lie outside of the packages in a clone."""
+    def test_the_wheel_contains_its_data_files(self, wheel):
+        """The checksums of the jars are outside the packages in a clone."""
         held = set(zipfile.ZipFile(wheel).namelist())
 
         assert {
@@ -70,16 +70,16 @@ class TestTheWheel:
         text = zipfile.ZipFile(wheel).read("backfill_spark/jvm/jars.sha256").decode()
         assert text == (ROOT / "requirements" / "jars.sha256").read_text()
 
-    def test_shows_a_page_without_links_into_the_repository(self, wheel):
-        """A package index has no such files: links and the picture would be dead."""
-        held = zipfile.ZipFile(wheel)
-        shown = held.read(next(name for name in held.namelist() if name.endswith("METADATA"))).decode()
+    def test_the_wheel_shows_a_page_without_links_into_the_repository(self, wheel):
+        """A package index has no such files: the links and the picture would be dead."""
+        archive = zipfile.ZipFile(wheel)
+        shown = archive.read(next(name for name in archive.namelist() if name.endswith("METADATA"))).decode()
 
         assert "# backfill" in shown
         assert [link for link in re.findall(r"\]\(([^)]+)\)", shown) if "://" not in link] == []
 
-    def test_says_what_to_install_for_the_command(self, installed):
-        """Without an extra there is no click to say it with."""
+    def test_the_command_without_extras_names_the_line_to_install(self, installed):
+        """Without an extra, click is missing too."""
         done = installed(BASE, "--help")
 
         assert done.returncode == 2
@@ -88,8 +88,8 @@ class TestTheWheel:
             "hint: pip install 'backfill-operator[cli,spark]'",
         ]
 
-    def test_looks_and_commands_without_spark(self, installed):
-        """A machine that only commands needs no Spark."""
+    def test_status_and_commands_need_no_spark(self, installed):
+        """A machine that only sends commands needs no Spark."""
         checked = installed(BASE + CLI, "validate", "-f", "orders.yaml")
         asked = installed(BASE + CLI, "status", "-f", "orders.yaml")
         listed = installed(BASE + CLI, "jobs")
@@ -98,7 +98,7 @@ class TestTheWheel:
         assert "bug" not in checked.stderr + asked.stderr + listed.stderr
 
     @pytest.mark.parametrize(
-        ("words", "packages", "lacks"),
+        ("arguments", "packages", "lacks"),
         [
             (["plan", "-f", "orders.yaml"], [], "py4j|prometheus_client"),
             (["run", "-f", "orders.yaml"], ["py4j"], "prometheus_client|pyspark"),
@@ -106,9 +106,9 @@ class TestTheWheel:
         ],
         ids=["plan", "run", "verify"],
     )
-    def test_names_what_a_command_lacks(self, installed, words, packages, lacks):
-        """And the line that brings it; "this is a bug" sends people to the wrong place."""
-        done = installed(BASE + CLI + packages, *words)
+    def test_a_command_names_its_missing_package(self, installed, arguments, packages, lacks):
+        """The hint prints the line that installs it; "this is a bug" would send users to the wrong place."""
+        done = installed(BASE + CLI + packages, *arguments)
 
         assert done.returncode == 2
         error, hint = done.stderr.splitlines()[-2:]

@@ -1,4 +1,4 @@
-"""Unknown clients at the control server's port cost little, end soon, and never lock out a client with the token."""
+"""Clients without the token cost the control server little, are disconnected soon, and never lock out a client with it."""
 
 import http.client
 import json
@@ -15,13 +15,13 @@ from support.drivers.fake_driver import ScriptedJob
 
 from backfill_spark.control.connections import CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_S, REQUEST_S, Connections
 
-STRANGERS = 3 * CONNECTIONS_MAX
+UNAUTHENTICATED = 3 * CONNECTIONS_MAX
 CUT_OFF = ConnectionError, ssl.SSLEOFError
-"""What a client sees that still writes when the server ends the connection: without TLS, and with it."""
+"""The errors of a client that still writes when the server closes the connection: without TLS, and with it."""
 
 
 class Clock:
-    """Time that passes when told to."""
+    """A clock that the test moves."""
 
     def __init__(self):
         self.now_s = 0.0
@@ -32,12 +32,12 @@ class Clock:
 
 @pytest.fixture(params=["http", "https"])
 def context(request, tmp_path):
-    """With and without TLS: a handshake is where a stranger may stop first."""
+    """A server without and with TLS: a client may stop in the handshake."""
     if request.param == "http":
         return None
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.load_cert_chain(*certificate(tmp_path, "driver"))
-    return made
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate(tmp_path, "driver"))
+    return context
 
 
 @pytest.fixture
@@ -57,114 +57,114 @@ def crowd():
         yield stack
 
 
-def stranger(job, crowd, says=b""):
-    """Connect, say something that is no whole header, and nothing more."""
+def unauthenticated(job, crowd, sent=b""):
+    """Connect, send an incomplete header, and then nothing more."""
     place = urlsplit(job.server.url)
-    one = crowd.enter_context(socket.create_connection((place.hostname, place.port), timeout=20))
-    one.sendall(says)
-    return one
+    connection = crowd.enter_context(socket.create_connection((place.hostname, place.port), timeout=20))
+    connection.sendall(sent)
+    return connection
 
 
-def known(job, crowd):
+def client(job, crowd):
     """Return a connection that stays open."""
     place = urlsplit(job.server.url)
     if place.scheme == "http":
-        one = http.client.HTTPConnection(place.hostname, place.port, timeout=20)
+        connection = http.client.HTTPConnection(place.hostname, place.port, timeout=20)
     else:
         unchecked = ssl.create_default_context()
         unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
-        one = http.client.HTTPSConnection(place.hostname, place.port, timeout=20, context=unchecked)
-    crowd.callback(one.close)
-    return one
+        connection = http.client.HTTPSConnection(place.hostname, place.port, timeout=20, context=unchecked)
+    crowd.callback(connection.close)
+    return connection
 
 
-def look(job, one):
-    one.request("GET", "/v1/progress", headers={"Authorization": f"Bearer {job.token}"})
-    answer = one.getresponse()
+def read_progress(job, connection):
+    connection.request("GET", "/v1/progress", headers={"Authorization": f"Bearer {job.token}"})
+    answer = connection.getresponse()
     return answer.status, json.loads(answer.read())["rowsDone"]
 
 
-def is_ended(one):
-    """Wait until the other side has ended a connection."""
+def is_closed(connection):
+    """Wait until the other side has closed a connection."""
     try:
-        return one.recv(1) == b""
+        return connection.recv(1) == b""
     except ConnectionError:
         return True
 
 
 class TestTooMany:
-    def test_they_make_room_for_each_other_and_for_who_has_the_token(self, job, crowd):
-        """A connection costs a thread and a TLS state: without an end to it, a pod without any right ends the driver."""
+    def test_the_oldest_unauthenticated_connections_are_closed(self, job, crowd):
+        """A connection costs a thread and a TLS state. Without a limit, any pod in the cluster could exhaust the driver."""
         threads = threading.active_count()
-        before = known(job, crowd)
-        assert look(job, before) == (200, 1000)
+        before = client(job, crowd)
+        assert read_progress(job, before) == (200, 1000)
 
-        silent = [stranger(job, crowd) for _ in range(STRANGERS)]
+        silent = [unauthenticated(job, crowd) for _ in range(UNAUTHENTICATED)]
 
-        assert all(is_ended(one) for one in silent[: STRANGERS - CONNECTIONS_MAX])
+        assert all(is_closed(connection) for connection in silent[: UNAUTHENTICATED - CONNECTIONS_MAX])
         assert len(job.server.connections) <= CONNECTIONS_MAX
         assert threading.active_count() <= threads + CONNECTIONS_MAX + 1
-        assert look(job, before) == (200, 1000)
-        assert look(job, known(job, crowd)) == (200, 1000)
+        assert read_progress(job, before) == (200, 1000)
+        assert read_progress(job, client(job, crowd)) == (200, 1000)
 
-    def test_a_stranger_s_request_is_its_last(self, job, crowd):
-        """Probes need no token, so they must not be a way to stay."""
-        one = known(job, crowd)
-        one.request("GET", "/healthz")
-        answer = one.getresponse()
+    def test_an_unauthenticated_request_closes_its_connection(self, job, crowd):
+        """Probes need no token, so a probe must not keep a connection open."""
+        connection = client(job, crowd)
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
         assert (answer.status, answer.read(), answer.headers["Connection"]) == (200, b"ok\n", "close")
 
 
 class TestAHeader:
-    """Limits that hold for each port are in tests/control_plane/process/test_ports.py."""
+    """Limits that hold for each port are tested in tests/control_plane/process/test_ports.py."""
 
-    def test_of_each_request_has_its_own_limit(self, job, crowd):
+    def test_each_request_has_its_own_header_limit(self, job, crowd):
         """A client that polls keeps its connection for hours."""
-        one = known(job, crowd)
+        connection = client(job, crowd)
         answers = set()
         for _ in range(5):
             headers = {"Authorization": f"Bearer {job.token}", "X-Long": "x" * (HEADER_BYTES_MAX // 2)}
-            one.request("GET", "/v1/progress", headers=headers)
-            answer = one.getresponse()
+            connection.request("GET", "/v1/progress", headers=headers)
+            answer = connection.getresponse()
             answers.add((answer.status, bool(answer.read())))
         assert answers == {(200, True)}
 
 
 class TestTooSlow:
     @pytest.mark.parametrize(
-        "says",
+        "sent",
         [b"", b"\x16\x03\x01", b"GET /healthz HTTP/1.1\r\nHost"],
         ids=["nothing", "half a hello", "half a header"],
     )
-    def test_a_header_has_a_deadline_however_it_trickles(self, job, clock, crowd, says):
-        """One byte in four seconds is not silence."""
-        one = stranger(job, crowd, says)
-        look(job, known(job, crowd))  # the one before it was let in
+    def test_a_slow_header_meets_its_deadline(self, job, clock, crowd, sent):
+        """A client that sends one byte in four seconds is not silent."""
+        connection = unauthenticated(job, crowd, sent)
+        read_progress(job, client(job, crowd))  # by now the server has accepted the connection before it
         clock.now_s = HEADER_S - 1
-        with suppress(*CUT_OFF):  # what is no TLS at all is ended at once
-            one.sendall(b"\x01" if says else b"")
+        with suppress(*CUT_OFF):  # the server closes a connection without TLS at once
+            connection.sendall(b"\x01" if sent else b"")
         clock.now_s = HEADER_S + 1
-        assert is_ended(one)
+        assert is_closed(connection)
 
-    def test_a_request_has_one_for_all_of_it(self, job, clock, crowd):
-        """A body that trickles, with the token: the longest wait for an acknowledgement and no more."""
-        one = known(job, crowd)
-        one.putrequest("POST", "/v1/command")
-        one.putheader("Authorization", f"Bearer {job.token}")
-        one.putheader("Content-Length", "100")
-        one.endheaders(b"{")
+    def test_a_slow_request_meets_its_deadline(self, job, clock, crowd):
+        """A body that arrives slowly, with the token, may take as long as the longest wait for an acknowledgement."""
+        connection = client(job, crowd)
+        connection.putrequest("POST", "/v1/command")
+        connection.putheader("Authorization", f"Bearer {job.token}")
+        connection.putheader("Content-Length", "100")
+        connection.endheaders(b"{")
         clock.now_s = HEADER_S + 1
-        assert look(job, known(job, crowd)) == (200, 1000)
-        one.send(b" ")
+        assert read_progress(job, client(job, crowd)) == (200, 1000)
+        connection.send(b" ")
         clock.now_s = HEADER_S + REQUEST_S + 2
         with pytest.raises((http.client.HTTPException, ConnectionError, ssl.SSLError)):
-            one.getresponse()
+            connection.getresponse()
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="this machine has no IPv6")
 class TestItsAddress:
-    def test_may_be_of_ipv6(self, crowd):
-        """On a cluster of IPv6 a pod has no other."""
+    def test_the_server_listens_on_ipv6(self, crowd):
+        """A pod in an IPv6 cluster has no other address."""
         with ScriptedJob(host="::1") as job:
             assert urlsplit(job.server.url).hostname == "::1"
-            assert look(job, known(job, crowd)) == (200, 1000)
+            assert read_progress(job, client(job, crowd)) == (200, 1000)

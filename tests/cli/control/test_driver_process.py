@@ -1,4 +1,4 @@
-"""`python -m backfill_spark` when it cannot start: a line for people, a line for programs, and the code for both."""
+"""`python -m backfill_spark` when it cannot start: a line for users, a line for programs, and the exit code for both."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from support.tables.jobs import write_yaml
 
 
 def start(file, **environ):
-    """Run the driver to its end; Java is somewhere else, so that none of these ever starts one."""
+    """Run the driver to its end; JAVA_HOME contains no Java, so no run starts a JVM."""
     return subprocess.run(
         [sys.executable, "-m", "backfill_spark", "-f", str(file)],
         env={**os.environ, "JAVA_HOME": "/nowhere", **environ}, capture_output=True, text=True, check=False, timeout=60,
@@ -23,7 +23,7 @@ def file(tmp_path):
 
 
 class TestItSaysWhyItDoesNotStart:
-    """No stack trace: a program may have started it, or a user who does not read Python."""
+    """It prints no stack trace: a program may have started it, or a user who does not read Python."""
 
     def ends(self, done, code, reason, *facts):
         last = json.loads(done.stdout.splitlines()[-1])
@@ -44,24 +44,24 @@ class TestItSaysWhyItDoesNotStart:
             ("BACKFILL_CRASH_AT", "before_seal:-1"),
         ],
     )
-    def test_a_bad_variable(self, file, name, value):
-        """It is named, with its value and a hint."""
+    def test_a_wrong_variable_is_named(self, file, name, value):
+        """The message contains its value and a hint."""
         self.ends(start(file, **{name: value}), 2, "InvalidSetting", f"{name}={value!r}", f"Correct or unset {name}.")
 
-    def test_a_file_that_is_not_there(self, tmp_path):
-        """A ConfigMap that was not mounted."""
+    def test_a_missing_file_is_named(self, tmp_path):
+        """A ConfigMap may not be mounted."""
         self.ends(start(tmp_path / "none.yaml"), 2, "InvalidSetting", "none.yaml", "No such file")
 
-    def test_a_file_that_is_no_text(self, tmp_path):
-        """A Parquet file given by mistake."""
+    def test_a_binary_file_is_refused(self, tmp_path):
+        """A user may give a Parquet file by mistake."""
         (tmp_path / "x").write_bytes(b"PAR1\xff\xfe")
         self.ends(start(tmp_path / "x"), 2, "InvalidSetting", "cannot be read")
 
-    def test_a_file_that_is_no_backfill(self, tmp_path):
-        """Every error of the file, as the command line says it."""
+    def test_an_invalid_backfill_is_refused(self, tmp_path):
+        """The output contains every error of the file, as on the command line."""
         wrong = write_yaml(tmp_path / "job.yaml", "/s", "/t", throtle={"rowsPerSecond": 1})
         self.ends(start(wrong), 20, "InvalidSpec", "spec.throtle", "throttle")
 
-    def test_no_java(self, file, tmp_path):
-        """What a person must install, and where JAVA_HOME points."""
+    def test_missing_java_is_reported(self, file, tmp_path):
+        """The hint names the package to install, and the value of JAVA_HOME."""
         self.ends(start(file, BACKFILL_STATE_DIR=str(tmp_path)), 29, "JavaMissing", "Install Java")

@@ -1,4 +1,4 @@
-"""The driver's metrics: what the loop saw is counted, and the page lists exactly what is served."""
+"""The driver's metrics: events of the loop are counted, and the page lists exactly the metrics that are served."""
 
 import re
 
@@ -28,7 +28,7 @@ from backfill_core.protocol.work import (
 from backfill_spark.control.metrics import LoopMeter, progress_registry
 
 PAGE = (ROOT / "docs" / "driver-metrics.md").read_text()
-KNOWN = Progress(
+PROGRESS = Progress(
     attempt=2, epoch=7, rows_total=100, rows_done=40, throttle_rows_per_second=50, throttle_bytes_per_second=70, eta_seconds=3, table_version=9,
     last_commit_time="2026-01-01T00:00:10Z", last_barrier_time="2026-01-01T00:00:10Z", last_look_time="2026-01-01T00:00:10Z", stopping=True, lag_records=0,
     watermark=Watermark(column="id", direction="Ascending", value="3"),
@@ -39,8 +39,8 @@ AWAY = TransientError("away")
 
 @pytest.fixture
 def served():
-    """A meter, and what a scrape of it shows as name-with-labels to value."""
-    registry = progress_registry("a/b", lambda: KNOWN)
+    """A meter, and a function that scrapes it into a dictionary of name-with-labels to value."""
+    registry = progress_registry("a/b", lambda: PROGRESS)
     meter = LoopMeter("a/b", registry)
 
     def scrape():
@@ -57,8 +57,8 @@ def at(seconds):
 
 
 class TestThePage:
-    def test_lists_what_is_served_with_its_kind(self, served):
-        """A metric that no page names is not watched; one that is gone is an alert that never fires."""
+    def test_the_page_lists_each_metric_with_its_kind(self, served):
+        """Users do not watch a metric that no page names; an alert on a removed metric never fires."""
         meter, _ = served
         meter(Acknowledge(2, 7, 1, "Applied"), at(0))
         types = re.findall(r"^# TYPE (\S+) (\S+)$", generate_latest(meter.registry).decode(), flags=re.MULTILINE)
@@ -67,25 +67,25 @@ class TestThePage:
         assert sorted(listed) == sorted(types)
 
     def test_every_name_has_the_prefix(self):
-        """So that they can be found, and dropped, together."""
+        """A common prefix makes them easy to find, and to drop, together."""
         assert all(name.startswith("backfill_") for name in re.findall(r"^\| `(\w+)` \| ", PAGE, flags=re.MULTILINE))
 
 
 class TestGauges:
-    def test_are_the_progress(self, served):
-        """What people see and what is alarmed on cannot disagree."""
+    def test_gauges_show_the_progress(self, served):
+        """Users and alerts cannot see different values."""
         _, scrape = served
         shown = scrape()
 
-        wanted = {
+        expected = {
             "backfill_rows_done": 40, "backfill_throttled": 1, "backfill_throttle_rows_per_second": 50,
             'backfill_partition_lag_records{partition="3"}': 12, 'backfill_partition_lag_records{partition="other"}': 5,
             "backfill_throttle_bytes_per_second": 70, "backfill_stopping": 1, "backfill_paused": 0, "backfill_last_commit_timestamp_seconds": 1767225610,
         }  # fmt: skip
-        assert {name: shown[name] for name in wanted} == wanted
+        assert {name: shown[name] for name in expected} == expected
 
-    def test_what_is_not_known_is_left_out(self):
-        """A zero would be a figure."""
+    def test_unknown_values_are_left_out(self):
+        """A zero would be a value."""
         text = generate_latest(progress_registry("a/b", Progress)).decode()
 
         assert "backfill_eta_seconds" not in text
@@ -94,8 +94,8 @@ class TestGauges:
 
 
 class TestWhatTheLoopSaw:
-    def test_a_barrier_takes_from_its_seal_until_it_is_durable(self, served):
-        """A commit that had to be tried again is one barrier, and a slow one."""
+    def test_a_barrier_lasts_from_its_seal_until_it_is_durable(self, served):
+        """A retried commit is one barrier, and a slow one."""
         meter, scrape = served
         meter(Seal(5, 1, (), ""), at(10.0))
         meter(SealFailed(5, AWAY), at(11.0))
@@ -118,7 +118,7 @@ class TestWhatTheLoopSaw:
         ids=["split", "merge", "receipt", "key"],
     )
     def test_work_is_timed_by_its_kind(self, served, work, result, name):
-        """From the moment it was started, so waiting for a thread counts."""
+        """The time starts with the action, so waiting for a thread counts."""
         meter, scrape = served
         meter(StartWork(work), at(1.0))
         meter(WorkFinished(result), at(4.0))
@@ -126,7 +126,7 @@ class TestWhatTheLoopSaw:
         assert scrape()[f"backfill_{name}_seconds_sum"] == 3.0
 
     def test_staged_files_are_counted(self, served):
-        """What was paid for, also when it is never sealed."""
+        """A file counts even if it is never sealed, because its read and write were paid for."""
         meter, scrape = served
         meter(StartWork(ReadSplit(1, (), 0, 5, 1)), at(0))
         vector = StagedFile("b.bin", 0, 0)
@@ -134,11 +134,11 @@ class TestWhatTheLoopSaw:
         meter(WorkFinished(SplitStaged(1, files)), at(1))
 
         assert (scrape()["backfill_staged_bytes_total"], scrape()["backfill_staged_rows_total"]) == (1000, 7)
-        ways = [scrape()[f'backfill_staged_files_total{{way="{one}"}}'] for one in ("Whole", "Decoded")]
-        assert ways == [1, 1], "the file of a deletion vector is none of them"
+        ways = [scrape()[f'backfill_staged_files_total{{way="{way}"}}'] for way in ("Whole", "Decoded")]
+        assert ways == [1, 1], "the file of a deletion vector has no copy mode"
 
-    def test_what_went_wrong_is_counted(self, served):
-        """By what it was and why: a cancelled split is a pause, a failed one is trouble."""
+    def test_failures_are_counted_by_kind_and_cause(self, served):
+        """A cancelled split is a pause; a failed one is an error."""
         meter, scrape = served
         for work_id in (1, 2):
             meter(StartWork(ReadSplit(work_id, (), 0, 5, 1)), at(0))
@@ -152,7 +152,7 @@ class TestWhatTheLoopSaw:
         assert shown["backfill_look_failures_total"] == 1
 
     def test_lost_executors_are_counted_by_reason(self):
-        """Those of a driver that lost none have no line."""
+        """A driver that lost none has no line."""
         lost = (PodLoss(reason="Evicted", count=1), PodLoss(reason="OOMKilled", count=2))
         text = generate_latest(progress_registry("a", lambda: Progress(executors_lost=lost))).decode()
 
@@ -160,8 +160,8 @@ class TestWhatTheLoopSaw:
         assert 'backfill_executors_lost_total{job="a",reason="Evicted"} 1.0' in text
         assert "backfill_executors_lost_total{" not in generate_latest(progress_registry("a", Progress)).decode()
 
-    def test_what_it_does_not_know_does_no_harm(self, served):
-        """A second answer, a tick: the loop must go on."""
+    def test_unknown_events_are_ignored(self, served):
+        """A second answer or a tick must not end the loop."""
         meter, scrape = served
         for event in (Tick(), WorkFailed(9, AWAY), WorkFinished(SplitStaged(9, ())), Sealed(9, 1, 0.5)):
             meter(event, at(1))

@@ -1,4 +1,4 @@
-"""Where a driver in a pod is commanded from: the operator's number, its token, its certificate, and its termination message."""
+"""The control endpoint of a driver in a pod: the operator's attempt, its token, its certificate, and the termination message."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from backfill_spark.settings import DriverSettings, InvalidSettingError
 
 @pytest.fixture
 def identity(tmp_path: Path) -> Path:
-    """A folder as the Secret's mount: certificate, key and token."""
+    """A folder as in the mount of the Secret: certificate, key and token."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl to make a certificate with")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=driver",
@@ -38,22 +38,24 @@ def identity(tmp_path: Path) -> Path:
 
 
 def settings(folder: Path | None = None, **fields: Any) -> DriverSettings:
-    """Return what the pod's variables would say."""
-    given = {} if folder is None else {"control_tls_dir": folder, "control_token_file": folder / "token"}
-    return DriverSettings.model_validate(given | fields)
+    """Return settings as the pod's variables configure them."""
+    identity = {} if folder is None else {"control_tls_dir": folder, "control_token_file": folder / "token"}
+    return DriverSettings.model_validate(identity | fields)
 
 
-def binding(given: DriverSettings, submitted: list[CommandReceived], attempt: int = 3) -> OperatorBinding:
+def binding(driver_settings: DriverSettings, submitted: list[CommandReceived], attempt: int = 3) -> OperatorBinding:
     """Return a binding whose driver has the state's third attempt."""
-    return OperatorBinding(given, attempt=attempt, job_id="shop/orders", submit=submitted.append, progress=lambda: Progress(epoch=5), receipt=lambda: None)  # fmt: skip
+    return OperatorBinding(driver_settings, attempt=attempt, job_id="shop/orders", submit=submitted.append, progress=lambda: Progress(epoch=5), receipt=lambda: None)  # fmt: skip
 
 
 def post(
-    one: OperatorBinding, attempt: int, context: ssl.SSLContext | None, token: str = "secret"
+    server: OperatorBinding, attempt: int, context: ssl.SSLContext | None, token: str = "secret"
 ) -> tuple[int, dict[str, Any]]:
     """Send a pause; return the answer."""
     body = json.dumps({"attempt": attempt, "revision": 1, "command": {"type": "Pause"}}).encode()
-    request = urllib.request.Request(f"{one.url}/v1/command", body, {"Authorization": f"Bearer {token}"}, method="POST")
+    request = urllib.request.Request(
+        f"{server.url}/v1/command", body, {"Authorization": f"Bearer {token}"}, method="POST"
+    )
     try:
         with urllib.request.urlopen(request, timeout=10, context=context) as answer:
             return answer.status, json.load(answer)
@@ -62,86 +64,86 @@ def post(
 
 
 class TestTheSeat:
-    """The operator counts its attempts, the target's state counts its own."""
+    """The operator counts its attempts, and the target's state counts its own attempts."""
 
-    def test_answers_to_the_operators_number_and_speaks_with_the_states(self, identity: Path) -> None:
-        """A command for another attempt of the operator's is refused."""
+    def test_a_binding_answers_to_the_operators_attempt_and_submits_the_states(self, identity: Path) -> None:
+        """It refuses a command for another attempt of the operator."""
         submitted: list[CommandReceived] = []
-        one = binding(settings(identity, operator_attempt=7), submitted)
+        server = binding(settings(identity, operator_attempt=7), submitted)
         context = ssl.create_default_context(cafile=str(identity / "tls.crt"))
-        one.start()
+        server.start()
         try:
-            assert post(one, 3, context)[0] == 409
-            assert post(one, 7, context)[1]["outcome"] == "Pending"
+            assert post(server, 3, context)[0] == 409
+            assert post(server, 7, context)[1]["outcome"] == "Pending"
             assert [event.attempt for event in submitted] == [3]
-            one.acknowledge(Acknowledge(3, 6, 1, "Applied"))
-            assert post(one, 7, context) == (
+            server.acknowledge(Acknowledge(3, 6, 1, "Applied"))
+            assert post(server, 7, context) == (
                 200,
                 {"attempt": 7, "epoch": 6, "revision": 1, "outcome": "Applied", "message": ""},
             )
         finally:
-            one.close()
+            server.close()
 
-    def test_is_commanded_with_its_token_only(self, identity: Path) -> None:
-        """Over TLS, to clients that trust this very certificate."""
-        one = binding(settings(identity), [])
-        one.start()
+    def test_a_command_needs_the_token(self, identity: Path) -> None:
+        """The server uses TLS, for clients that trust exactly this certificate."""
+        server = binding(settings(identity), [])
+        server.start()
         try:
-            assert post(one, 3, ssl.create_default_context(cafile=str(identity / "tls.crt")), "guess")[0] == 401
+            assert post(server, 3, ssl.create_default_context(cafile=str(identity / "tls.crt")), "guess")[0] == 401
             with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
-                post(one, 3, ssl.create_default_context())
+                post(server, 3, ssl.create_default_context())
         finally:
-            one.close()
+            server.close()
 
-    def test_of_a_local_run_is_as_before(self) -> None:
-        """Loopback, a token of its own, the state's number."""
-        one = binding(settings(), [])
-        one.start()
+    def test_a_local_run_uses_loopback(self) -> None:
+        """It has a generated token and the state's attempt."""
+        server = binding(settings(), [])
+        server.start()
         try:
-            assert one.url.startswith("http://127.0.0.1:")
-            assert (one.attempt, len(one.token) > 30) == (3, True)
-            assert post(one, 3, None, one.token)[0] == 202
+            assert server.url.startswith("http://127.0.0.1:")
+            assert (server.attempt, len(server.token) > 30) == (3, True)
+            assert post(server, 3, None, server.token)[0] == 202
         finally:
-            one.close()
+            server.close()
 
     @pytest.mark.parametrize("missing", ["tls.key", "token"])
-    def test_without_its_identity_does_not_start(self, identity: Path, missing: str) -> None:
-        """An error with a reason, not an unexpected one."""
+    def test_a_binding_without_its_identity_does_not_start(self, identity: Path, missing: str) -> None:
+        """The error has a reason; it is not an unexpected one."""
         (identity / missing).unlink()
 
         with pytest.raises(InvalidSettingError, match="BACKFILL_CONTROL"):
             binding(settings(identity), [])
 
-    def test_in_the_clear_is_refused_anywhere_but_on_loopback(self) -> None:
-        """A token must not travel through a network as it is."""
+    def test_plain_http_is_refused_except_on_loopback(self) -> None:
+        """A token must not travel through a network unencrypted."""
         with pytest.raises(InvalidSettingError, match="in the clear"):
             DriverSettings.from_environ({"HOME": "/x", "BACKFILL_CONTROL_BIND": "0.0.0.0"})
 
 
 class TestLastWords:
-    """They outlive the process and the operator alike."""
+    """The termination message outlives the process and the operator."""
 
-    def test_say_how_a_run_ended(self, tmp_path: Path) -> None:
-        """With the progress and the receipt in the form that the status keeps."""
+    def test_the_message_describes_the_end_of_a_run(self, tmp_path: Path) -> None:
+        """It contains the progress and the receipt in the format of the status."""
         receipt = Receipt(3, 4, 9, 100, 8, "ab", (VnodeMismatch(5, 1, 2),), 0.5, 1_700_000_000_000)
         outcome = RunOutcome("Failed", 48, "VerificationFailed", "they differ", "Look.", Progress(percent=100), receipt)
         place = tmp_path / "termination-log"
 
         termination_message.leave(settings(termination_log=place), termination_message.of_outcome(outcome))
 
-        read = Ending.read(place.read_text())
-        assert read is not None
-        assert (read.outcome, read.reason, read.message, read.hint) == (
+        ending = Ending.read(place.read_text())
+        assert ending is not None
+        assert (ending.outcome, ending.reason, ending.message, ending.hint) == (
             "Failed",
             "VerificationFailed",
             "they differ",
             "Look.",
         )
-        assert read.progress is not None
-        assert read.receipt is not None
-        assert (read.progress.percent, read.receipt.mismatches, read.receipt.mismatched_vnodes) == (100, 1, (5,))
-        assert read.receipt.verified_at == "2023-11-14T22:13:20Z"
+        assert ending.progress is not None
+        assert ending.receipt is not None
+        assert (ending.progress.percent, ending.receipt.mismatches, ending.receipt.mismatched_vnodes) == (100, 1, (5,))
+        assert ending.receipt.verified_at == "2023-11-14T22:13:20Z"
 
-    def test_of_a_local_run_go_nowhere(self) -> None:
-        """There is no pod to leave them in."""
+    def test_a_local_run_leaves_no_message(self) -> None:
+        """There is no pod for it."""
         termination_message.leave(settings(), termination_message.of_error(StateMismatchError("no", hint="Yes.")))

@@ -1,4 +1,4 @@
-"""The core's view in the words that people and programs read."""
+"""The core's view in the format of the API."""
 
 import json
 from dataclasses import replace
@@ -27,8 +27,8 @@ def shown(job):
 
 
 class TestWhatIsShown:
-    def test_when_the_newest_seal_was(self):
-        """The age of a seal is the one alarm that every job needs."""
+    def test_the_time_of_the_newest_seal_is_shown(self):
+        """Every job needs an alert on the age of its newest seal."""
         job = HandDriven(*LONG)
         job.let_pass(1.5)
         job.finish_split()
@@ -37,7 +37,7 @@ class TestWhatIsShown:
         assert shown(job).last_commit_time == "2023-11-14T22:13:22Z"
 
     def test_stopping_is_a_field(self):
-        """A program must not read the reason's words."""
+        """A program must not parse the reason."""
         job = HandDriven(*LONG)
         assert not shown(job).stopping
         job.send(StopRequested())
@@ -55,21 +55,21 @@ class TestWhatIsShown:
         paused = shown(job)
         assert (paused.eta, paused.eta_seconds, paused.rows_per_second) == (None, None, 0)
 
-    def test_when_a_receipt_was_taken(self):
+    def test_the_time_of_a_receipt_is_shown(self):
         """A proof has a date; one of an older release may have none."""
         receipt = Receipt(3, 9, 12, 100, 256, "ab", (), 1.5, verified_ms=1_700_000_000_000)
 
         assert receipt_words(receipt).verified_at == "2023-11-14T22:13:20Z"
         assert receipt_words(Receipt(3, 9, 12, 100, 256, "ab", (), 1.5)).verified_at is None
 
-    def test_a_changelog_that_lost_what_came(self):
-        """Its removals are left, so that a vnode has fewer rows than none: a difference to be named, not an error of ours."""
+    def test_a_vnode_with_negative_rows_is_shown(self):
+        """A changelog that lost its inserts still has their removals: the receipt reports this difference and no internal error."""
         receipt = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 0, -2),), 1.5)
 
         assert receipt_words(receipt).mismatches[0].target_rows == -2
 
-    def test_words_without_end_are_cut(self):
-        """What a storage says may be a page; a look at the job must not end the job."""
+    def test_a_long_message_is_truncated(self):
+        """An error message of a storage may be a page long; reading the progress must not end the job."""
         job = HandDriven(*LONG)
         view = replace(job.view, reason="x" * 5000, warnings=(JobWarning("ForeignCommits", "y" * 5000),))
 
@@ -125,36 +125,36 @@ HOSTILE = (
 
 
 class TestAStateThatAnotherWriterChanged:
-    """Who may write the target may write its log: an error of ours names the field, and no line is of pydantic (fault S10)."""
+    """Any writer of the target may write its log. The error names the field, and is not an error of pydantic (fault S10)."""
 
     @given(some.sampled_from(sorted(leaves(STORED), key=str)), some.sampled_from(HOSTILE))
-    def test_is_refused_by_name_or_shown(self, path, value):
-        """A driver, `status` and `verify` read it first."""
+    def test_a_changed_state_is_refused_by_name_or_shown(self, path, value):
+        """The driver, `status` and `verify` read it first."""
         try:
             state = JobState.decode(json.dumps(with_value(STORED, path, value)))
         except StateMismatchError:
             return
-        found = StoredSummary("Snapshot", 100, 10, 0, 1)
-        progress_of_state(state, found, str)
+        summary = StoredSummary("Snapshot", 100, 10, 0, 1)
+        progress_of_state(state, summary, str)
         if state.receipt is not None:
             receipt_words(state.receipt)
 
     @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "7", "null", "\ud800"], ids=lambda text: text[:5])
-    def test_that_is_no_document_is_refused(self, text):
-        """It was a traceback of json."""
+    def test_a_state_that_is_no_document_is_refused(self, text):
+        """It used to print a traceback of json."""
         with pytest.raises(StateMismatchError, match="no JSON object"):
             JobState.decode(text)
 
-    def test_is_read_where_nothing_was_changed(self):
-        """The property would hold for a reader that refuses all."""
+    def test_an_unchanged_state_is_read(self):
+        """A reader that rejects every state would also satisfy the property above."""
         assert JobState.decode(STATE.encode()) == STATE
 
 
 class TestTheHeadOfASource:
     @pytest.mark.parametrize("timestamp_ms", [-(2**63), -1, 2**63])
     @pytest.mark.parametrize("version", [0, 2**63])
-    def test_of_any_number_is_shown(self, version, timestamp_ms):
-        """Its commits may hold each one."""
+    def test_any_head_is_shown(self, version, timestamp_ms):
+        """Commits may contain any of these numbers."""
         shown = source_head_words(Head(version, timestamp_ms, "t"), 7, str, now_ms=10**12)
 
         assert shown.behind >= 0

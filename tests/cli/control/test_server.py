@@ -1,4 +1,4 @@
-"""The control server: who may command, what is taken, and what is answered; the double for the operator's tests alike."""
+"""Authorisation, requests and answers of the control server, and of its double in the operator's tests."""
 
 import http.client
 import json
@@ -34,7 +34,7 @@ def silent(driver):
 
 
 def ask(job, method, path, body=None, *, token=None, headers=None):
-    """Return status and decoded body of one request."""
+    """Return the status and the decoded body of one request."""
     parts = urlsplit(job.server.url)
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=20)
     sent = {"Authorization": f"Bearer {job.token if token is None else token}", **(headers or {})}
@@ -58,23 +58,23 @@ def command(job, body, wait="5"):
 class TestOnlyWhoHasTheTokenIsHeard:
     @pytest.mark.parametrize("token", ["", "wrong", "x" * 10_000], ids=["none", "wrong", "long"])
     @pytest.mark.parametrize("path", ["/v1/progress", "/v1/receipt", "/v1/acks", "/metrics", "/v1/nothing"])
-    def test_looks_are_refused(self, job, token, path):
-        """Progress names tables and the token is the only wall on a shared machine."""
+    def test_reads_without_the_token_are_refused(self, job, token, path):
+        """Progress contains table names, and on a shared machine only the token protects them."""
         headers = {"Authorization": ""} if not token else None
         assert ask(job, "GET", path, token=token, headers=headers)[0] == 401
 
-    def test_commands_are_refused_and_not_submitted(self, job):
-        """An unauthorised command must not reach the core at all."""
+    def test_commands_without_the_token_are_not_submitted(self, job):
+        """An unauthorised command must not reach the core."""
         status, _ = ask(job, "POST", "/v1/command?wait=0", request(1), token="wrong")
         assert status == 401
         assert job.commands.empty()
         assert job.seen == []
 
-    def test_the_prefix_of_the_token_is_not_enough(self, job):
-        """A comparison of prefixes would let a token be guessed letter by letter."""
+    def test_a_prefix_of_the_token_is_refused(self, job):
+        """A comparison of prefixes would let a client guess a token letter by letter."""
         assert ask(job, "GET", "/v1/progress", token=job.token[:-1])[0] == 401
 
-    def test_probes_need_none(self, job):
+    def test_probes_need_no_token(self, job):
         """A kubelet has no token."""
         assert ask(job, "GET", "/healthz", token="", headers={"Authorization": ""})[0] == 200
         assert ask(job, "GET", "/readyz", token="", headers={"Authorization": ""})[0] == 200
@@ -96,53 +96,53 @@ class TestBadRequestsSayWhichField:
             (request(1, kind="Explode"), "command.type"),
         ],
     )
-    def test_wrong_fields(self, job, body, field):
-        """The path is what the sender must mend."""
-        status, words = command(job, body)
-        assert (status, words["error"]["field"]) == (400, field)
+    def test_wrong_fields_are_named(self, job, body, field):
+        """The sender must fix the field at this path."""
+        status, answer = command(job, body)
+        assert (status, answer["error"]["field"]) == (400, field)
         assert job.seen == []
 
     @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b"null"])
-    def test_what_is_no_request(self, job, body):
-        """Anything may arrive at a port."""
+    def test_a_body_without_a_request_is_refused(self, job, body):
+        """Any bytes may arrive at a port."""
         assert ask(job, "POST", "/v1/command", body)[0] == 400
 
     @pytest.mark.parametrize("wait", ["soon", "-1", "nan", "inf"])
-    def test_a_wait_that_is_no_time(self, job, wait):
-        """NaN compares with nothing: a wait for it would never end."""
-        status, words = command(job, request(1), wait)
-        assert (status, words["error"]["field"]) == (400, "wait")
+    def test_a_wait_that_is_no_time_is_refused(self, job, wait):
+        """No comparison with NaN is true: a wait for it would never end."""
+        status, answer = command(job, request(1), wait)
+        assert (status, answer["error"]["field"]) == (400, "wait")
 
     def test_a_body_above_the_cap_is_not_read(self, job):
         """The driver's memory is for data."""
         assert ask(job, "POST", "/v1/command", b"x" * (BODY_MAX_BYTES + 1))[0] == 413
 
     @pytest.mark.parametrize("length", ["-1", "many", "9" * 40])
-    def test_a_length_that_is_none(self, job, length):
-        """A length is given by the sender, so it may be anything."""
+    def test_a_wrong_length_is_refused(self, job, length):
+        """The sender sets the length, so it may be any string."""
         assert ask(job, "POST", "/v1/command", b"{}", headers={"Content-Length": length})[0] == 413
 
-    def test_unknown_paths(self, job):
-        """A typing error must not look like an answer."""
+    def test_unknown_paths_are_refused(self, job):
+        """A typing error must not get an answer."""
         assert ask(job, "GET", "/v1/nothing")[0] == 404
         assert ask(job, "POST", "/v1/nothing", request(1))[0] == 404
 
 
 class TestACommandIsAcknowledgedAfterItsSeal:
     def test_the_ack_carries_attempt_epoch_and_revision(self, job):
-        """Who commands must be able to say from which barrier on it holds."""
+        """A user must know from which barrier on a command is in force."""
         status, ack = command(job, request(1, pause={"scope": "All", "force": True}))
         assert status == 200
         assert (ack["attempt"], ack["revision"], ack["outcome"]) == (1, 1, "Applied")
         assert 1 < ack["epoch"] <= job.progress.epoch
         assert job.seen[0].command == Pause(everything=True, force=True)
 
-    def test_without_one_the_answer_is_pending(self, silent):
+    def test_a_command_without_an_ack_is_pending(self, silent):
         """A time-out is no refusal: the driver has the command."""
         status, ack = command(silent, request(1), wait="0.05")
         assert (status, ack["outcome"]) == (202, "Pending")
 
-    def test_asking_again_waits_for_the_same_command(self, silent):
+    def test_a_repeated_request_waits_for_the_same_command(self, silent):
         """A re-sent command must not be applied twice."""
         command(silent, request(1), wait="0")
         with ThreadPoolExecutor(1) as pool:
@@ -151,8 +151,8 @@ class TestACommandIsAcknowledgedAfterItsSeal:
             status, ack = again.result()
         assert (status, ack["epoch"], len(silent.seen)) == (200, 7, 1)
 
-    def test_a_closing_server_answers_who_waits(self, silent):
-        """A client that waits for a minute must not be left hanging by a driver that ends."""
+    def test_a_closing_server_answers_waiting_clients(self, silent):
+        """A driver that ends must not leave a client waiting for a minute."""
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(command, silent, request(1), "30")
             while not silent.seen:
@@ -161,15 +161,15 @@ class TestACommandIsAcknowledgedAfterItsSeal:
             assert waiting.result(timeout=5)[1]["outcome"] == "Pending"
 
     def test_acks_can_be_read_later(self, job):
-        """A client that lost the answer can still learn it."""
+        """A client that lost the answer can still read it."""
         for revision in (1, 2, 3):
             command(job, request(revision, kind="Resume"))
-        status, words = ask(job, "GET", "/v1/acks?after=1")
-        assert (status, words["attempt"], [one["revision"] for one in words["acks"]]) == (200, 1, [2, 3])
+        status, answer = ask(job, "GET", "/v1/acks?after=1")
+        assert (status, answer["attempt"], [ack["revision"] for ack in answer["acks"]]) == (200, 1, [2, 3])
         assert ask(job, "GET", "/v1/acks?after=x")[0] == 400
 
     def test_only_the_newest_acks_are_kept(self, job):
-        """A driver that runs for months must not remember every command."""
+        """A driver that runs for months must not keep every command."""
         for revision in range(1, ACKS_KEPT_MAX + 10):
             job.server.acknowledge(Acknowledge(1, revision, revision, "Applied"))
         kept = job.server.acks(0)
@@ -177,22 +177,22 @@ class TestACommandIsAcknowledgedAfterItsSeal:
 
 
 class TestRevisionsOnlyGrow:
-    def test_the_same_again_has_the_same_answer(self, job):
-        """The operator re-sends until it hears an answer."""
+    def test_a_repeated_command_gets_the_same_answer(self, job):
+        """The operator re-sends a command until it receives an answer."""
         first = command(job, request(1))
         assert command(job, request(1)) == first
         assert len(job.seen) == 1
 
-    def test_an_older_one_is_superseded(self, job):
+    def test_an_older_revision_is_superseded(self, job):
         """A delayed message must not undo a newer command."""
         command(job, request(5, kind="Resume"))
         status, ack = command(job, request(4))
         assert (status, ack["outcome"]) == (200, "Superseded")
-        assert [one.revision for one in job.seen] == [5]
+        assert [event.revision for event in job.seen] == [5]
 
     @pytest.mark.parametrize("forged", [2**32 + 1, 2**52])
-    def test_one_that_is_far_ahead_takes_no_number_from_others(self, job, forged):
-        """It is stored with the target, so no later command could be newer in any attempt (fault S10)."""
+    def test_a_revision_that_is_far_ahead_is_refused(self, job, forged):
+        """The target stores the revision, so no later command could be newer in any attempt (fault S10)."""
         status, ack = command(job, request(forged))
         assert (status, ack["outcome"], ack["message"]) == (
             200,
@@ -204,33 +204,33 @@ class TestRevisionsOnlyGrow:
         assert command(job, request(1))[1]["outcome"] == "Applied"
 
     @pytest.mark.parametrize("forged", [2**52 + 1, 2**62])
-    def test_one_above_all_numbers_is_refused_with_its_field(self, job, forged):
-        """JSON readers hold 2^53 exactly."""
+    def test_a_revision_above_the_limit_is_refused_with_its_field(self, job, forged):
+        """JSON readers represent integers up to 2^53 exactly."""
         status, answer = command(job, request(forged))
         assert (status, answer["error"]["field"]) == (400, "revision")
 
     def test_the_same_revision_with_another_command_is_superseded(self, job):
-        """Two people may read the same newest revision: the second must not be told that hers is in force."""
+        """Two users may read the same newest revision: the second must not see hers as in force."""
         command(job, request(1))
         status, ack = command(job, request(1, kind="Resume"))
         assert (status, ack["outcome"]) == (200, "Superseded")
 
     def test_another_attempt_is_refused(self, job):
-        """A command meant for a dead attempt must not reach its successor."""
+        """A command for a dead attempt must not reach its successor."""
         status, ack = command(job, request(1, attempt=2))
         assert (status, ack["outcome"], "attempt 1" in ack["message"]) == (409, "WrongAttempt", True)
         assert job.seen == []
 
-    def test_of_many_at_once_each_is_answered_for_itself(self, job):
-        """Sixteen clients with one revision: one is applied, fifteen hear that they were late."""
+    def test_concurrent_commands_get_separate_answers(self, job):
+        """Sixteen clients send one revision: one command is applied, and fifteen are superseded."""
         start = threading.Barrier(16)
 
-        def one(rate):
+        def throttle(rate):
             start.wait()
             return command(job, request(1, kind="Throttle", throttle={"rowsPerSecond": rate}))
 
         with ThreadPoolExecutor(16) as pool:
-            answers = list(pool.map(one, range(16)))
+            answers = list(pool.map(throttle, range(16)))
         applied = [rate for rate, (_, ack) in enumerate(answers) if ack["outcome"] == "Applied"]
         assert len(applied) == 1
         assert [event.command for event in job.seen] == [Throttle(applied[0])]
@@ -238,21 +238,21 @@ class TestRevisionsOnlyGrow:
 
 
 class TestAReceiptIsReadBeforeTheServerEnds:
-    def test_the_end_waits_for_who_asked(self):
+    def test_the_end_waits_for_the_sender_of_a_verify(self):
         """The answer to a Verify is the receipt, and a receipt may be the end of the job."""
         with ScriptedJob(ends=True) as job:
             command(job, request(1, kind="Verify"))
             assert job.stopped.wait(5)
             assert ask(job, "GET", "/v1/receipt")[1]["rows"] == 4000
 
-    def test_and_for_no_other_client(self, job):
+    def test_the_end_waits_for_no_other_client(self, job):
         """A job without a waiting client must not end late."""
         began_s = time.monotonic()
         job.server.close()
         assert time.monotonic() - began_s < GOODBYE_S
 
-    def test_nor_for_longer_than_a_moment(self):
-        """Who asked may be gone."""
+    def test_the_end_waits_for_a_short_time_only(self):
+        """The sender may have disconnected."""
         with ScriptedJob(ends=True) as job:
             command(job, request(1, kind="Verify"))
         with pytest.raises(OSError):
@@ -260,26 +260,26 @@ class TestAReceiptIsReadBeforeTheServerEnds:
 
 
 class TestLooksShowWhatTheJobSays:
-    def test_progress(self, job):
-        """The command line and the operator read the same words."""
-        status, words = ask(job, "GET", "/v1/progress")
-        assert (status, words["rowsDone"], words["rowsTotal"], words["jobId"]) == (200, 1000, 4000, "scripted")
+    def test_progress_can_be_read(self, job):
+        """The command line and the operator read the same fields."""
+        status, answer = ask(job, "GET", "/v1/progress")
+        assert (status, answer["rowsDone"], answer["rowsTotal"], answer["jobId"]) == (200, 1000, 4000, "scripted")
 
-    def test_receipt_before_and_after(self, job):
-        """No receipt is null, not an error."""
+    def test_a_missing_receipt_is_null(self, job):
+        """It is not an error."""
         assert ask(job, "GET", "/v1/receipt") == (200, None)
         command(job, request(1, kind="Verify"))
         assert ask(job, "GET", "/v1/receipt")[1]["rows"] == 4000
 
-    def test_metrics(self, job):
-        """Prometheus reads the numbers that people see."""
+    def test_metrics_can_be_read(self, job):
+        """Prometheus reads the same numbers as users."""
         status, text = ask(job, "GET", "/metrics")
         assert status == 200
         assert 'backfill_rows_done{job="scripted"} 1000.0' in text
         assert 'backfill_paused{job="scripted"} 0.0' in text
 
-    def test_not_ready_before_the_fence_is_sealed(self, job):
-        """A driver that may still be refused is not ready."""
+    def test_the_driver_is_not_ready_before_the_fence_is_sealed(self, job):
+        """Another driver may still fence it."""
         job.progress = job.progress.model_copy(update={"table_version": None})
         assert ask(job, "GET", "/readyz", token="")[0] == 503
 
@@ -299,10 +299,10 @@ class TestADriverThatHasJustStarted:
 
 
 class TestJavaThatHangs:
-    """The server needs no Java, so it must ask for it: the probes are all that a kubelet goes by."""
+    """The server needs no Java, so it must check Java itself: the kubelet only sees the probes."""
 
-    def test_fails_both_probes_and_leaves_the_commands(self):
-        """The operator reads why in the progress."""
+    def test_both_probes_fail_and_commands_work(self):
+        """The operator reads the cause in the progress."""
         with ScriptedJob() as job:
             job.alive = False
 

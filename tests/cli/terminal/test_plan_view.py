@@ -1,4 +1,4 @@
-"""What a plan shows on a terminal."""
+"""The display of a plan on a terminal."""
 
 import re
 
@@ -9,8 +9,8 @@ from backfill_cli.terminal.plan_view import show_plan
 
 
 class TestAPlan:
-    def test_says_why_a_user_picks_arrangement_and_what_it_costs(self):
-        """No version is kept, and a file may be read more than once."""
+    def test_the_plan_shows_the_benefit_and_the_cost_of_arrangement(self):
+        """The job retains no version, and may read a file more than once."""
         plan = Plan(
             rows=3_000_000, bytes=210_000_000, files=16, splits=20, estimated_seconds=20, estimated_seconds_low=15,
             estimated_seconds_high=30, target_exists=False, read_amplification_percent=137,
@@ -21,9 +21,11 @@ class TestAPlan:
         assert "not needed: the newest version is read, and no old one is kept" in shown
         assert "not needed" not in text(show_plan("j", plan.model_copy(update={"read_amplification_percent": None})))
 
-    def test_of_a_topic(self):
-        """What there is to read of the largest partitions, and of all others as one; nothing is cut off at 80 columns."""
-        largest = tuple(PlannedPartition(partition=str(900 + one), rows=123_456_789_012 - one) for one in range(10))
+    def test_the_plan_of_a_topic_lists_its_largest_partitions(self):
+        """The largest partitions have a line each, and the rest share one line; no line exceeds 80 columns."""
+        largest = tuple(
+            PlannedPartition(partition=str(900 + number), rows=123_456_789_012 - number) for number in range(10)
+        )
         plan = Plan(
             rows=10**12, bytes=0, files=0, splits=20, estimated_seconds=20, estimated_seconds_low=15, estimated_seconds_high=30,
             partitions=PlannedPartitions(largest=largest, others=990, other_rows=765_432_109),
@@ -31,7 +33,7 @@ class TestAPlan:
         )  # fmt: skip
         shown = text(show_plan("demo/events", plan), width=80)
 
-        for fact in (*(f"{one.partition}:{one.rows:,}" for one in largest), "990 more with 765,432,109 in all",
+        for fact in (*(f"{partition.partition}:{partition.rows:,}" for partition in largest), "990 more with 765,432,109 in all",
                      "RetentionEnding: 510 of 900 offsets may be gone."):  # fmt: skip
             assert fact in shown
         assert all(len(line) <= 80 for line in shown.splitlines())
@@ -42,8 +44,8 @@ class TestAPlan:
         )
         assert "more with" not in few
 
-    def test_shows_the_layout_of_the_target(self):
-        """What is not written in the spec is decided by the job, and readers must know of it."""
+    def test_the_plan_shows_the_layout_of_the_target(self):
+        """The job chooses the parts of the layout that the spec omits, and readers need to know them."""
         plan = Plan(
             rows=1, bytes=1, files=1, splits=1, estimated_seconds=1, estimated_seconds_low=1, estimated_seconds_high=1,
             target=PlannedTarget(columns="id bigint, name string", reader_features=("deletionVectors",)),
@@ -56,8 +58,8 @@ class TestAPlan:
         parted = PlannedTarget(columns="id bigint", partition_by=("id",))
         assert re.search(r"partitions +id ", text(show_plan("j", plan.model_copy(update={"target": parted}))))
 
-    def test_facts_and_warnings(self):
-        """What is decided by it: how long, how much, and what is doubtful."""
+    def test_the_plan_shows_facts_and_warnings(self):
+        """Users decide by the duration, the size and the warnings."""
         plan = Plan(
             rows=3_000_000, bytes=210_000_000, files=16, splits=20, version=4, estimated_seconds=20,
             estimated_seconds_low=15, estimated_seconds_high=30, key_columns=("order_id",), change_feed=True,

@@ -1,4 +1,4 @@
-"""What a terminal of some kind is sent: no escapes where it knows none, no colours where they are switched off."""
+"""Output for different terminals: no escapes on a dumb terminal, and no colours if they are disabled."""
 
 import fcntl
 import os
@@ -62,31 +62,31 @@ look([])
 
 @pytest.fixture
 def shown(tmp_path):
-    """Returns what a terminal was sent by a run that stops at once."""
+    """Return a function that runs a job which stops at once, and returns its terminal."""
 
     file = write_yaml(tmp_path / "job.yaml", "/s", "/t")
 
     def run(*script, code=10, **environ):
         kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLUMNS", "LINES"}}
         env = {**kept, "BACKFILL_STATE_DIR": str(tmp_path), "TERM": "xterm-256color", **environ}
-        with Terminal([sys.executable, "-c", SCRIPT, str(file), *script], env=env) as there:
-            assert there.ends()[0] == code, there.text
-            return there
+        with Terminal([sys.executable, "-c", SCRIPT, str(file), *script], env=env) as terminal:
+            assert terminal.ends()[0] == code, terminal.text
+            return terminal
 
     return run
 
 
-def test_one_that_knows_no_escapes_gets_lines_at_once(shown):
-    """It showed nothing until the end."""
-    there = shown(TERM="dumb")
-    assert "\x1b" not in there.raw
+def test_a_dumb_terminal_gets_lines_at_once(shown):
+    """It used to show nothing until the end."""
+    terminal = shown(TERM="dumb")
+    assert "\x1b" not in terminal.raw
     assert re.search(
-        r"^20\S+Z default/job  starting Spark.*\n.*looking at the tables.*\n.* 50 % 5 of 10 rows", there.text
+        r"^20\S+Z default/job  starting Spark.*\n.*looking at the tables.*\n.* 50 % 5 of 10 rows", terminal.text
     )
 
 
-def test_colours_are_left_out_where_they_are_not_wanted(shown):
-    """NO_COLOR; the block is drawn all the same."""
+def test_no_color_removes_colours(shown):
+    """NO_COLOR still draws the block."""
     assert COLOUR.search(shown().raw)
     plain = shown(NO_COLOR="1").raw
     assert COLOUR.search(plain) is None
@@ -94,21 +94,21 @@ def test_colours_are_left_out_where_they_are_not_wanted(shown):
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
-def test_a_look_shows_its_steps_and_not_the_messages_of_spark(tmp_path, term):
-    """A plan was silent for 17 seconds, then came four lines of Spark (fault U14)."""
+def test_a_command_shows_its_steps_and_not_the_messages_of_spark(tmp_path, term):
+    """A plan was silent for 17 seconds, and then printed four lines of Spark (fault U14)."""
     file = write_yaml(tmp_path / "job.yaml", "/s", "/t")
     env = {**os.environ, "BACKFILL_STATE_DIR": str(tmp_path), "TERM": term}
-    with Terminal([sys.executable, "-c", STEPS, str(file)], env=env) as there:
-        assert there.ends()[0] == 0, there.text
-    steps = re.search(r"starting Spark  \d s\s+looking at the tables  \d s\s+the plan", there.text)
+    with Terminal([sys.executable, "-c", STEPS, str(file)], env=env) as terminal:
+        assert terminal.ends()[0] == 0, terminal.text
+    steps = re.search(r"starting Spark  \d s\s+looking at the tables  \d s\s+the plan", terminal.text)
 
-    assert "WARN" not in there.text
-    assert bool(steps) == (term != "dumb"), there.text
+    assert "WARN" not in terminal.text
+    assert bool(steps) == (term != "dumb"), terminal.text
     assert [path.read_text().count("WARN") for path in tmp_path.glob("*.log")] == [2]
 
 
-def test_one_that_was_resized_is_cleared():
-    """What it made of the lines before is unknown: the border stood twice."""
+def test_a_resized_terminal_is_cleared():
+    """A terminal may rewrap the lines above: the border appeared twice."""
     seen, terminal = os.openpty()
     screen, sent = Screen(Out(terminal), Console()), []
     for columns in (80, 80, 60, 60):
@@ -118,11 +118,11 @@ def test_one_that_was_resized_is_cleared():
     os.close(seen)
     os.close(terminal)
 
-    assert [CLEAR in one for one in sent] == [False, False, True, False]
+    assert [CLEAR in output for output in sent] == [False, False, True, False]
 
 
-def test_keys_that_it_echoes_move_no_line():
-    """`^C` at the end of a full line began another one, and the border stood twice."""
+def test_echoed_keys_move_no_line():
+    """`^C` at the end of a full line began another line, and the border appeared twice."""
     seen, terminal = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     screen, shown = Screen(Out(terminal), Console(width=80)), Emulator()
@@ -138,20 +138,20 @@ def test_keys_that_it_echoes_move_no_line():
 
 
 def test_a_watch_that_ctrl_c_ends_leaves_one_block(state_dir):
-    """And its exit is no error."""
+    """The exit is no error."""
     env = {**os.environ, "BACKFILL_STATE_DIR": str(state_dir), "TERM": "xterm-256color"}
     command = [sys.executable, "-m", "backfill_cli", "status", "--watch"]
-    with running(state_dir), Terminal(command, env=env) as there:
-        there.wait_for("╯")
-        there.press()
-        assert there.ends()[0] == 0, there.text
-    shown = Emulator().feed(there.raw).text
+    with running(state_dir), Terminal(command, env=env) as terminal:
+        terminal.wait_for("╯")
+        terminal.press()
+        assert terminal.ends()[0] == 0, terminal.text
+    shown = Emulator().feed(terminal.raw).text
 
     assert (shown.count("╭"), shown.count("╯"), "default/job" in shown) == (1, 1, True)
 
 
-def test_of_a_job_that_is_complete_the_receipt_is_left(shown):
-    """The block above it said how fast a job is that does nothing any more; the times of its steps stay."""
+def test_a_complete_job_leaves_the_receipt(shown):
+    """The block above it showed the speed of a job that had ended; the times of its steps stay."""
     left = Emulator(80).feed(shown("complete", code=0).raw).text
 
     assert left.splitlines()[0] == "copy 1 min 35 s"
@@ -160,8 +160,8 @@ def test_of_a_job_that_is_complete_the_receipt_is_left(shown):
     assert "complete: 10 rows of the snapshot" in left
 
 
-def test_of_a_job_that_has_stopped_the_block_is_left(shown):
-    """It says how far the job is."""
+def test_a_stopped_job_leaves_the_block(shown):
+    """The block shows the progress of the job."""
     left = Emulator(80).feed(shown().raw).text
 
     assert "5 of 10 rows" in left
