@@ -81,7 +81,7 @@ def run(
     "--strategy", type=click.Choice(["Arrangement", "Replica", "Snapshot"]), default="Snapshot", show_default=True
 )
 def demo(folder: Path | None, rows: int, strategy: str) -> None:
-    """In a clone: show the product on real tables with live changes, in two to three minutes."""
+    """Show the product on real tables with live changes, in two to three minutes; needs a clone."""
     if not DEMO.is_dir():
         raise click.UsageError("The demo is part of the repository, not of the package: clone it and run `make demo`.")
     sys.path.insert(0, str(DEMO.parent))

@@ -158,7 +158,7 @@ class LimitSet:
 
     def in_rows(self, row_bytes: float | None) -> LimitSet:
         """Return the limit in rows, from the average bytes of a row; `None` if unknown or without rows."""
-        rates = [one for one in (self.rows_per_s, self._rows_of_bytes(row_bytes)) if one is not None]
+        rates = [rate for rate in (self.rows_per_s, self._rows_of_bytes(row_bytes)) if rate is not None]
         return LimitSet(min(rates, default=None), self.burst_s)
 
     def counts_bytes(self, row_bytes: float | None) -> bool:

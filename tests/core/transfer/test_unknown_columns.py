@@ -37,7 +37,7 @@ def leaves_of(kind, *path):
         return [path]
     match kind["type"]:
         case "struct":
-            return [leaf for one in kind["fields"] for leaf in leaves_of(one["type"], *path, one["name"])]
+            return [leaf for field in kind["fields"] for leaf in leaves_of(field["type"], *path, field["name"])]
         case "array":
             return leaves_of(kind["elementType"], *path, "list", "element")
     inside = [*leaves_of(kind["keyType"], *path, "key_value", "key")]
@@ -95,7 +95,7 @@ class TestAColumnThatTheTableDropped:
 
 
 class TestAFieldThatWasDroppedInsideAColumn:
-    """Cannot be left out: its column is decoded with it."""
+    """Its file is decoded."""
 
     @pytest.mark.parametrize(
         ("now", "then"),
@@ -109,21 +109,21 @@ class TestAFieldThatWasDroppedInsideAColumn:
         ],
     )
     def test_in_a_file_that_has_it(self, now, then):
-        """At any depth; a file of before has it, and one of afterwards has not."""
+        """The field may be at any depth; only files from before the drop have it."""
         known = table(a=LONG, s=now)
 
         assert with_known_columns(Whole(), known, file(a=LONG, s=then)) == Decoded(Reason.DROPPED_COLUMN, "the s")
         assert with_known_columns(Whole(), known, file(a=LONG, s=now)) == Whole()
 
     def test_does_not_matter_in_a_column_that_is_left_out(self):
-        """Its chunks are left out with it."""
+        """The copy has no chunks of this column."""
         way = Projected((), ("s",))
 
         assert with_known_columns(way, table(a=LONG, s=struct(x=LONG)), file(a=LONG, s=struct(y=LONG))) == way
 
     @pytest.mark.parametrize("path", [("s", "array"), ("s", "bag", "array_element"), ("s", "list", "item"), ("s",)])
     def test_is_suspected_in_a_layout_of_other_writers(self, path):
-        """Lists of old writers have other names, or a level less: what is a field there is not told."""
+        """Lists of old writers have other names, or one level less, so fields cannot be recognized."""
         assert with_known_columns(Whole(), table(s=array(LONG)), [path]) == Decoded(Reason.DROPPED_COLUMN, "the s")
 
 
@@ -145,11 +145,11 @@ class TestAColumnThatTheTableNeverHad:
 
     @pytest.mark.parametrize("path", [("s", "array"), ("s", "bag", "array_element"), ("s", "list", "item")])
     def test_is_not_seen_in_the_layout_of_another_writer(self, path):
-        """Where nothing was dropped, a list by other words is a list."""
+        """A list with other names is still a list if the table dropped no column."""
         assert with_known_columns(Whole(), table(drops=False, s=array(LONG)), [path]) == Whole()
 
     def test_is_seen_in_a_struct(self):
-        """Spark reads what it knows of a struct; a copy would keep the rest."""
+        """Spark ignores unknown fields of a struct; a copy would keep them."""
         known = table(drops=False, s=struct(x=LONG))
 
         assert with_known_columns(Whole(), known, file(s=struct(x=LONG, y=LONG))) == Decoded(

@@ -59,7 +59,7 @@ def run(spark, tmp_path):
 def copies(table):
     """Return the files of a target that have the rows of a source's file in their places."""
     found = {path: source_of(path) for path in adds_of(table)}
-    return [path for path, one in found.items() if one is not None and one.order is RowOrder.KEPT]
+    return [path for path, origin in found.items() if origin is not None and origin.order is RowOrder.KEPT]
 
 
 def columns_in(spark, table):
@@ -70,7 +70,7 @@ def columns_in(spark, table):
 def physical(table):
     """Return the names in files of a table's columns."""
     fields = json.loads(DeltaTable(str(table)).schema().to_json())["fields"]
-    return sorted(one["metadata"].get("delta.columnMapping.physicalName", one["name"]) for one in fields)
+    return sorted(field["metadata"].get("delta.columnMapping.physicalName", field["name"]) for field in fields)
 
 
 class TestADroppedColumn:
@@ -86,7 +86,7 @@ class TestADroppedColumn:
         assert (outcome.receipt.files_by_bytes, outcome.receipt.rows) == (1, 3 * EACH - 3)
         assert len(copies(tmp_path / "t")) == 1
         assert {*map(tuple, columns_in(spark, tmp_path / "t"))} == {tuple(physical(tmp_path / "t"))}
-        assert all("s7" not in one["stats"] for one in adds_of(tmp_path / "t").values())
+        assert all("s7" not in add["stats"] for add in adds_of(tmp_path / "t").values())
         there, here = str(tmp_path / "t"), str(tmp_path / "s")
         assert strangers(there, here) == strangers(here, there) == 0
         assert rows_in(there) == 3 * EACH - 3
@@ -131,8 +131,8 @@ class TestADroppedColumn:
         table = f"delta.`{tmp_path / 's'}`"
         spark.sql(f"ALTER TABLE {table} DROP COLUMN {field}")
         st = "named_struct('a', 1)" if field == "st.b" else "named_struct('a', 1, 'b', 'x')"
-        one = "named_struct('x', 1, 'y', 2)" if field == "st.b" else "named_struct('x', 1)"
-        spark.sql(f"INSERT INTO {table} VALUES (1000, 'v', {st}, array({one}))")
+        element = "named_struct('x', 1, 'y', 2)" if field == "st.b" else "named_struct('x', 1)"
+        spark.sql(f"INSERT INTO {table} VALUES (1000, 'v', {st}, array({element}))")
 
         outcome = run()
 
@@ -147,7 +147,7 @@ class TestADroppedColumn:
 
         plan = plan_job(job(dropped, str(tmp_path / "t"), **REPLICA), settings=settings, spark=spark)
 
-        assert [(one.way, one.files, one.reason) for one in plan.ways] == [
+        assert [(way.way, way.files, way.reason) for way in plan.ways] == [
             ("Decoded", 3, "a file has a column that its table does not have")
         ]
         assert plan.estimated_seconds > 0

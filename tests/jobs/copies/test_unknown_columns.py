@@ -82,7 +82,7 @@ def columns_in(spark, table):
 
 def copies(table):
     """Return how many files of a target have the rows of a source's file in their places."""
-    return sum(one is not None and one.order is RowOrder.KEPT for one in map(source_of, adds_of(table)))
+    return sum(origin is not None and origin.order is RowOrder.KEPT for origin in map(source_of, adds_of(table)))
 
 
 class TestAColumnOfALaterVersion:

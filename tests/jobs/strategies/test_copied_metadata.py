@@ -44,17 +44,17 @@ def comments(kind, inside=""):
     if isinstance(kind, str):
         return {}
     found = {}
-    for one in kind.get("fields", ()):
-        name = f"{inside}{one['name']}"
-        found |= {name: one["metadata"]["comment"]} if "comment" in one["metadata"] else {}
-        found |= comments(one["type"], f"{name}.")
+    for field in kind.get("fields", ()):
+        name = f"{inside}{field['name']}"
+        found |= {name: field["metadata"]["comment"]} if "comment" in field["metadata"] else {}
+        found |= comments(field["type"], f"{name}.")
     return found | (comments(kind["elementType"], inside) if "elementType" in kind else {})
 
 
 def has_ids(table):
-    """Has each column of a table, also one inside another, an id and a name of its own in files?"""
+    """Return whether each column and field of a table has an id and a physical name."""
     fields = fields_of(json.loads(DeltaTable(table).schema().to_json()))
-    return all({COLUMN_ID, PHYSICAL_NAME} <= one["metadata"].keys() for one in fields)
+    return all({COLUMN_ID, PHYSICAL_NAME} <= field["metadata"].keys() for field in fields)
 
 
 ALL = ("all orders", {"team": "sales", "tier": "gold"}, {"id": "the number", "st.a": "inside", "st.b.x": "deep"})
@@ -75,7 +75,7 @@ class TestATargetThatIsMade:
         assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
 
     def test_has_what_its_job_says_of_it(self, pair):
-        """A property in the spec wins; a column that is computed has no comment, and one that is left out neither."""
+        """A property in the spec wins; computed columns have no comment."""
         pair.make()
         target = {"properties": {"team": "standby", "delta.logRetentionDuration": "interval 9 days"}}
         outcome = pair.run(target=target, transform={"select": ["id AS number", "upper(v) AS id"]})
@@ -92,7 +92,7 @@ class TestATargetThatIsMade:
         ],
     )
     def test_gives_ids_to_columns_that_the_source_gives_none(self, pair, more, spec):
-        """A computed or renamed one, or all of them where the job's spec maps what the source does not."""
+        """Computed and renamed columns get ids, or all columns if only the job's spec enables column mapping."""
         pair.make(more)
         outcome = pair.run("DELETE FROM {t} WHERE id = 3", **spec)
 
@@ -157,7 +157,7 @@ TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported', 'delta.enableD
 def defaults(table):
     """Return the defaults of a table's columns, as delta-rs reads them."""
     fields = json.loads(DeltaTable(table).schema().to_json())["fields"]
-    return {one["name"]: word for one in fields if (word := one["metadata"].get("CURRENT_DEFAULT")) is not None}
+    return {field["name"]: text for field in fields if (text := field["metadata"].get("CURRENT_DEFAULT")) is not None}
 
 
 class TestDefaults:
@@ -167,7 +167,7 @@ class TestDefaults:
     FIRST = {"v": SAID, "at": "current_timestamp()"}
 
     def written_to(self, pair, columns="id"):
-        """Return what one finds in the copy who writes to it and leaves columns out."""
+        """Return a row that another writer adds to the copy without some columns."""
         pair.sql(f"INSERT INTO {{copy}} ({columns}) VALUES (900)")
         return pair.spark.read.format("delta").load(pair.target).where(f"{columns} = 900").first()
 
@@ -185,7 +185,7 @@ class TestDefaults:
 
     @pytest.mark.parametrize("more", ["", MAPPED])
     def test_of_a_column_that_is_computed_is_none(self, pair, more):
-        """It may have the name of one that has a default."""
+        """It may have the name of a source column with a default."""
         pair.sql(DEFAULTED.replace("{more}", more), self.ROWS)
         outcome = pair.run(transform={"select": ["id AS number", "v AS text", "n + 1 AS v"]})
 

@@ -60,7 +60,9 @@ class TestColumnsThatAreAdded:
 
         assert outcome.outcome == "Stopped", outcome.message
         assert pair.equal()
-        assert [words for one in seals(pair.target) for words in violations(pair.source, pair.target, one)] == []
+        assert [
+            violation for seal in seals(pair.target) for violation in violations(pair.source, pair.target, seal)
+        ] == []
         first, second = pair.with_metadata()
         assert first == {"metaData", "add", "domainMetadata", "txn"}
         assert second == {"metaData", "domainMetadata", "txn"}
@@ -190,10 +192,10 @@ class TestColumnsOfAMappedTable:
         outcome = pair.run()
 
         assert (outcome.outcome, "gone" in log.read_text()) == ("Stopped", True), outcome.message
-        known = {json.dumps(one["metadata"]["delta.columnMapping.physicalName"]) for one in _fields(pair.target)}
-        stats = [json.loads(one["stats"]) for one in adds_of(pair.target).values()]
-        assert {one["numRecords"] for one in stats} <= {29, 30}
-        assert {json.dumps(name) for one in stats for name in one["minValues"]} <= known
+        known = {json.dumps(field["metadata"]["delta.columnMapping.physicalName"]) for field in _fields(pair.target)}
+        stats = [json.loads(add["stats"]) for add in adds_of(pair.target).values()]
+        assert {file["numRecords"] for file in stats} <= {29, 30}
+        assert {json.dumps(name) for file in stats for name in file["minValues"]} <= known
         assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
 
     def test_are_compared_by_their_new_names(self, pair):
