@@ -159,7 +159,7 @@ class TestARelease:
 
         refused = made.install(name, watch=watch)
         assert refused.returncode != 0
-        assert f"watch.namespaces holds {missing}, which is not there" in refused.stderr
+        assert f"watch.namespaces contains {missing}, which does not exist" in refused.stderr
         assert client.AppsV1Api(api).list_namespaced_deployment(made.system).items == []
 
         created = made.install(name, watch=watch, tenant={"createNamespaces": True})
