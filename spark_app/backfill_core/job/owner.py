@@ -58,8 +58,8 @@ def check_claim(ours: Claim, claims: Iterable[Claim], *, path: str) -> None:
         if other.shares is False or (ours.begins and not ours.shares):
             raise TargetTakenError(
                 f"{path} is filled by job {other.job_id!r}, which is not finished; this is job {ours.job_id!r}.",
-                hint="Give each job a separate target, or wait for that job. Jobs that only add rows can share a target: "
-                "set spec.target.delta.existingRows: Keep in each spec.",
+                hint="Give each job a separate target, or wait for that job. Append and Changelog jobs can share a target "
+                "if each of them sets existingRows: Keep in its spec.target.",
             )
 
 
