@@ -38,6 +38,11 @@ PLANTED = [
     ("Sinks", f"{SPARK}/sinks/planted/__init__.py", "import backfill_spark.sinks.delta.sink"),
     ("A source knows no sink", f"{SPARK}/sources/delta/planted.py", "import backfill_spark.sinks.delta.sink"),
     ("A sink knows no source", f"{SPARK}/sinks/delta/planted.py", "import backfill_spark.sources.delta.log"),
+    (
+        "Rooms of the operator",
+        "operator/backfill_operator/kube/planted.py",
+        "import backfill_operator.reconcile.reconciler",
+    ),
 ]
 
 

@@ -1,6 +1,6 @@
 """One reconcile of one Backfill: observe, decide, execute.
 
-`backfill_core.lifecycle` makes every decision; `actions` executes it. This module collects the input of a decision and
+`backfill_core.lifecycle` makes every decision; `actions` executes it. `observer` collects its input. This module
 converts failures into delays.
 """
 
@@ -11,30 +11,28 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from backfill_api.names import BACKFILL_LABEL, ROLE_LABEL
 from backfill_core.lifecycle.actions import Decision, EventNote, LaunchDriver, RefetchPods
 from backfill_core.lifecycle.decide import decide
-from backfill_core.lifecycle.naming import base_name, driver_name
-from backfill_core.lifecycle.observation import DriverPod, Observation
+from backfill_core.lifecycle.naming import driver_name
+from backfill_core.lifecycle.observation import Observation
 from backfill_operator.drivers.poller import DriverPoller, DriverRef
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.informer.compact import is_stub
-from backfill_operator.informer.executors import executors_of_driver
-from backfill_operator.informer.parse import StatusUnreadableError, observation_of, pod_of
+from backfill_operator.informer.parse import StatusUnreadableError
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
 from backfill_operator.kube.event_recorder import EventRecorder
-from backfill_operator.kube.resources import BACKFILLS, PODS, Raw
+from backfill_operator.kube.resources import Raw
 from backfill_operator.logs import log_context
 from backfill_operator.metrics import Metrics
 from backfill_operator.reconcile.actions import ActionExecutor, Execution
 from backfill_operator.reconcile.driver_slots import DriverSlots
+from backfill_operator.reconcile.observer import Observer
 from backfill_operator.reconcile.shared_targets import SharedTargets
 from backfill_operator.reconcile.soft_state import SoftState
 from backfill_operator.reconcile.status_writer import CrdOutdatedError
 from backfill_operator.reconcile.workqueue import RetryLaterError
 
-DRIVERS_SELECTOR = f"{ROLE_LABEL}=driver"
 UNREADABLE_RETRY_S = 300.0
 
 _log = logging.getLogger(__name__)
@@ -69,15 +67,14 @@ class Reconciler:
             enqueue: Requests a reconcile of a Backfill.
             now_ms: Wall time in milliseconds.
         """
-        self._cluster = cluster
         self._cache = cache
         self._drivers = drivers
         self._executor = executor
         self._events = events
         self._metrics = metrics
-        self._enqueue = enqueue
         self._slots = slots
         self._shared_targets = SharedTargets(cache, events, enqueue)
+        self._observer = Observer(cluster, cache, drivers, self._shared_targets, enqueue)
         self._now_ms = now_ms
         self._soft_states: dict[Key, SoftState] = {}
 
@@ -101,16 +98,16 @@ class Reconciler:
                 return resting_s if resting_s < math.inf else None
             try:
                 if is_stub(raw):
-                    raw = await self._fetch_whole(key)
+                    raw = await self._observer.fetch_whole(key)
                 later = await self._reconcile(key, raw)
                 if self._cache.index(key).over:
                     self._soft_states.pop(key, None)  # it is only for launches, and thousands of Backfills are finished
                 return later
             except ConflictError as conflict:
-                await self._refresh(key)
+                await self._observer.refresh(key)
                 raise RetryLaterError(f"{key[0]}/{key[1]} changed meanwhile: {conflict.message}") from conflict
             except NotFoundError:
-                await self._refresh(key)
+                await self._observer.refresh(key)
                 return None
             except UnavailableError as error:
                 raise RetryLaterError(str(error), after_s=error.retry_after or 0.0) from error
@@ -127,18 +124,6 @@ class Reconciler:
         left_s = math.inf if rest.due_ms is None else (rest.due_ms - self._now_ms()) / 1000
         return left_s if left_s > 0 else None
 
-    async def _fetch_whole(self, key: Key) -> Raw:
-        """Return a Backfill that the cache holds only as a stub.
-
-        Raises:
-            NotFoundError: it is gone.
-        """
-        raw = await self._cluster.get(BACKFILLS, *key)
-        if raw is None:
-            raise NotFoundError(404, "NotFound", f"{key[0]}/{key[1]} is gone")
-        self._cache.put_backfill(raw)
-        return raw
-
     def _notify(self, raw: Raw, reason: str, error: Exception) -> float:
         """Report an error by event and log, because the status cannot be read or stored; return the retry delay."""
         self._events.note(raw, EventNote("Warning", reason, str(error)))
@@ -152,7 +137,11 @@ class Reconciler:
         self._drivers.leave(key)
 
     async def _reconcile(self, key: Key, raw: Raw) -> float | None:
-        seen = self._observe(key, raw)
+        uid = raw["metadata"]["uid"]
+        soft = self._soft_states.get(key)
+        if soft is None or soft.uid != uid:
+            soft = self._soft_states[key] = SoftState(uid)
+        seen = self._observer.observe(key, raw, soft)
         attempt, progress = seen.status.attempt, seen.report.progress if seen.report else None
         number, epoch = attempt.number if attempt else None, progress.epoch if progress else None
         with log_context("/".join(key), attempt=number, epoch=epoch):
@@ -165,7 +154,7 @@ class Reconciler:
         decision = self._decide(key, seen)
         refetch = next((action for action in decision.actions if isinstance(action, RefetchPods)), None)
         if refetch is not None:
-            seen = replace(seen, pods=await self._fetch_pods(seen, refetch), live=True)
+            seen = replace(seen, pods=await self._observer.fetch_pods(seen, refetch), live=True)
             decision = self._decide(key, seen)
         try:
             return await self._execute(key, raw, seen, decision)
@@ -193,58 +182,6 @@ class Reconciler:
         for note in decision.events:
             self._events.note(raw, note)
         return await self._executor.execute(Execution(key, raw, seen, decision, self._soft_states[key]))
-
-    # ------------------------------------------------------------ observe
-    def _observe(self, key: Key, raw: Raw) -> Observation:
-        uid = raw["metadata"]["uid"]
-        soft = self._soft_states.get(key)
-        if soft is None or soft.uid != uid:
-            soft = self._soft_states[key] = SoftState(uid)
-        seen = observation_of(raw, (), launch_failed=soft.launch_failed)
-        attempt = seen.status.attempt
-        number = attempt.number if attempt is not None else 1
-        pods = self._cache.pods(key, driver_name(seen.name, number))
-        self._shared_targets.warn_of_pruned_fields(key, raw)
-        token_hash = soft.token_hash(number if attempt is not None and attempt.state == "Planned" else None)
-        report, beside = self._drivers.report(key, number), self._shared_targets.of(key)
-        return replace(seen, pods=pods, report=report, beside=beside, token_hash=token_hash)
-
-    async def _fetch_pods(self, seen: Observation, refetch: RefetchPods) -> tuple[DriverPod, ...]:
-        """Fetch the pods with the Backfill's label, and the named one; update the cache with them."""
-        pod_name = refetch.pod_name
-        labels = f"{DRIVERS_SELECTOR},{BACKFILL_LABEL}={base_name(seen.name)}"
-        pods: dict[str, DriverPod] = {}
-        # One page at a time, and only the fields that the rules read: users may create large pods.
-        async for page in self._cluster.pages(PODS, seen.namespace, labels=labels):
-            for raw in page:
-                self._cache.put_pod(raw)
-                pods[raw["metadata"]["name"]] = pod_of(raw)
-        if pod_name not in pods:
-            named = await self._cluster.get(PODS, seen.namespace, pod_name)
-            if named is not None:
-                self._cache.put_pod(named)
-                pods[pod_name] = pod_of(named)
-        for pod in self._cache.pods((seen.namespace, seen.name), pod_name):
-            if pod.name not in pods:
-                self._cache.drop_pod((seen.namespace, pod.name), pod.uid)
-        return tuple([await self._with_executors(seen, pod, refetch.executors_of) for pod in pods.values()])
-
-    async def _with_executors(self, seen: Observation, pod: DriverPod, executors_of: str) -> DriverPod:
-        """Return a driver pod with its waiting executors: from the API server for `executors_of`, else from the cache."""
-        if pod.uid != executors_of:
-            return self._cache.with_executors(pod)
-        label = (seen.namespace, base_name(seen.name))
-        return self._cache.put_executors_of(pod, await executors_of_driver(self._cluster, label, pod.uid))
-
-    async def _refresh(self, key: Key) -> None:
-        """Read the object again, because the watch may deliver its change later."""
-        current = await self._cluster.get(BACKFILLS, *key)
-        cached = self._cache.backfill(key)
-        if current is not None:
-            self._cache.put_backfill(current)
-        elif cached is not None:
-            self._cache.drop_backfill(key, cached["metadata"]["uid"])
-            self._enqueue(key)
 
     def _follow_current_driver(self, key: Key, seen: Observation, decision: Decision) -> None:
         """Poll only the driver of the decision's attempt."""
