@@ -1,17 +1,17 @@
-# Two images of one version: `operator` decides, `spark` copies (driver and executors).
+# Two images of one version: `operator` makes decisions, `spark` copies (driver and executors).
 #
-# Nothing is fetched here but Debian packages: build-tools/image_parts.sh puts wheels and jars, all checked by
-# their hashes, into build/image first. `make image` does both; wheels are for the Python of this Debian (3.11).
+# The build fetches only Debian packages. build-tools/image_parts.sh first puts wheels and jars, all checked by their
+# hashes, into build/image. `make image` does both; the wheels are for the Python of this Debian (3.11).
 #
-# The same inputs give the same files, as far as Debian's packages do: compiled Python says no time, logs are removed.
-# The class archive alone has addresses of the process that wrote it.
+# The same inputs give the same files, if Debian's packages are reproducible: compiled Python contains no time, and logs are
+# removed. Only the class archive contains addresses of the process that wrote it.
 
 FROM debian:bookworm-slim AS java
-# A slim Debian has no folder for manual pages, and Java's package wants to put one there.
+# A slim Debian has no folder for manual pages, but Java's package writes one into it.
 RUN mkdir -p /usr/share/man/man1 && apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jdk-headless binutils \
     && rm -rf /var/lib/apt/lists/*
-# What Spark, Hadoop and Delta use; without jdk.incubator.vector Spark does not start, without java.compiler Delta does not.
+# The modules that Spark, Hadoop and Delta use. Spark does not start without jdk.incubator.vector, and Delta not without java.compiler.
 RUN jlink --strip-debug --no-header-files --no-man-pages --compress=2 --output /opt/java --add-modules \
 java.base,java.compiler,java.desktop,java.instrument,java.logging,java.management,java.naming,java.net.http,java.rmi,java.scripting,\
 java.security.jgss,java.sql,java.xml,jdk.crypto.ec,jdk.incubator.vector,jdk.jfr,jdk.management,jdk.naming.dns,jdk.net,\
@@ -26,7 +26,7 @@ FROM python AS operator-build
 RUN python3 -m venv /opt/backfill \
     && /opt/backfill/bin/pip install --no-index --find-links /wheels --no-cache-dir --no-compile "backfill-operator[operator]" \
     && /opt/backfill/bin/pip uninstall -y pip setuptools
-# Nine tenths of the client are a class for each kind of Kubernetes; the operator reads and writes plain objects.
+# Nine tenths of the client are classes for Kubernetes kinds, which the operator does not need: it reads and writes plain objects.
 RUN cd /opt/backfill/lib/python3*/site-packages && rm -rf backfill_spark backfill_cli backfill \
     && find kubernetes/client/models kubernetes/aio/client/models kubernetes/client/api kubernetes/aio/client/api -name '*.py' \
         ! -name __init__.py ! -name v1_object_meta.py ! -name v1_owner_reference.py ! -name v1_managed_fields_entry.py -delete \
@@ -37,7 +37,7 @@ FROM python AS spark-build
 RUN python3 -m venv /opt/backfill \
     && /opt/backfill/bin/pip install --no-index --find-links /wheels --no-cache-dir --no-compile "backfill-operator[spark]" \
     && /opt/backfill/bin/pip uninstall -y pip setuptools
-# What SQL on Kubernetes does without: half of pyspark.
+# Remove the half of pyspark that SQL on Kubernetes does not need.
 RUN cd /opt/backfill/lib/python3*/site-packages/pyspark \
     && rm -rf ml mllib pandas examples data licenses jars/connect-repl \
     && cd jars && rm -f rocksdbjni* spark-connect* hive-* spark-hive* datanucleus-* derby* spark-mllib* spark-graphx* breeze* \
@@ -55,7 +55,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends python3 tini ca
     && dpkg-query --show --showformat '${Package} ${Version} ${Architecture}\n' >/usr/share/backfill/debian.txt \
     && sh /tmp/image_slim.sh && rm /tmp/image_slim.sh
 
-# One layer: what is removed in a layer of its own stays in the one before, and a node stores both.
+# One layer: files that a separate layer removes stay in the layer before, and a node stores both.
 FROM scratch AS base
 COPY --from=whole-base / /
 ENV PATH=/opt/backfill/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
@@ -63,13 +63,13 @@ LABEL org.opencontainers.image.licenses=Apache-2.0 org.opencontainers.image.vend
 
 FROM base AS operator
 COPY --from=operator-build /opt/backfill /opt/backfill
-# What the image holds: a Python package that is not locked ends the build. Nothing is installed after it; Debian's own list stays.
+# The contents of the image: a Python package that is not locked fails the build. This step comes last; Debian's own list stays.
 COPY build/image/tools /tools
 RUN python3 /tools/sbom.py --name backfill-operator --lock /tools/image.txt --debian /usr/share/backfill/debian.txt \
         --site-packages /opt/backfill/lib/python3*/site-packages > /usr/share/backfill/sbom.cdx.json \
     && rm -r /tools
 LABEL org.opencontainers.image.title=backfill-operator \
-    org.opencontainers.image.description="Gives every Backfill a Spark driver, sends it commands and writes its status."
+    org.opencontainers.image.description="Runs a Spark driver for every Backfill, sends it commands and writes its status."
 USER 185:185
 ENTRYPOINT ["/usr/bin/tini", "--"]
 CMD ["python", "-m", "backfill_operator"]
@@ -78,13 +78,13 @@ FROM base AS spark
 COPY --from=java /opt/java /opt/java
 COPY --from=spark-build /opt/backfill /opt/backfill
 COPY --chmod=755 spark_app/entrypoint.sh /opt/backfill/entrypoint.sh
-COPY --chmod=644 spark_app/backfill_spark/jvm/log4j2.properties /opt/backfill/log4j2.properties
-# A link, made here: copied from another stage it would be the whole folder once more.
+COPY --chmod=644 spark_app/backfill_spark/jvm/log4j2-pod.properties /opt/backfill/log4j2-pod.properties
+# The link is created here: copied from another stage, it would become a second copy of the folder.
 RUN ln -s /opt/backfill/lib/python3*/site-packages/pyspark /opt/spark
 ENV JAVA_HOME=/opt/java SPARK_HOME=/opt/spark PATH=/opt/backfill/bin:/opt/java/bin:/usr/local/bin:/usr/bin:/bin
-# Here, not in a stage before: Java uses the archive only of the very files that it was made of, down to their times.
-# While an image is built its machine's name may lead nowhere.
-# Then Java is asked whether it takes the archive, with the class path of driver and executor: without, all starts are slower.
+# The archive is created here and not in an earlier stage: Java uses it only with unchanged files, including their times.
+# During an image build, the machine's name may not resolve.
+# Then Java checks that it accepts the archive with the class path of driver and executor: without it, all starts are slower.
 RUN SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost python -m backfill_spark.driver.class_archive_training \
     && java -Xshare:on -XX:SharedArchiveFile=/opt/spark/jars/classes.jsa \
         -cp "/opt/spark/conf:$(echo /opt/spark/jars/slf4j-api-*.jar):/opt/spark/jars/*" -version
@@ -92,14 +92,14 @@ COPY build/image/tools /tools
 RUN python3 /tools/sbom.py --name backfill-spark --lock /tools/image.txt --debian /usr/share/backfill/debian.txt \
         --site-packages /opt/spark/.. --jars /opt/spark/jars > /usr/share/backfill/sbom.cdx.json \
     && rm -r /tools
-# A cluster may choose any user, of group 0 and without a name: Java starts for it too, or the build ends.
+# A cluster may choose any user, with group 0 and without a name: the build fails if Java does not start for it.
 USER 61000:0
 RUN mkdir /tmp/any && cd /tmp/any \
     && TMPDIR=/tmp/any SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost /opt/backfill/entrypoint.sh python -c \
         "from backfill_spark.jvm.session import open_session; open_session(app_name='any', memory='512m').stop()" \
     && rm -rf /tmp/any
 LABEL org.opencontainers.image.title=backfill-spark \
-    org.opencontainers.image.description="Driver and executors: fill a Delta table from a source that keeps changing."
+    org.opencontainers.image.description="Driver and executors, which fill a Delta table from a live source."
 USER 185:185
 ENTRYPOINT ["/usr/bin/tini", "--", "/opt/backfill/entrypoint.sh"]
 CMD ["driver", "--help"]

@@ -1,11 +1,11 @@
-"""Let the suites of attacks look for unknown faults, each for a third of the minutes.
+"""Run the attack suites to find unknown faults, each for a third of the time.
 
     python build-tools/attack.py 60             tables, objects, terminal: twenty minutes each
-    python build-tools/attack.py 10 objects     one of them, for all of the ten
-    python build-tools/attack.py 60 -- -x       what follows `--` goes to pytest
+    python build-tools/attack.py 10 objects     one suite, for ten minutes
+    python build-tools/attack.py 60 -- -x       arguments after `--` go to pytest
 
-All are tried, also after one that failed; the last line counts the tests of all. What a suite found stands in its output
-with the seed that found it: `BACKFILL_ATTACK_SEED=n` tries that one again.
+Every suite runs, even after a failure; the last line counts the tests of all suites. The output contains each fault with
+its seed: `BACKFILL_ATTACK_SEED=n` runs that seed again.
 """
 
 import os
@@ -17,7 +17,7 @@ SUITES = ("tables", "objects", "terminal")
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the module's docstring shows; return 0 when nothing was found."""
+    """Run the program as the module's docstring shows; return 0 if no fault was found."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     minutes, *chosen = arguments[:end]
     suites = [suite for suite in chosen or SUITES if run_tests.folders(suite)]

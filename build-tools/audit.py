@@ -2,8 +2,8 @@
 
     python build-tools/audit.py [arguments of pip-audit, such as --ignore-vuln ID]
 
-Exit codes: 0: no vulnerability is known; 1: pip-audit lists some, or cannot audit a package; 75: not run, because PyPI's
-JSON API, which holds the advisories, does not answer on this machine. A mirror of packages often lacks it.
+Exit codes: 0 if no vulnerability is known; 1 if pip-audit lists vulnerabilities or cannot audit a package; 75 if it did
+not run, because PyPI's JSON API with the advisories does not answer. A package mirror often lacks this API.
 """
 
 import json
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PIP_AUDIT = str(Path(sys.executable).with_name("pip-audit"))
 NOT_RUN = 75
 PROBE_S = 30
-"""A machine without a network answers at once, or never."""
+"""Time limit of the probe. Without a network, it fails at once or never."""
 
 OPTIONS = ("--disable-pip", "--require-hashes", "--progress-spinner", "off", "--timeout", "10")
 

@@ -35,11 +35,11 @@ AREA = f"(?:{'|'.join(AREAS)})"
 SUBJECT = re.compile(rf"{AREA}(?:, {AREA})*: (?P<verb>[a-z]+)\b.*[^.]")
 NO_IMPERATIVE = re.compile(r"\w+(?:ed|ing)|adds|fixes|makes|removes|renames|says|uses")
 VERBS = {"bring", "embed", "feed", "need", "seed", "shed", "speed", "spring", "string"}
-"""Imperatives that end as other forms do."""
+"""Imperatives with the ending of another verb form."""
 
 
 def fault(subject: str) -> str | None:
-    """Return what is wrong with a subject; `None` if it follows the rule."""
+    """Describe the fault of a subject; `None` if it follows the rule."""
     if subject.startswith(("Merge ", "Revert ", "fixup! ", "squash! ")):
         return None
     if len(subject) > LONGEST:
@@ -76,9 +76,9 @@ def _git(*arguments: str) -> str | None:
 def main(arguments: list[str]) -> int:
     """Print each subject with a fault; return 1 if there is one."""
     checked = [Path(arguments[0]).read_text().split("\n", 1)[0]] if arguments else subjects()
-    faults = [(subject, found) for subject in checked if (found := fault(subject))]
-    for subject, found in faults:
-        print(f"commit subject {subject!r} {found}", file=sys.stderr)
+    faults = [(subject, problem) for subject in checked if (problem := fault(subject))]
+    for subject, problem in faults:
+        print(f"commit subject {subject!r} {problem}", file=sys.stderr)
     return 1 if faults else 0
 
 

@@ -1,6 +1,7 @@
-"""What this build writes for others to read: statuses, messages of a driver, commands, Backfills for a driver, states in targets.
+"""Documents that this build writes for other builds: statuses, driver messages, commands, Backfills for a driver, states.
 
-Kept as one file for each build that today's must understand (tests/support/builds). Also of an earlier build, from a work tree of it:
+tests/support/builds has one file for each build whose documents the current build must read. The program also writes the
+documents of an earlier build, from a work tree of that build:
 
     PYTHONPATH=$TREE/crds:$TREE/spark_app:$TREE/operator:$TREE/tests:$TREE/build-tools python -P build-tools/contract_documents.py $TREE
 """
@@ -31,10 +32,10 @@ from backfill_operator.manifests.config_map import backfill_document
 
 PHASE_MAX, STATES_MAX, SEEDS = 3, 8, 12
 OTHERS = {"Counter"}
-"""Strategies of the tests."""
+"""Strategies that exist only in tests."""
 
 WORDS = {"token_hashes": "0" * 32, "plan_of": "0" * 16, "approved_of": "0" * 16}
-"""Values of fields that have a form."""
+"""Values of fields with a fixed format."""
 
 COMMANDS = [
     {"type": "Pause", "pause": {}}, {"type": "Pause", "pause": {"scope": "All", "force": True}}, {"type": "Resume"},
@@ -44,7 +45,7 @@ COMMANDS = [
 
 
 def main(tree: Path) -> None:
-    """Print all of it as JSON."""
+    """Print all documents as JSON."""
     made = {
         "statuses": [*statuses(), written(filled(BackfillStatus))],
         "progress": written(filled(Progress)),
@@ -52,7 +53,8 @@ def main(tree: Path) -> None:
         "ack": written(filled(Ack)),
         "endings": [filled(Ending).text(), Ending(outcome="Complete").text()],
         "commands": [
-            written(CommandRequest.model_validate({"attempt": 1, "revision": 1, "command": one})) for one in COMMANDS
+            written(CommandRequest.model_validate({"attempt": 1, "revision": 1, "command": command}))
+            for command in COMMANDS
         ],
         "commandSchema": CommandRequest.model_json_schema(),
         "backfills": [backfill(path) for path in sorted((tree / "examples").glob("*.yaml"))],
@@ -62,21 +64,21 @@ def main(tree: Path) -> None:
 
 
 def statuses() -> list[Any]:
-    """Return statuses of the walk through the lifecycle, one of each form."""
-    found: dict[str, Any] = {}
+    """Return statuses from the exploration of the lifecycle, one of each shape."""
+    by_form: dict[str, Any] = {}
     for _, _, decision in lifecycle_page.decisions():
-        if any(isinstance(one, RefetchPods) for one in decision.actions):
+        if any(isinstance(action, RefetchPods) for action in decision.actions):
             continue
         status = written(decision.status)
         key = f"{status.get('phase')} {sorted(status)} {sorted(status.get('attempt') or {})}"
-        found.setdefault(key, status)
-    phases = sorted({str(one.get("phase")) for one in found.values()})
-    of_phase = [[found[key] for key in sorted(found) if key.startswith(f"{phase} ")] for phase in phases]
+        by_form.setdefault(key, status)
+    phases = sorted({str(status.get("phase")) for status in by_form.values()})
+    of_phase = [[by_form[key] for key in sorted(by_form) if key.startswith(f"{phase} ")] for phase in phases]
     return [status for those in of_phase for status in some(those, PHASE_MAX)]
 
 
 def backfill(path: Path) -> Any:
-    """Return an example, what a driver is given of it, and the hash that its state has."""
+    """Return an example, the document that its driver receives, and the spec hash in its state."""
     document = yaml.safe_load(path.read_text())
     made = load_backfill(document)
     launch = Launch("shop", made.metadata.name, "uid", 1, "Run", made.spec, Installation("backfill:1"))
@@ -84,14 +86,14 @@ def backfill(path: Path) -> Any:
 
 
 def states(strategy: str) -> list[str]:
-    """Return states that jobs of simulated worlds store, one of each form, the shortest of each."""
-    found: dict[str, str] = {}
+    """Return states that jobs of simulated worlds store, the shortest one of each shape."""
+    by_form: dict[str, str] = {}
     encode = JobState.encode
 
     def noted(state: JobState) -> str:
         text = encode(state)
         form = shape(json.loads(text))
-        found[form] = min(found.get(form, text), text, key=len)
+        by_form[form] = min(by_form.get(form, text), text, key=len)
         return text
 
     JobState.encode = noted  # type: ignore[assignment, method-assign]
@@ -100,28 +102,28 @@ def states(strategy: str) -> list[str]:
             World(scenario(strategy, model_of(strategy).MODES, seed)).run()
     finally:
         JobState.encode = encode  # type: ignore[assignment, method-assign]
-    return some(sorted(found.values(), key=len), STATES_MAX)
+    return some(sorted(by_form.values(), key=len), STATES_MAX)
 
 
-def some(found: list[Any], number: int) -> list[Any]:
-    """Return so many of a list, from all of its length."""
-    return found[:: max(1, -(-len(found) // number))]
+def some(items: list[Any], number: int) -> list[Any]:
+    """Return about `number` items of a list, spread over its length."""
+    return items[:: max(1, -(-len(items) // number))]
 
 
 def shape(value: Any) -> str:
-    """Return what a document has, whatever the values are."""
+    """Return the structure of a document, without its values."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{name}:{shape(one)}" for name, one in sorted(value.items())) + "}"
+        return "{" + ",".join(f"{name}:{shape(item)}" for name, item in sorted(value.items())) + "}"
     return f"[{shape(value[0])}]" if isinstance(value, list) and value else type(value).__name__
 
 
 def written(model: BaseModel) -> Any:
-    """Return a model as it is written."""
+    """Return the JSON document of a model."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def filled(model: type[BaseModel]) -> Any:
-    """Return a model all of whose fields are set, those of its parts, too."""
+    """Return a model with values in all fields, nested ones included."""
     return model.model_validate(values_of(model), by_name=True)
 
 
@@ -129,16 +131,16 @@ def values_of(model: type[BaseModel]) -> dict[str, Any]:
     """Return a value for each field."""
     if model is CommandRequest or model.__name__ == "Command":
         return {"type": "Pause", "pause": {"scope": "All"}}
-    return {name: value_of(one.annotation, name) for name, one in model.model_fields.items()}
+    return {name: value_of(field.annotation, name) for name, field in model.model_fields.items()}
 
 
 def value_of(kind: Any, name: str) -> Any:
-    """Return a value of a type that no field has by default."""
+    """Return a value of a type that is not the default of any field."""
     origin, given = get_origin(kind), get_args(kind)
     if origin is Literal:
         return given[-1]
     if origin in (Union, types.UnionType):
-        return value_of(next(one for one in given if one is not type(None)), name)
+        return value_of(next(member for member in given if member is not type(None)), name)
     if origin is tuple:
         return [value_of(given[0], name)]
     if hasattr(kind, "__metadata__"):
@@ -146,8 +148,8 @@ def value_of(kind: Any, name: str) -> Any:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return values_of(kind)
     moment = name.endswith(("_time", "_since", "_until", "_at")) or name in ("eta", "time", "start", "end")
-    words = WORDS.get(name) or ("2026-01-01T00:00:00Z" if moment else "Word")
-    return {str: words, int: 7, bool: True, float: 1.5}[kind]
+    string = WORDS.get(name) or ("2026-01-01T00:00:00Z" if moment else "Word")
+    return {str: string, int: 7, bool: True, float: 1.5}[kind]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The page about a driver's machines: the pictures are drawn by asking them, the tables are those of their modules."""
+"""The page about a driver's state machines: diagrams from running the machines, tables from their modules."""
 
 import copy
 import re
@@ -63,28 +63,28 @@ Edges = dict[tuple[str, str], set[str]]
 
 
 class Walker:
-    """A job with what its shell would hold: the work under way, and the number of its newest commit."""
+    """A job with the state of its shell: the work in progress, and the number of its newest commit."""
 
     def __init__(self, *, verify_final: bool) -> None:
-        """Begin before the fence."""
+        """Start before the fence."""
         pinned = Pinned(3, WALL_MS, "table", "files", (ROWS,), ROWS)
         made = SnapshotStrategy(Opened(pinned, proves_key=True), SnapshotSettings(merges=True, filtered=False))
         settings = JobSettings(verify_final=verify_final)
         self.now_s, self._verify_final = 0.0, verify_final
         self.work: dict[int, Work] = {}
         self.polls = 0
-        """Those that are awaited."""
+        """Number of polls without a result."""
 
         self.job = Job(JobState("a/b", "h", 1, 0, "Snapshot"), made, settings, self.now)
         self._take(self.job.start(self.now))
 
     @property
     def now(self) -> Now:
-        """The moment."""
+        """The current time."""
         return Now(self.now_s, WALL_MS + round(self.now_s * 1000))
 
     def send(self, event: Event) -> None:
-        """Hand in an event; only a tick takes time, enough for a barrier and for every deadline."""
+        """Send an event to the job; only a tick takes time, enough for a barrier and for every deadline."""
         if isinstance(event, Tick):
             self.now_s += 1.1
         self.polls -= isinstance(event, SourcePolled)
@@ -93,16 +93,16 @@ class Walker:
         self._take(self.job.on(event, self.now))
 
     def _take(self, actions: tuple[Action, ...]) -> None:
-        self.work |= {one.work.work_id: one.work for one in actions if isinstance(one, StartWork)}
-        self.polls += sum(isinstance(one, PollSource) for one in actions)
-        cancelled = [one.work_id for one in actions if isinstance(one, CancelWork)]
+        self.work |= {action.work.work_id: action.work for action in actions if isinstance(action, StartWork)}
+        self.polls += sum(isinstance(action, PollSource) for action in actions)
+        cancelled = [action.work_id for action in actions if isinstance(action, CancelWork)]
         for work_id in cancelled:
             if self.work.pop(work_id, None):
                 self._take(self.job.on(WorkCancelled(work_id), self.now))
 
     def key(self) -> tuple[Any, ...]:
-        """Return what tells two jobs apart for the walk; numbers that only grow do not."""
-        view, kinds = self.job.view(self.now), sorted(type(one).__name__ for one in self.work.values())
+        """Return the values that distinguish two jobs in the exploration, without numbers that only grow."""
+        view, kinds = self.job.view(self.now), sorted(type(work).__name__ for work in self.work.values())
         return (
             self._verify_final, repr(type(self.job.phase)), phase.stop_in(self.job.phase) is not None, type(self.job.commit).__name__, tuple(kinds),
             view.strategy.phase, view.strategy.caught_up, view.strategy.head is not None, view.strategy.lag_versions,
@@ -110,7 +110,7 @@ class Walker:
         )  # fmt: skip
 
     def events(self) -> Iterator[tuple[str, Event]]:
-        """Yield what may happen next, each with its words."""
+        """Yield the possible next events, each with its label."""
         yield "time passes", Tick()
         if self.polls:
             yield "the source is polled", SourcePolled(Head(3, WALL_MS))
@@ -125,12 +125,12 @@ class Walker:
             yield "the commit fails for good", SealFailed(epoch, DOUBLED)
             if flight.action.compared is not None:
                 yield (
-                    "others changed the target",
+                    "another writer changed the target",
                     SealFailed(epoch, TargetChangedError("others", commits=(), newest=version)),
                 )
         for work_id, work in self.work.items():
-            for words, result in _results(work):
-                yield words, WorkFinished(result)
+            for label, result in _results(work):
+                yield label, WorkFinished(result)
             yield "work fails", WorkFailed(work_id, AWAY)
             yield "work fails for good", WorkFailed(work_id, DOUBLED)
 
@@ -151,19 +151,19 @@ def _results(work: Work) -> Iterator[tuple[str, Result]]:
 
 
 def explore() -> tuple[Edges, Edges]:
-    """Walk from a new job through every answer; return who follows whom, of its phases and of its commit in flight."""
+    """Explore all transitions from a new job; return those of its phases and those of its commit in flight."""
     phases: Edges = defaultdict(set)
     commits: Edges = defaultdict(set)
-    todo, known = [Walker(verify_final=one) for one in (False, True)], set[tuple[Any, ...]]()
+    todo, explored = [Walker(verify_final=verify_final) for verify_final in (False, True)], set[tuple[Any, ...]]()
     while todo:
         before = todo.pop()
-        for words, event in before.events():
+        for label, event in before.events():
             after = copy.deepcopy(before)
             after.send(event)
-            _note(phases, _phase(before), _phase(after), words)
-            _note(commits, type(before.job.commit).__name__, type(after.job.commit).__name__, words)
-            if not isinstance(after.job.phase, phase.Over) and (key := after.key()) not in known:
-                known.add(key)
+            _note(phases, _phase(before), _phase(after), label)
+            _note(commits, type(before.job.commit).__name__, type(after.job.commit).__name__, label)
+            if not isinstance(after.job.phase, phase.Over) and (key := after.key()) not in explored:
+                explored.add(key)
                 todo.append(after)
     return phases, commits
 
@@ -173,55 +173,55 @@ def _phase(walker: Walker) -> str:
     return here.finish.outcome if isinstance(here, phase.Over) else type(here).__name__
 
 
-def _note(edges: Edges, before: str, after: str, words: str) -> None:
+def _note(edges: Edges, before: str, after: str, label: str) -> None:
     if before != after:
-        edges[before, after].add(words)
+        edges[before, after].add(label)
 
 
 def explore_batch() -> Edges:
-    """Walk a replay; return which state of its batch follows which."""
+    """Explore a replay; return the transitions of its batch."""
     edges: Edges = defaultdict(set)
     now, epoch, ids = Now(0.0, WALL_MS), Epoch(1, 5), count(1)
     permits = Permits(history=True, changes=True, checks=True, epoch=epoch, first_id=1)
     first = Replay(3, way=ChangeWay.MERGED, follow=True, batch_target_s=10.0)
     first.poll(SourcePolled(Head(9, WALL_MS)))
     steps: dict[str, Callable[[Replay], object]] = {
-        "a commit announces it": lambda one: one.announce(epoch),
-        "a commit takes it back": lambda one: one.announce(None),
-        "that commit is durable": lambda one: one.propose(permits, ids, now, dirty=False),
-        "its work is done": lambda one: one.finish(ChangesApplied(_work_id(one), 1), now),
-        "its work is lost": lambda one: one.lose(_work_id(one)),
-        "a commit takes it along": lambda one: one.take_applied(),
+        "a commit announces it": lambda machine: machine.announce(epoch),
+        "a commit revokes it": lambda machine: machine.announce(None),
+        "that commit is durable": lambda machine: machine.propose(permits, ids, now, dirty=False),
+        "its work is done": lambda machine: machine.finish(ChangesApplied(_work_id(machine), 1), now),
+        "its work is lost": lambda machine: machine.lose(_work_id(machine)),
+        "a commit includes it": lambda machine: machine.take_applied(),
     }
-    todo, known = [first], {_batch(first)}
+    todo, explored = [first], {_batch(first)}
     while todo:
         before = todo.pop()
-        for words, step in steps.items():
+        for label, step in steps.items():
             after = copy.deepcopy(before)
             step(after)
-            _note(edges, _batch(before), _batch(after), words)
-            if _batch(after) not in known:
-                known.add(_batch(after))
+            _note(edges, _batch(before), _batch(after), label)
+            if _batch(after) not in explored:
+                explored.add(_batch(after))
                 todo.append(after)
     return edges
 
 
-def _work_id(one: Replay) -> int:
-    return one.batch.work_id if isinstance(one.batch, replay.Running) else 0
+def _work_id(machine: Replay) -> int:
+    return machine.batch.work_id if isinstance(machine.batch, replay.Running) else 0
 
 
-def _batch(one: Replay) -> str:
-    return "Idle" if one.batch is None else type(one.batch).__name__
+def _batch(machine: Replay) -> str:
+    return "Idle" if machine.batch is None else type(machine.batch).__name__
 
 
 # ------------------------------------------------------------------ the page
 INTRODUCTION = """\
 <!-- Generated by build-tools/driver_page.py (`make docs`); do not edit. -->
-# The machines of a driver
+# State machines of a driver
 
-The core of a driver takes one event at a time and answers with actions
-([`backfill_core.job`](../spark_app/backfill_core/job/job.py)). It consists of small machines. The pictures on this page are generated
-from them; the tables come from their modules.
+The core of a driver takes one event at a time and returns actions
+([`backfill_core.job`](../spark_app/backfill_core/job/job.py)). It consists of small state machines. The diagrams on this page are
+generated from them; the tables come from their modules.
 """
 TABLE = re.compile(r"^(\S.*)\n(-{3,}(?: +-{3,})+)\n((?:.+\n?)+)", flags=re.MULTILINE)
 
@@ -244,7 +244,7 @@ def _table(head: str, rule: str, body: str) -> str:
         if cells[0] or not rows:
             rows.append(cells)
         else:
-            rows[-1] = [f"{one} {more}".strip() for one, more in zip(rows[-1], cells, strict=True)]
+            rows[-1] = [f"{cell} {more}".strip() for cell, more in zip(rows[-1], cells, strict=True)]
     lines = [f"| {' | '.join(cells)} |" for cells in rows]
     return "\n".join([lines[0], "|" + "---|" * len(spans), *lines[1:]]) + "\n"
 
@@ -252,7 +252,7 @@ def _table(head: str, rule: str, body: str) -> str:
 def _picture(edges: Edges, first: str, ends: tuple[str, ...] = ()) -> str:
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first}"]
     lines += [
-        f"    {before} --> {after}: {', '.join(sorted(words))}" for (before, after), words in sorted(edges.items())
+        f"    {before} --> {after}: {', '.join(sorted(labels))}" for (before, after), labels in sorted(edges.items())
     ]
     return "\n".join([*lines, *(f"    {end} --> [*]" for end in ends), "```", ""])
 
@@ -263,7 +263,7 @@ def render() -> str:
     batches = explore_batch()
     parts = [
         INTRODUCTION,
-        "## An attempt\n\nA stop during the last receipt or the last commit takes effect if the job does not\nend by it.\n",
+        "## An attempt\n\nA stop during the last receipt or the last commit takes effect if the job does not\nend with it.\n",
         _picture(phases, "Fencing", ("Complete", "Stopped", "Failed")),
         tables(phase),
         "## The commit in flight\n",
@@ -273,14 +273,14 @@ def render() -> str:
         tables(commands),
         "## Polls of the source\n",
         tables(source_watch),
-        "## Snapshot: its phases and the proof of the key\n",
+        "## Snapshot: phases and the proof of the key\n",
         tables(strategy),
         tables(key_proof),
-        "## RearrangedChain: its phases\n",
+        "## RearrangedChain: phases\n",
         tables(rearranged_chain),
-        "## Replica: its phases\n",
+        "## Replica: phases\n",
         tables(replica),
-        "## The batch of changes\n\nWhere changes are merged (`Upsert`):\n",
+        "## The batch of changes\n\nThe batch of a job that merges changes (`Upsert`):\n",
         _picture(batches, "Idle"),
         tables(replay),
     ]

@@ -1,4 +1,4 @@
-"""Write the files that are made from the code, or with `--check` say which are stale."""
+"""Write the generated files, or with `--check` report the stale ones."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ import troubleshooting_page
 from backfill_api.crd import fields, schema
 
 CHART_CRD = Path(__file__).parent.parent / "charts" / "backfill-operator" / "files" / "backfills.yaml"
-"""A chart reads only files of its own folder: so it has a copy."""
+"""The chart's copy of the CRD, because a chart reads only files in its own folder."""
 
 GENERATED = (
     (schema.CRD_FILE, schema.render),
@@ -32,7 +32,7 @@ GENERATED = (
 
 
 def main(*, check: bool) -> int:
-    """Return 1 when a file is stale and may not be written."""
+    """Write stale files, or with `check` only report them; return 1 if a reported file is stale."""
     stale = [
         (path, text)
         for path, render in GENERATED

@@ -1,4 +1,4 @@
-"""The page about GitOps, and its table of statuses: made by asking `decide`, and what each tool must say of each."""
+"""The page about GitOps, with its table of statuses from `decide` and the result that each tool must show for each."""
 
 import sys
 from collections.abc import Iterator
@@ -22,16 +22,16 @@ GITOPS_FILE = ROOT / "docs" / "gitops.md"
 STATUSES_FILE = ROOT / "docs" / "statuses.yaml"
 
 SHOWN = ("Ready", "Reconciling", "Stalled", "Complete", "Failed", "Paused", "Suspended", "AwaitingApproval", "CaughtUp")
-"""Conditions on which a tool's word may depend; of the others a Backfill looks the same to all of them."""
+"""Conditions on which the result of a tool may depend; tools ignore the other conditions."""
 
 ASKED = {"Running": ("Current", "Healthy"), "Paused": ("Current", "Suspended"), "Suspended": ("Current", "Suspended"),
          "Succeeded": ("Current", "Healthy")}  # fmt: skip
-"""What kstatus and Argo CD say of a phase in which the desired state holds."""
+"""Results of kstatus and Argo CD for a phase in which the desired state is reached."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One status as tools tell it from others, and what each must say of it."""
+    """A status that tools distinguish, and the result that each tool must show."""
 
     name: str
     conditions: tuple[str, ...]
@@ -43,15 +43,15 @@ class Row:
 
 @cache
 def rows() -> tuple[Row, ...]:
-    """Return every status once that the lifecycle can show to a tool."""
+    """Return every distinguishable status of the lifecycle once."""
     made = []
-    found: dict[tuple[Any, ...], tuple[Observation, BackfillStatus]] = {}
+    by_look: dict[tuple[Any, ...], tuple[Observation, BackfillStatus]] = {}
     for observation, after in statuses():
         key = (after.phase or "", observation.deletion_ms is not None, after.observed_generation == observation.generation,
                conditions(after))  # fmt: skip
-        found.setdefault(key, (observation, after))
-    for key in sorted(found):
-        observation, after = found[key]
+        by_look.setdefault(key, (observation, after))
+    for key in sorted(by_look):
+        observation, after = by_look[key]
         phase, deleted, seen, shown = key
         kstatus, argo_cd, copied = words(phase, shown, deleted=deleted, seen=seen)
         document = {
@@ -67,9 +67,9 @@ def rows() -> tuple[Row, ...]:
             "status": {
                 "observedGeneration": after.observed_generation,
                 "conditions": [
-                    {"type": one.type, "status": one.status, "reason": one.reason}
-                    for one in after.conditions
-                    if one.type in SHOWN
+                    {"type": condition.type, "status": condition.status, "reason": condition.reason}
+                    for condition in after.conditions
+                    if condition.type in SHOWN
                 ],
             },
         }
@@ -79,13 +79,13 @@ def rows() -> tuple[Row, ...]:
 
 
 def statuses() -> Iterator[tuple[Observation, BackfillStatus]]:
-    """Yield what may be seen beside each status: all of the walk, a refused spec, an edited one, and a target that is up to date."""
+    """Yield each observation with its status: the whole exploration, a refused spec, an edited spec, and a caught-up target."""
     new = Observation("shop", "orders", "uid", 1, lifecycle_page.SPECS[0])
     yield new, new.status
     refused = replace(new, spec=SpecRefused(("spec.source: is required",)))
     yield refused, decide(refused, lifecycle_page.T0).status
     for observation, now_ms, decision in lifecycle_page.decisions():
-        if any(isinstance(one, RefetchPods) for one in decision.actions):
+        if any(isinstance(action, RefetchPods) for action in decision.actions):
             continue
         after = decision.status
         yield observation, after
@@ -98,16 +98,16 @@ def statuses() -> Iterator[tuple[Observation, BackfillStatus]]:
 
 
 def conditions(status: BackfillStatus) -> tuple[str, ...]:
-    """Return the conditions that are true, and `Ready` as it is."""
-    shown = {one.type: one.status for one in status.conditions if one.type in SHOWN}
+    """Return the conditions that are true, and `Ready` with its status."""
+    shown = {condition.type: condition.status for condition in status.conditions if condition.type in SHOWN}
     return tuple(f"{name}={shown[name]}" if name == "Ready" else name for name in SHOWN
                  if name in shown and (shown[name] == "True" or name == "Ready"))  # fmt: skip
 
 
 def words(phase: str, shown: tuple[str, ...], *, deleted: bool, seen: bool) -> tuple[str, str, str]:
-    """Return what kstatus, Argo CD and Flux's expressions for copied rows must say.
+    """Return the results that kstatus, Argo CD and Flux's expressions for copied rows must show.
 
-    Argo CD itself says Progressing of an object that is being deleted, and asks no script.
+    Argo CD itself shows Progressing for an object in deletion, without a script.
     """
     if deleted:
         return "Terminating", "Progressing", "InProgress"
@@ -123,7 +123,7 @@ def words(phase: str, shown: tuple[str, ...], *, deleted: bool, seen: bool) -> t
 
 def render_statuses() -> str:
     """Return the table as a file for tests of such tools."""
-    head = "# Generated by build-tools/gitops_page.py (`make docs`): every status that tools tell apart, and what they say of it.\n"
+    head = "# Generated by build-tools/gitops_page.py (`make docs`): every status that tools distinguish, with their results.\n"
     table = [
         {
             "phase": row.name,
@@ -140,7 +140,7 @@ def render_statuses() -> str:
 def render() -> str:
     """Return the page."""
     table = "".join(
-        f"| {row.name} | {', '.join(f'`{one}`' for one in row.conditions) or 'none'} "
+        f"| {row.name} | {', '.join(f'`{condition}`' for condition in row.conditions) or 'none'} "
         f"| {row.kstatus} | {row.copied} | {row.argo_cd} |\n"
         for row in rows()
     )
@@ -156,7 +156,7 @@ override Git, and the order of applying and deleting.
 
 The operator writes `status`, its finalizer and events. It never writes `spec`, labels or annotations. So no tool finds a difference made by the
 operator, and **none of this is needed**: `ignoreDifferences` for Backfills, for their defaults or for the CRD; an exception for
-`metadata.finalizers`; a switch that turns self-heal off.
+`metadata.finalizers`; a switch that disables self-heal.
 
 ## Health
 
@@ -204,17 +204,17 @@ An override stays until it is removed or emptied, and hides later changes of the
 
 | objects | Argo CD | Flux |
 |---|---|---|
-| the chart: CRD, operator, tenants' parts | wave 0; the CRD is among the chart's templates, so each upgrade brings its own | a separate `HelmRelease` or `Kustomization` |
+| the chart: CRD, operator, tenants' parts | wave 0; the CRD is among the chart's templates, so each upgrade updates it | a separate `HelmRelease` or `Kustomization` |
 | Backfills | wave 1 (`argocd.argoproj.io/sync-wave: "1"`) | `dependsOn` the one above |
 | readers of the tables | wave 2, after a hook that waits | `dependsOn` `backfills-copied` |
 
 * Delete in reverse order: the operator removes the finalizers. If the operator is deleted first, Backfills hang
   ([Delete](kubernetes.md#delete)).
-* The CRD and namespaces that the chart makes are kept when a release is removed (`helm.sh/resource-policy: keep`, which Argo CD honours too).
+* The CRD and namespaces that the chart creates are kept when a release is removed (`helm.sh/resource-policy: keep`, which Argo CD also supports).
 * Argo CD renders the chart without the API server. So the checks for a missing namespace and for a second installation do not run. A missing namespace shows as
   a Role that cannot be applied.
 * Leave `ttlSecondsAfterFinished` unset: Git would create a deleted Backfill again. It would find its work complete and end, again and again.
-* A field that the CRD forbids to change (`source`, `target`, `transform`, `strategy`) is rejected when it is synced. Give the new job a new name.
+* A change of an immutable field (`source`, `target`, `transform`, `strategy`) is rejected when it is synced. Give the new job a new name.
 
 ## Statuses
 

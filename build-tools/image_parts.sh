@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Puts what the images are made of into build/image: wheels by requirements/image.txt, our own wheel, the jars of Delta and Kafka.
+# Puts the inputs of the images into build/image: wheels of requirements/image.txt, our own wheel, the jars of Delta and Kafka.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 locked=build/image/.locked-$(cksum <requirements/image.txt | tr -c '0-9\n' '-')
 if [ ! -f "$locked" ]; then
-    echo "image: wheels by requirements/image.txt (pyspark is built from its source: a minute)"
+    echo "image: wheels of requirements/image.txt (pyspark is built from its source, which takes a minute)"
     rm -rf build/image/wheels && mkdir -p build/image/wheels
     .venv/bin/python -m pip wheel -q --disable-pip-version-check --require-hashes --no-deps -r requirements/image.txt -w build/image/wheels
     rm -f build/image/.locked-*

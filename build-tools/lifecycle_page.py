@@ -1,4 +1,4 @@
-"""The page about the operator's lifecycle: the diagrams are drawn by asking `decide`, the tables by reading the API."""
+"""The page about the operator's lifecycle: diagrams from calls of `decide`, tables from the API."""
 
 import sys
 from collections import defaultdict
@@ -54,7 +54,7 @@ Edges = dict[tuple[str, str], set[str]]
 
 @cache
 def decisions() -> tuple[tuple[Observation, int, Decision], ...]:
-    """Walk from a new Backfill through every answer of `decide`; return each observation, its time and the answer."""
+    """Explore all decisions from a new Backfill; return each observation, its time and the decision."""
     seen: list[tuple[Observation, int, Decision]] = []
     todo, known = [(BackfillStatus(), T0)], set()
     while todo:
@@ -62,7 +62,7 @@ def decisions() -> tuple[tuple[Observation, int, Decision], ...]:
         for observation in _observations(status, now_ms):
             decision = decide(observation, now_ms)
             seen.append((observation, now_ms, decision))
-            if any(isinstance(one, RefetchPods) for one in decision.actions):
+            if any(isinstance(action, RefetchPods) for action in decision.actions):
                 continue
             if observation.deletion_ms is None and (key := _key(decision.status)) not in known:
                 known.add(key)
@@ -71,15 +71,15 @@ def decisions() -> tuple[tuple[Observation, int, Decision], ...]:
 
 
 def explore() -> tuple[Edges, Edges]:
-    """Return which phase follows which, for which reasons; and which step follows which, after which outcomes."""
+    """Return the transitions of phases with their reasons, and the transitions of steps with their outcomes."""
     edges: Edges = defaultdict(set)
     steps: Edges = defaultdict(set)
     for observation, now_ms, decision in decisions():
         _follow(observation, now_ms, steps)
-        if any(isinstance(one, RefetchPods) for one in decision.actions):
+        if any(isinstance(action, RefetchPods) for action in decision.actions):
             continue
         before, after = observation.status, decision.status
-        ready = next(one for one in after.conditions if one.type == "Ready")
+        ready = next(condition for condition in after.conditions if condition.type == "Ready")
         if after.phase != before.phase:
             edges[before.phase or "", after.phase or ""].add(ready.reason)
     return edges, steps
@@ -96,13 +96,13 @@ def _follow(observation: Observation, now_ms: int, steps: Edges) -> None:
 
 
 def _key(status: BackfillStatus) -> tuple[Any, ...]:
-    """Return what tells two statuses apart for the walk; numbers that only grow do not."""
+    """Return the values that distinguish two statuses in the exploration, without numbers that only grow."""
     attempt, control = status.attempt, status.control
     return (
         status.phase, min(status.failures, 2), status.plan_of, len(status.history) > 0,
         attempt and (attempt.kind, attempt.state, attempt.ready_time is not None, attempt.stop and attempt.stop.reason),
-        control and (control.paused, tuple(one.command.type for one in control.pending)),
-        tuple((one.type, one.status, one.reason) for one in status.conditions if one.type == "Ready"),
+        control and (control.paused, tuple(command.command.type for command in control.pending)),
+        tuple((condition.type, condition.status, condition.reason) for condition in status.conditions if condition.type == "Ready"),
     )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def _observations(status: BackfillStatus, now_ms: int) -> Iterator[Observation]:
 
 
 def _drivers(status: BackfillStatus, now_ms: int) -> Iterator[tuple[tuple[DriverPod, ...], DriverReport | None]]:
-    """Yield what may be seen of the current attempt's driver."""
+    """Yield the possible observations of the current attempt's driver."""
     yield (), None
     attempt = status.attempt
     if attempt is None or attempt.state == "Ended":
@@ -133,9 +133,9 @@ def _drivers(status: BackfillStatus, now_ms: int) -> Iterator[tuple[tuple[Driver
     yield (replace(pod, waiting="ErrImagePull", created_ms=now_ms - STEP_MS),), None
     yield (replace(pod, created_ms=now_ms - STEP_MS),), None
     pending = control.pending if control else ()
-    revision = max((one.revision for one in pending), default=control.acked_revision if control else 0)
+    revision = max((command.revision for command in pending), default=control.acked_revision if control else 0)
     progress = Progress(table_version=1, revision=revision, paused=control.paused if control else None)
-    acks = tuple(Ack(attempt=number, epoch=1, revision=one.revision, outcome="Applied") for one in pending)
+    acks = tuple(Ack(attempt=number, epoch=1, revision=command.revision, outcome="Applied") for command in pending)
     ready = replace(pod, phase="Running", ready=True)
     yield (ready,), DriverReport(number, now_ms, progress)
     yield (ready,), DriverReport(number, now_ms, progress, acks=acks)
@@ -173,23 +173,22 @@ the outcome after which another step decides. Every other result is final: a sta
 PROSE = """
 ## Guarantees
 
-- **One driver.** An attempt is on record in the status before its pod is made, under the object's resourceVersion; its pod
-  has one possible name; a later attempt is planned only after the pods were fetched from the API server. If all of this
-  fails, the newer attempt's fence in the target refuses the older one's next commit.
-- **Nothing is forgotten.** All memory is in the status: if an operator dies at any point, the next one
-  reads it.
+- **One driver.** The status records an attempt before its pod is created, with the object's resourceVersion. The pod has one
+  possible name. A later attempt is planned only after the pods were read from the API server. If all of this fails, the
+  newer attempt's fence in the target rejects the older one's next commit.
+- **All state is recorded.** The status contains all state: if an operator dies at any point, the next one reads it.
 - **A lost pod is searched for** (5 s in the cache, then at the API server) before it counts as an infrastructure failure. A pod
-  that is stuck in termination for a minute beyond its grace period, because its node is gone, is removed by force.
+  of a lost node may hang in termination: a minute after its grace period, it is removed by force.
 
 ## Attempts and failures
 
-`status.attempts` counts all attempts, `status.failures` those that count against `backoffLimit`; suspensions, restarts and
-plans do not. An attempt that was ready for an hour resets the count. The wait doubles from `backoff.initialSeconds` to
-`backoff.maxSeconds`, less up to a fifth that depends on the object's UID, so that jobs that failed together do not restart
-together. A failed Backfill resumes when its spec is edited or a restart is requested; a complete one never.
+`status.attempts` counts all attempts, and `status.failures` the failures for `backoffLimit`. Suspensions, restarts and plans are
+not failures. An attempt that was ready for an hour resets the count. The delay doubles from `backoff.initialSeconds` to
+`backoff.maxSeconds`, minus up to a fifth that depends on the object's UID. So jobs that failed together do not restart
+together. A failed Backfill resumes when its spec is edited or a restart is requested; a complete one never resumes.
 
-A pod may wait for an image, a Secret, a volume or a node with room. When the spec is edited before its driver ever ran, the
-pod is replaced at once by one of the new spec, and `SpecChanged` counts as no failure. Fields that the operator reads itself (`throttle`, `suspend`,
+A pod may wait for an image, a Secret, a volume or a node with capacity. If the spec is edited before its driver has run, a pod of the
+new spec replaces it at once, and `SpecChanged` is not a failure. Fields that the operator reads itself (`throttle`, `suspend`,
 `backoffLimit`, times) replace no pod. An edit never ends a running driver: it takes effect with the next attempt.
 
 The operator finds executors that do not start by a list of waiting executor pods, one for all Backfills every half minute. `ExecutorsWaiting` has the reason and
@@ -201,12 +200,12 @@ fewer than requested run for a minute, it warns (`ExecutorsMissing`), and `Execu
 
 ## Commands
 
-`desiredState`, `pause`, `throttle` and the override annotation are compared with the driver's report. Every
-difference becomes a command with a separate revision. It is written to `status.control` before it is sent, and sent again each
-second until it is acknowledged after a commit. When pause and limit change at once, that is two revisions. A command that is
-not acknowledged within 30 s, or three commits if they are further apart, turns `ControlSynced` to `AcknowledgementTimeout`;
-the driver continues. A command that a driver of an earlier version rejects turns it to `CommandRefused`; the others are still sent. An attempt
-starts with the controls that are in force then.
+The operator compares `desiredState`, `pause`, `throttle` and the override annotation with the driver's report. Every difference
+becomes a command with a separate revision. The operator writes it to `status.control` before it sends it, and sends it again each
+second until it is acknowledged after a commit. A change of pause and limit at the same time has two revisions. A command that is
+not acknowledged within 30 s, or three commits if they take longer, sets `ControlSynced` to `AcknowledgementTimeout`; the driver
+continues. If a driver of an earlier version rejects a command, the reason is `CommandRefused`, and other commands are still sent. A
+new attempt starts with the current controls.
 
 | annotation | effect |
 |---|---|
@@ -217,14 +216,14 @@ starts with the controls that are in force then.
 ## Plan and approval
 
 With `approval: Manual` the first attempt is a plan: a pod that estimates the job (`status.plan`) and ends. The Backfill
-waits in `AwaitingApproval` until `spec.approved` is true; `activeDeadlineSeconds` counts from then. With
-`approval: Automatic` no plan is made.
+waits in `AwaitingApproval` until `spec.approved` is true; `activeDeadlineSeconds` starts then. With `approval: Automatic`
+there is no plan.
 
 A plan has a name, `status.planOf`: a hash of the limit and of the part of the spec that determines a driver. When the spec is edited before a driver ran,
-its plan has another name: a new one is made (`PlanOutdated`), and the old plan and its approval no longer count. `spec.approved` counts for the plan that existed when
-it was set (`status.approvedOf`). In a manifest that is edited later it approves no other plan, until it is false and true again, or
-`spec.approvedPlan` names the new plan. An approval by name applies only to that plan: use it if several users, or a repository, edit the spec. With
-`approved` set before a plan exists, the operator does not wait. Once a driver has run, no plan is made: the target records its job.
+its plan gets another name: a new plan is made (`PlanOutdated`), and the old plan and its approval are no longer valid. `spec.approved` applies to the plan that existed
+when it was set (`status.approvedOf`). In a manifest that is edited later, it approves no other plan until it is false and true again, or
+`spec.approvedPlan` names the new plan. An approval by name applies only to that plan: use it if several users, or a repository, edit the spec. If
+`approved` is set before a plan exists, the operator does not wait. After a driver has run, there is no plan: the target records its job.
 """
 
 
@@ -249,7 +248,7 @@ def render() -> str:
 
 
 def _table(title: str, name: str, meanings: dict[str, str]) -> str:
-    rows = "".join(f"| `{one}` | {meaning} |\n" for one, meaning in meanings.items())
+    rows = "".join(f"| `{value}` | {meaning} |\n" for value, meaning in meanings.items())
     return f"\n## {title}\n\n| {name} | meaning |\n|---|---|\n{rows}"
 
 

@@ -1,11 +1,12 @@
-"""Plant known bugs one by one, each in a scratch copy, and see that the test named beside it fails.
+"""Plant known bugs one by one, each in a scratch copy, and check that the test of the bug fails.
 
     python build-tools/mutants.py              every bug of tests/mutants, after the named tests passed without one
-    python build-tools/mutants.py --cheap      those that a merge is judged by: no Spark, a minute for all
-    python build-tools/mutants.py late-merge   some, by name
-    python build-tools/mutants.py --list       print all of them
+    python build-tools/mutants.py --cheap      the bugs that each merge checks: no Spark, a minute for all
+    python build-tools/mutants.py late-merge   some bugs, by name
+    python build-tools/mutants.py --list       print all bugs
 
-A bug that is not caught is a missing test. A bug whose place has moved fails before anything runs: see `planted_bugs.Mutant.misfits`.
+An uncaught bug means that a test is missing. If the source line of a bug has changed, the program fails before it runs
+tests: see `planted_bugs.Mutant.misfits`.
 """
 
 import argparse
@@ -26,14 +27,14 @@ from planted_bugs import ROOT, Mutant, listed, load
 SOURCE_ROOTS = ("crds", "operator", "spark_app")
 COPIED = ("build-tools", "charts", "crds", "docs", "examples", "operator", "requirements", "spark_app", "tests")
 SECONDS_MAX = 300
-"""A planted bug may make its test hang; then it is not caught."""
+"""Time limit of a test. A planted bug that makes its test hang is not caught."""
 
 FAILED = 1
-"""What pytest ends with when tests ran and some failed."""
+"""Exit code of pytest if tests ran and some failed."""
 
 
 def copy_to(folder: Path) -> Path:
-    """Copy what tests need; without compiled files, which Python takes for fresh when a file changed within a second."""
+    """Copy the files that tests need, without compiled ones: Python does not notice a change within a second."""
     for name in COPIED:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(ROOT / "pyproject.toml", folder / "pyproject.toml")
@@ -41,7 +42,7 @@ def copy_to(folder: Path) -> Path:
 
 
 class Run:
-    """Tests of a copy in a process of their own, made by a fork: what they import of others is there already."""
+    """Tests of a copy in a separate process, created by a fork so that third-party modules are already imported."""
 
     def __init__(self, root: Path, tests: list[str], only: str) -> None:
         """Start."""
@@ -52,7 +53,7 @@ class Run:
             os._exit(_test(root, tests, only, self._log))
 
     def poll(self) -> int | None:
-        """Return pytest's exit code; None while it runs, a negative number when it took too long."""
+        """Return pytest's exit code; `None` while it runs, a negative number after the time limit."""
         done, status = os.waitpid(self.pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
@@ -64,15 +65,15 @@ class Run:
 
     @property
     def said(self) -> str:
-        """What it printed."""
+        """Output of the tests."""
         return self._log.read_text()
 
 
 def _test(root: Path, tests: list[str], only: str, log: Path) -> int:
-    """Be the process that runs the tests."""
-    said = log.open("wb")
-    os.dup2(said.fileno(), 1)
-    os.dup2(said.fileno(), 2)
+    """Run the tests in the child process; return the exit code."""
+    output = log.open("wb")
+    os.dup2(output.fileno(), 1)
+    os.dup2(output.fileno(), 2)
     os.chdir(root)
     paths = [str(root / name) for name in SOURCE_ROOTS]
     sys.path[:0] = paths
@@ -88,14 +89,14 @@ def _test(root: Path, tests: list[str], only: str, log: Path) -> int:
 
 
 def seen(run: Run, code: int) -> str | None:
-    """Return None when a test failed as it should, else what was seen."""
+    """Return `None` if a test failed as expected, or else a message."""
     if code == FAILED and "\nFAILED " in run.said:
         return None
     return f"NOT CAUGHT (pytest ended with {code}):\n{run.said[-1500:]}"
 
 
 def judge(chosen: list[Mutant], jobs: int) -> int:
-    """Plant each bug in one of so many copies, and run its test there; return how many were caught."""
+    """Plant each bug in one of `jobs` copies, and run its test there; return the number of caught bugs."""
     waiting, caught = list(chosen), 0
     with contextlib.ExitStack() as scratch:
         free = [
@@ -122,11 +123,11 @@ def judge(chosen: list[Mutant], jobs: int) -> int:
 
 
 def untouched_pass(chosen: list[Mutant]) -> bool:
-    """Do the named tests pass without a bug? One that fails anyway catches nothing."""
+    """Return whether the tests pass without a bug; a test that fails anyway catches nothing."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
         root = copy_to(Path(scratch))
-        for only in sorted({one.only for one in chosen}):
-            run = Run(root, sorted({one.test for one in chosen if one.only == only}), only)
+        for only in sorted({mutant.only for mutant in chosen}):
+            run = Run(root, sorted({mutant.test for mutant in chosen if mutant.only == only}), only)
             while (code := run.poll()) is None:
                 time.sleep(0.05)
             if code != 0:
@@ -136,24 +137,28 @@ def untouched_pass(chosen: list[Mutant]) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Return 0 when every chosen bug was caught."""
-    parser = argparse.ArgumentParser(description="Plant known bugs, and see that their tests fail.")
-    parser.add_argument("names", nargs="*", help="some of them")
-    parser.add_argument("--cheap", action="store_true", help="those that a merge is judged by")
+    """Return 0 if every chosen bug was caught."""
+    parser = argparse.ArgumentParser(description="Plant known bugs, and check that their tests fail.")
+    parser.add_argument("names", nargs="*", help="names of bugs; all bugs by default")
+    parser.add_argument("--cheap", action="store_true", help="only the bugs that each merge checks")
     parser.add_argument("--list", action="store_true", help="print all planted bugs and plant none")
-    parser.add_argument("--jobs", type=int, default=2, help="how many side by side")
+    parser.add_argument("--jobs", type=int, default=2, help="number of concurrent tests")
     given = parser.parse_args(arguments)
     if given.list:
         print(listed())
         return 0
     everything = load()
-    unknown = set(given.names) - {one.name for one in everything}
-    misfits = [words for one in everything if (words := one.misfits(ROOT))] + [f"{name}: unknown" for name in unknown]
+    unknown = set(given.names) - {mutant.name for mutant in everything}
+    misfits = [misfit for mutant in everything if (misfit := mutant.misfits(ROOT))] + [
+        f"{name}: unknown" for name in unknown
+    ]
     if misfits:
         print("\n".join(misfits))
         return 1
     chosen = [
-        one for one in everything if (one.name in given.names or not given.names) and (one.cheap or not given.cheap)
+        mutant
+        for mutant in everything
+        if (mutant.name in given.names or not given.names) and (mutant.cheap or not given.cheap)
     ]
     os.nice(10)
     started = time.monotonic()

@@ -16,28 +16,28 @@ class Mutant:
     name: str
     area: str
     bug: str
-    """What goes wrong, in a sentence."""
+    """The wrong behaviour, in a sentence."""
 
     about: str
-    """The rule or the trap that it breaks."""
+    """The rule that it breaks, or the pitfall."""
 
     file: str
     old: str
     new: str
     test: str
-    """Node id of the test that must fail; a parametrized one fails for one of its parameters."""
+    """Node id of the test that must fail; a parametrized test fails for at least one of its parameters."""
 
     only: str = ""
-    """What pytest's `-k` chooses of its parameters."""
+    """Expression for pytest's `-k` that selects parameters."""
 
     cheap: bool = True
 
     def misfits(self, root: Path) -> str | None:
-        """Say why it cannot be planted or tested any more; None: it can."""
+        """Return why the bug can no longer be planted or tested; `None` if it can."""
         path, (test_file, *inside) = root / self.file, self.test.split("::")
-        found = path.read_text().count(self.old) if path.exists() else 0
-        if found != 1:
-            return f"{self.name}: the text to replace is {found} times in {self.file}"
+        count = path.read_text().count(self.old) if path.exists() else 0
+        if count != 1:
+            return f"{self.name}: the line to replace occurs {count} times in {self.file}"
         if self.old == self.new:
             return f"{self.name}: it changes nothing"
         if not (root / test_file).exists():
@@ -47,12 +47,12 @@ class Mutant:
         return f"{self.name}: no {'::'.join(lost)} in {test_file}" if lost else None
 
     def plant(self, root: Path) -> None:
-        """Put the bug into a copy."""
+        """Write the bug into a copy."""
         path = root / self.file
         path.write_text(path.read_text().replace(self.old, self.new))
 
     def heal(self, root: Path) -> None:
-        """Take it out again."""
+        """Restore the original file in a copy."""
         shutil.copyfile(ROOT / self.file, root / self.file)
 
 

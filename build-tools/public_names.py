@@ -1,9 +1,9 @@
-"""Names that clusters, dashboards, scripts and stored states depend on, one for each line.
+"""Names that clusters, dashboards, scripts and stored states depend on, one in each line.
 
     python build-tools/public_names.py > tests/architecture/public_names.txt    after a name was added
 
 A test compares the file with the code, so that no name changes unnoticed. Removing a name breaks users: keep the old one.
-The keys of a stored state are not listed: documents of earlier builds hold them (tests/support/builds).
+The keys of a stored state are not listed: documents of earlier builds contain them (tests/support/builds).
 """
 
 import re
@@ -29,7 +29,7 @@ MESSAGES: tuple[type[BaseModel], ...] = (Ack, CommandRequest, Ending, Progress, 
 
 
 def public_names() -> list[str]:
-    """Return each name with its kind, sorted; of a field also its type, of an error its exit code and retry class."""
+    """Return each name with its kind, sorted; fields have their type, errors their exit code and retry class."""
     return sorted({*_fields(), *_reasons(), *_metrics(), *_json_keys(), *_constants()})
 
 

@@ -1,7 +1,7 @@
 """Print each numbered rule with the code and the tests that cite it, or the reason why it cannot apply (`make rules`).
 
-A citation is the rule's id: `R-SNAP-7`, or `R-SNAP-7, 22 and 35` and `R-SNAP-23 to 28` for several of one executor. In code it counts
-anywhere in a file. In tests it counts only in the name or the docstring of a test itself.
+A citation is the rule's id: `R-SNAP-7`, or `R-SNAP-7, 22 and 35` and `R-SNAP-23 to 28` for several rules of one executor.
+In code, it counts anywhere in a file. In tests, it counts only in the name or the docstring of a test.
 """
 
 import ast
@@ -18,7 +18,7 @@ RULES_TOML = Path(__file__).parent / "rules.toml"
 READMES = ROOT / "spark_app" / "backfill_core" / "strategies"
 SOURCE_ROOTS = ("spark_app", "operator", "crds")
 REFERENCE = ("tests/support/reference", "tests/simulation/reference")
-"""The reference machines and their tests: they say what a rule means, not that a strategy follows it."""
+"""The reference machines and their tests: they define a rule, but do not prove that a strategy follows it."""
 
 NOT_TESTS = "tests/architecture"
 CITATION = re.compile(r"R-([A-Z]+)-(\d+(?:(?:, and |, | and |/| to )(?:R-\1-)?\d+)*)")
@@ -26,13 +26,13 @@ SPAN = re.compile(r"(\d+)(?: to (?:R-[A-Z]+-)?(\d+))?")
 NOT_BUILT = "not built yet"
 
 INTRODUCTION = """\
-# Rules, and where each is kept
+# Rules, with their code and tests
 
-The strategies port the backfill executors of a streaming database. What those must do is written down in numbered rules.
-This page names, for each rule, the code that follows it, the tests that hold the code to it, and the reference machine:
-a row-by-row model that shares no code with what it is compared with. A rule that cannot apply here has its reason.
+The strategies port the backfill executors of a streaming database. Numbered rules define the behaviour of those executors.
+For each rule, this page lists the code that follows it, the tests that check it, and the reference machine: a row-by-row
+model that shares no code with the strategy. A rule that cannot apply here has a reason.
 
-A rule of a strategy that is offered has a test or a reason, and no file cites a rule that is not listed
+Each rule of an available strategy has a test or a reason, and no file cites an unlisted rule
 (`tests/architecture/pages/test_rules.py`).
 """
 
@@ -43,18 +43,18 @@ class Section:
 
     title: str
     strategy: str | None
-    """The strategy that follows them; None: they are about every job."""
+    """The strategy that follows the rules; `None` if they apply to every job."""
 
     words: str
     rules: Mapping[str, str]
-    """What each rule says, by its id."""
+    """The rules, by their ids."""
 
     reasons: Mapping[str, str]
-    """Why a rule cannot apply, by its id."""
+    """The reasons why rules cannot apply, by their ids."""
 
     @property
     def built(self) -> bool:
-        """Is its strategy offered?"""
+        """True if its strategy is available."""
         return self.strategy is None or self.strategy in strategies.discover()
 
 
@@ -68,8 +68,8 @@ class Cited:
 
 
 def ids(text: str) -> list[str]:
-    """Return the rules that a text cites, in their order there."""
-    cited = [(found[1], span) for found in CITATION.finditer(text) for span in SPAN.finditer(found[2])]
+    """Return the ids of the rules that a string cites, in their order."""
+    cited = [(citation[1], span) for citation in CITATION.finditer(text) for span in SPAN.finditer(citation[2])]
     return [f"R-{kind}-{number}" for kind, span in cited for number in range(int(span[1]), int(span[2] or span[1]) + 1)]
 
 
@@ -83,17 +83,17 @@ def reasons_of(readme: str) -> Iterator[tuple[str, str]]:
 
 def sections() -> list[Section]:
     """Return all rules."""
-    found = tomllib.loads(RULES_TOML.read_text())
+    documents = tomllib.loads(RULES_TOML.read_text())
     given = dict(pair for path in sorted(READMES.glob("*/README.md")) for pair in reasons_of(path.read_text()))
     return [
         Section(
-            one["title"],
-            one.get("strategy"),
-            one["words"],
-            one["rules"],
-            {rule: reason for rule, reason in (given | one.get("reasons", {})).items() if rule in one["rules"]},
+            section["title"],
+            section.get("strategy"),
+            section["words"],
+            section["rules"],
+            {rule: reason for rule, reason in (given | section.get("reasons", {})).items() if rule in section["rules"]},
         )
-        for one in found.values()
+        for section in documents.values()
     ]
 
 
@@ -105,8 +105,8 @@ def tested(source: str) -> Iterator[str]:
 
 
 def citations() -> dict[str, Cited]:
-    """Return who cites which rule, by its id; also ids that are no rule."""
-    found: dict[str, Cited] = {}
+    """Return the files that cite each id, including ids without a rule."""
+    cited_by_rule: dict[str, Cited] = {}
     for folder in (*SOURCE_ROOTS, "tests"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = path.relative_to(ROOT).as_posix()
@@ -115,14 +115,14 @@ def citations() -> dict[str, Cited]:
             source = path.read_text()
             text = source if folder != "tests" else "\n".join(tested(source))
             for rule in dict.fromkeys(ids(text)):
-                cited = found.setdefault(rule, Cited())
+                cited = cited_by_rule.setdefault(rule, Cited())
                 if folder != "tests":
                     cited.code.append(name)
                 elif name.startswith(REFERENCE):
                     cited.reference.append(name)
                 else:
                     cited.tests.append(name)
-    return found
+    return cited_by_rule
 
 
 def links(names: list[str]) -> str:
@@ -144,13 +144,13 @@ def row(rule: str, section: Section, cited: Cited) -> str:
 
 def render() -> str:
     """Return all rules as Markdown tables."""
-    found = citations()
+    cited_by_rule = citations()
     lines = [INTRODUCTION]
     for section in sections():
-        head = "rule | says | code, or *why it cannot apply* | tests | reference machine"
+        head = "rule | requirement | code, or *why it cannot apply* | tests | reference machine"
         state = "" if section.built else f" {NOT_BUILT.capitalize()}."
         lines += [f"## {section.title}", "", section.words + state, "", f"| {head} |", "|---|---|---|---|---|"]
-        lines += [row(rule, section, found.get(rule, Cited())) for rule in section.rules]
+        lines += [row(rule, section, cited_by_rule.get(rule, Cited())) for rule in section.rules]
         lines.append("")
     return "\n".join(lines)
 

@@ -3,12 +3,12 @@
     python build-tools/run_tests.py --part first plain spark jobs    one pytest process for each lane, all at once
     python build-tools/run_tests.py plain -- -k throttle             arguments after `--` go to pytest
     python build-tools/run_tests.py --sum                            the closing line of all reports in build/reports
-    python build-tools/run_tests.py --compare                        do the parts have each case exactly once?
+    python build-tools/run_tests.py --compare                        check that the parts have each case exactly once
 
-A test that fails, fails the run: nothing runs it again. A test that is known to be flaky is listed with its cause in
-tests/flaky.toml; its failure is reported as flaky and never counted as passed. A run in which no test ran fails. Each
-folder of tests belongs to exactly one lane: `jobs`, `spark` and `kills` have those that use a session of Spark, `control` and
-`faults` those of the operator, which wait for timers more than they compute, and `plain` all others.
+A failed test fails the run, and is not repeated. tests/flaky.toml lists known flaky tests with their causes; their
+failures are reported as flaky and never count as passed. A run in which no test ran fails. Each folder of tests belongs
+to exactly one lane. `jobs`, `spark` and `kills` have the tests with a Spark session. `control` and `faults` have the tests
+of the operator, which mostly wait for timers. `plain` has all other tests.
 Two runs in one clone would overwrite each other's reports, so the second one ends at once.
 """
 
@@ -38,23 +38,23 @@ ON_SPARK = {
     "spark": {"tests/spark", "tests/python_api", "tests/attack/tables"},
     "kills": {"tests/kills"},
 }
-"""Lanes whose tests share one session of Spark each. One lane for all takes longer: its tests wait for barriers and processes."""
+"""Lanes whose tests share one Spark session each. A single lane would take longer, because its tests wait for barriers."""
 
 NICE = {"jobs": 5, "spark": 5, "kills": 5, "plain": 10}
-"""Lanes that yield to others: first to tests that promise an answer within ten seconds, then to the longest lanes."""
+"""Lanes that yield the CPU: first to tests with time limits of ten seconds, then to the longest lanes."""
 
 NAMED = ON_SPARK | {"faults": {"tests/control_plane/faults"}, "control": {"tests/control_plane"}}
-"""Lanes with their folders, which contain suites; the first lane that fits has a suite, and `plain` has the others."""
+"""Lanes with their folders, which contain suites. A suite belongs to the first matching lane, or else to `plain`."""
 
 ALL = "all"
 NOTHING_COLLECTED = 5
 USAGE = 2
 LINES_OF_A_FAILURE = 30
-"""Last lines of each failure that are printed at the end: enough for an assertion with the compared values."""
+"""Number of last lines of each failure that are printed at the end: enough for an assertion with the compared values."""
 
 SLOWEST = 15
 FLAKY = "flaky: "
-"""Begins the reason of a skipped test that failed and is listed in tests/flaky.toml (see tests/support/flaky.py)."""
+"""Prefix of the skip reason of a failed test that tests/flaky.toml lists (see tests/support/flaky.py)."""
 
 
 def has_tests(folder: Path) -> bool:
@@ -63,7 +63,7 @@ def has_tests(folder: Path) -> bool:
 
 
 def suites() -> list[str]:
-    """Return the folders of tests, relative to the project; of a folder in `SPLIT` its subfolders."""
+    """Return the folders of tests, relative to the project; a folder in `SPLIT` is replaced by its subfolders."""
     tops = [path for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name not in NO_SUITE]
     folders = [inner for top in tops for inner in (top.iterdir() if top.name in SPLIT else [top])]
     return sorted(str(folder.relative_to(ROOT)) for folder in folders if folder.is_dir() and has_tests(folder))
@@ -98,7 +98,7 @@ class Count:
 
 
 def parsed(report: Path) -> ET.Element | None:
-    """Return a JUnit report; `None` if it is missing or cut off."""
+    """Return a JUnit report; `None` if it is missing or truncated."""
     try:
         return ET.parse(report).getroot()  # noqa: S314 (pytest wrote it)
     except (FileNotFoundError, ET.ParseError):
@@ -106,7 +106,7 @@ def parsed(report: Path) -> ET.Element | None:
 
 
 def read(report: Path) -> Count:
-    """Count the tests of a JUnit report; one that is missing or cut off is a failure."""
+    """Count the tests of a JUnit report; a missing or truncated report is a failure."""
     root = parsed(report)
     if root is None:
         return Count(failed=1)
@@ -161,7 +161,7 @@ class Lane:
         self.name = name
         self.report = REPORTS / f"{name if part == ALL else f'{name}-{part}'}.xml"
         self.report.unlink(missing_ok=True)
-        # Each lane has a cache of its own: another lane would overwrite it.
+        # Each lane has a separate cache, because another lane would overwrite it.
         cache = ["-o", f"cache_dir={REPORTS / name}.cache"]
         command = [
             sys.executable,
@@ -192,13 +192,13 @@ class Lane:
         self.reader.start()
 
     def forward(self) -> None:
-        """Print the output of pytest until it ends; its last line counts what was left out."""
+        """Print the output of pytest until it ends; its last line counts the deselected cases."""
         for line in self.process.stdout or ():
             self.summary = line.strip() or self.summary
             print(f"{self.prefix}{line}", end="", flush=True)
 
     def wait(self) -> None:
-        """Wait for the end; note the exit code, and the CPU time of the process and of all that it waited for."""
+        """Wait for the end; record the exit code, and the CPU time of the process and its children."""
         self.reader.join()
         _, status, usage = os.wait4(self.process.pid, 0)
         code = os.waitstatus_to_exitcode(status)
@@ -234,7 +234,7 @@ def run(names: list[str], extra: list[str], part: str = ALL) -> int:
 
 
 def print_times(lanes: list[Lane]) -> None:
-    """Print the slowest files, and of each lane its last line (cases run and left out) and its CPU time."""
+    """Print the slowest files, and for each lane its last line (cases run and deselected) and its CPU time."""
     if not lanes:
         return
     seconds = sum((seconds_by_file(lane.report) for lane in lanes), Counter[str]())
@@ -246,7 +246,7 @@ def print_times(lanes: list[Lane]) -> None:
 
 
 def collected(part: str, inside: list[str] | None = None) -> list[str]:
-    """Return the node ids of a part as pytest collects them, sorted; those of some folders, or of all lanes."""
+    """Return the sorted node ids that pytest collects for a part, in some folders or in all lanes."""
     inside = inside or [folder for lane in ("plain", *NAMED) for folder in folders(lane)]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "--part", part, *inside]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -265,7 +265,7 @@ def compare() -> int:
 
 @contextmanager
 def only_run() -> Iterator[None]:
-    """Hold the reports of this clone; another run ends with one sentence."""
+    """Lock the reports of this clone; another run ends with a message."""
     REPORTS.mkdir(parents=True, exist_ok=True)
     with (REPORTS / ".lock").open("a+") as lock:
         try:

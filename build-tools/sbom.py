@@ -1,9 +1,9 @@
-"""Writes what an image holds as CycloneDX, inside the build of the image, from what is there and what is locked.
+"""Writes the contents of an image as CycloneDX, during the image build, from the installed and the locked packages.
 
     python3 sbom.py --name backfill-spark --lock image.txt --site-packages /opt/… [--jars /opt/…/jars] [--debian LIST] > sbom.json
 
-Runs with any Python and needs no package: it is copied into the build. A Python package that is not in the lock ends the build.
-The same image has the same text: no time, no serial number, sorted.
+It runs with any Python and needs no packages, because it is copied into the build. A Python package that is not in the lock
+fails the build. The output of an image is reproducible: sorted, without a time or a serial number.
 """
 
 import argparse
@@ -23,7 +23,7 @@ Component = dict[str, Any]
 
 
 def canonical(name: str) -> str:
-    """Return a package's name as every tool spells it."""
+    """Return the normalized name of a package."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -31,7 +31,7 @@ def python_packages(site_packages: Path, lock: str) -> Iterator[Component]:
     """Yield the installed Python packages.
 
     Raises:
-        SystemExit: one is not in the lock, or in another version.
+        SystemExit: a package is not in the lock, or has another version.
     """
     locked = {canonical(name): version for name, version in LOCKED.findall(lock)}
     for folder in site_packages.glob("*.dist-info"):
@@ -66,12 +66,12 @@ def bom(name: str, version: str, components: list[Component]) -> str:
         "specVersion": "1.6",
         "version": 1,
         "metadata": {"component": {"type": "container", "name": name, "version": version}},
-        "components": sorted(components, key=lambda one: (one["name"], one["version"])),
+        "components": sorted(components, key=lambda component: (component["name"], component["version"])),
     }
     return json.dumps(document, indent=1) + "\n"
 
 
-def main(words: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     """Print the document of one image."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--name", required=True)
@@ -79,12 +79,12 @@ def main(words: list[str]) -> None:
     parser.add_argument("--site-packages", type=Path, required=True)
     parser.add_argument("--jars", type=Path)
     parser.add_argument("--debian", type=Path, help="`name version architecture` in each line, by dpkg-query")
-    given = parser.parse_args(words)
+    given = parser.parse_args(arguments)
     packages = [*python_packages(given.site_packages, given.lock.read_text())]
     found = packages + ([*jars(given.jars)] if given.jars else [])
     if given.debian:
         found += debian_packages(given.debian.read_text())
-    version = next(one["version"] for one in packages if one["name"] == OURS)
+    version = next(package["version"] for package in packages if package["name"] == OURS)
     sys.stdout.write(bom(given.name, version, found))
 
 

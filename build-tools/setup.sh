@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv and .cache/jars from locked, hashed inputs, and says exactly what is missing. Safe to run again.
+# Creates .venv and .cache/jars from locked, hashed inputs, and reports missing tools. Safe to run again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +17,7 @@ java_says() { "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1; }
 java_major() { java_says | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1; }
 java_fits() { case "$(java_major || true)" in 17 | 21) return 0 ;; *) return 1 ;; esac; }
 if ! java_fits; then
-    # Installing beside a Java that the user chose would only hide it: root on Debian with none at all is the safe case.
+    # A second Java would hide the one that the user chose, so Java is only installed by root on Debian without any Java.
     if [ -z "${JAVA_HOME:-}" ] && ! command -v java >/dev/null && installable; then
         apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless || true
     fi
@@ -25,7 +25,7 @@ if ! java_fits; then
         found=$(java_major || true)
         say "setup: Spark needs Java 17 or 21; found: ${found:-none}${JAVA_HOME:+ (JAVA_HOME=$JAVA_HOME)}."
         say "       Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17;"
-        say "       or point JAVA_HOME at one."
+        say "       or set JAVA_HOME to an installation of one of them."
         exit 1
     fi
 fi
@@ -61,7 +61,7 @@ if [ ! -f "$locked" ]; then
     touch "$locked"
 fi
 
-# The build backend is among the locked packages, so that this fetches nothing.
+# The locked packages include the build backend, so this step fetches nothing.
 project=.venv/.project-$(digest pyproject.toml)
 if [ ! -f "$project" ]; then
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -79,13 +79,13 @@ if [ ! -f "$verified" ]; then
 fi
 
 # A class archive -----------------------------------------------------------------------------------------------------
-# Saves a third of every start of Spark; it fits one Java, one folder, one .venv and one set of jars. Without it all is the
-# same, later.
+# It saves a third of every start of Spark, and is valid for one Java, one folder, one .venv and one set of jars. Without it,
+# Spark only starts slower.
 archived=.cache/jars/.archived-$(digest <(java_says) <(pwd))
 if [ ! "$archived" -nt "$locked" ] || [ ! "$archived" -nt "$verified" ]; then
-    say "setup: laying out Spark's classes for faster starts; once, a minute"
+    say "setup: archiving Spark's classes for faster starts, once, in a minute"
     .venv/bin/python -m backfill_spark.driver.class_archive_training .cache/jars >.cache/class_archive.log 2>&1 ||
-        say "setup: no class archive could be made, so Spark starts slower; .cache/class_archive.log says why"
+        say "setup: no class archive could be created, so Spark starts slower; .cache/class_archive.log contains the reason"
     rm -f .cache/jars/.archived-*
     touch "$archived"
 fi

@@ -1,6 +1,7 @@
-"""A table that keeps changing is copied, commanded and verified.
+"""Copies a live table, sends commands to the job, and verifies the copy.
 
-Run the cells one by one in a notebook (VS Code, Jupytext), or all of them with `python notebook.py`. Both leave a folder `lake`.
+Run the cells one by one in a notebook (VS Code, Jupytext), or all of them with `python notebook.py`. Both create a folder
+`lake`.
 """
 
 # %%
@@ -15,7 +16,7 @@ spark.range(200_000).selectExpr("id AS order_id", "id % 100 AS amount", "'new' A
     "delta.enableChangeDataFeed", "true"
 ).save(orders)
 
-# %% What would happen, and how long would it take?
+# %% Plan the job: number of rows, duration, warnings.
 job = Backfill(
     job_id="orders",
     source={"delta": {"path": orders, "key": ["order_id"]}},
@@ -27,24 +28,24 @@ job = Backfill(
 plan = job.plan(spark)
 print(f"{plan.rows:,} rows, about {plan.estimated_seconds} s", *plan.warnings, sep="\n")
 
-# %% Start it in the background; the block below this cell is drawn anew.
+# %% Start it in the background; the output of this cell shows the current progress.
 run = job.start(spark)
 run.until_reachable()
 print(job.pause())
 print(job.resume())
 print(job.throttle(None))
 
-# %% The source changes meanwhile.
+# %% Change the source while the job runs.
 spark.sql(f"UPDATE delta.`{orders}` SET status = 'paid' WHERE order_id < 1000")
 while not (run.done or (run.progress.caught_up and run.progress.changes_done >= 900)):
     threading.Event().wait(0.5)
 print(job.status().state, run.progress.changes_done, "changes")
 
-# %% Is the copy equal?
+# %% Verify that the copy is equal.
 receipt = job.verify()
 print(f"{receipt.rows:,} rows,", "equal" if receipt.equal else "different")
 
-# %% Stop at a barrier; `job.run(spark)` would go on.
+# %% Stop at a barrier; `job.run(spark)` would resume the job.
 run.stop()
 print(run.wait().state)
 spark.stop()

@@ -21,7 +21,7 @@ executor)
     # The class path to the letter as Spark's launcher makes the driver's, so that the driver's class archive serves here too.
     class_path="$SPARK_HOME/conf:$(echo "$SPARK_HOME"/jars/slf4j-api-*.jar):$SPARK_HOME/jars/*${SPARK_CLASSPATH:+:$SPARK_CLASSPATH}"
     if [ -f "$SPARK_HOME/jars/classes.jsa" ]; then options+=("-XX:SharedArchiveFile=$SPARK_HOME/jars/classes.jsa" "-Xlog:cds*=off"); fi
-    exec java -Dlog4j2.configurationFile=file:/opt/backfill/log4j2.properties "${options[@]}" \
+    exec java -Dlog4j2.configurationFile=file:/opt/backfill/log4j2-pod.properties "${options[@]}" \
         "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" -cp "$class_path" \
         org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
         --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \

@@ -1,4 +1,4 @@
-"""Shared by all suites: one embedded Spark a run, and a limit for every test."""
+"""Fixtures of all suites: one embedded Spark per run, and a time limit for every test."""
 
 import logging
 import os
@@ -12,37 +12,38 @@ from support import attack, flaky, parts
 
 ROOT = Path(__file__).parent.parent
 FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-"""A JVM that lives for minutes does not earn its second compilation back: suites on Spark take half the time without.
-Java gives a JVM without that one 48 MB for compiled code; Spark fills it, and then two fifths of the time go to sweeping."""
+"""A JVM that lives for minutes does not repay its second compilation: without it, suites on Spark take half the time. Without
+that compiler, Java reserves 48 MB for compiled code. Spark fills it, and then two fifths of the time go to sweeping."""
 
 os.environ.setdefault("JAVA_TOOL_OPTIONS", FIRST_COMPILER)
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Tables here have ten rows, of which Spark interprets a hundred in the time it takes to compile for one. Drivers that are
-processes of their own (the crash suite, the command line's, the demo's) run as users' do."""
+"""Tables here have ten rows; Spark interprets a hundred rows in the time it takes to compile for one. Drivers in separate
+processes (crash suite, command line, demo) run as users' drivers do."""
 
 FEWER_STEPS = {
-    # Small queries are planned once, not again after each stage, and are one job instead of one for each stage.
+    # Plan small queries once, not again after each stage, and run one job instead of one per stage.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.ui.explainMode": "simple",
-    # VACUUM lists in so many tasks, 10,000 unless told otherwise: half a minute of nothing.
+    # VACUUM lists in 10,000 tasks by default: half a minute without work.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-    # Delta's own way to commit on a local disk starts `readlink` eight times for each; this is the way Kernel has here.
+    # Delta's default commit on a local disk starts `readlink` eight times; Kernel uses this store here.
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-"""What a query on ten rows costs beside its rows. Processes of their own have none of this either."""
+"""Fixed costs of a query on ten rows, switched off. Separate processes keep them."""
 
 JARS = Path(os.environ.get("BACKFILL_JARS_DIR", ROOT / ".cache" / "jars"))
 KILLS = int(os.environ.get("BACKFILL_KILLS", "60"))
 LIMIT_S = {"core": 120, "simulation": 300, "cli": 300, "architecture": 300, "control_plane": 300}
-# The first test on an S3 server compiles it.
+# The first test on an S3 server compiles that server.
 LIMIT_S |= {"e2e": 1800, "crash": 1800 + 60 * KILLS, "attack": 900 + 2 * attack.SECONDS, "stores": 1800}
-"""Longest time of one test by suite, fixtures included. A test that hangs must end, and print where; on a busy machine each takes five times as long."""
+"""Longest time of one test by suite, fixtures included. A test that hangs must end, and print where. On a busy machine each
+test takes five times as long."""
 LIMIT_WITH_SPARK_S = 900
 JAVA_ENDS_S = 60
 FLAKY = pytest.StashKey()
@@ -63,7 +64,7 @@ def pytest_unconfigure():
     door = sys.modules.get("backfill_spark.jvm.gateway")
     process = None if door is None else getattr(door.python_gateway(), "proc", None)
     if process is not None and process.poll() is None:
-        logging.disable()  # py4j reports each object that Python lets go of from here on
+        logging.disable()  # py4j reports each object that Python releases from here on
         process.stdin.close()
         process.wait(JAVA_ENDS_S)
 
@@ -76,13 +77,13 @@ def pytest_runtest_makereport(item):
 
 
 def needs_a_session(item):
-    """Tests of the Python package that find no session in their process run before the suite's session starts."""
+    """Return whether a test needs the suite's session; tests of the Python package that need none run before it starts."""
     return item.path.parent.name != "python_api" or "spark" in item.fixturenames or "broker" in item.fixturenames
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Give each test the limit of its suite, unless it has its own; keep those of the chosen part."""
+    """Give each test the limit of its suite, unless it has its own; keep the tests of the chosen part."""
     parts.keep(config, items)
     items.sort(key=needs_a_session)
     for item in items:
@@ -123,7 +124,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory):
-    """One Kafka broker for all tests that ask for one; a test makes topics of its own."""
+    """One Kafka broker for all tests that need one; each test makes its topics."""
     from support.kafka.broker import running_broker
 
     with running_broker(tmp_path_factory.mktemp("broker")) as running:
@@ -138,8 +139,8 @@ def topics(broker):
     return Topics(broker.address)
 
 
-# How long an example takes says something about the machine, not about the promise. A merge is judged by the same examples
-# on every machine; `--hypothesis-profile=search` looks for new ones.
+# The duration of an example depends on the machine, so it has no deadline. Every machine judges a merge by the same examples.
+# `--hypothesis-profile=search` searches for new ones.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("steady", settings.get_profile("search"), derandomize=True)
 settings.load_profile("steady")

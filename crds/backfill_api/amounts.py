@@ -46,5 +46,5 @@ def whole_number(text: str, field: str) -> int | None:
         size = _SECONDS.get(unit, 0.0) * (1000 if field.endswith("Ms") else 1)
     else:
         size = _COUNTS.get(unit, 0.0)
-    found = number * size
-    return round(found) if size and found == round(found) else None
+    amount = number * size
+    return round(amount) if size and amount == round(amount) else None

@@ -75,11 +75,11 @@ def load_backfill(source: str | Mapping[str, Any]) -> Backfill:
     try:
         return Backfill.model_validate(_without_nulls(document), by_alias=True, by_name=False)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        errors = [_of_template(explain(Backfill, one)) for one in found[:ERRORS_MAX]]
-        if len(found) > ERRORS_MAX:
+        details = error.errors(include_url=False)
+        errors = [_of_template(explain(Backfill, detail)) for detail in details[:ERRORS_MAX]]
+        if len(details) > ERRORS_MAX:
             errors.append(
-                FieldError(DOCUMENT, f"has {len(found) - ERRORS_MAX:,} further errors", "", "correct these first")
+                FieldError(DOCUMENT, f"has {len(details) - ERRORS_MAX:,} further errors", "", "correct these first")
             )
         raise SpecError(tuple(errors)) from error
 
@@ -89,8 +89,8 @@ def _only_item(document: Any) -> Any:
     items = document.get("items") if isinstance(document, Mapping) and document.get("kind") in LISTS else None
     if not isinstance(items, list):
         return document
-    objects = [one for one in items if isinstance(one, Mapping)]
-    return _only([(str(one.get("kind", "?")), _name(one.get("metadata")), one) for one in objects])
+    objects = [item for item in items if isinstance(item, Mapping)]
+    return _only([(str(item.get("kind", "?")), _name(item.get("metadata")), item) for item in objects])
 
 
 def _name(metadata: Any) -> str:
@@ -103,13 +103,13 @@ def _only(objects: Sequence[tuple[str, str, T]]) -> T:
     Raises:
         SpecError: there is none, or there are several.
     """
-    ours = [(name, found) for kind, name, found in objects if kind == KIND]
+    ours = [(name, document) for kind, name, document in objects if kind == KIND]
     if len(ours) == 1:
         return ours[0][1]
     if ours:
         names = ", ".join(name for name, _ in ours[:NAMED_MAX])
-        words = f"must hold one {KIND}, found {len(ours)}: {names}"
-        raise _refused(DOCUMENT, words, None, f"give each {KIND} a separate file")
+        message = f"must hold one {KIND}, found {len(ours)}: {names}"
+        raise _refused(DOCUMENT, message, None, f"give each {KIND} a separate file")
     kinds = ", ".join(dict.fromkeys(kind for kind, _, _ in objects[:NAMED_MAX])) or "0"
     raise _refused(DOCUMENT, f"must hold one {KIND}, found {kinds}", None, f"give the file of the {KIND}")
 
@@ -125,13 +125,15 @@ def _check_kind(document: Mapping[str, Any]) -> None:
     if isinstance(kind, str) and isinstance(group, str) and not nearest(kind, [KIND]) and not group.startswith(GROUP):
         _only([(kind, "", document)])
     errors = []
-    for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+    for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if field not in document:
             near = nearest(field, [str(name) for name in document])
-            hint = f"rename {near!r}" if near else f"add {field}: {wanted}"
+            hint = f"rename {near!r}" if near else f"add {field}: {expected}"
             errors.append(FieldError(field, "is required", "", hint))
-        elif document[field] != wanted:
-            errors.append(FieldError(field, f"must be {wanted}", shown(document[field]), f"write {field}: {wanted}"))
+        elif document[field] != expected:
+            errors.append(
+                FieldError(field, f"must be {expected}", shown(document[field]), f"write {field}: {expected}")
+            )
     if errors:
         raise SpecError(tuple(errors))
 
@@ -154,17 +156,17 @@ def _json(text: str) -> Any:
     if len(text) > TEXT_CHARACTERS_MAX or not text.lstrip("\ufeff \t\r\n").startswith("{"):
         return None
     try:
-        found = json.loads(text.lstrip("\ufeff"), object_pairs_hook=_without_repeats, parse_constant=_no_constant)
-        return found if _fits(found) else None
+        document = json.loads(text.lstrip("\ufeff"), object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+        return document if _fits(document) else None
     except (ValueError, RecursionError):
         return None
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs) or len(found) > KEYS_MAX:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs) or len(mapping) > KEYS_MAX:
         raise ValueError("a key is repeated, or there are too many")
-    return found
+    return mapping
 
 
 def _no_constant(name: str) -> Any:
@@ -178,13 +180,13 @@ def _fits(document: Any) -> bool:
         if not level:
             return True
         nodes += len(level)
-        for text in (one for one in level if isinstance(one, str)):
+        for text in (node for node in level if isinstance(node, str)):
             text.encode()
         level = [
             child
-            for one in level
-            if isinstance(one, dict | list)
-            for child in ((*one, *one.values()) if isinstance(one, dict) else one)
+            for node in level
+            if isinstance(node, dict | list)
+            for child in ((*node, *node.values()) if isinstance(node, dict) else node)
         ]
         if nodes + len(level) > NODES_MAX:
             return False
@@ -220,7 +222,7 @@ def _parse(text: str) -> Any:
 def _kind_and_name(node: yaml.Node) -> tuple[str, str]:
     """Return kind and name of one of several documents, without building it."""
     fields = _fields(node)
-    kind, name = (_plain(one) for one in (fields.get("kind"), _fields(fields.get("metadata")).get("name")))
+    kind, name = (_plain(value) for value in (fields.get("kind"), _fields(fields.get("metadata")).get("name")))
     return kind or "a document without a kind", name or "?"
 
 
@@ -260,13 +262,13 @@ def _not_yaml(error: yaml.YAMLError | ValueError, text: str) -> SpecError:
     if mark is None:  # PyYAML answers an impossible date with a bare ValueError
         return _refused(DOCUMENT, f"is not YAML: {' '.join(str(error).split())}", None, hint)
     context, problem = getattr(error, "context", None), getattr(error, "problem", None)
-    words = ", ".join(part for part in (context, problem) if part)
+    message = ", ".join(part for part in (context, problem) if part)
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
     start = max(0, mark.column - LINE_CHARACTERS_MAX // 2)
     excerpt = f"  {line[start : start + LINE_CHARACTERS_MAX]}\n  {' ' * (mark.column - start)}^"
     where = f"line {mark.line + 1}, column {mark.column + 1}"
-    return SpecError((FieldError(DOCUMENT, f"is not YAML: {words} ({where})", "", hint),), excerpt)
+    return SpecError((FieldError(DOCUMENT, f"is not YAML: {message} ({where})", "", hint),), excerpt)
 
 
 def _check_node(node: yaml.Node, path: str, depth: int, budget: _Budget) -> None:
@@ -275,8 +277,8 @@ def _check_node(node: yaml.Node, path: str, depth: int, budget: _Budget) -> None
     if budget.nodes < 0 or depth > DEPTH_MAX:
         raise _refused(path or DOCUMENT, "is too large or refers to itself", None, "write it out without anchors")
     if isinstance(node, yaml.ScalarNode) and node.tag in NUMBERS and len(node.value) > NUMBER_CHARACTERS_MAX:
-        words = f"is a number of {len(node.value):,} characters"
-        raise _refused(path or DOCUMENT, words, node.value, "write a shorter one, or put a string in quotes")
+        message = f"is a number of {len(node.value):,} characters"
+        raise _refused(path or DOCUMENT, message, node.value, "write a shorter one, or put a string in quotes")
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
             _check_node(item, child(path, number), depth + 1, budget)
@@ -292,8 +294,8 @@ def _check_node(node: yaml.Node, path: str, depth: int, budget: _Budget) -> None
                 raise _refused(path or DOCUMENT, f"has a key that is no text (line {line})", None, hint)
             name = child(path, key.value)
             if key.value in lines:
-                words = f"is repeated (lines {lines[key.value]} and {line})"
-                raise _refused(name, words, _plain(value), "remove one of them")
+                message = f"is repeated (lines {lines[key.value]} and {line})"
+                raise _refused(name, message, _plain(value), "remove one of them")
             lines[key.value] = line
             _check_node(value, name, depth + 1, budget)
 

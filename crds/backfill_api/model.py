@@ -33,13 +33,13 @@ def known(model: type[BaseModel], value: Any) -> Any:
     Models are closed. A driver of another version may report more fields; the known ones must be read.
     """
     if isinstance(value, list):
-        return [known(model, one) for one in value]
+        return [known(model, item) for item in value]
     if not isinstance(value, dict):
         return value
     fields = _fields(model)
     return {
-        name: one if (below := fields[name]) is None else known(below, one)
-        for name, one in value.items()
+        name: item if (below := fields[name]) is None else known(below, item)
+        for name, item in value.items()
         if name in fields
     }
 
@@ -58,13 +58,13 @@ def leaves(model: type[BaseModel], document: Mapping[str, Any], above: str = "")
 @cache
 def _fields(model: type[BaseModel]) -> Mapping[str, type[BaseModel] | None]:
     """Return the fields of a model by their names in documents, each with the model that its values have."""
-    return {one.alias or name: _model_in(one.annotation) for name, one in model.model_fields.items()}
+    return {field.alias or name: _model_in(field.annotation) for name, field in model.model_fields.items()}
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for one in get_args(annotation) if (found := _model_in(one)) is not None), None)
+    return next((inner for part in get_args(annotation) if (inner := _model_in(part)) is not None), None)
 
 
 def refused(path: str, message: str, *, hint: str, value: object = None) -> PydanticCustomError:

@@ -39,21 +39,21 @@ def discover(package: str, folders: Iterable[str], *, group: str, attribute: str
     Raises:
         TypeError: a plug-in is of another type, or two have the same name.
     """
-    found: dict[str, P] = {}
+    plugins: dict[str, P] = {}
     for place, plugin in (*_in_package(package, folders, attribute), *_in_distributions(group)):
         if not isinstance(plugin, kind):
             raise TypeError(f"{place} has no {attribute} of type {kind.__name__}")
-        if plugin.name in found:
+        if plugin.name in plugins:
             raise TypeError(f"{place}: there is a {plugin.name!r} already")
-        found[plugin.name] = plugin
-    return dict(sorted(found.items()))
+        plugins[plugin.name] = plugin
+    return dict(sorted(plugins.items()))
 
 
 def _in_package(package: str, folders: Iterable[str], attribute: str) -> Iterator[tuple[str, Any]]:
-    for found in pkgutil.iter_modules(folders, f"{package}."):
-        module = importlib.import_module(found.name)
+    for info in pkgutil.iter_modules(folders, f"{package}."):
+        module = importlib.import_module(info.name)
         if not hasattr(module, NOT_OFFERED):
-            yield found.name, getattr(module, attribute, None)
+            yield info.name, getattr(module, attribute, None)
 
 
 def _in_distributions(group: str) -> Iterator[tuple[str, Any]]:

@@ -1,7 +1,7 @@
-"""`backfill demo`: the product on real tables with live changes, in two to three minutes.
+"""`backfill demo`: the product on real tables with real live changes, in two to three minutes.
 
-It runs three processes, as in production: a writer that keeps changing the source, the driver (`backfill run`), and this
-process, which runs the commands of a user and shows their answers. Every number comes from the product.
+The demo has three processes, as in real use: a writer that keeps changing the source, the driver (`backfill run`), and this
+process, which runs the commands of a user and shows their output. Every number comes from the product.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ SLOWER = 3
 THROTTLE_SECONDS = 10
 PAUSE_SECONDS = 5.0
 BARRIERS_UNTIL_STILL = 3
-KEY_PROOF = "the snapshot is complete; next is the proof that each key occurs in one row, before changes are merged"
+KEY_PROOF = "the snapshot is complete; now the proof that each key is unique, before changes are merged"
 
 
 class Demo(Stage):
-    """The script of a table: its copy, and a writer that changes it meanwhile."""
+    """Script of the demo for a table: its copy, and a writer that changes the table at the same time."""
 
     def __init__(self, folder: Path, rows: int, console: Console, story: Story = SNAPSHOT) -> None:
-        """Store the scratch folder and the story; `play` runs the demo."""
+        """Store the scratch folder; `play` runs the demo."""
         super().__init__(folder, "orders", console)
         self._rows, self._story = rows, story
 
     def writer_words(self, line: Mapping[str, Any]) -> str:
-        """Implement `Stage.writer_words`."""
+        """See `Stage`."""
         return f"the writer: version {line['version']}, {line['what']}"
 
     def document(self) -> dict[str, Any]:
-        """Implement `Stage.document`."""
-        lake, spec = f"{self.folder}/lake", self._story.spec
+        """See `Stage`."""
+        lake, parts = f"{self.folder}/lake", self._story.spec
         return {
             "apiVersion": "backfill.dev/v1alpha1",
             "kind": "Backfill",
             "metadata": {"name": "orders"},
             "spec": {
                 "jobId": self.job,
-                "source": {"type": "Delta", "delta": {"path": f"{lake}/orders", **spec["source"]}},
-                "transform": dict(spec["transform"]),
-                "target": {"type": "Delta", "delta": {"path": f"{lake}/orders_copy", **spec["target"]}},
+                "source": {"type": "Delta", "delta": {"path": f"{lake}/orders", **parts["source"]}},
+                "transform": dict(parts["transform"]),
+                "target": {"type": "Delta", "delta": {"path": f"{lake}/orders_copy", **parts["target"]}},
                 "strategy": {"type": self._story.strategy},
                 "throttle": {"rowsPerSecond": self._rows // self._story.history_s},
                 "after": "Exit",
@@ -59,38 +59,36 @@ class Demo(Stage):
         }
 
     def script(self) -> dict[str, Any]:
-        """Implement `Stage.script`."""
+        """See `Stage`."""
         self._make_table()
         self._first_attempt()
         self.start_again(self._story.again)
         return self.outcome(self.steps_after())
 
     def steps_after(self) -> tuple[tuple[str, str], ...]:
-        """Return the steps after the copy, each with its description."""
+        """Return the steps after the copy, each with its caption."""
         return (("KeyProof", KEY_PROOF), ("CatchUp", self._story.catches_up), ("Receipt", RECEIPT))
 
     def _make_table(self) -> None:
-        self.say(
-            f"create a table of {self._rows:,} orders in {self.folder}/lake, and start a writer that keeps changing it"
-        )
+        self.say(f"a table of {self._rows:,} orders in {self.folder}/lake, and a writer that keeps changing it")
         command = [sys.executable, str(WRITER), f"{self.folder}/lake/orders"]
         reads = ["--reads", f"{self.folder}/lake/orders_copy"] if self._story.shows_changes else []
         self.writer = Child([*command, "--rows", str(self._rows), *reads], self.folder / "writer.log")
         if not self.writer.wait_for(lambda line: "version" in line):
-            raise DemoError(f"the writer created no table; see its log {self.folder}/writer.log")
+            raise DemoError(f"the writer created no table; its log is {self.folder}/writer.log")
 
     def _first_attempt(self) -> None:
         self.start(self._story.begins)
         self.until("the first tenth is committed", lambda progress: progress.rows_done * 10 >= progress.rows_total > 0)
         slower = self._rows // self._story.history_s // SLOWER
-        self.type("limit the rate for a while", "throttle", str(slower), "--for", f"{THROTTLE_SECONDS}s")
-        self.show_changes("a reader looks in the copy for a change that the writer makes meanwhile")
+        self.type("slower, for a while", "throttle", str(slower), "--for", f"{THROTTLE_SECONDS}s")
+        self.show_changes("a reader looks in the copy for changes that the writer makes at the same time")
         self.until("the limit ends by itself", lambda progress: progress.throttle_until is None)
         self.type(self._story.paused, "pause")
-        self.until("no task is running", lambda progress: progress.quiet)
-        # Rows that were read before the pause are committed by the next barriers; after them nothing changes.
+        self.until("nothing runs", lambda progress: progress.quiet)
+        # The next barriers commit the rows that were read before the pause; then progress stops.
         still = self.progress.epoch + BARRIERS_UNTIL_STILL
-        self.until("all rows that were read are committed", lambda progress: progress.epoch >= still)
+        self.until("all that was read is committed", lambda progress: progress.epoch >= still)
         held = self.progress.rows_done
         self.running().pause(PAUSE_SECONDS)
         self.where()
@@ -98,34 +96,34 @@ class Demo(Stage):
         self.show_changes("the reader looks again, during the pause")
         self.type("continue", "resume")
         self.until(
-            "the job copies again",
+            "it copies again",
             lambda progress: progress.step != "Copy" or (copies(progress) and progress.rows_done > held),
         )
         self.kill()
 
     def show_changes(self, why: str) -> None:
-        """Show that changes reach the copy before its last row, if the strategy promises it."""
+        """Show that changes reach the copy before its last row, if the strategy promises that."""
         if not self._story.shows_changes:
             return
         assert self.writer is not None
         self.say(why)
         since = self.writer.newest["version"]
         if not self.writer.wait_for(lambda line: is_newer(line, since)):
-            raise DemoError(f"the reader found no change in the copy; see its log {self.folder}/writer.log")
+            raise DemoError(f"the reader found no change in the copy; its log is {self.folder}/writer.log")
         self.where()
         self.note(seen_words(self.writer.newest, self.progress.rows_total - self.progress.rows_done))
 
     def closing_words(self, line: Mapping[str, Any]) -> str:
-        """Implement `Stage.closing_words`."""
+        """See `Stage`."""
         return f"complete, while the writer continued to version {line['version']}"
 
     def next_commands(self) -> tuple[tuple[str, str], ...]:
-        """Implement `Stage.next_commands`."""
+        """See `Stage`."""
         return (
-            (f"verify -f {self.spec}", "compare both sides again, without a driver"),
-            (f"status -f {self.spec} --offline", "read the status that is stored in the target"),
-            (f"run -f {self.spec}", "the job is finished, so this ends at once"),
-            (f"release -f {self.spec}", "remove the job's state from the copy, so that any writer may use it"),
+            (f"verify -f {self.spec}", "compare source and target again, without a driver"),
+            (f"status -f {self.spec} --offline", "the state that the target contains"),
+            (f"run -f {self.spec}", "the job is finished, and ends at once"),
+            (f"release -f {self.spec}", "remove its state from the copy, so that any writer may use it"),
         )
 
 
@@ -134,8 +132,8 @@ def run_demo(folder: Path | None, rows: int, strategy: str = SNAPSHOT.strategy) 
     console = terminal(sys.stdout)
     scratch = (folder or Path(tempfile.mkdtemp(prefix="backfill-demo-"))).resolve()
     if (scratch / "lake").exists():
-        console.print(f"[bold red]error[/]: {scratch} already contains a lake; give another --dir, or remove it")
+        console.print(f"[bold red]error[/]: {scratch} has a lake already; give another --dir, or remove it")
         return EXIT_USAGE
     scratch.mkdir(parents=True, exist_ok=True)
-    # The folder stays, because the suggested commands use it.
+    # The folder stays: the suggested commands need it.
     return Demo(scratch, rows, console, STORIES[strategy]).play()

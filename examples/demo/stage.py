@@ -1,4 +1,4 @@
-"""The base of every demo: processes that print JSON lines, commands as a user types them, and a live view."""
+"""Common base of all demos: processes that write JSON lines, commands as a user types them, and a live view."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ DRIVER_MEMORY = "2g"
 
 
 def copies(progress: Progress) -> bool:
-    """Return True if the job reads history and is not paused or idle."""
+    """Return true if the job reads history and is not paused."""
     return progress.paused is None and not progress.quiet and progress.rows_per_second > 0
 
 
 def is_over(progress: Progress, *, step: str) -> bool:
-    """Return True if a step is done; a step that the job does not have counts as done."""
-    return all(entry.state == "Done" for entry in progress.steps if entry.name == step)
+    """Return true if a step is done, or the job does not have it."""
+    return all(each.state == "Done" for each in progress.steps if each.name == step)
 
 
 class DemoError(Exception):
@@ -46,10 +46,10 @@ class DemoError(Exception):
 
 
 class Child:
-    """A process that prints JSON lines: all lines go to a file, the newest is kept, and waiting threads are notified."""
+    """A process that writes JSON lines. All lines go to a file; the newest one is kept, and wakes waiting threads."""
 
     def __init__(self, command: list[str], log_file: Path) -> None:
-        """Start the process in a separate process group, so that all of it can be killed."""
+        """Start the process in a separate process group, so that a kill includes its children."""
         self._log = log_file.open("ab")
         self._lines = log_file.with_suffix(".jsonl").open("ab")
         self._process = subprocess.Popen(
@@ -66,11 +66,11 @@ class Child:
         for line in out:
             self._lines.write(line)
             try:
-                line_fields = json.loads(line)
+                document = json.loads(line)
             except ValueError:
-                continue  # truncated by a kill
+                continue  # cut off by a kill
             with self._changed:
-                self.newest = line_fields
+                self.newest = document
                 self._changed.notify_all()
         self._log.close()
         self._lines.close()
@@ -78,24 +78,24 @@ class Child:
             self.ended = True
             self._changed.notify_all()
 
-    def wait_for(self, matches: Callable[[dict[str, Any]], bool], timeout_s: float = STEP_TIMEOUT_S) -> bool:
-        """Wait until a line matches; return False if the process ends or the time is over first."""
+    def wait_for(self, fits: Callable[[dict[str, Any]], bool], timeout_s: float = STEP_TIMEOUT_S) -> bool:
+        """Wait until a line fits; return false if the process ended or the time ran out before."""
         with self._changed:
-            self._changed.wait_for(lambda: self.ended or matches(self.newest), timeout=timeout_s)
-            return matches(self.newest)
+            self._changed.wait_for(lambda: self.ended or fits(self.newest), timeout=timeout_s)
+            return fits(self.newest)
 
     def pause(self, seconds: float) -> None:
-        """Let the process run for a while."""
+        """Let the process run for some seconds."""
         self.wait_for(lambda _: False, seconds)
 
     def kill(self) -> None:
-        """Kill the process and its JVM with SIGKILL, like a failure of the machine."""
+        """End the process as a machine failure would: with SIGKILL, including the JVM."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def end(self, timeout_s: float = 30.0) -> int:
-        """Close standard input and wait for the end; all output is in the files then."""
+        """Close standard input, and wait for the end; then the files contain all output."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -108,20 +108,20 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Process id."""
+        """Return the process id."""
         return self._process.pid
 
 
 class Stage(ABC):
-    """A demo: it writes a Backfill, starts its driver and the writer, and shows both."""
+    """A demo: it writes a Backfill, starts its driver and a writer, and shows both."""
 
     def __init__(self, folder: Path, name: str, console: Console) -> None:
         """Store the scratch folder; `play` runs the demo.
 
         Args:
-            folder: A folder for this demo only; it stays.
+            folder: Scratch folder of the demo; it stays.
             name: Name of the Backfill and its file.
-            console: Receives the output.
+            console: Console that shows the demo.
         """
         self.folder, self.console = folder, console
         self.spec, self.job = folder / f"{name}.yaml", f"demo/{folder.name}"
@@ -131,26 +131,26 @@ class Stage(ABC):
         self._began_s = time.monotonic()
         self._step = 0
 
-    # ------------------------------------------------------------------ implemented by each demo
+    # ------------------------------------------------------------------ implemented by subclasses
     @abstractmethod
     def document(self) -> dict[str, Any]:
         """Return the Backfill of the demo, as in its file."""
 
     @abstractmethod
     def script(self) -> dict[str, Any]:
-        """Run the steps, and return the outcome that the driver printed."""
+        """Run the steps, and return the outcome that the driver reported."""
 
     @abstractmethod
     def writer_words(self, line: Mapping[str, Any]) -> str:
-        """Describe the activity of the writer, from its newest line."""
+        """Describe the writer's activity from its newest line."""
 
     @abstractmethod
     def closing_words(self, line: Mapping[str, Any]) -> str:
-        """Describe the end, from the newest line of the writer."""
+        """Return the closing caption, from the writer's newest line."""
 
     @abstractmethod
     def next_commands(self) -> Iterable[tuple[str, str]]:
-        """Return arguments of `backfill` to try next, each with a description."""
+        """Return arguments of `backfill` to try afterwards, each with its purpose."""
 
     # ------------------------------------------------------------------ the screen
     def _view(self) -> RenderableType:
@@ -160,28 +160,28 @@ class Stage(ABC):
         parts = [show_progress(self.job, self.progress)] if self.driver is not None else []
         if self.writer is not None and self.writer.newest:
             parts.append(Text(self.writer_words(self.writer.newest), style="magenta"))
-        # Keys that a terminal echoes (^C) need an empty line: on a full line they would shift the whole view.
+        # The empty last line takes keys that a terminal echoes (^C): on a full line they would move the block.
         return Group(*parts, Text())
 
-    def say(self, message: str) -> None:
+    def say(self, caption: str) -> None:
         """Announce a step."""
         self._step += 1
         seconds = time.monotonic() - self._began_s
-        self.console.print(f"[bold cyan]{self._step:2}[/] [dim]{seconds:4.0f} s[/]  {message}", soft_wrap=True)
+        self.console.print(f"[bold cyan]{self._step:2}[/] [dim]{seconds:4.0f} s[/]  {caption}", soft_wrap=True)
 
     def note(self, message: str) -> None:
         """Print the result of a step."""
         self.console.print(Text(f"            {message}", style="green"), soft_wrap=True)
 
     def where(self) -> None:
-        """Print a progress line if the output is no terminal and has no live view."""
+        """Print a line of progress if the console is not a terminal, and so has no live view."""
         self._view()
         if not self.console.is_terminal:
             self.note(one_line(self.progress))
 
     # ------------------------------------------------------------------ the script
     def play(self) -> int:
-        """Run the whole demo, and return the exit code."""
+        """Run the demo, and return the exit code."""
         try:
             with Live(console=self.console, get_renderable=self._view, refresh_per_second=4, transient=True):
                 self.spec.write_text(yaml.safe_dump(self.document(), sort_keys=False))
@@ -200,41 +200,41 @@ class Stage(ABC):
         return int(outcome["exitCode"])
 
     def kill(self) -> None:
-        """Kill the driver, like a failure of the machine."""
-        self.say(f"$ kill -9 {self.running().pid}   [dim]# without warning, while it copies[/]")
+        """End the driver as a machine failure would."""
+        self.say(f"$ kill -9 {self.running().pid}   [dim]# no warning, in the middle of its work[/]")
         self.running().kill()
         self.where()
-        self.note(f"last progress: {self.progress.rows_done:,} rows committed at epoch {self.progress.epoch}")
+        self.note(f"last seen: {self.progress.rows_done:,} rows committed at epoch {self.progress.epoch}")
 
     def start_again(self, why: str) -> None:
         """Start the next attempt, and let it copy the remaining rows without a limit."""
         before = self.progress
         self.start(why)
         self.until(
-            "the next attempt has started",
+            "the next attempt is at work",
             lambda progress: progress.attempt > before.attempt and progress.step != "Start",
         )
-        self.note(f"attempt {self.progress.attempt} resumed at {self.progress.rows_done:,} rows")
+        self.note(f"attempt {self.progress.attempt} began at {self.progress.rows_done:,} rows")
         if self.progress.step == "Copy" and "outcome" not in self.running().newest:
-            self.type("remove the limit", "throttle", "none")
+            self.type("now at full speed", "throttle", "none")
         self.until("all rows are read", lambda progress: progress.step not in {"Start", "Copy"})
 
     def tell_steps(self, steps: Iterable[tuple[str, str]]) -> None:
-        """Announce each step after the copy with its description, and wait for its end."""
-        for step, description in steps:
+        """Announce each step after the copy with its caption, and wait for its end."""
+        for step, caption in steps:
             if not is_over(self.progress, step=step):
-                self.say(description)
+                self.say(caption)
                 self.until(f"{step} is done", partial(is_over, step=step))
 
     def outcome(self, steps: Iterable[tuple[str, str]]) -> dict[str, Any]:
-        """Announce the steps after the copy, and return the outcome of the driver.
+        """Announce the steps after the copy, and return the driver's outcome.
 
         Raises:
-            DemoError: the job is not complete.
+            DemoError: The job is not complete.
         """
         self.tell_steps(steps)
         if not self.running().wait_for(lambda line: "outcome" in line):
-            raise DemoError(f"the driver ended without an outcome; see its log {self.folder}/driver.log")
+            raise DemoError(f"the driver ended without an outcome; its log is {self.folder}/driver.log")
         outcome = self.running().newest
         if outcome["outcome"] != "Complete":
             raise DemoError(f"{outcome['reason']}: {outcome['message']} {outcome['hint']}")
@@ -245,12 +245,12 @@ class Stage(ABC):
         self.say(self.closing_words(self.writer.newest))
         self.writer.end()
         self.console.print(show_receipt(Receipt.model_validate(outcome["receipt"])))
-        self.console.print("[bold cyan]try next[/]")
+        self.console.print("[bold cyan]commands to try next[/]")
         backfill = shlex.join(typed())
         for command, why in (
             *((f"{backfill} {arguments}", why) for arguments, why in self.next_commands()),
-            (f"less {self.spec}", "the Backfill of this demo"),
-            (f"rm -r {self.folder}", "remove the demo"),
+            (f"less {self.spec}", "the Backfill that was run"),
+            (f"rm -r {self.folder}", "delete the demo"),
         ):
             self.console.print(f"  {command}   [dim]# {why}[/]", soft_wrap=True)
 
@@ -266,35 +266,36 @@ class Stage(ABC):
         assert self.driver is not None
         return self.driver
 
-    def until(self, step: str, reached: Callable[[Progress], bool]) -> None:
-        """Wait for a progress of the driver that satisfies a condition.
+    def until(self, what: str, reached: Callable[[Progress], bool]) -> None:
+        """Wait for a progress of the driver.
 
         Raises:
-            DemoError: the driver ended, or was too slow.
+            DemoError: The driver ended, or was too slow.
         """
-        # Lines arrive faster than a waiting thread wakes up: a complete job has passed every step.
+        # Lines may arrive faster than a waiter wakes. A complete job has passed every step.
         if not self.running().wait_for(
             lambda line: line.get("outcome") == "Complete" or ("epoch" in line and reached(progress_in(line)))
         ):
             last = self.running().newest
-            message = f"{last.get('reason')}: {last.get('message')}" if "outcome" in last else "no answer"
-            raise DemoError(f"waited for “{step}”, got {message}; logs are in {self.folder}")
+            answer = f"{last.get('reason')}: {last.get('message')}" if "outcome" in last else "no answer"
+            raise DemoError(f"waited for “{what}”, got {answer}; logs are in {self.folder}")
         self.where()
 
-    def type(self, why: str, *args: str) -> None:
-        """Run a command as a user would in another terminal, and show its answer."""
-        self.say(f"$ backfill {shlex.join(args)}   [dim]# {why}[/]")
-        command = [sys.executable, "-m", "backfill_cli", *args, "-f", str(self.spec)]
+    def type(self, why: str, *arguments: str) -> None:
+        """Run a command as a user would in another terminal, and show its output."""
+        line = shlex.join(arguments)
+        self.say(f"$ backfill {line}   [dim]# {why}[/]")
+        command = [sys.executable, "-m", "backfill_cli", *arguments, "-f", str(self.spec)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         self.note((done.stdout or done.stderr).strip())
         if done.returncode != 0:
-            raise DemoError(f"`backfill {shlex.join(args)}` ended with {done.returncode}; logs are in {self.folder}")
+            raise DemoError(f"`backfill {line}` ended with {done.returncode}; logs are in {self.folder}")
 
 
 def typed() -> list[str]:
-    """Return how to type this command in another terminal: its name if it is on the path, else its absolute path."""
-    installed = Path(sys.executable).with_name("backfill")
+    """Return the command line that starts this `backfill` in another terminal: its name if on the PATH, else its path."""
+    local = Path(sys.executable).with_name("backfill")
     on_path = shutil.which("backfill")
-    if on_path is not None and Path(on_path).resolve() == installed.resolve():
+    if on_path is not None and Path(on_path).resolve() == local.resolve():
         return ["backfill"]
-    return [str(installed)] if installed.is_file() else [sys.executable, "-m", "backfill_cli"]
+    return [str(local)] if local.is_file() else [sys.executable, "-m", "backfill_cli"]

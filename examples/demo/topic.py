@@ -1,8 +1,8 @@
-"""`make demo-kafka`: a topic of a real broker into a Delta table, in about two minutes.
+"""`make demo-kafka` copies a topic of a real broker into a Delta table, in about two minutes.
 
-It runs four processes, as in production: a broker, a producer that keeps writing, the driver (`backfill run`), and this process,
-which runs the commands of a user and shows their answers. Every number comes from the product, or from the reader in the
-producer's process, which uses another implementation of Delta.
+It has four processes, as in real life: a broker, a producer that keeps writing, the driver (`backfill run`), and this
+process, which types the commands of a user and shows their output. Every number comes from the product, or from the
+reader in the producer's process, which uses another implementation of Delta.
 
 python examples/demo/topic.py --rows 600000
 """
@@ -28,32 +28,32 @@ ROWS = 600_000
 PARTITIONS = 4
 TOPIC = "orders"
 HISTORY_S = 20
-"""Target duration of the history in seconds. The file limits the rate, because a fast machine would have nothing to show."""
+"""The spec limits the history so that it takes about this long. On a fast machine, it would be too short to watch."""
 
 SLOWER = 4
 THROTTLE_SECONDS = 10
 WRITTEN_BETWEEN_LOOKS = 800
-"""Number of records: some seconds of the producer."""
+"""Number of records that the producer writes in some seconds."""
 
 STEPS_AFTER = (("CatchUp", "then the newest records, until the table has caught up"), ("Receipt", RECEIPT))
 
 
 class KafkaDemo(Stage):
-    """The script of a topic: its history, and the records written meanwhile."""
+    """The script of a topic: its history, and records that are written meanwhile."""
 
     def __init__(self, folder: Path, rows: int, address: str, console: Console) -> None:
-        """Store the scratch folder and the broker; `play` runs the demo."""
+        """Take the scratch folder and a broker; `play` does the rest."""
         super().__init__(folder, "orders", console)
         self._rows, self._address = rows, address
         self._table = f"{folder}/lake/orders"
 
-    def writer_words(self, line: Mapping[str, Any]) -> str:
-        """Implement `Stage.writer_words`."""
-        seen = f"; the newest one in the table was written {line['seen_s']:.1f} s before" if "seen_s" in line else ""
-        return f"the producer: {line['written']:,} records{seen}"
+    def writer_words(self, said: Mapping[str, Any]) -> str:
+        """See `Stage`."""
+        seen = f"; the newest one in the table was written {said['seen_s']:.1f} s before" if "seen_s" in said else ""
+        return f"the producer: {said['written']:,} records{seen}"
 
     def document(self) -> dict[str, Any]:
-        """Implement `Stage.document`."""
+        """See `Stage`."""
         event = "from_json(CAST(value AS STRING), 'customer STRING, amount DECIMAL(10, 2)') AS event"
         return {
             "apiVersion": "backfill.dev/v1alpha1",
@@ -72,56 +72,56 @@ class KafkaDemo(Stage):
         }
 
     def script(self) -> dict[str, Any]:
-        """Implement `Stage.script`."""
+        """See `Stage`."""
         self._write()
-        self.start("copy its history into a table, with a limit so that you can watch")
+        self.start("its history into a table, limited so that you can watch")
         self.until("the first tenth is committed", lambda progress: progress.rows_done * 10 >= progress.rows_total > 0)
-        self.show_new("new records do not wait for the history: a reader looks into the table")
+        self.show_new("new records do not wait for the history: a reader reads the table")
         slower = self._rows // HISTORY_S // SLOWER
-        self.type("limit the history for a while", "throttle", str(slower), "--for", f"{THROTTLE_SECONDS}s")
-        self.show_new("the limit applies only to the history: the reader looks again")
+        self.type("the history slower, for a while", "throttle", str(slower), "--for", f"{THROTTLE_SECONDS}s")
+        self.show_new("the limit applies only to the history: the reader reads again")
         self.until("the limit ends by itself", lambda progress: progress.throttle_until is None)
         self.kill()
-        self.start_again("start again; the offsets are in the table, with the records")
+        self.start_again("again: the table contains the offsets with the records")
         return self.outcome(STEPS_AFTER)
 
     def _write(self) -> None:
-        self.say(
-            f"fill a topic of {self._rows:,} orders in {PARTITIONS} partitions, and start a producer that keeps writing"
-        )
+        self.say(f"a topic of {self._rows:,} orders in {PARTITIONS} partitions, and a producer that keeps writing")
         command = [sys.executable, str(PRODUCER), self._address, TOPIC]
         self.writer = Child([*command, "--rows", str(self._rows), "--reads", self._table], self.folder / "producer.log")
-        if not self.writer.wait_for(lambda line: line.get("written", 0) >= self._rows):
-            raise DemoError(f"the producer wrote too few records; see its log {self.folder}/producer.log")
+        if not self.writer.wait_for(lambda report: report.get("written", 0) >= self._rows):
+            raise DemoError(f"the producer wrote too little; its log is {self.folder}/producer.log")
 
     def show_new(self, why: str) -> None:
-        """Show that new records are in the table while history is still read."""
+        """Show that the table contains new records while history is still being read."""
         assert self.writer is not None
         self.say(why)
         since = self.writer.newest["written"]
-        if not self.writer.wait_for(lambda line: "seen_s" in line and line["written"] > since + WRITTEN_BETWEEN_LOOKS):
-            raise DemoError(f"the reader found no new record; see its log {self.folder}/producer.log")
+        if not self.writer.wait_for(
+            lambda report: "seen_s" in report and report["written"] > since + WRITTEN_BETWEEN_LOOKS
+        ):
+            raise DemoError(f"the reader found no new record; its log is {self.folder}/producer.log")
         self.where()
         left = self.progress.rows_total - self.progress.rows_done
         age_s = self.writer.newest["seen_s"]
-        self.note(f"its newest record was written {age_s:.1f} s before; {left:,} older ones are still to be read")
+        self.note(f"its newest record was written {age_s:.1f} s before; {left:,} old ones are still to be read")
 
-    def closing_words(self, line: Mapping[str, Any]) -> str:
-        """Implement `Stage.closing_words`."""
-        return f"complete, while the producer continued to {line['written']:,} records, some in transactions"
+    def closing_words(self, said: Mapping[str, Any]) -> str:
+        """See `Stage`."""
+        return f"complete; the producer has written {said['written']:,} records, some in transactions"
 
     def next_commands(self) -> tuple[tuple[str, str], ...]:
-        """Implement `Stage.next_commands`; the broker has stopped by then."""
+        """See `Stage`; the broker has stopped by then."""
         return (
-            (f"status -f {self.spec} --offline", "read the status that is stored in the table"),
-            (f"release -f {self.spec}", "remove the job's state, so that any writer may use the table"),
+            (f"status -f {self.spec} --offline", "the job's state, from the table"),
+            (f"release -f {self.spec}", "then any writer may use the table"),
         )
 
 
 def play(folder: Path, rows: int, console: Console) -> int:
     """Start a broker, play the demo with it, and return the exit code."""
     (folder / "broker").mkdir(parents=True)
-    console.print("[dim]starting a broker; its jars are downloaded once[/]")
+    console.print("[dim]starting a broker; its jars are fetched once[/]")
     with running_broker(folder / "broker") as broker:
         assert isinstance(broker, Broker)
         Topics(broker.address).create(TOPIC, PARTITIONS)
@@ -131,9 +131,9 @@ def play(folder: Path, rows: int, console: Console) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=ROWS)
-    args = parser.parse_args()
-    # The folder stays, because the suggested commands use it.
-    return play(Path(tempfile.mkdtemp(prefix="backfill-demo-")), args.rows, Console(highlight=False))
+    given = parser.parse_args()
+    # The folder stays, because the suggested next commands use it.
+    return play(Path(tempfile.mkdtemp(prefix="backfill-demo-")), given.rows, Console(highlight=False))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """The producer of `make demo-kafka`: it fills a topic with orders, then keeps writing until its standard input ends.
 
-It is a separate process, as in production. Some records are written in transactions, and some of these are aborted. With
-`--reads TABLE` it also reads the table, with an implementation of Delta that shares no code with the driver. Each second it prints a
-line of JSON: `{"written": …, "seen_s": …}`. `seen_s` is the age of the newest record in the table, if it was written after the first fill.
+It is a separate process, as in real life. It writes some records in transactions, and aborts some of these. With
+`--reads TABLE` it also reads the table, with an implementation of Delta that shares no code with the driver. Each second
+it prints a line of JSON: `{"written": …, "seen_s": …}`. `seen_s` is the age of the newest record in the table, and is
+missing until the table has a record from after the first fill.
 """
 
 import argparse
@@ -27,22 +28,22 @@ TURNS_A_TRANSACTION = 25
 
 
 class Producer:
-    """Writes orders, to each partition in turn."""
+    """Writes orders to the partitions in turn."""
 
     def __init__(self, address: str, topic: str) -> None:
-        """Store the topic; nothing is written yet."""
+        """Take the topic without writing to it."""
         self._address, self._topic = address, topic
         self._partitions = len(Topics(address).watermarks(topic))
         self._random = random.Random(7)
         self.written = 0
 
     def fill(self, rows: int) -> None:
-        """Write this many orders as fast as possible."""
+        """Write this number of orders as fast as possible."""
         with producing(self._address) as send:
             self._send(send, rows)
 
     def go_on(self, over: threading.Event, say: Callable[[], None]) -> None:
-        """Write until `over` is set."""
+        """Write until the event `over` is set."""
         with producing(self._address) as send, transacting(self._address) as transaction:
             for turn in itertools.count(1):
                 if over.wait(TURN_S):
@@ -63,23 +64,23 @@ class Producer:
 
 
 class Reader:
-    """Reads the age of the newest record from the log of the table."""
+    """Finds the newest record of the table in its log."""
 
     def __init__(self, path: str) -> None:
-        """Store the path; the table may be created later."""
+        """Take the path; the table may be created later."""
         self._path = path
         self._table: DeltaTable | None = None
         self._since_s = time.time()
 
     def age_s(self) -> float | None:
-        """Return the age of the newest record in the table; `None` if no record was written after this reader started."""
+        """Return the age of the table's newest record; `None` if no record is newer than this reader."""
         if self._table is None:
             if not DeltaTable.is_deltatable(self._path):
                 return None
             self._table = DeltaTable(self._path)
         self._table.update_incremental()
         newest = self._table.get_add_actions(flatten=True).column("max.timestamp").to_pylist()
-        newest_s = max((value.timestamp() for value in newest if value is not None), default=0.0)
+        newest_s = max((timestamp.timestamp() for timestamp in newest if timestamp is not None), default=0.0)
         return time.time() - newest_s if newest_s > self._since_s else None
 
 
@@ -89,7 +90,7 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--reads", required=True)
-    args = parser.parse_args()
+    given = parser.parse_args()
     over = threading.Event()
 
     def wait_for_the_end() -> None:
@@ -97,9 +98,9 @@ def main() -> None:
         over.set()
 
     threading.Thread(target=wait_for_the_end, daemon=True).start()
-    producer = Producer(args.address, args.topic)
-    producer.fill(args.rows)
-    reader = Reader(args.reads)
+    producer = Producer(given.address, given.topic)
+    producer.fill(given.rows)
+    reader = Reader(given.reads)
 
     def say() -> None:
         age_s = reader.age_s()

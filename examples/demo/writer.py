@@ -1,8 +1,8 @@
-"""The writer of the demo: it creates a table of orders, then keeps changing it until its standard input ends.
+"""The writer of the demo: creates a table of orders, then keeps changing it until its standard input ends.
 
-It is a separate process with a separate Spark, as in production. It prints a line of JSON for each commit: `{"version": …, "what": …}`.
-With `--reads COPY` it also reads the copy: it looks for the rows that it changed, and once the copy has the same change,
-the lines contain it: `{"seen": {"version": …, "rows": …, "seconds": …}}`.
+The writer is a separate process with a separate Spark, as in real use. It prints each commit as a line of JSON:
+`{"version": …, "what": …}`. With `--reads COPY` it also reads the copy, and looks for the rows that it changed. Once they are equal in
+source and copy, the lines contain `{"seen": {"version": …, "rows": …, "seconds": …}}`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FILES = 16
 CORES = 2
 OPTIMIZE_AT_COMMIT = 7
 SMALL_FILE_BYTES = 1_000_000
-"""OPTIMIZE compacts only the files of the commits, not the whole table of this size."""
+"""OPTIMIZE compacts only smaller files, which the commits made: it does not rewrite the whole table."""
 
 FIRST_SHARE = 0.1
-"""Share of the table that the demo has copied before it looks for changes."""
+"""Share of the table that the copy has before the demo looks for changes."""
 
 COLUMNS = (
     "{id} AS order_id",
@@ -44,7 +44,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Changed:
-    """An update of the 1,500 orders from `low` on, with its version and time."""
+    """1,500 orders from `low` on that a version changed, with its time."""
 
     low: int
     version: int
@@ -52,7 +52,7 @@ class Changed:
 
 
 class Writer:
-    """Inserts, updates, deletes, changes keys, and compacts once."""
+    """Changes the table: inserts, updates, deletes, changes keys, and compacts once."""
 
     def __init__(self, spark: SparkSession, path: Path, rows: int, copy: Path | None = None) -> None:
         """Store the path; `create` creates the table."""
@@ -66,15 +66,15 @@ class Writer:
         self._random = random.Random(7)
 
     def create(self) -> str:
-        """Create the table, with a change feed."""
+        """Create the table with a change feed."""
         frame = self._spark.range(0, self._rows, 1, FILES).selectExpr(*(column.format(id="id") for column in COLUMNS))
         frame.write.format("delta").option("delta.enableChangeDataFeed", "true").option(
             "delta.enableDeletionVectors", "true"
         ).save(str(self._path))
-        return f"created {self._rows:,} orders"
+        return f"made {self._rows:,} orders"
 
     def commit(self, number: int) -> str:
-        """Make one change and return its description."""
+        """Commit one change, and return its description."""
         if number == OPTIMIZE_AT_COMMIT:
             self._spark.sql(f"OPTIMIZE {self._table}")
             return "compacted small files (OPTIMIZE)"
@@ -82,7 +82,7 @@ class Writer:
             case 0:
                 return self._insert(2_000)
             case 1:
-                # If there is a reader, the first orders change, because it can find them first.
+                # With a reader, change the first orders: they are the first ones in the copy.
                 low = self.place(1_500, within=1.0 if self._copy is None else FIRST_SHARE)
                 self._spark.sql(
                     f"UPDATE {self._table} SET status = 'sent', amount = amount + 1 "
@@ -111,17 +111,17 @@ class Writer:
         return f"inserted {count:,} orders"
 
     def place(self, width: int, *, within: float = 1.0) -> int:
-        """Choose the first of this many existing rows, in the first part of the table."""
+        """Choose a start of `width` existing rows in the first part of the table."""
         return self._random.randrange(0, int(self._rows * within) - width)
 
     def look(self) -> dict[str, Any] | None:
-        """Return the last update as a reader of the copy finds it; `None` if there is none, or the copy differs from the source."""
-        update, copy = self._looked_for, self._copy
-        if update is None or copy is None or not (copy / "_delta_log").is_dir():
+        """Return the last update as a reader sees it in the copy; `None` while it differs from the source, or without an update."""
+        sought, copy = self._looked_for, self._copy
+        if sought is None or copy is None or not (copy / "_delta_log").is_dir():
             return None
         rows = "SELECT order_id, amount FROM {table} WHERE order_id >= {low} AND order_id < {stop} AND amount > 0"
         source, target = (
-            rows.format(table=table, low=update.low, stop=update.low + 1_500)
+            rows.format(table=table, low=sought.low, stop=sought.low + 1_500)
             for table in (self._table, f"delta.`{copy}`")
         )
         both, either = (
@@ -130,7 +130,7 @@ class Writer:
         if not both or both < either:
             return None
         self._looked_for = None
-        return {"version": update.version, "rows": both, "seconds": round(time.monotonic() - update.at_s, 1)}
+        return {"version": sought.version, "rows": both, "seconds": round(time.monotonic() - sought.at_s, 1)}
 
     def version(self) -> int:
         """Return the newest version of the table."""
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("path", type=Path)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--reads", type=Path)
-    args = parser.parse_args()
+    given = parser.parse_args()
     over = threading.Event()
     threading.Thread(target=_set_at_end_of_input, args=(over,), daemon=True).start()
     spark = open_session(
@@ -159,7 +159,7 @@ def main() -> None:
             "spark.sql.shuffle.partitions": "2",
         },
     )
-    writer = Writer(spark, args.path, args.rows, args.reads)
+    writer = Writer(spark, given.path, given.rows, given.reads)
     line: dict[str, Any] = {"what": writer.create()}
     number = 0
     while True:

@@ -1,7 +1,7 @@
 """The control plane: watches Backfills, launches their drivers, and reports in their status.
 
     app                           builds the parts and runs them
-    informer                      the state of the cluster, as far as it is known
+    informer                      a local copy of the cluster's Backfills and driver pods
     reconcile                     one Backfill at a time: observe, decide, execute
     drivers                       polls drivers and delivers commands
     manifests                     the objects of an attempt, as plain dictionaries

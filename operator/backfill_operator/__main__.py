@@ -11,6 +11,7 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import load_config
 from kubernetes.aio.config.config_exception import ConfigException
 
+from backfill_api.json_lines import log_what_python_prints
 from backfill_core.errors import EXIT_USAGE
 from backfill_operator.app import Operator
 from backfill_operator.kube.election import LeadershipLostError
@@ -24,10 +25,12 @@ _log = logging.getLogger("backfill_operator")
 
 def main() -> int:
     """Run the operator; return the exit code."""
+    configure_logging("INFO")
+    log_what_python_prints()
     try:
         settings = OperatorSettings.from_environ()
     except InvalidOperatorSettingError as error:
-        sys.stderr.write(f"{error} {error.hint}\n")
+        _log.error("%s %s", error, error.hint)
         return EXIT_USAGE
     configure_logging(settings.log_level)
     return asyncio.run(_run(settings))
@@ -38,7 +41,7 @@ async def _run(settings: OperatorSettings) -> int:
     try:
         await load_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except ConfigException as error:
-        _log.error("there is neither a kubeconfig nor a service account: %s", error)
+        _log.error("no kubeconfig and no service account was found: %s", error)
         return EXIT_USAGE
     operator = Operator(configuration, settings)
     running = asyncio.create_task(operator.run(), name="operator")

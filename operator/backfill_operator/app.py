@@ -119,7 +119,7 @@ class Operator:
         """Run until cancelled, or until a part fails; then the other parts end too.
 
         Raises:
-            ExceptionGroup: of what the parts raised; with a LeadershipLostError the process must end.
+            ExceptionGroup: the errors of the parts; if it contains a LeadershipLostError, the process must end.
         """
         async with self.cluster, self.control, self.health.served(), asyncio.TaskGroup() as group:
             group.create_task(self.relist.run(), name="relist")
@@ -145,12 +145,12 @@ class Operator:
         raise RuntimeError("kopf has stopped")
 
     async def _work(self) -> None:
-        """Reconcile, once everything was listed and this process leads."""
-        # Before that, a running Backfill would look as if its pod were gone.
+        """Reconcile after the first complete list, and while this process is the leader."""
+        # Before the first list, the pod of a running Backfill would seem to be missing.
         await self.relist.complete.wait()
         if self.election is not None:
             await self.election.leading.wait()
-        # Before the first decision: what executors wait for must not vanish from a status because the leader has changed.
+        # Before the first decision, so that a change of leader does not remove waiting executors from a status.
         with suppress(TimeoutError):
             async with asyncio.timeout(self.settings.request_timeout_seconds):
                 await self.executors.once()
@@ -164,7 +164,7 @@ class Operator:
                 await self.election.release()
 
     def _on_unreadable(self, plural: str, error: object) -> None:
-        """Count and log an object that was left out."""
+        """Count and log an unreadable object."""
         self.metrics.unreadable.labels(plural).inc()
         _log.warning("an object of %s cannot be read and is left out: %s", plural, str(error)[:500])
 

@@ -29,10 +29,10 @@ LAG_EVERY_S: Final = 0.5
 LAG_MAX_S: Final = 10.0
 RELISTS_MISSED_MAX: Final = 3
 METRICS_EVERY_S: Final = 1.0
-"""Metrics are rendered at most this often, however many scrapers there are."""
+"""Metrics are rendered at most once in this time, for any number of scrapers."""
 
 WATCHES_MISSED_MAX: Final = 3
-"""Lists in a row; a single list may be quicker than the watch."""
+"""Consecutive lists. A single list may be faster than the watch."""
 
 
 class Health:
@@ -52,9 +52,9 @@ class Health:
         Args:
             settings: Addresses and ports.
             relist: The last list.
-            election: Who leads; `None` if this process leads without one.
-            metrics: Answered to Prometheus.
-            connection_s: Longest time of one connection.
+            election: The leader election; `None` if this process runs without one.
+            metrics: Served to Prometheus.
+            connection_s: Maximum lifetime of one connection.
         """
         self._settings = settings
         self._connection_s = connection_s
@@ -78,7 +78,7 @@ class Health:
             self._metrics.leader.set(1 if leads else 0)
 
     def unwell(self) -> str:
-        """Return why this process should be restarted; empty: it should not."""
+        """Return why this process should be restarted, or an empty string."""
         age_s = self._relist.age_s()
         longest_s = RELISTS_MISSED_MAX * self._settings.relist_max_seconds
         if self.lag_s > LAG_MAX_S:
@@ -90,7 +90,7 @@ class Health:
         return ""
 
     def unready(self) -> str:
-        """Return why this process is not ready; empty: it is."""
+        """Return why this process is not ready, or an empty string."""
         if not self._relist.synced:
             return "not everything was listed yet"
         if self._election is not None and self._election.leader is None:
@@ -111,7 +111,7 @@ class Health:
             for runner, port in zip(runners, (self._settings.health_port, self._settings.metrics_port), strict=True):
                 await runner.setup()
                 listener = _listener(self._settings.bind, port)
-                # Connections take over the size of the buffer.
+                # Connections inherit the size of the buffer.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_BYTES_MAX)
                 ports.append(int(listener.getsockname()[1]))
                 connections = Connections(runner.server, self._connection_s)
@@ -141,10 +141,10 @@ class Health:
 
 
 def _listener(bind: str, port: int) -> socket.socket:
-    """Return a socket that listens at one address, or for `::` at every one, of whatever family the machine has.
+    """Return a listening socket; `::` means every IPv4 and IPv6 address that the machine supports.
 
     Raises:
-        OSError: the port is taken, or the machine has no such address.
+        OSError: the port is in use, or the machine does not have the address.
     """
     if bind != EVERYWHERE:
         return socket.create_server((bind, port), family=socket.AF_INET6 if ":" in bind else socket.AF_INET)
@@ -152,10 +152,10 @@ def _listener(bind: str, port: int) -> socket.socket:
         try:
             return socket.create_server((bind, port), family=socket.AF_INET6, dualstack_ipv6=True)
         except OSError as error:
-            # The kernel knows IPv6, and it is switched off.
+            # The kernel supports IPv6, but it is disabled.
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
-    return socket.create_server(("0.0.0.0", port))  # noqa: S104 - as the setting says
+    return socket.create_server(("0.0.0.0", port))  # noqa: S104 - the setting requests every address
 
 
 def _answer(complaint: str) -> web.Response:

@@ -8,16 +8,16 @@ from collections import Counter
 from typing import Any, Final, cast
 
 CONNECTIONS_MAX: Final = 64
-"""Of one port; a kubelet and a few collectors of metrics have one each."""
+"""Limit for each port. A kubelet and a few metrics collectors use one connection each."""
 
 CONNECTION_S: Final = 30.0
-"""Longest time of one connection; its client opens another one."""
+"""Maximum lifetime of a connection. The client then opens a new one."""
 
 UNREAD_BYTES_MAX: Final = 64 * 1024
-"""Of a connection in the kernel, which doubles it; by default 6 MiB, and they count for the memory of the pod."""
+"""Receive buffer of a connection. The kernel doubles it. Its default of 6 MiB counts toward the pod's memory."""
 
 READ_BYTES_MAX: Final = 16 * 1024
-"""Of a request: it arrives in one read. aiohttp repeats a line that is too long in its error and in its answer."""
+"""Maximum size of a request, which arrives in one read. aiohttp copies an overlong line into its error and response."""
 
 QUIET: Final = logging.getLogger("backfill_operator.http")
 """aiohttp logs each malformed request as an error with a traceback; any pod may send thousands."""
@@ -27,24 +27,24 @@ REQUEST_LIMITS: Final[dict[str, Any]] = {
     "max_line_size": 4096, "max_field_size": 4096, "max_headers": 64, "keepalive_timeout": 15.0, "lingering_time": 0.0, "logger": QUIET, "read_bufsize": 16 * 1024,
     "auto_decompress": False,
 }  # fmt: skip
-"""Of aiohttp's server, whose own keep a silent connection for an hour."""
+"""Limits of aiohttp's server. By default it keeps an idle connection for an hour."""
 
 
 class Connections:
-    """Admits connections of one port; where there are too many, one of the address with the most of them is ended.
+    """Admits connections to one port. Over the limit, it aborts the oldest one of the address with the most connections.
 
-    So a flood from one pod ends no probe of a kubelet, which would restart the operator.
+    So a flood from one pod does not interrupt the kubelet's probes. A failed probe would restart the operator.
     """
 
     def __init__(self, server: Any, longest_s: float) -> None:
-        """Take aiohttp's server, which makes a protocol for each connection."""
+        """Take aiohttp's server, which creates a protocol for each connection."""
         self._server = server
         self.longest_s = longest_s
         self._open: dict[_Limited, None] = {}
         """Oldest first."""
 
     def __len__(self) -> int:
-        """Return how many are open."""
+        """Return the number of open connections."""
         return len(self._open)
 
     def protocol(self) -> asyncio.Protocol:
@@ -52,21 +52,21 @@ class Connections:
         return _Limited(self, cast("asyncio.Protocol", self._server()))
 
     def made(self, connection: _Limited) -> None:
-        """Take a new connection."""
+        """Register a new connection."""
         while len(self._open) >= CONNECTIONS_MAX:
-            counted = Counter(one.address for one in self._open)
-            oldest = max(self._open, key=lambda one: counted[one.address])
+            counted = Counter(candidate.address for candidate in self._open)
+            oldest = max(self._open, key=lambda candidate: counted[candidate.address])
             del self._open[oldest]
             oldest.end()
         self._open[connection] = None
 
     def lost(self, connection: _Limited) -> None:
-        """Forget a connection."""
+        """Remove a closed connection."""
         self._open.pop(connection, None)
 
 
 class _Limited(asyncio.Protocol):
-    """A connection that ends after its longest time; aiohttp's protocol does all else."""
+    """A connection with a maximum lifetime; aiohttp's protocol does everything else."""
 
     def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
         self._connections, self._inner = connections, inner
@@ -103,6 +103,6 @@ class _Limited(asyncio.Protocol):
         self._inner.connection_lost(exc)
 
     def end(self) -> None:
-        """End it now, whatever it does."""
+        """Abort the connection immediately."""
         if self._transport is not None:
             self._transport.abort()

@@ -19,15 +19,15 @@ class _Phases(Collector):
         self._phases = phases
 
     def collect(self) -> Iterator[Metric]:
-        """Count at each scrape, so that the numbers cannot drift."""
+        """Count the Backfills at each scrape, so that the numbers cannot drift."""
         family = GaugeMetricFamily("backfill_operator_backfills", "Backfills by phase.", labels=["phase"])
-        for phase, number in Tally(one or "New" for one in self._phases()).items():
+        for phase, number in Tally(current or "New" for current in self._phases()).items():
             family.add_metric([phase], number)
         yield family
 
 
 class Metrics:
-    """The metrics of one operator, in a registry of its own."""
+    """The metrics of one operator, in a separate registry."""
 
     def __init__(self, phases: Callable[[], Iterable[str]] = tuple) -> None:
         """Create all metrics.
@@ -39,14 +39,14 @@ class Metrics:
         self.registry.register(_Phases(phases))
         prefix = "backfill_operator"
 
-        def counter(name: str, words: str, *labels: str) -> Counter:
-            return Counter(f"{prefix}_{name}", words, labels, registry=self.registry)
+        def counter(name: str, documentation: str, *labels: str) -> Counter:
+            return Counter(f"{prefix}_{name}", documentation, labels, registry=self.registry)
 
-        def gauge(name: str, words: str) -> Gauge:
-            return Gauge(f"{prefix}_{name}", words, registry=self.registry)
+        def gauge(name: str, documentation: str) -> Gauge:
+            return Gauge(f"{prefix}_{name}", documentation, registry=self.registry)
 
-        def histogram(name: str, words: str, *labels: str) -> Histogram:
-            return Histogram(f"{prefix}_{name}", words, labels, registry=self.registry, buckets=SECONDS)
+        def histogram(name: str, documentation: str, *labels: str) -> Histogram:
+            return Histogram(f"{prefix}_{name}", documentation, labels, registry=self.registry, buckets=SECONDS)
 
         self.launch_seconds = histogram("launch_seconds", "From the decision to launch to the driver pod's creation.")
         self.launch_failures = counter("launch_failures", "Launches that the API server refused.", "reason")
@@ -54,22 +54,22 @@ class Metrics:
         self.reconcile_seconds = histogram("reconcile_seconds", "Duration of one reconcile.")
         self.reconcile_errors = counter("reconcile_errors", "Reconciles that failed.", "error")
         self.queue_depth = gauge("queue_depth", "Backfills that wait for a worker.")
-        self.queue_wait_seconds = histogram("queue_wait_seconds", "How long a Backfill waited for a worker.")
+        self.queue_wait_seconds = histogram("queue_wait_seconds", "Time that a Backfill waited for a worker.")
         self.api_requests = counter("api_requests", "Requests to the API server.", "verb", "resource", "code")
-        self.api_seconds = histogram("api_request_seconds", "How long the API server took.", "verb")
+        self.api_seconds = histogram("api_request_seconds", "Duration of requests to the API server.", "verb")
         self.watch_reconnects = counter("watch_reconnects", "Watches opened after the first.", "resource")
         self.watch_failures = counter(
-            "watch_failures", "Watches that failed, or that ended at once and brought nothing.", "resource"
+            "watch_failures", "Watches that failed, or that ended at once without events.", "resource"
         )
-        self.relist_repairs = counter("relist_repairs", "Changes that no watch had shown.", "resource")
+        self.relist_repairs = counter("relist_repairs", "Changes that no watch delivered.", "resource")
         self.unreadable = counter(
-            "unreadable_objects", "Objects that were left out because they cannot be read.", "resource"
+            "unreadable_objects", "Objects that were skipped because they cannot be read.", "resource"
         )
         self.leader = gauge("leader", "1 while this process is the leader.")
         self.event_loop_lag = gauge("event_loop_lag_seconds", "Lag of the event loop at the last measurement.")
         self.live_drivers = gauge("live_drivers", "Drivers that are polled.")
         self.driver_polls = counter("driver_polls", "Polls of drivers.", "outcome")
-        self.progress_writes = counter("progress_writes", "Status writes for progress alone.")
+        self.progress_writes = counter("progress_writes", "Status writes that contain only progress.")
 
     def observe_call(self, call: Call) -> None:
         """Count one request to the API server."""

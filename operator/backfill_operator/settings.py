@@ -17,7 +17,7 @@ PREFIX: Final = "BACKFILL_OPERATOR_"
 SERVICE_LINK: Final = re.compile(
     r"(?:^|_)(?:SERVICE_HOST$|SERVICE_PORT(?:_|$)|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?$)"
 )
-"""Names that Kubernetes makes of a Service `backfill-operator` or `backfill-operator-…`."""
+"""Variables that Kubernetes derives from a Service `backfill-operator` or `backfill-operator-…`."""
 
 LINKED_PORT: Final = re.compile(r"(tcp|udp|sctp)://.*")
 """The value of `…_PORT`, which may also be the name of a setting."""
@@ -41,7 +41,7 @@ class OperatorSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     namespaces: tuple[str, ...] = ()
-    """Namespaces that are watched, separated by commas; empty: all of them."""
+    """Watched namespaces, separated by commas; empty for all namespaces."""
 
     workers: Annotated[int, Field(ge=1, le=256)] = 16
     """Concurrent reconciles; all of them share one thread."""
@@ -50,39 +50,39 @@ class OperatorSettings(BaseModel):
     """Average rate of requests to the API server."""
 
     query_burst: Annotated[int, Field(ge=1, le=10_000)] = 600
-    """Requests that may be sent at once after an idle time."""
+    """Number of requests that may be sent at once after an idle time."""
 
     request_timeout_seconds: Seconds = 15.0
     """Time limit for one request to the API server."""
 
     page_size: Annotated[int, Field(ge=10, le=5_000)] = 500
-    """Objects in one page of a LIST."""
+    """Number of objects in one page of a LIST."""
 
     relist_min_seconds: Seconds = 60.0
-    """The shortest time between two lists of everything; they repair what a watch missed."""
+    """Minimum time between two full lists, which repair changes that a watch missed."""
 
     relist_max_seconds: Seconds = 300.0
-    """The longest time between two lists of everything; the time is random, between these two."""
+    """Maximum time between two full lists. The actual time is random, between minimum and maximum."""
 
     executors_seconds: Seconds = 30.0
-    """Time between two lists of the executor pods that wait, plus or minus a quarter; none is sent while there is no driver."""
+    """Time between two lists of waiting executor pods, plus or minus a quarter. Without a driver, no list is sent."""
 
     watch_silence_seconds: Seconds = 70.0
     """A watch that is silent for this long is reopened; API servers send a bookmark every minute."""
 
     watch_retry_max_seconds: Seconds = 30.0
-    """The longest pause before a watch is tried again that failed, or that ended at once and brought nothing."""
+    """Maximum delay before a watch is retried that failed, or that ended at once without events."""
 
     leader_election: bool = True
-    """Turn it off only for tests and for a single process: two operators without it undo each other's work."""
+    """Disable it only for tests and for a single process: two operators without it undo each other's work."""
 
     lease_name: str = "backfill-operator"
     lease_namespace: str = "backfill-system"
     lease_seconds: Seconds = 15.0
-    """How long a leader that does not renew its lease stays leader."""
+    """Time for which a leader stays leader without renewing its lease."""
 
     lease_renew_deadline_seconds: Seconds = 10.0
-    """A leader that cannot renew for this long exits; less than `lease_seconds`, so that there are never two."""
+    """A leader that cannot renew its lease for this time exits. It is less than `lease_seconds`, so that there are never two."""
 
     lease_retry_seconds: Seconds = 2.0
     """Time between two tries to renew or to take the lease."""
@@ -93,10 +93,10 @@ class OperatorSettings(BaseModel):
     """Name of this process in the lease and in events."""
 
     max_drivers: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Limit of concurrent drivers in all namespaces; further Backfills wait, and their status says so. 0: no limit."""
+    """Limit of concurrent drivers in all namespaces; 0 means no limit. Further Backfills wait, and their status reports it."""
 
     max_drivers_per_namespace: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Limit of concurrent drivers in one namespace. 0: no limit."""
+    """Limit of concurrent drivers in one namespace; 0 means no limit."""
 
     default_image: str = "backfill-spark:0.1.0"
     """Image of drivers whose spec names none."""
@@ -105,24 +105,24 @@ class OperatorSettings(BaseModel):
     """Service account of drivers whose spec names none."""
 
     pod_user: Annotated[str, Field(pattern="^([1-9][0-9]{0,9}|none)$")] = "185"
-    """User and group of drivers and executors whose template sets none; `none`: the cluster chooses, as OpenShift does."""
+    """User and group of drivers and executors whose template sets none. With `none` the cluster chooses, as on OpenShift."""
 
     allowed_images: Patterns = ()
-    """Images that a spec may name besides `default_image`: `host/name:tag` is that one, `host/name` has any tag or digest,
-    `host/path/*` is every image below. Code in an image has all permissions of the pod."""
+    """Images that a spec may use in addition to `default_image`. `host/name:tag` is one image, `host/name` any tag or digest,
+    `host/path/*` every image below. Code in an image has all permissions of the pod."""
 
     allowed_service_accounts: Patterns = ()
-    """Service accounts that a spec may name besides `service_account`."""
+    """Service accounts that a spec may use in addition to `service_account`."""
 
     allowed_volumes: tuple[Annotated[str, Field(json_schema_extra={"not": {"enum": ["hostPath", "*"]}})], ...] = VOLUMES
-    """Types of volumes that a template may contain; `serviceAccountToken` and `clusterTrustBundle` are sources of a
-    projected volume, `hostPath` has a setting of its own."""
+    """Types of volumes that a template may contain. `serviceAccountToken` and `clusterTrustBundle` are sources of a
+    projected volume; `hostPath` has a separate setting."""
 
     allowed_host_paths: tuple[Annotated[str, Field(pattern=r"^/[^*]*$")], ...] = ()
-    """Folders of nodes that a template may mount, with their subfolders; empty: none."""
+    """Folders of nodes that a template may mount, with their subfolders. The default allows none."""
 
     allowed_priority_classes: Patterns = ()
-    """Priority classes that a template may name; empty: none."""
+    """Priority classes that a template may use. The default allows none."""
 
     allowed_pod_fields: tuple[Annotated[str, Field(json_schema_extra={"enum": list(OPTIONAL_POD_FIELDS)})], ...] = ()
     """Further pod fields that a template may set, from a fixed list."""
@@ -138,7 +138,7 @@ class OperatorSettings(BaseModel):
     """Spark settings that `spec.spark.conf` may contain, in addition to the harmless ones."""
 
     allow_sidecars: bool = False
-    """May a template add containers and init containers? Their images must be in `allowed_images`."""
+    """Allow a template to add containers and init containers. Their images must be in `allowed_images`."""
 
     encrypt_spark: bool = False
     """Encrypt rows between driver and executors, and in Spark's spill files."""
@@ -147,7 +147,7 @@ class OperatorSettings(BaseModel):
     """Time limit for one request to a driver."""
 
     command_wait_seconds: Seconds = 2.0
-    """How long one request waits for the acknowledgement of a command; it is repeated until acknowledged."""
+    """Time for which one request waits for the acknowledgement of a command. It is repeated until acknowledged."""
 
     poll_seconds: Seconds = 2.0
     """Time between two polls of a driver, plus or minus a quarter."""
@@ -156,16 +156,16 @@ class OperatorSettings(BaseModel):
     """Concurrent polls of drivers."""
 
     progress_writes_per_second: Annotated[float, Field(gt=0, le=1_000)] = 50.0
-    """Limit of status writes for progress alone, over all Backfills, in any second."""
+    """Limit of status writes in any second that contain only progress, over all Backfills."""
 
     health_port: Port = 8080
-    """`/livez` and `/readyz`."""
+    """Port of `/livez` and `/readyz`."""
 
     metrics_port: Port = 9090
-    """`/metrics`."""
+    """Port of `/metrics`."""
 
     bind: str = "::"
-    """Address of both ports. `::` is every address, of IPv6 and of IPv4: a kubelet and Prometheus come from outside the pod."""
+    """Address of both ports. `::` is every IPv6 and IPv4 address: a kubelet and Prometheus connect from outside the pod."""
 
     log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
     """Log records below this level are dropped."""
@@ -195,7 +195,7 @@ class OperatorSettings(BaseModel):
 
     @property
     def limits(self) -> Limits:
-        """The limits for what a spec may request."""
+        """Limits for the requests of a spec."""
         return Limits(
             images=self.allowed_images,
             service_accounts=self.allowed_service_accounts,
@@ -242,9 +242,9 @@ LISTS: Final = frozenset(
 
 
 def _listed(value: object) -> tuple[str, ...]:
-    return tuple(one.strip() for one in str(value).split(",") if one.strip())
+    return tuple(item.strip() for item in str(value).split(",") if item.strip())
 
 
 def _service_link(name: str, value: str) -> bool:
-    """Did Kubernetes set this variable, for a Service whose name begins like our variables?"""
+    """Return whether Kubernetes set this variable, for a Service whose name begins like our variables."""
     return bool(SERVICE_LINK.search(name) or (name.endswith("PORT") and LINKED_PORT.fullmatch(value)))

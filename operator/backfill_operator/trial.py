@@ -1,7 +1,7 @@
-"""`python -m backfill_operator.trial NAMESPACE NAME ROWS SECONDS`: what `helm test` runs.
+"""`python -m backfill_operator.trial NAMESPACE NAME ROWS SECONDS`, which `helm test` runs.
 
-Waits until a Backfill that the chart made is over, and compares its receipt with the rows that its source is known to have.
-Gives up after so many seconds, before helm does: helm does not show why a Backfill waits.
+Waits until the chart's Backfill has finished, and compares its receipt with the known number of source rows. Gives up
+after SECONDS, before helm does, because helm does not report why a Backfill waits.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ HINTS: Final = {
     "PersistentVolumeClaim": "without a default storage class name a claim in trial.claim",
     UNSEEN: "see the operator's log, and whether watch.namespaces has this namespace",
 }
-"""What to do, by what stands in the state of a Backfill that waits."""
+"""Hints for users, by a string in the state of a waiting Backfill."""
 
 
 def verdict(backfill: Raw | None, rows: int) -> tuple[bool, str]:
-    """Return whether the trial is over, and why it failed; an empty text: it has not, or has passed.
+    """Return whether the trial has ended, and the reason of a failure; the reason is empty if it runs or has passed.
 
     Args:
-        backfill: As the API server shows it; None: it is not there.
-        rows: What the source has, and so what the target must have.
+        backfill: The current object; `None` if it does not exist.
+        rows: Number of rows in the source, which the target must also have.
     """
     if backfill is None:
         return True, "the Backfill is gone"
     status: dict[str, Any] = backfill.get("status") or {}
-    found = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
-    if stalled := found.get("Stalled"):
+    conditions = {
+        condition["type"]: condition for condition in status.get("conditions") or () if condition["status"] == "True"
+    }
+    if stalled := conditions.get("Stalled"):
         return True, f"{stalled['reason']}: {stalled.get('message', '')}"
-    if "Complete" not in found:
+    if "Complete" not in conditions:
         return False, ""
     receipt = status.get("receipt") or {}
     equal = receipt.get("mismatches") == 0 == receipt.get("fileMismatches", 0)
@@ -52,14 +54,16 @@ def verdict(backfill: Raw | None, rows: int) -> tuple[bool, str]:
 
 
 def state(backfill: Raw | None) -> str:
-    """Return the phase of a Backfill, and the message of its condition `Ready`: why it waits."""
+    """Return the phase of a Backfill, and the message of its condition `Ready`, which explains a wait."""
     status: dict[str, Any] = (backfill or {}).get("status") or {}
-    ready: dict[str, Any] = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
+    ready: dict[str, Any] = next(
+        (condition for condition in status.get("conditions") or () if condition["type"] == "Ready"), {}
+    )
     return ": ".join(text for text in (status.get("phase") or UNSEEN, ready.get("message")) if text)
 
 
 async def follow(cluster: Cluster, namespace: str, name: str, rows: int, *, limit_s: float) -> str:
-    """Wait until the Backfill is over, or the time is; print each state. Return why it failed, empty if it has not."""
+    """Wait until the Backfill ends or the time limit is reached; print each state. Return the reason of a failure, or empty."""
     shown, deadline_s = "", time.monotonic() + limit_s
     while True:
         backfill = await cluster.get(BACKFILLS, namespace, name)

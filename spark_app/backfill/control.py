@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import urllib.error
@@ -10,8 +9,12 @@ import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from backfill_api.model import known
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, StopCommand, ThrottleCommand
@@ -28,6 +31,12 @@ GATHER_S = 30.0
 START_LOOK_S = 0.1
 RECEIPT_WAIT_S = 3600.0
 RECEIPT_LOOK_S = 0.2
+ANSWER_BYTES_MAX = 8 * 1024 * 1024
+EXCERPT_CHARACTERS = 200
+GOOD = (200, 202, 409)
+"""Status codes of answers; 409 is an acknowledgement by another attempt."""
+
+M = TypeVar("M", Progress, Receipt, Ack)
 
 
 class NotRunningError(BackfillError):
@@ -72,22 +81,27 @@ class Client:
         """Return the progress; only the step while the driver starts."""
         if self.starting:
             return Progress(reason=self.address.step)
-        words = self._call("/v1/progress")
-        words.pop("jobId", None)
-        return Progress.model_validate(words)
+        body = self._call("/v1/progress")
+        if not isinstance(body, dict) or "jobId" not in body:
+            raise self._no_driver("it has no jobId")
+        return self._read(Progress, body)
 
     def receipt(self) -> Receipt | None:
         """Return the newest receipt; `None` before the first."""
         if self.starting:
             return None
-        words = self._call("/v1/receipt")
-        return None if words is None else Receipt.model_validate(words)
+        body = self._call("/v1/receipt")
+        return None if body is None else self._read(Receipt, body)
 
     def acks(self, after: int = 0) -> list[Ack]:
         """Return the acknowledgements above a revision, oldest first."""
         if self.starting:
             return []
-        return [Ack.model_validate(ack) for ack in self._call(f"/v1/acks?after={after}")["acks"]]
+        body = self._call(f"/v1/acks?after={after}")
+        acks = body.get("acks") if isinstance(body, dict) else None
+        if not isinstance(acks, list):
+            raise self._no_driver("it has no list of acknowledgements")
+        return [self._read(Ack, ack) for ack in acks]
 
     @property
     def starting(self) -> bool:
@@ -97,13 +111,13 @@ class Client:
             NotRunningError: it ended while it started.
         """
         if self.address.starting:
-            found = [address for address in running(self._state_dir) if address.job_id == self.address.job_id]
-            if not found:
+            addresses = [address for address in running(self._state_dir) if address.job_id == self.address.job_id]
+            if not addresses:
                 raise NotRunningError(
                     f"the driver of {self.address.job_id!r} ended while it started.",
                     hint="Look at how it ended with `backfill status --offline`.",
                 )
-            self.address = found[0]
+            self.address = addresses[0]
         return self.address.starting
 
     def until_started(self, wait_s: float) -> None:
@@ -130,7 +144,7 @@ class Client:
         """
         self.until_started(wait_s)
         deadline_s = time.monotonic() + wait_s
-        revision = max(self.progress().revision, *(one.revision for one in self.acks()), 0) + 1
+        revision = max(self.progress().revision, *(ack.revision for ack in self.acks()), 0) + 1
         for _ in range(REVISIONS_TRIED_MAX):
             ack = self._send(command, revision, deadline_s)
             if ack.outcome != "Superseded":
@@ -183,7 +197,7 @@ class Client:
         body = request.model_dump_json(by_alias=True, exclude_none=True).encode()
         while True:
             wait_s = min(GATHER_S, max(0.0, deadline_s - time.monotonic()))
-            ack = Ack.model_validate(self._call(f"/v1/command?wait={wait_s:.3f}", body, wait_s + LOOK_TIMEOUT_S))
+            ack = self._read(Ack, self._call(f"/v1/command?wait={wait_s:.3f}", body, wait_s + LOOK_TIMEOUT_S))
             if ack.outcome != "Pending" or time.monotonic() >= deadline_s:
                 return ack
 
@@ -191,18 +205,49 @@ class Client:
         request = urllib.request.Request(self.address.url + path, data=body)  # noqa: S310 - from our own file
         request.add_header("Authorization", f"Bearer {self.address.token}")
         try:
-            with self._opener.open(request, timeout=timeout_s) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            words = error.read().decode(errors="replace")
-            if error.code == 409:
-                return json.loads(words)
-            hint = "Look with `backfill jobs`: the driver may be another one than the one that was asked."
-            raise CommandRefusedError(f"the driver answered {error.code}: {words}", hint=hint) from error
-        except (OSError, HTTPException, ValueError) as error:  # no answer, or one that was cut off
+            status, text = self._answer(request, timeout_s)
+        except (OSError, HTTPException) as error:  # no answer, or one that was cut off
             raise NotRunningError(
                 f"the driver of {self.address.job_id!r} does not answer: {error}", hint="It may just have ended."
             ) from error
+        try:
+            answer = from_json(text, allow_inf_nan=False)
+        except ValueError as error:
+            raise self._no_driver(f"status {status}, not JSON: {text[:EXCERPT_CHARACTERS]!r}") from error
+        if status in GOOD:
+            return answer
+        if not isinstance(answer, dict) or "error" not in answer:
+            raise self._no_driver(f"status {status}: {text[:EXCERPT_CHARACTERS]!r}")
+        words = text[:EXCERPT_CHARACTERS].decode(errors="replace")
+        hint = "Look with `backfill jobs`: the driver may be another one than the one that was asked."
+        raise CommandRefusedError(f"the driver answered {status}: {words}", hint=hint)
+
+    def _answer(self, request: urllib.request.Request, timeout_s: float) -> tuple[int, bytes]:
+        """Return the status and the body of an answer, whatever its status."""
+        try:
+            answer = self._opener.open(request, timeout=timeout_s)
+        except urllib.error.HTTPError as error:
+            answer = error
+        with answer:
+            if answer.length is None or answer.length > ANSWER_BYTES_MAX:
+                raise self._no_driver(f"its length is unknown, or above {ANSWER_BYTES_MAX:,} bytes")
+            return answer.status, answer.read()
+
+    def _read(self, model: type[M], body: Any) -> M:
+        """Return an answer as a model, without fields that only a later release knows."""
+        try:
+            return model.model_validate(known(model, body))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            path = ".".join(str(part) for part in first["loc"])
+            raise self._no_driver(f"{path or model.__name__}: {first['msg']}") from error
+
+    def _no_driver(self, detail: str) -> NotRunningError:
+        address = self.address
+        return NotRunningError(
+            f"{address.url}, the address of the driver of {address.job_id!r}, gives an answer that is not a driver's: {detail}.",
+            hint=f"If process {address.pid} is the driver, use the command line of its release; otherwise end the program that listens there.",
+        )
 
 
 def drivers(state_dir: Path) -> list[Client]:
@@ -217,21 +262,21 @@ def find(state_dir: Path, job_id: str | None) -> Client:
         NotRunningError: there is none, or there are several and none was named.
     """
     addresses = running(state_dir)
-    matching = [one for one in addresses if job_id in (None, one.job_id)]
+    matching = [address for address in addresses if job_id in (None, address.job_id)]
     if len(matching) == 1:
         return Client(matching[0], state_dir)
-    names = ", ".join(one.job_id for one in addresses)
+    names = ", ".join(address.job_id for address in addresses)
     if matching:
         raise NotRunningError(f"several backfills run: {names}.", hint="Name one with -f FILE or --job ID.")
-    wanted = f"job {job_id!r} is not running" if job_id else "no backfill runs"
-    killed = [one for one in left_behind(state_dir) if job_id == one.job_id]
+    missing = f"job {job_id!r} is not running" if job_id else "no backfill runs"
+    killed = [address for address in left_behind(state_dir) if job_id == address.job_id]
     last = f"; {_killed_words(killed[0])}" if killed else ""
     hint = (
         f"There is: {names}."
         if names
         else "What the target holds: `backfill status -f FILE`; to go on with it: `backfill run -f FILE`."
     )
-    raise NotRunningError(f"{wanted} on this machine{last}.", hint=hint)
+    raise NotRunningError(f"{missing} on this machine{last}.", hint=hint)
 
 
 def _killed_words(last: Address) -> str:

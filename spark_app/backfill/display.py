@@ -136,8 +136,8 @@ def html(job_id: str, progress: Progress) -> str:
         "state": state,
     }
     cells = "".join(f'<span style="opacity:0.6">{name}</span> {escape(value)} &emsp;' for name, value in facts.items())
-    notes = [one for one in (position_words(progress), progress.reason) if one]
-    notes += [f"warning: {one}" for one in progress.warnings]
+    notes = [note for note in (position_words(progress), progress.reason) if note]
+    notes += [f"warning: {warning}" for warning in progress.warnings]
     body = f"{progress.percent} % &emsp;{cells}" if progress.attempt else ""
-    lines = "".join(f'<div style="color:#b58900">{escape(one)}</div>' for one in notes)
+    lines = "".join(f'<div style="color:#b58900">{escape(note)}</div>' for note in notes)
     return f'<div style="font-family:sans-serif;max-width:60em">{head}{bar}{body}{lines}</div>'

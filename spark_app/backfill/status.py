@@ -75,8 +75,8 @@ class Status:
         )
         receipt = None if self.receipt is None else self.receipt.model_dump(mode="json", by_alias=True)
         ends = {"receipt": receipt, "sourceHead": head_json(self.source_head)}
-        known = {name: value for name, value in ends.items() if value is not None}
-        return {"time": clock(), "jobId": self.job_id, "state": self.state, **fields, **known}
+        optional = {name: value for name, value in ends.items() if value is not None}
+        return {"time": clock(), "jobId": self.job_id, "state": self.state, **fields, **optional}
 
 
 def of_running(job_id: str, progress: Progress, receipt: Receipt | None) -> Status:

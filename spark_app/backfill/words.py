@@ -89,25 +89,25 @@ def eta_words(progress: Progress) -> str:
 def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
     """Return the status as one line, for logs."""
     if not progress.attempt:
-        words = [progress.reason or "starting"]
+        parts = [progress.reason or "starting"]
     else:
         rows = f"{show_rows(progress.rows_done)} of {show_rows(progress.rows_total)} rows"
         step = "Complete" if progress.finished else progress.step or progress.phase
-        words = [
+        parts = [
             f"{step} {progress.percent} % {rows}{filtered_words(progress.rows_filtered)}",
             f"{show_rows(progress.rows_per_second)} rows/s",
         ]
         if position := position_words(progress):
-            words.append(position)
+            parts.append(position)
         if progress.bad_records:
-            words.append(counted(progress.bad_records, "bad record"))
+            parts.append(counted(progress.bad_records, "bad record"))
         if progress.eta_seconds is not None:
-            words.append(f"ETA {eta_words(progress)}")
-        words += [f"epoch {progress.epoch}", f"lag {lag_words(progress)}, {show_seconds(progress.lag_seconds)}"]
+            parts.append(f"ETA {eta_words(progress)}")
+        parts += [f"epoch {progress.epoch}", f"lag {lag_words(progress)}, {show_seconds(progress.lag_seconds)}"]
     if elapsed_s is not None:
-        words.append(f"running for {show_seconds(int(elapsed_s))}")
+        parts.append(f"running for {show_seconds(int(elapsed_s))}")
     reason = f"; {progress.reason}" if progress.attempt and progress.reason else ""
-    return ", ".join(words) + reason + "".join(f"; warning: {one}" for one in progress.warnings)
+    return ", ".join(parts) + reason + "".join(f"; warning: {warning}" for warning in progress.warnings)
 
 
 def position_words(progress: Progress) -> str:
@@ -164,8 +164,8 @@ def limit_words(progress: Progress) -> str:
 
 def rate_words(rows_per_second: int | None, bytes_per_second: int | None) -> str:
     """Format limits for users; empty if there is none."""
-    words = [] if rows_per_second is None else [f"{show_rows(rows_per_second)} rows/s"]
-    return " and ".join(words + ([] if bytes_per_second is None else [f"{show_bytes(bytes_per_second)}/s"]))
+    parts = [] if rows_per_second is None else [f"{show_rows(rows_per_second)} rows/s"]
+    return " and ".join(parts + ([] if bytes_per_second is None else [f"{show_bytes(bytes_per_second)}/s"]))
 
 
 def bad_words(records: int) -> str:

@@ -21,7 +21,7 @@ DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo"
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="backfill-operator")
-@click.option("--debug", is_flag=True, help="Show all of an unexpected error.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an unexpected error.")
 def cli(debug: bool) -> None:
     """Fill a Delta table from another one that keeps changing: exactly once, with a commit every second, under control."""
 
@@ -36,7 +36,7 @@ def cli(debug: bool) -> None:
 @spark_settings
 @click.option("--no-color", is_flag=True, help="No colours; NO_COLOR does the same.")
 @click.option("--grid", is_flag=True, help="With -o json: the parts of the snapshot in each line.")
-@click.option("-q", "--quiet", is_flag=True, help="Show only how it ended.")
+@click.option("-q", "--quiet", is_flag=True, help="Show only the outcome.")
 @click.option("-v", "--verbose", is_flag=True, help="Messages of Spark and the JVM on standard error.")
 def run(
     file: Path | None,

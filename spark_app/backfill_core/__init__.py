@@ -1,1 +1,1 @@
-"""The rules: values in, values out. No clock, no Spark, no threads, no files, no logging in here."""
+"""Rules of the engine as pure functions of values. This package has no clock, Spark, threads, files or logging."""

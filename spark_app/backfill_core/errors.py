@@ -1,12 +1,12 @@
-"""All errors of the product: the type of an error determines the reaction, and its message is for users.
+"""All errors of a job, each defined once: code acts on the type, users read the message.
 
-`reason` is a CamelCase identifier that users see in a condition, an exit line and a metric: renaming one is an
-API change. `retryable` is True if the same step may succeed later without any change by a user.
-The driver process ends with `exit_code`, and the operator classifies the end by it.
+`reason` is the CamelCase name in conditions, exit lines and metrics: renaming one is an API change.
+`retryable` is true if the same step may succeed later without any change by the user.
+`exit_code` is the exit status of the driver process; the operator classifies attempts by it.
 
-Exit codes: 0 complete, 10 stopped at a barrier (resumable), 1 unexpected error (retryable),
-2 usage, 20-39 the spec or its input is wrong (final; nothing of such input was committed), 40-59 the environment changed (final),
-60-79 transient (retryable).
+Exit codes: 0 complete, 10 stopped at a barrier (resumable), 1 unexpected error (retryable), 2 usage,
+20-39 the spec or its input is wrong (final; the invalid input was not committed),
+40-59 source, target or job changed while the job ran (final), 60-79 transient (retryable).
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ EXIT_STOPPED = 10
 
 @dataclass(frozen=True, slots=True)
 class ForeignCommit:
-    """A commit of another writer to the target that changes rows."""
+    """A commit of another writer that changes rows of the target."""
 
     version: int
     operation: str
     engine: str
 
     def __str__(self) -> str:
-        """Describe the commit by its version, operation and engine."""
+        """Format the commit for a message."""
         return f"version {self.version} ({self.operation or 'unknown operation'} by {self.engine or 'unknown engine'})"
 
 
 class BackfillError(Exception):
-    """Base class of all errors of the product; never raised itself.
+    """Base class of all errors of the product; never raised directly.
 
     Args:
-        message: The failure, with the facts (names, versions, values).
-        hint: The next action of the reader, in one sentence; shown after the message.
+        message: The failure, with its facts (names, versions, values).
+        hint: One sentence with the next step for the user; shown after the message.
     """
 
     reason: ClassVar[str] = "Unexpected"
@@ -47,33 +47,33 @@ class BackfillError(Exception):
     """True if only another attempt may retry, not this one."""
 
     outside: ClassVar[bool] = False
-    """True if the cause is outside the job: the end of the attempt then does not count against `backoffLimit`."""
+    """True if the cause is outside the job: the failed attempt then does not count against `backoffLimit`."""
 
     exit_code: ClassVar[int] = EXIT_UNEXPECTED
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        """Store message and hint separately for tests and JSON output; the exception's text contains both."""
+        """Store message and hint separately for tests and JSON output; the exception's string has both."""
         super().__init__(f"{message} {hint}".strip())
         self.message = message
         self.hint = hint
 
 
 class InvalidSpecError(BackfillError):
-    """The YAML is not a valid spec; `path` names the field."""
+    """The YAML is invalid; `path` names the field."""
 
     reason = "InvalidSpec"
     exit_code = 20
 
 
 class InvalidTransformError(BackfillError):
-    """The transform is not row-wise, not deterministic, or names a missing column."""
+    """The transform is not row-wise, not deterministic, or names a column that does not exist."""
 
     reason = "InvalidTransform"
     exit_code = 21
 
 
 class SourceNotFoundError(BackfillError):
-    """The source is missing, or is not a Delta table."""
+    """The source does not exist, or is not a Delta table."""
 
     reason = "SourceNotFound"
     exit_code = 22
@@ -87,7 +87,7 @@ class KeyInvalidError(BackfillError):
 
 
 class TargetNotEmptyError(BackfillError):
-    """The target has rows that no state of this job explains."""
+    """The target has rows that this job did not write."""
 
     reason = "TargetNotEmpty"
     exit_code = 24
@@ -108,70 +108,70 @@ class TargetIsSourceError(BackfillError):
 
 
 class PermissionDeniedError(BackfillError):
-    """The user may not read the source, or may not write the target."""
+    """This user may not read the source, or may not write the target."""
 
     reason = "PermissionDenied"
     exit_code = 27
 
 
 class TargetSchemaMismatchError(BackfillError):
-    """The target exists, and its schema does not accept the rows of the transform."""
+    """The target exists and cannot store the columns that the transform yields."""
 
     reason = "TargetSchemaMismatch"
     exit_code = 28
 
 
 class JavaMissingError(BackfillError):
-    """Java is missing, has a version that Spark does not support, or does not start."""
+    """Java is not installed, does not start, or has a version that Spark does not support."""
 
     reason = "JavaMissing"
     exit_code = 29
 
 
 class BadRecordError(BackfillError):
-    """A record has a payload that no parser of the transform reads, or no valid time; the message names partition, offset and reason."""
+    """A record has an unparseable payload or an invalid time; the message names partition, offset and reason."""
 
     reason = "BadRecord"
     exit_code = 33
 
 
 class SessionUnfitError(BackfillError):
-    """The Spark session cannot run a job; the hint contains the missing lines of its builder."""
+    """The given Spark session cannot run a job; the hint lists the missing configuration lines."""
 
     reason = "SessionUnfit"
     exit_code = 32
 
 
 class NotFinishedError(BackfillError):
-    """The command needs a finished job."""
+    """The request needs a finished job."""
 
     reason = "NotFinished"
     exit_code = 38
 
 
 class JarsMissingError(BackfillError):
-    """Delta's jars are missing and cannot be downloaded; the message names them."""
+    """Delta's jars are missing and cannot be fetched; the message names them."""
 
     reason = "JarsMissing"
     exit_code = 39
 
 
 class UnsupportedSourceFeatureError(BackfillError):
-    """The source has an unsupported table feature, an encrypted file, or an unsupported column name; the message names it."""
+    """The source has a table feature, an encrypted file or a column name that cannot be read; the message names it."""
 
     reason = "UnsupportedSourceFeature"
     exit_code = 30
 
 
 class TargetNotFoundError(BackfillError):
-    """The target is a catalog name; the catalog has neither the table nor a location for it."""
+    """The target is named in a catalog that has neither the table nor a location for it."""
 
     reason = "TargetNotFound"
     exit_code = 31
 
 
 class StateMismatchError(BackfillError):
-    """The target has the state of another spec (source, transform, target or strategy differ)."""
+    """The target contains the state of another spec (source, transform, target or strategy differ)."""
 
     reason = "StateMismatch"
     exit_code = 40
@@ -185,28 +185,28 @@ class SnapshotExpiredError(BackfillError):
 
 
 class ChangeFeedExpiredError(BackfillError):
-    """A version that was not consumed yet was deleted; the message names the first one."""
+    """An unread version of the source was deleted; the message names the first one."""
 
     reason = "ChangeFeedExpired"
     exit_code = 42
 
 
 class ChangeFeedMissingError(BackfillError):
-    """The source has no change feed, and a commit updated or deleted rows."""
+    """The source has no change feed and a commit updated or deleted rows."""
 
     reason = "ChangeFeedMissing"
     exit_code = 43
 
 
 class SourceReplacedError(BackfillError):
-    """The source table was dropped and created again, or restored, during the job."""
+    """The source table was dropped and created again, or restored, while the job ran."""
 
     reason = "SourceReplaced"
     exit_code = 44
 
 
 MADE_AGAIN_HINT = "It was deleted and created again: give the job another jobId and another target."
-"""Hint for a source with offsets, in every error that reports it."""
+"""Hint for a source with offsets, such as a topic, that was recreated."""
 
 
 class SchemaChangedError(BackfillError):
@@ -217,7 +217,7 @@ class SchemaChangedError(BackfillError):
 
 
 class SourceNotAppendOnlyError(BackfillError):
-    """An `Append` target received an update or a delete from the source."""
+    """The source has an update or delete, which an `Append` target cannot apply."""
 
     reason = "SourceNotAppendOnly"
     exit_code = 46
@@ -238,28 +238,28 @@ class VerificationFailedError(BackfillError):
 
 
 class SourceAheadError(BackfillError):
-    """The target equals an earlier position of the source than the newest one; only `verify --head` requires the newest."""
+    """The target equals an earlier position of the source; `verify --head` requires the newest one."""
 
     reason = "SourceAhead"
     exit_code = 57
 
 
 class AccountingError(BackfillError):
-    """A split has a wrong number of rows: the copy would be incomplete."""
+    """A split yielded a wrong number of rows: the copy would be incomplete."""
 
     reason = "AccountingMismatch"
     exit_code = 49
 
 
 class TargetTakenError(BackfillError):
-    """Another job, which is not finished, fills the same target."""
+    """Another unfinished job fills the same target."""
 
     reason = "TargetTaken"
     exit_code = 50
 
 
 class TargetChangedError(BackfillError):
-    """Another writer changed the target repeatedly during the comparison with the source."""
+    """Another writer kept changing the target while it was compared with the source."""
 
     reason = "TargetChanged"
     exit_code = 51
@@ -274,41 +274,41 @@ class TargetChangedError(BackfillError):
 
 
 class OffsetsExpiredError(BackfillError):
-    """Records expired before they were read; the message names the partition and the first existing offset."""
+    """Unread records were deleted; the message names the partition and the first available offset."""
 
     reason = "OffsetsExpired"
     exit_code = 52
 
 
 class SourceDamagedError(BackfillError):
-    """A file of the source exists and cannot be read: it is truncated, overwritten, or different from its entry in the log."""
+    """A file of the source exists and cannot be read: it is truncated, overwritten or differs from its log entry."""
 
     reason = "SourceDamaged"
     exit_code = 54
 
 
 class TargetDamagedError(BackfillError):
-    """A file of the target's log, or a data file of the target, exists and cannot be read."""
+    """A log file or data file of the target exists and cannot be read."""
 
     reason = "TargetDamaged"
     exit_code = 55
 
 
 class TargetGoneError(BackfillError):
-    """The target was dropped, or dropped and created again, during the job."""
+    """The target was dropped, or dropped and created again, while the job filled it."""
 
     reason = "TargetGone"
     exit_code = 56
 
 
 class DuplicateKeyError(KeyInvalidError):
-    """Two source rows share a key, so the target cannot contain both."""
+    """Two source rows share a key, so the target cannot store both."""
 
     reason = "KeyNotUnique"
 
 
 class UnexpectedError(BackfillError):
-    """A defect of the product. The message names the line of code; the driver's log contains the traceback."""
+    """The product's own code failed: a bug. The message names the line; the driver's log has the traceback."""
 
     retryable = True
     ends_attempt = True
@@ -323,7 +323,7 @@ class StorageFullError(BackfillError):
 
 
 class TransientError(BackfillError):
-    """A failure of storage or network, or a concurrent commit: the same step may succeed on a retry."""
+    """Storage, the network or a concurrent commit made a step fail; a retry may succeed."""
 
     reason = "Transient"
     retryable = True
@@ -337,13 +337,13 @@ class AwayError(TransientError):
 
 
 class StateMovedError(TransientError):
-    """The target may be newer than the state that the attempt read: end the attempt, and read the state again."""
+    """The target may be newer than the state that was read: end the attempt, and read the state again."""
 
     ends_attempt = True
 
 
 class ColumnsFollowedError(StateMovedError):
-    """A commit changed the target's columns: this attempt is done, and the next one reads the source with the new columns."""
+    """A commit changed the target's columns: the attempt ends, and the next one reads the source with the new columns."""
 
 
 class AlreadyRunningError(BackfillError):
@@ -355,14 +355,14 @@ class AlreadyRunningError(BackfillError):
 
 
 class StagedFilesGoneError(TransientError):
-    """Files that were staged for the target were deleted before a commit named them; they are staged again."""
+    """Staged files were deleted before their commit; they are staged again."""
 
     reason = "StagedFilesGone"
     exit_code = 63
 
 
 class JavaDiedError(BackfillError):
-    """The Java process of Spark ended, most often because of a lack of memory."""
+    """Spark's Java process ended, most often because it ran out of memory."""
 
     reason = "JavaDied"
     retryable = True
@@ -377,7 +377,7 @@ class JavaSilentError(JavaDiedError):
 
 
 class CommitStalledError(JavaDiedError):
-    """A commit had no answer, so the driver ended the Java process that waited for it."""
+    """A commit did not return, so the driver ended the Java process that waited for it."""
 
     reason = "CommitStalled"
     outside = True

@@ -1,4 +1,4 @@
-"""The plug-in that a spec names, of those that were discovered."""
+"""Choice of the plug-in that a spec names, among the installed ones."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from backfill_api.plugins import P
 from backfill_core.errors import InvalidSpecError
 
 
-def choose(found: Mapping[str, P], name: str, field: str) -> P:
+def choose(installed: Mapping[str, P], name: str, field: str) -> P:
     """Return the plug-in that a spec names.
 
     Raises:
-        InvalidSpecError: this installation has its parameters, but not the code that runs it.
+        InvalidSpecError: The installation has the plug-in's parameters, but not its code.
     """
-    if name in found:
-        return found[name]
-    there = " or ".join(sorted(found))
+    if name in installed:
+        return installed[name]
+    names = " or ".join(sorted(installed))
     raise InvalidSpecError(
-        f"{field}: {name!r} is not installed here, there is: {there}.",
-        hint=f"Use {there}, or install the package that has it.",
+        f"{field}: {name!r} is not installed here; installed: {names}.",
+        hint=f"Use {names}, or install the package that contains it.",
     )

@@ -1,21 +1,24 @@
 """`python -m backfill_spark -f job.yaml`: one attempt, progress as JSON lines on standard output.
 
-Each line has a time. A line is printed after each important change, otherwise every ten seconds.
-With `BACKFILL_MODE=plan`, the driver only prints its plan. The last line reports the outcome, also if the driver could not start; in
-a pod, the termination log contains it too. Errors are printed on standard error.
+Each line has its time. A line is printed when the job changes, and at least every ten seconds. With `BACKFILL_MODE=plan` the
+process only prints the plan. The last line reports the outcome, also of a failed start; in a pod, the termination log has it
+too. Errors are printed on standard error, in a pod as JSON lines.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from backfill_api.json_lines import JsonLines, log_what_python_prints, write_json
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.spec.spec import Backfill
 from backfill_api.status.progress import Progress
@@ -25,12 +28,20 @@ from backfill_spark.driver import termination_message
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.lines import POD_EVERY_S, Lines, clock, json_line, progress_words
 from backfill_spark.driver.plan import plan_job
-from backfill_spark.settings import DriverSettings, InvalidSettingError
+from backfill_spark.settings import DriverSettings, InvalidSettingError, in_a_pod
 from backfill_spark.stop_signal import StopSignal
+
+_log = logging.getLogger("backfill_spark")
 
 
 def main() -> int:
     """Run the driver and return its exit code."""
+    if in_a_pod():
+        write_json("WARNING", JsonLines())
+        log_what_python_prints()
+        threading.excepthook = lambda found: sys.excepthook(
+            found.exc_type, found.exc_value or found.exc_type(), found.exc_traceback
+        )
     parser = argparse.ArgumentParser(prog="backfill-driver", description=__doc__)
     parser.add_argument("-f", "--file", type=Path, required=True)
     file: Path = parser.parse_args().file
@@ -44,7 +55,10 @@ def main() -> int:
     except BackfillError as error:
         return _refuse(error, settings)
     except Exception as error:  # noqa: BLE001 - process boundary: every error gets a line and an exit code
-        traceback.print_exc()
+        if in_a_pod():
+            _log.exception("the driver failed")
+        else:
+            traceback.print_exc()
         return _refuse(BackfillError(f"{type(error).__name__}: {error}"), settings)
 
 
@@ -104,7 +118,11 @@ def _refuse(error: BackfillError, settings: DriverSettings | None) -> int:
 def _say_end(outcome: str, reason: str, message: str, hint: str, receipt: dict[str, Any] | None) -> None:
     """Print the outcome for programs, and an error for users."""
     if outcome == "Failed":
-        print(f"error: {reason}: {message} {hint}".rstrip(), file=sys.stderr)
+        text = f"{reason}: {message} {hint}".rstrip()
+        if in_a_pod():
+            _log.error(text)
+        else:
+            print(f"error: {text}", file=sys.stderr)
     _print(
         {"time": clock(), "outcome": outcome, "reason": reason, "message": message, "hint": hint, "receipt": receipt}
     )

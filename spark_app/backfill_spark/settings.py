@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from backfill_api.environment import SOURCE_SECRET_DIR
+from backfill_api.environment import MASTER, SOURCE_SECRET_DIR
 from backfill_core.errors import EXIT_USAGE, BackfillError
 from backfill_spark import crash_points as crash
 from backfill_spark.jvm.jars import DELTA_PACKAGE
@@ -109,6 +109,11 @@ class DriverSettings(BaseModel):
                 f"{variable}={values[field]!r}: {first['msg'][:1].lower()}{first['msg'][1:]}.",
                 hint=f"Correct or unset {variable}.",
             ) from error
+
+
+def in_a_pod() -> bool:
+    """Return whether a cluster collects what this process prints. Asked before all settings are read, which may fail."""
+    return os.environ.get(MASTER) == "cluster"
 
 
 def default_state_dir(environ: Mapping[str, str]) -> Path:

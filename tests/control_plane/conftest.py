@@ -1,4 +1,4 @@
-"""Tests that are coroutines run in a loop of their own; API servers, the fake one and whatever real one there is."""
+"""Runs coroutine tests in separate event loops; provides fake and real API servers."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from backfill_operator.settings import OperatorSettings
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
-    """Run a coroutine to its end; everything that it started must be over by then."""
+    """Run a coroutine to its end; everything that it started must have ended by then."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
@@ -28,7 +28,7 @@ def pytest_pyfunc_call(pyfuncitem):
 
 @pytest.fixture(scope="session")
 def real_cluster():
-    """A real API server, or a skip that says why there is none."""
+    """Return a real API server, or skip the test with a reason."""
     with contextlib.ExitStack() as stack:
         try:
             cluster = stack.enter_context(cluster_harness.borrowed_cluster(os.environ))
@@ -39,7 +39,7 @@ def real_cluster():
 
 @pytest.fixture
 def real(real_cluster):
-    """What makes a rig on a real API server, in a namespace of the test's own."""
+    """Yield a factory of rigs on a real API server, in the test's own namespace."""
     with cluster_harness.prepared(real_cluster) as namespace:
 
         def rig(**options):
@@ -52,13 +52,13 @@ def real(real_cluster):
 
 @pytest.fixture(params=["fake", "real"])
 def rigs(request):
-    """What makes a rig: on the fake API server, and on a real one."""
+    """Yield a factory of rigs, on the fake API server and on a real one."""
     return Rig if request.param == "fake" else request.getfixturevalue("real")
 
 
 @pytest.fixture(params=["fake", "real"])
 def server(request):
-    """Give, as an async context manager, a client and a namespace: of the fake, and of a real server."""
+    """Provide a client and a namespace of the fake or of a real server, as an async context manager."""
     if request.param == "real":
         cluster = request.getfixturevalue("real_cluster")
         with cluster_harness.prepared(cluster) as namespace:
@@ -69,20 +69,20 @@ def server(request):
 
 @contextlib.asynccontextmanager
 async def fake_server(**settings):
-    """Give a client of a fake that lives as long as the block."""
+    """Yield a client of a fake that lives as long as the block."""
     async with FakeApi() as api, api.cluster(OperatorSettings(**settings)) as cluster:
         yield cluster, "default"
 
 
 @pytest.fixture
 def real_client():
-    """What makes a client of the real server, for tests that have a namespace already."""
+    """Return a factory of clients of the real server, for tests with an existing namespace."""
     return real_server
 
 
 @contextlib.asynccontextmanager
 async def real_server(kubeconfig, namespace, settings):
-    """Give a client of the real one."""
+    """Yield a client of the real server."""
     configuration = Configuration()
     await load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
     async with Cluster(configuration, OperatorSettings(**settings)) as cluster:

@@ -1,6 +1,6 @@
-"""The real driver is killed with SIGKILL while its source changes; nothing is lost and nothing is doubled.
+"""The real driver is killed with SIGKILL while its source changes; no row is lost and no row is doubled.
 
-Of each strategy some jobs live through many deaths (`support/crashes`), two of them side by side.
+Some jobs of each strategy live through many deaths (`support/crashes`), two jobs at a time.
 """
 
 import os
@@ -16,7 +16,7 @@ from backfill_core import strategies
 from backfill_spark.crash_points import CRASH_POINTS
 
 KILLS = int(os.environ.get("BACKFILL_KILLS", "60"))
-"""Of each strategy."""
+"""Kills per strategy."""
 
 TOPIC = "SourceSplits"
 
@@ -28,8 +28,8 @@ def strategy(request):
 
 @pytest.fixture(scope="module")
 def reports(request, strategy, spark, tmp_path_factory):
-    """Let drivers of a strategy die until there were as many deaths as asked for, and one of each mode."""
-    tmp_path_factory.getbasetemp()  # two threads at once would make two
+    """Let drivers of a strategy die until the requested number of deaths is reached, with at least one of each mode."""
+    tmp_path_factory.getbasetemp()  # two concurrent threads would make two
     jobs_min = len(OF_TOPICS if strategy == TOPIC else TRIALS[strategy].modes)
     kind, place = (TopicJob, [request.getfixturevalue("broker").address]) if strategy == TOPIC else (TableJob, [])
     return lives(
@@ -38,14 +38,14 @@ def reports(request, strategy, spark, tmp_path_factory):
 
 
 class TestDeathChangesNothing:
-    """Exactly once, whatever dies when."""
+    """Delivery stays exactly once, whichever process dies and whenever."""
 
-    def test_every_seal_and_every_end_is_what_its_state_says(self, reports):
+    def test_every_seal_and_every_end_matches_its_state(self, reports):
         """R-SNAP-37 to 39, R-ARR-38, R-ARR-42, R-CHAIN-15, R-SRC-40: 0 rows lost, 0 doubled."""
         assert [problem for report in reports for problem in report.problems] == []
         assert sum(report.seals_checked for report in reports) >= KILLS / 2
 
-    def test_each_named_point_was_died_at(self, reports, strategy):
+    def test_a_driver_died_at_each_named_point(self, reports, strategy):
         """A crash point that is never reached proves nothing."""
         died = sum((report.kills for report in reports), Counter())
         points = (*TopicJob.POINTS, *TopicJob.OF_MERGES) if strategy == TOPIC else points_of(strategy)
@@ -53,28 +53,28 @@ class TestDeathChangesNothing:
         assert ANYWHERE | {point.split(":")[0] for point in points} <= set(died)
 
     def test_a_woken_driver_meets_the_fence(self, reports):
-        """One that is killed before it tries to commit proves nothing."""
+        """A driver that is killed before it tries to commit proves nothing."""
         assert sum(report.fenced for report in reports) > 0
 
-    def test_each_way_of_writing_died(self, reports, strategy):
-        """What a MERGE forgives, an append does not."""
+    def test_a_driver_of_each_write_mode_died(self, reports, strategy):
+        """An append fails where a MERGE still succeeds."""
         modes = set(OF_TOPICS if strategy == TOPIC else TRIALS[strategy].modes)
 
         assert {report.mode for report in reports if report.kills} == modes
 
-    def test_there_were_as_many_deaths_as_asked_for(self, reports):
-        """The suite says what it did, not what it planned."""
+    def test_the_requested_number_of_drivers_died(self, reports):
+        """The suite reports the deaths that happened, not those that it planned."""
         assert sum(report.kills.total() for report in reports) >= KILLS
 
 
 class TestNothingIsLeftOut:
-    """A strategy or a crash point that is new is died at too."""
+    """A new strategy or a new crash point joins this suite."""
 
     def test_each_strategy_has_jobs_that_die(self):
-        """Whatever is discovered."""
+        """Strategies are discovered, not listed."""
         assert {*TRIALS, TOPIC} == set(strategies.discover())
 
-    def test_each_crash_point_is_one_of_tables_or_of_topics(self):
+    def test_each_crash_point_belongs_to_tables_or_topics(self):
         """A table has no bad records."""
         points = (*TableJob.POINTS, *TopicJob.POINTS, *TopicJob.OF_MERGES)
         assert {point.split(":")[0] for point in points} == set(CRASH_POINTS)

@@ -1,4 +1,4 @@
-"""One node, one pair of images and one installation for all scenarios; each has an empty lake and no Backfill of another one."""
+"""One node, one pair of images and one installation for all scenarios; each has an empty lake and no Backfill of another scenario."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from support.repository import ROOT
 REPORT = ROOT / "build" / "e2e"
 LIMITS = {
     "allowedHostPaths": [str(LAKE)],
-    # They are not there: what becomes of a Backfill that names one?
+    # Neither exists: scenarios test Backfills that name a missing account or image.
     "allowedServiceAccounts": ["late"],
     "allowedImages": ["localhost/missing:1"],
 }
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Tell what was measured, beside the bars."""
+    """Print the measured figures with their bars."""
     if FIGURES in config.stash:
         terminalreporter.section("figures of this run, and their bars")
         for line in config.stash[FIGURES].lines():
@@ -40,14 +40,14 @@ def pytest_terminal_summary(terminalreporter, config):
 
 @pytest.fixture(scope="session")
 def figures(request):
-    """What was measured, by its name; written as build/e2e/figures.json after each scenario, and told at the end."""
+    """Measured values by name; written to build/e2e/figures.json after each scenario, and printed at the end."""
     return request.config.stash.setdefault(FIGURES, Figures(SLOW))
 
 
 def _node(stack, *, fills_a_disk):
-    """Return a node with the images of this checkout, or None, and why there is none.
+    """Return a node with the images of this checkout and an empty reason, or `None` and the reason.
 
-    Where nothing but scenarios that fill the disk of a node were chosen, the kit makes a cluster of its own for them.
+    If only scenarios that fill the disk of a node were chosen, the kit makes a separate cluster for them.
     """
     try:
         loaded = os.environ.get("BACKFILL_E2E_IMAGES_LOADED")
@@ -69,12 +69,12 @@ def _node(stack, *, fills_a_disk):
 
 @pytest.fixture(scope="session")
 def real_node(request, figures):
-    """A real node with the images of this checkout and the chart installed; the run fails where there is none."""
+    """A real node with the images of this checkout and the chart installed; without a node the run fails."""
     REPORT.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(LAKE, ignore_errors=True)
     LAKE.mkdir()
     with contextlib.ExitStack() as stack:
-        fills_a_disk = all(one.get_closest_marker("pressure") for one in request.session.items)
+        fills_a_disk = all(item.get_closest_marker("pressure") for item in request.session.items)
         made, why = _node(stack, fills_a_disk=fills_a_disk)
         if made is None:
             pytest.fail(f"no node for this run: {why}", pytrace=False)
@@ -88,14 +88,14 @@ def real_node(request, figures):
 
 @pytest.fixture(scope="session")
 def scenario(real_node, figures):
-    """Return what gives the node as the first scenario finds it, while a block runs; what the cluster says at its end is in build/e2e."""
+    """Return a context manager that gives each scenario a fresh installation; at its end, build/e2e gets the cluster's objects and logs."""
 
     @contextlib.contextmanager
     def begin(name):
         real_node.install()
         yield real_node
-        told = [real_node.story(namespace) for namespace in (real_node.namespace, real_node.restricted)]
-        (REPORT / f"{name}.txt").write_text("\n".join([*told, real_node.operator_log()[-60_000:]]))
+        stories = [real_node.story(namespace) for namespace in (real_node.namespace, real_node.restricted)]
+        (REPORT / f"{name}.txt").write_text("\n".join([*stories, real_node.operator_log()[-60_000:]]))
         figures.write(REPORT / "figures.json")
         real_node.tidy(120 * SLOW)
         assert [*real_node.new_warnings(), *figures.broken()] == []
@@ -106,19 +106,19 @@ def scenario(real_node, figures):
 @pytest.fixture
 def node(scenario, request):
     """The node for one test."""
-    with scenario(request.node.name) as found:
-        yield found
+    with scenario(request.node.name) as prepared:
+        yield prepared
 
 
 @pytest.fixture
 def lake(node):
-    """The lake, empty: root writes the sources, and user 185 the targets."""
+    """An empty lake: root writes the sources, and user 185 the targets."""
     return empty_lake()
 
 
 @pytest.fixture
 def writer(lake, request):
-    """Return what makes a table of orders and changes it until the test is over: by default /lake/orders."""
+    """Return a function that makes a table of orders, by default /lake/orders, and changes it until the test is over."""
 
     def start(rows, name="orders", **more):
         made = Writer(lake / name, rows, **more)
@@ -130,5 +130,5 @@ def writer(lake, request):
 
 @pytest.fixture
 def apply(node):
-    """Return what applies a document and gives its job."""
+    """Return a function that applies a document and returns its job."""
     return lambda backfill, **more: Job(node, backfill, **more).apply()

@@ -1,4 +1,4 @@
-"""A real S3 server on this machine, beside the node: the images copy a live table from bucket to bucket, with keys from a Secret."""
+"""A real S3 server on this machine, outside the node: the images copy a live table from bucket to bucket, with keys from a Secret."""
 
 import itertools
 import os
@@ -36,7 +36,7 @@ def environment(store):
 
 
 def write(table, number):
-    """Add a file of rows whose ids no other one has; every fifth time delete some of it."""
+    """Add a file of rows whose ids are in no other file; every fifth time delete some of its rows."""
     first = number * ROWS_OF_A_FILE
     append(table, ROWS, first, ROWS_OF_A_FILE)
     if number % 5 == 4:
@@ -65,19 +65,19 @@ def source(environment):
 
 
 class BucketJob(Job):
-    """A Backfill whose tables are in buckets: how far it is stands in its status."""
+    """A Backfill whose tables are in buckets; its status reports the progress."""
 
     def host(self, end):
-        """Return where the source or the target is."""
+        """Return the path of the source or of the target."""
         return self.backfill["spec"][end]["delta"]["path"]
 
     def signs(self):
-        """Return how far the job is."""
+        """Return the progress of the job."""
         return self.history(), self.status().get("progress"), self.drivers()
 
 
 def test_the_example_copies_from_bucket_to_bucket(node, store, source):
-    """Its driver is killed, the next one goes on, and both sides are equal at the version of the receipt."""
+    """Its driver is killed, the next one continues, and both sides are equal at the version of the receipt."""
     keys = {name.removeprefix("AWS_"): value for name, value in credentials().items()}
     node.keep_secret("lake", keys, node.restricted)
     backfill = example("bucket-to-bucket.yaml")
@@ -95,8 +95,8 @@ def test_the_example_copies_from_bucket_to_bucket(node, store, source):
 
     job.equals_the_source()
     assert receipt["sourceVersion"] > FILES
-    said = node.operator_log() + job.kubectl("logs", "--selector=backfill.dev/role=driver", "--tail=-1", check=False)
-    assert credentials()["AWS_SECRET_ACCESS_KEY"] not in said + job.kubectl(
+    logs = node.operator_log() + job.kubectl("logs", "--selector=backfill.dev/role=driver", "--tail=-1", check=False)
+    assert credentials()["AWS_SECRET_ACCESS_KEY"] not in logs + job.kubectl(
         "get", "backfills,pods,configmaps", "-o", "yaml"
     )
     job.delete()

@@ -9,19 +9,19 @@ from support.node.writer import Writer
 
 ROWS = 500_000
 LIMIT = 1000
-"""Rows a second: eight minutes of reading, for all that happens meanwhile."""
+"""Rows a second: eight minutes of reading, enough for all scenarios."""
 
 
 @pytest.fixture(scope="module")
 def node(scenario):
-    """The node for all of these tests: they share one job."""
-    with scenario("test_control_plane") as found:
-        yield found
+    """The node of all these tests: they share one job."""
+    with scenario("test_control_plane") as prepared:
+        yield prepared
 
 
 @pytest.fixture(scope="module")
 def job(node):
-    """A Backfill whose attempt is on record; its driver may not be there yet."""
+    """A Backfill whose attempt is on record; its driver may not exist yet."""
     writer = Writer(empty_lake() / "orders", ROWS)
     made = Job(node, document("undisturbed", throttle={"rowsPerSecond": LIMIT})).apply()
     made.until("an attempt on record", lambda: made.status().get("attempt"), 30)
@@ -31,17 +31,17 @@ def job(node):
 
 @pytest.fixture(scope="module")
 def driver(job):
-    """The name of its one driver, which has committed rows."""
+    """Name of its one driver, which has committed rows."""
     job.until_rows()
     return job.driver()["metadata"]["name"]
 
 
 def names(pods):
-    return [one["metadata"]["name"] for one in pods]
+    return [pod["metadata"]["name"] for pod in pods]
 
 
 def test_operators_die_while_they_launch_and_while_they_command(node, job, figures, request):
-    """All of them in the middle of a launch; then the one that leads, with a command on its way: another one finishes both."""
+    """All operators die during a launch, then the leader dies while it delivers a command; another operator finishes both."""
     node.kill_operators(*names(node.operators()))
     driver = request.getfixturevalue("driver")
 
@@ -59,29 +59,29 @@ def test_operators_die_while_they_launch_and_while_they_command(node, job, figur
 
 
 def test_a_leader_that_freezes_and_wakes_does_not_lead(node, job, driver, figures):
-    """Another one takes over; the one that wakes gives no command of its own, and the job has one driver."""
+    """Another operator takes over; the one that wakes sends no command, and the job has one driver."""
     job.until("a leader", lambda: node.leader() in names(node.operators()))
     frozen = node.leader()
-    [uid] = [one["metadata"]["uid"] for one in node.operators() if one["metadata"]["name"] == frozen]
+    [uid] = [pod["metadata"]["uid"] for pod in node.operators() if pod["metadata"]["name"] == frozen]
 
     with processes.frozen(uid):
         took = job.commanded("pause after the leader froze", within_s=90, desiredState="Paused")
         assert node.leader() != frozen
     figures["leader frozen -> its command acknowledged s"] = round(took, 1)
-    job.commanded("resume beside the one that woke", within_s=60, desiredState="Running")
+    job.commanded("resume after the frozen one woke", within_s=60, desiredState="Running")
     assert node.leader() != frozen
     assert names(job.drivers()) == [driver]
 
 
 def test_the_operator_is_upgraded_and_rolled_back_beside_a_job(node, job, driver):
-    """Neither is seen in the data: the driver goes on, and obeys the operator of the day."""
+    """Neither shows in the data: the driver continues, and obeys the operator that is installed."""
     before = uids(node.operators())
 
     for number, change in enumerate((lambda: node.upgrade(operator={"settings": {"pollSeconds": 1}}), node.roll_back)):
         rows = job.rows()
         change()
         job.until_rows(above=rows)
-        node.until("new operators alone", lambda old=before: old.isdisjoint(uids(node.operators())), 60 * SLOW)
+        node.until("only new operators", lambda old=before: old.isdisjoint(uids(node.operators())), 60 * SLOW)
         before = uids(node.operators())
         job.commanded("another limit", within_s=60, throttle={"rowsPerSecond": LIMIT + 1 + number})
         assert names(job.drivers()) == [driver]
@@ -89,7 +89,7 @@ def test_the_operator_is_upgraded_and_rolled_back_beside_a_job(node, job, driver
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may end the API server of a node")
 def test_the_api_server_ends_and_comes_back(node, job, driver, request):
-    """Rows are committed meanwhile, and commands are obeyed after it; no pod is made twice."""
+    """Rows are committed meanwhile, and commands are obeyed afterwards; no pod is made twice."""
     _, port = node.address_of_the_api()
     server = processes.ApiServer(port)
 
@@ -106,8 +106,8 @@ def test_the_api_server_ends_and_comes_back(node, job, driver, request):
 
 
 def test_the_job_completes_undisturbed(node, job, driver):
-    """After all of it: its limit is taken away; the driver that it had ends well, and the target is what the source was."""
-    assert job.rows() < ROWS, "history ended before all of it had happened"
+    """After all of it the limit is removed; the only driver ends well, and the target equals the source."""
+    assert job.rows() < ROWS, "history ended before the scenarios did"
     job.commanded("unlimited", within_s=60, throttle={"rowsPerSecond": None})
     job.until_complete(attempts=1, failures=0)
 
@@ -117,4 +117,4 @@ def test_the_job_completes_undisturbed(node, job, driver):
 
 
 def uids(pods):
-    return {one["metadata"]["uid"] for one in pods}
+    return {pod["metadata"]["uid"] for pod in pods}

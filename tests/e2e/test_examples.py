@@ -1,4 +1,4 @@
-"""Every example of the repository runs on a node as it is, but for where its pods find the lake."""
+"""Every example of the repository runs on a node unchanged, except for the place of the lake in its pods."""
 
 from deltalake import DeltaTable
 from support.node.real_job import MOUNT, Job, apply_all, delete_all, example, for_pods
@@ -7,14 +7,14 @@ from support.tables import oracle
 
 ROWS = 40_000
 HERE = "orders-cluster.yaml"
-"""Names a folder of the node, so it runs where that may be mounted."""
+"""Mounts a folder of the node, so it runs only where that is allowed."""
 
 ELSEWHERE = ("events-kafka.yaml", "customers-kafka.yaml", "bucket-to-bucket.yaml", HERE, "orders-replica.yaml")
-"""Those of topics need a broker, one needs an S3 server (test_topics.py, test_buckets.py); the last two are scenarios of test_smoke.py."""
+"""Two need a broker, one needs an S3 server (test_topics.py, test_buckets.py); the last two are scenarios of test_smoke.py."""
 
-FILES = sorted(one.name for one in (ROOT / "examples").glob("*.yaml") if one.name not in ELSEWHERE)
+FILES = sorted(file.name for file in (ROOT / "examples").glob("*.yaml") if file.name not in ELSEWHERE)
 APPENDS = "appends"
-"""A lake of its own, for the example that takes no changes."""
+"""A separate lake, for the example that takes no changes."""
 
 
 def of_example(node, file):
@@ -23,8 +23,8 @@ def of_example(node, file):
     return Job(node, for_pods(example(file), lake=lake))
 
 
-def test_each_example_runs_as_it_is(node, lake, writer):
-    """All at once, under live writers, of which one only appends; each target is what its document says."""
+def test_each_example_runs_unchanged(node, lake, writer):
+    """All examples run at once under live writers, one of which only appends; each target matches its document."""
     (lake / APPENDS).mkdir()
     (lake / APPENDS).chmod(0o777)
     writers = writer(ROWS), writer(ROWS, name=f"{APPENDS}/orders", appends_only=True)
@@ -37,8 +37,8 @@ def test_each_example_runs_as_it_is(node, lake, writer):
             job.until_complete(attempts=1, failures=0)
     for job in follow:
         job.until("caught up", lambda: job.condition("CaughtUp") == ("True", "CaughtUp"))
-    for one in writers:
-        one.end()
+    for changes in writers:
+        changes.end()
     for job in follow:
         newest = DeltaTable(str(job.host("source"))).version()
         job.until("the newest version", lambda: oracle.seals(str(job.target))[-1].progress["consumed"] == newest)

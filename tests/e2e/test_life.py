@@ -1,4 +1,4 @@
-"""A Backfill from its plan to its deletion: approved, suspended, taken up again, deleted while it runs; and one that follows."""
+"""A Backfill from its plan to its deletion: approved, suspended, resumed, deleted while it runs; and one that follows."""
 
 import os
 import time
@@ -14,13 +14,13 @@ LIMIT = 2000
 STOPPED = 10
 FOLLOWED_S = 60 * float(os.environ.get("BACKFILL_E2E_FOLLOW_MINUTES", "1"))
 LAG_MAX_S = 30
-"""A MERGE of a busy node of two cores, and the batch before it."""
+"""One MERGE on a busy node of two cores, plus the batch before it."""
 
 
-def test_approved_suspended_and_deleted_while_it_runs(node, writer, apply):
-    """A plan first, which writes nothing; a suspension leaves no pod; a deletion drains the driver and leaves nothing but rows.
+def test_a_backfill_is_approved_suspended_and_deleted_while_it_runs(node, writer, apply):
+    """A plan writes nothing; a suspension leaves no pod; a deletion drains the driver and leaves only rows.
 
-    Beside it one that is deleted with --cascade=orphan: no garbage collector comes, so the operator tidies.
+    A second Backfill is deleted with --cascade=orphan: no garbage collector runs, so the operator cleans up.
     """
     writer(ROWS)
     job = apply(document("life", throttle={"rowsPerSecond": LIMIT}, approval="Manual"))
@@ -41,7 +41,7 @@ def test_approved_suspended_and_deleted_while_it_runs(node, writer, apply):
     orphaned = apply(document("orphaned", throttle={"rowsPerSecond": LIMIT // 4}))
     job.patch(suspend=False)
     job.until_rows(above=held.state["rowsDone"])
-    assert [one["reason"] for one in job.status()["history"]] == ["Planned", "Suspended"]
+    assert [attempt["reason"] for attempt in job.status()["history"]] == ["Planned", "Suspended"]
     assert job.status().get("failures", 0) == 0
     assert job.passed(
         "Pending", "AwaitingApproval", "Launching", "Running", "Suspending", "Suspended", "Launching", "Running"
@@ -54,10 +54,10 @@ def test_approved_suspended_and_deleted_while_it_runs(node, writer, apply):
     drained(node, orphaned, "--cascade=orphan")
 
 
-def drained(node, job, *words):
-    """Delete a Backfill that runs: its driver stops at a barrier, and what it committed is right; return its last commit."""
+def drained(node, job, *flags):
+    """Delete a running Backfill and return its last commit: the driver stops at a barrier, and the committed rows are right."""
     driver = job.driver()["metadata"]["name"]
-    job.delete(*words)
+    job.delete(*flags)
 
     assert node.witness.ended(job.namespace, job.name)[driver] == STOPPED, "it stopped at a barrier"
     last = oracle.seals(str(job.target))[-1]
@@ -65,26 +65,26 @@ def drained(node, job, *words):
     return last
 
 
-def test_it_follows_with_a_bounded_lag(node, writer, apply, figures):
-    """`after: Follow` for a while: what was committed at the source is in the target some seconds later, by the times of both logs."""
+def test_a_follower_keeps_a_bounded_lag(node, writer, apply, figures):
+    """`after: Follow` for a while: source commits reach the target seconds later, by the times of both logs."""
     changes = writer(ROWS)
     job = apply(document("follows", after="Follow", verify="None"))
     job.until("caught up", lambda: job.condition("CaughtUp") == ("True", "CaughtUp"))
 
-    began, told = time.time(), []
+    began, reported = time.time(), []
 
     def followed():
-        told.append(job.status()["progress"]["lagSeconds"])
+        reported.append(job.status()["progress"]["lagSeconds"])
         return time.time() - began > FOLLOWED_S
 
-    job.until(f"{FOLLOWED_S:.0f} s of it", followed)
+    job.until(f"{FOLLOWED_S:.0f} s of following", followed)
     changes.end()
     newest = DeltaTable(str(job.host("source"))).version()
     job.until("the newest version", lambda: oracle.seals(str(job.target))[-1].progress["consumed"] == newest)
 
     seen = lags(job.host("source"), job.target, since=began)
     assert len(seen) > 1, "the writer wrote nothing meanwhile"
-    for name, of in (("lag of a follower", seen), ("lag that a follower tells", told)):
+    for name, of in (("lag of a follower", seen), ("lag that a follower reports", reported)):
         figures[f"{name} p50 s"], figures[f"{name} largest s"] = nearest_rank(of, 50), max(of)
         assert max(of) < LAG_MAX_S * SLOW, name
     assert (job.status()["attempts"], job.status().get("failures", 0)) == (1, 0)

@@ -8,13 +8,14 @@ MANY = 20
 
 
 @pytest.mark.timeout(3600)
-def test_twenty_at_once(node, lake):
-    """Of one source at rest, for the node is what is tried; those without room wait for it, and all complete at the first attempt."""
+def test_twenty_backfills_complete_on_one_node(node, lake):
+    """One source without changes serves all, because the node is under test; jobs without room wait, and all complete at the
+    first attempt."""
     make_orders(lake / "orders", 1000)
     jobs = []
     for number in range(MANY):
         backfill = document(f"many-{number}")
-        # Six at a time have room on a node of two cores: they wait at the scheduler, as on a full cluster.
+        # A node of two cores has room for six at a time: the others wait at the scheduler, as on a full cluster.
         backfill["spec"]["driver"]["resources"]["requests"]["cpu"] = "300m"
         jobs.append(Job(node, backfill))
     apply_all(jobs)

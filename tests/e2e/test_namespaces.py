@@ -1,4 +1,4 @@
-"""A tenant's namespace is deleted while its job runs: nothing stays, no other job notices, and it may be made anew."""
+"""A tenant's namespace is deleted while its job runs: nothing stays, no other job notices, and it can be created again."""
 
 from support.node.real_job import LAKE, SLOW, Job, document
 from support.tables import oracle
@@ -10,7 +10,7 @@ GONE_S = 180
 
 
 def test_a_namespace_is_deleted_while_its_job_runs(node, writer, apply, request):
-    """The driver is drained, the namespace goes although its Role went, and a job of another namespace is obeyed meanwhile."""
+    """The driver is drained, the namespace goes although its Role went first, and a job of another namespace still obeys."""
     writer(ROWS)
     request.addfinalizer(node.make_anew)
     doomed = apply(document("doomed", throttle={"rowsPerSecond": LIMIT}))
@@ -35,13 +35,15 @@ def test_a_namespace_is_deleted_while_its_job_runs(node, writer, apply, request)
     other.until_complete(attempts=1, failures=0)
     other.equals_the_source()
     assert uids(node.operators()) == operators, "no operator was replaced"
-    restarts = [one["restartCount"] for pod in node.operators() for one in pod["status"]["containerStatuses"]]
+    restarts = [
+        container["restartCount"] for pod in node.operators() for container in pod["status"]["containerStatuses"]
+    ]
     assert set(restarts) == {0}
 
     node.make_anew()
     again = apply(document("doomed"))
     again.until_complete(attempts=1, failures=0)
-    assert again.rows() > held, "it went on from the last commit of the one before it"
+    assert again.rows() > held, "it continued from the last commit of the deleted job"
     again.equals_the_source()
     assert {"Running", "Complete"} <= again.events()
     for job in (other, again):
@@ -49,7 +51,7 @@ def test_a_namespace_is_deleted_while_its_job_runs(node, writer, apply, request)
 
 
 def on_a_folder(name):
-    """Return a Backfill that mounts the lake as a folder of the node, where there is no claim."""
+    """Return a Backfill that mounts the lake as a folder of the node, for a namespace without a claim."""
     backfill = document(name, throttle={"rowsPerSecond": LIMIT})
     [volume] = backfill["spec"]["driver"]["template"]["spec"]["volumes"]
     del volume["persistentVolumeClaim"]
@@ -58,5 +60,5 @@ def on_a_folder(name):
 
 
 def uids(pods):
-    """Return who the pods are."""
-    return {one["metadata"]["uid"] for one in pods}
+    """Return the uids of pods."""
+    return {pod["metadata"]["uid"] for pod in pods}

@@ -1,4 +1,4 @@
-"""Pods die in every way: the job goes on from its newest commit, or does not notice."""
+"""Pods die in every way: the job continues from its newest commit, or does not notice."""
 
 import json
 
@@ -10,17 +10,17 @@ LIMIT = 2000
 """Rows a second: a minute of reading, in which pods can be killed."""
 
 LOW_LIMIT = 300
-"""Minutes of it: that executors are missing is said after one."""
+"""Minutes of reading: missing executors are reported after one minute."""
 
 KILL = "import os, signal; [os.kill(int(pid), signal.SIGKILL) for pid in os.listdir('/proc') if pid.isdigit() and pid not in ('1', str(os.getpid()))]"
-"""All of the container but its first process, which no signal from within can kill."""
+"""All processes of the container but the first, which no signal from within can kill."""
 
 STOPPED = 10
 KILLED = 137
 
 
 def test_a_driver_is_killed_and_evicted(node, writer, apply, figures):
-    """Without executors: a driver that is killed counts as a failure, one that is evicted stops at a barrier; neither loses a row."""
+    """No executors: a killed driver counts as a failure, an evicted one stops at a barrier; neither loses a row."""
     writer(ROWS)
     job = apply(document("driver-dies", throttle={"rowsPerSecond": LIMIT}))
     first = node.until("a driver pod", job.driver, 30 * SLOW)
@@ -44,14 +44,15 @@ def test_a_driver_is_killed_and_evicted(node, writer, apply, figures):
     status = job.until_complete(attempts=3, failures=1)
     ended = node.witness.ended(job.namespace, job.name)
     assert (ended[first["metadata"]["name"]], ended[name]) == (KILLED, STOPPED)
-    assert [one["reason"] for one in status["history"]] == ["Infrastructure", "Stopped", "Complete"]
+    assert [attempt["reason"] for attempt in status["history"]] == ["Infrastructure", "Stopped", "Complete"]
     assert job.passed("Running", "Retrying", "Launching", "Running", "Retrying", "Launching", "Running", "Succeeded")
     job.equals_the_source()
     job.delete()
 
 
 def test_executors_are_killed(writer, apply):
-    """One of two, of which a quota refuses the next one, then both: Spark asks for others, and the attempt goes on with its limit."""
+    """First one of two executors dies while a quota refuses its successor, then both: Spark requests others, and the attempt
+    continues with its limit."""
     writer(ROWS)
     job = apply(document("executors-die", instances=2, throttle={"rowsPerSecond": LOW_LIMIT}))
     job.until("both executors", lambda: len(job.executors()) == 2)
@@ -72,27 +73,27 @@ def test_executors_are_killed(writer, apply):
 
 
 def _outlives_executors(job, count, meanwhile=lambda job: None):
-    """Kill some executors; `meanwhile` is what is looked at before others are there."""
+    """Kill some executors; call `meanwhile` before their successors run."""
     before, gone = job.rows(), job.executors()[:count]
-    for one in gone:
-        job.kill_pod(one)
+    for pod in gone:
+        job.kill_pod(pod)
     meanwhile(job)
-    job.until("others", lambda: len(uids(job.executors()) - uids(gone)) == 2, 120)
+    job.until("new executors", lambda: len(uids(job.executors()) - uids(gone)) == 2, 120)
     assert len(gone) == count
     job.until_rows(above=before)
     assert job.status()["phase"] == "Running"
 
 
 def _counted_as_missing(job):
-    """After a minute the status says how many there are, and the job goes on with them; then there is room."""
+    """After a minute the status reports the number of executors, and the job continues with them; then a new one starts."""
     job.until("the count", lambda: "1 of 2 executors are running" in job.message("ExecutorsWaiting"), 150)
     assert job.condition("ExecutorsWaiting") == ("True", "ExecutorsWaiting")
     assert job.condition("Ready")[0] == "True"
     job.until_rows(above=job.rows())
     job.kubectl("delete", "resourcequota", "full")
-    job.until("no more of it", lambda: job.condition("ExecutorsWaiting")[0] is None, 60)
+    job.until("the end of the condition", lambda: job.condition("ExecutorsWaiting")[0] is None, 60)
 
 
 def uids(pods):
-    """Return who the pods are."""
-    return {one["metadata"]["uid"] for one in pods}
+    """Return the uids of pods."""
+    return {pod["metadata"]["uid"] for pod in pods}

@@ -1,4 +1,5 @@
-"""The node itself ends a driver: its container ran out of memory, or its pod filled the disk. The status says which, and the job goes on."""
+"""The node itself ends a driver whose container ran out of memory or whose pod filled the disk. The status names the cause, and
+the job continues."""
 
 import time
 
@@ -8,7 +9,7 @@ from support.node.small_disk import GIB
 
 ROWS = 200_000
 LIMIT = 1000
-"""Rows a second: three minutes of reading; a kubelet looks at the disk of its pods once a minute."""
+"""Rows a second: three minutes of reading; a kubelet measures the disk of its pods once a minute."""
 
 EAT = """
 import os, signal
@@ -20,18 +21,18 @@ def java():
         except OSError:
             pass
 while java():
-    told, tells = os.pipe()
+    reader, writer = os.pipe()
     if os.fork() == 0:
         os.closerange(0, 3)
         held = b'x' * (32 << 20)
-        os.write(tells, b'!')
-        os.close(tells)
+        os.write(writer, b'!')
+        os.close(writer)
         signal.pause()
-    os.close(tells)
-    os.read(told, 1)
-    os.close(told)
+    os.close(writer)
+    os.read(reader, 1)
+    os.close(reader)
 """
-"""Processes of 32 MiB each, as many as it takes: so the largest one of the container, which its node kills, is Java."""
+"""Fill the memory with processes of 32 MiB each. Java stays the largest one of the container, so the node kills Java."""
 
 FILL = """
 with open('/var/lib/backfill/filler', 'wb') as filler:
@@ -46,38 +47,40 @@ with open('/var/lib/backfill/filler', 'wb') as filler:
         filler.write(b'x' * (1 << 20))
         filler.flush()
 """
-"""Below the hundredth of the disk at which a kubelet evicts, above what an API server beside it needs."""
+"""Free bytes below the hundredth of the disk at which a kubelet evicts, above the need of an API server on the same disk."""
 
 PRESSURE_S = 600
-"""A kubelet keeps the taint for five minutes after the disk has room again."""
+"""A kubelet keeps the taint for five minutes after disk space is free again."""
 
 JAVA_DIED, STOPPED, KILLED = 64, 10, 137
 
 
 def run(job, code):
-    """Run Python code in the driver's container; it may end with it."""
+    """Run Python code in the driver's container; the code may end the container."""
     return lambda pod: job.kubectl("exec", pod["metadata"]["name"], "--", "python", "-c", code, check=False)
 
 
 def later(job):
-    """Has an attempt after the first one sealed something?"""
+    """Return the phase of a later attempt once it sealed something."""
     number = job.status().get("attempts", 0)
-    said = job.said(attempt=number) if number > 1 else None
-    return said and said["phase"]
+    state = job.said(attempt=number) if number > 1 else None
+    return state and state["phase"]
 
 
 def messages(job, reason):
-    """Return the messages of Reconciling with a reason, each once."""
-    past = [one.get("status") or {} for one in job.node.witness.past(job.namespace, job.name)]
-    found = [one for status in past for one in status.get("conditions", ()) if one["type"] == "Reconciling"]
-    return {one["message"] for one in found if one["reason"] == reason}
+    """Return the distinct messages of Reconciling with a reason."""
+    past = [backfill.get("status") or {} for backfill in job.node.witness.past(job.namespace, job.name)]
+    conditions = [
+        backfill for status in past for backfill in status.get("conditions", ()) if backfill["type"] == "Reconciling"
+    ]
+    return {backfill["message"] for backfill in conditions if backfill["reason"] == reason}
 
 
-def goes_on(job, history, failures):
-    """Its limit is taken away; the second attempt ends well, and the target is what the source was."""
+def completes_after_restart(job, history, failures):
+    """Remove the limit; the second attempt ends well, and the target equals the source."""
     job.commanded("unlimited", throttle={"rowsPerSecond": None})
     status = job.until_complete(attempts=2, failures=failures)
-    assert [one["reason"] for one in status["history"]] == history
+    assert [attempt["reason"] for attempt in status["history"]] == history
     assert job.passed("Running", "Retrying", "Launching", "Running", "Succeeded")
     assert {"Running", "BackingOff", "Complete"} <= job.events()
     job.equals_the_source()
@@ -85,7 +88,7 @@ def goes_on(job, history, failures):
 
 
 def test_drivers_that_use_too_much_are_ended_by_their_node(node, writer, apply, figures):
-    """One fills its disk, and while the kubelet has not looked yet, another one its memory; both go on."""
+    """One driver fills its disk; before the kubelet measures it, another one fills its memory. Both jobs continue."""
     writer(ROWS)
     full = document("evicted", throttle={"rowsPerSecond": LIMIT})
     full["spec"]["driver"]["resources"]["limits"] = {"ephemeral-storage": DISK}
@@ -102,32 +105,32 @@ def test_drivers_that_use_too_much_are_ended_by_their_node(node, writer, apply, 
 
 
 def _was_killed_for_memory(node, job, first):
-    """OOMKilled, with what to raise, whichever process the node chose; one failure, and the next attempt goes on."""
+    """The status names OOMKilled and the limit to raise, whichever process the node killed; one failure, and the next attempt continues."""
     [container] = node.get("pod", first, namespace=job.namespace)["status"]["containerStatuses"]
     assert container["state"]["terminated"]["reason"] == "OOMKilled", container
     assert node.witness.ended(job.namespace, job.name)[first] in (KILLED, JAVA_DIED)
-    [said] = messages(job, "BackingOff")
-    assert "OOMKilled" in said
-    assert "driver.resources.limits.memory" in said
-    goes_on(job, ["Infrastructure", "Complete"], failures=1)
+    [message] = messages(job, "BackingOff")
+    assert "OOMKilled" in message
+    assert "driver.resources.limits.memory" in message
+    completes_after_restart(job, ["Infrastructure", "Complete"], failures=1)
 
 
 def _was_evicted(node, job, first):
-    """It used more of the node's disk than its limit, so the kubelet ended it, and the message is the kubelet's own."""
+    """The pod used more of the node's disk than its limit, so the kubelet ended it; the message is the kubelet's."""
     evicted = node.witness.ended_pod(job.namespace, first)["status"]
     assert (evicted["phase"], evicted["reason"]) == ("Failed", "Evicted")
     code = node.witness.ended(job.namespace, job.name)[first]
     assert code in (STOPPED, KILLED)
-    [said] = messages(job, "BackingOff")
-    assert "Evicted" in said, "whichever came first: the barrier, or the end of the kubelet's patience"
-    assert "ephemeral" in said
+    [message] = messages(job, "BackingOff")
+    assert "Evicted" in message, "whichever came first: the barrier, or the end of the kubelet's patience"
+    assert "ephemeral" in message
     stopped = code == STOPPED
-    goes_on(job, ["Stopped" if stopped else "Infrastructure", "Complete"], failures=0)
+    completes_after_restart(job, ["Stopped" if stopped else "Infrastructure", "Complete"], failures=0)
 
 
 @pytest.mark.pressure
 def test_a_node_is_low_on_disk(node, writer, apply, figures):
-    """The kubelet evicts the driver, whose pod has no limit of its own, and takes no pod for a while; then the job goes on."""
+    """The kubelet evicts the driver, whose pod has no disk limit, and accepts no pod for a while; then the job continues."""
     [only] = node.list("nodes")
     gib = int(only["status"]["capacity"]["ephemeral-storage"].removesuffix("Ki")) / (1 << 20)
     if gib > GIB:
@@ -151,7 +154,7 @@ def test_a_node_is_low_on_disk(node, writer, apply, figures):
     job.commanded("unlimited", throttle={"rowsPerSecond": None})
     attempts = job.status()["attempts"]
     status = job.until_complete(attempts=attempts, failures=0)
-    history = [one["reason"] for one in status["history"]]
+    history = [attempt["reason"] for attempt in status["history"]]
     assert history[0] == ("Stopped" if stopped else "Infrastructure")
     assert set(history[1:-1]) <= {"PodRejected"}
     assert history[-1] == "Complete"

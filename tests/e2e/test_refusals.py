@@ -1,4 +1,4 @@
-"""What is missing or full: the status names it, and when it is mended the Backfill goes on by itself."""
+"""Missing objects and full quotas: the status names them, and once they are fixed the Backfill continues by itself."""
 
 import json
 
@@ -14,12 +14,12 @@ MISSING = "localhost/missing:1"
 
 @pytest.fixture
 def orders(lake):
-    """A small table at rest: what is tried is not the copying."""
+    """A small table without changes: copying is not under test."""
     make_orders(lake / "orders", ROWS)
 
 
-def test_what_is_full_or_missing_is_named_and_may_come_later(node, orders, apply):
-    """Room, an account, a Secret and an image: each Backfill says what it waits for, and goes on by itself when that is there."""
+def test_a_status_names_a_missing_dependency_and_the_job_continues_later(node, orders, apply):
+    """Quota, service account, Secret and image: each Backfill names the one it waits for, and continues by itself when it exists."""
     quota = _meets_a_full_quota(node, apply)
     account, secret = _of_no_account(apply), _of_no_secret(apply)
     image = apply(document("image", spark={"image": MISSING}))
@@ -33,7 +33,7 @@ def test_what_is_full_or_missing_is_named_and_may_come_later(node, orders, apply
 
     account.kubectl("create", "serviceaccount", "late")
     secret.kubectl("create", "secret", "generic", "late", "--from-literal=key=none")
-    # Another image in the spec: a new attempt starts at once, and that is no failure.
+    # A new image in the spec starts a new attempt at once, which counts as no failure.
     image.patch(spark=None)
 
     for job in (quota, account, secret):
@@ -41,7 +41,7 @@ def test_what_is_full_or_missing_is_named_and_may_come_later(node, orders, apply
     status = image.until_complete(attempts=2, failures=0)
     assert quota.passed("Pending", "Launching", "Succeeded")
     assert "LaunchRefused" in {reason for _, reason in account.history("Stalled")}
-    assert [one["reason"] for one in status["history"]] == ["SpecChanged", "Complete"]
+    assert [attempt["reason"] for attempt in status["history"]] == ["SpecChanged", "Complete"]
     assert image.passed("Launching", "Succeeded")
     assert "SpecChanged" in image.events()
     jobs = [quota, account, secret, image]
@@ -51,7 +51,7 @@ def test_what_is_full_or_missing_is_named_and_may_come_later(node, orders, apply
 
 
 def _meets_a_full_quota(node, apply):
-    """QuotaExceeded, until there is room; return the job, which goes on."""
+    """Reach QuotaExceeded, then delete the quota; return the job, which continues."""
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}, "spec": {"hard": {"pods": "0"}}}
     node.kubectl("apply", "-f", "-", stdin=json.dumps(quota), namespace=node.restricted)
     job = apply(document("quota"))
@@ -63,22 +63,22 @@ def _meets_a_full_quota(node, apply):
 
 
 def _of_no_account(apply):
-    """Apply a Backfill whose driver has an account that is not there."""
+    """Apply a Backfill whose driver has a missing service account."""
     account = document("account")
     account["spec"]["driver"]["serviceAccountName"] = "late"
     return apply(account)
 
 
 def _of_no_secret(apply):
-    """Apply a Backfill whose driver has a variable of a Secret that is not there."""
+    """Apply a Backfill whose driver has a variable from a missing Secret."""
     secret = document("secret")
     reference = {"name": "AWS_SECRET_ACCESS_KEY", "valueFrom": {"secretKeyRef": {"name": "late", "key": "key"}}}
     secret["spec"]["driver"]["template"]["spec"]["containers"][0]["env"] = [reference]
     return apply(secret)
 
 
-def test_two_on_one_target(node, writer):
-    """Applied in one command, beside a live writer: one fills the target; the other is refused by the target itself, which names the first."""
+def test_one_target_accepts_one_of_two_jobs(node, writer):
+    """Both are applied in one command under a live writer: one fills the target; the target refuses the other and names the first."""
     writer(ROWS)
     both = [Job(node, document(name, target="shared", throttle={"rowsPerSecond": SLOWLY})) for name in ("one", "other")]
     apply_all(both)
@@ -89,12 +89,12 @@ def test_two_on_one_target(node, writer):
     assert all(("True", "SharedTarget") in job.history("SharedTarget") for job in both)
     first.until_rows()
     first.commanded("unlimited", throttle={"rowsPerSecond": None})
-    # Who begins at the same moment may have to begin again.
+    # Of two jobs that begin at the same time, either may have to begin again.
     first.until_complete()
     first.equals_the_source()
     delete_all(both)
 
 
 def _is_refused(job):
-    """Is it over, and failed?"""
+    """Return whether the job ended and failed."""
     return job.condition("Failed")[0] == "True"

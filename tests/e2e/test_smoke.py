@@ -1,9 +1,9 @@
-"""The shortest scenarios: one job through all its commands, one of each other way to fill a table, and the installation's own life.
+"""The shortest scenarios: one job through all its commands, one for each other way to fill a table, and an installation's life.
 
     BACKFILL_TEST_CLUSTER=…/cluster make e2e-smoke
 
-The lake is a folder of this machine, so the node must see this machine's files: the kit's does, and a cluster of kind or k3d
-that is made here does, too.
+The lake is a folder of this machine, so the node must see this machine's files. The node of the kit sees them, and so does a
+cluster of kind or k3d that these tests make.
 """
 
 import json
@@ -24,33 +24,33 @@ QUIET_BARRIERS = 3
 RATE = 8000
 RATE_LEAST = RATE * 0.5 / SLOW
 MEASURED_MAX = 3
-"""A limit is an upper bound: other work may take the cores for some seconds, not each time."""
+"""A limit is an upper bound: other work may take the cores for some seconds, but not every time."""
 
 RATE_OVER_BARRIERS = 8
 COMMANDS = 20
 TRIED = 10
-"""Rows of what `helm test` fills a table with."""
+"""Rows of the table that `helm test` fills."""
 
 pytestmark = pytest.mark.smoke
 
 
 def with_executors(instances):
-    """Return the example for a cluster, with so many executors."""
+    """Return the example for a cluster, with this number of executors."""
     backfill = example("orders-cluster.yaml")
     backfill["spec"]["executor"]["instances"] = instances
     return backfill
 
 
 def rate_of(job, barriers):
-    """Return rows a second between the newest commit and one so many commits later."""
+    """Return rows a second between the newest commit and the commit `barriers` later."""
     first = len(committed_at(job.target)) - 1
     job.until("commits at the new limit", lambda: len(committed_at(job.target)) > first + barriers)
     (start, before), *_, (end, after) = committed_at(job.target)[first : first + barriers + 1]
     return (after - before) / (end - start)
 
 
-def test_a_job_from_apply_to_complete(node, writer, apply, figures):
-    """Two executors: paused, limited and resumed while it runs, its driver killed, and the target is what the source was."""
+def test_a_job_runs_from_apply_to_complete(node, writer, apply, figures):
+    """Two executors: the job is paused, limited and resumed while it runs, its driver is killed, and the target equals the source."""
     changes = writer(ROWS)
     job = apply(with_executors(2), namespace=node.namespace)
 
@@ -58,7 +58,9 @@ def test_a_job_from_apply_to_complete(node, writer, apply, figures):
     created = seconds(pod["metadata"]["creationTimestamp"])
     figures["driver pod created -> first rows committed, two executors s"] = round(job.until_rows() - created, 1)
     job.until("both executors", lambda: len(job.executors()) == 2)
-    assert {one["metadata"]["ownerReferences"][0]["uid"] for one in job.executors()} == {pod["metadata"]["uid"]}
+    assert {executor["metadata"]["ownerReferences"][0]["uid"] for executor in job.executors()} == {
+        pod["metadata"]["uid"]
+    }
     job.until_phase("Running")
     assert job.condition("Throttled") == ("True", "AsRequested")
 
@@ -71,19 +73,19 @@ def test_a_job_from_apply_to_complete(node, writer, apply, figures):
 
     job.commanded("unlimited", throttle={"rowsPerSecond": None})
     status = job.until_complete(attempts=2, failures=0)
-    assert [one["reason"] for one in status["history"]] == ["Infrastructure", "Complete"]
+    assert [attempt["reason"] for attempt in status["history"]] == ["Infrastructure", "Complete"]
     assert job.passed("Launching", "Running", "Paused", "Running", "Retrying", "Launching", "Running", "Succeeded")
     assert {"Running", "AsRequested", "BackingOff", "Complete"} <= job.events()
-    assert {restarts(one) for one in node.operators()} == {0}
+    assert {restarts(operator) for operator in node.operators()} == {0}
     job.equals_the_source()
     figures["rows"], figures["commits of the writer"] = status["receipt"]["rows"], changes.commits
     job.delete()
 
 
 def _pauses(job):
-    """A paused job commits no history, and goes on from there."""
+    """A paused job commits no history, and resumes from there."""
     job.commanded("pause", desiredState="Paused")
-    # What was under way when the pause was acknowledged still lands, with the barrier after its end.
+    # Work in flight when the pause is acknowledged still commits, with the barrier after it ends.
     quiet = job.until("a quiet driver", lambda: job.said(paused="History", quiet=True))["epoch"]
     job.until("a barrier", lambda: (job.said() or {}).get("epoch", 0) > quiet + 1)
     held = job.rows()
@@ -95,7 +97,7 @@ def _pauses(job):
 
 
 def _keeps_a_limit(job):
-    """As many rows a second as were asked for, measured at the target."""
+    """The job reads the requested rows a second, measured at the target."""
     job.commanded("limit", throttle={"rowsPerSecond": RATE})
     job.until("the limit at work", lambda: job.said(throttleRowsPerSecond=RATE))
     rates = []
@@ -105,7 +107,7 @@ def _keeps_a_limit(job):
 
 
 def _answers(job, figures):
-    """Commands one after the other, each confirmed by a commit before the next is given."""
+    """Commands follow one another, each confirmed by a commit before the next one."""
     for number in range(COMMANDS):
         rate = 1000 + number % 2
         job.commanded(
@@ -117,14 +119,14 @@ def _answers(job, figures):
 
 
 def merged_while_reading(job):
-    """Return the versions of the source that commits held before all rows were read, once there is more than one."""
-    held = {one.progress["consumed"] for one in oracle.seals(str(job.target)) if one.state["rowsDone"]
-            and one.progress["phase"] == "Reading"}  # fmt: skip
+    """Return the source versions of commits made while rows were read, once there is more than one; else `None`."""
+    held = {seal.progress["consumed"] for seal in oracle.seals(str(job.target)) if seal.state["rowsDone"]
+            and seal.progress["phase"] == "Reading"}  # fmt: skip
     return held if len(held) > 1 else None
 
 
-def test_rows_that_are_there_follow_the_source(node, writer, apply):
-    """With Arrangement, before the last row is read; the driver's process is killed, and the target is what the source was."""
+def test_copied_rows_follow_the_source_before_the_last_row_is_read(node, writer, apply):
+    """Arrangement merges changes before the last row is read; the driver's process is killed, and the target equals the source."""
     writer(ARRANGED_ROWS)
     backfill = document("arranged", instances=1, strategy={"type": "Arrangement"}, throttle={"rowsPerSecond": 2000})
     job = apply(backfill)
@@ -141,12 +143,13 @@ def test_rows_that_are_there_follow_the_source(node, writer, apply):
 
 
 def shipped(job):
-    """Return the version of the source that the newest commit has."""
+    """Return the version of the source in the newest commit."""
     return oracle.seals(str(job.target))[-1].progress["shipped"]
 
 
 def test_a_clone_follows_its_source(writer, apply, figures):
-    """The example of Replica: its driver dies while files are copied, and again while the log is followed; the target stays a version of the source."""
+    """The example of Replica: its driver dies during the copy and again while it follows the log; the target remains a version
+    of the source."""
     changes = writer(ARRANGED_ROWS)
     backfill = for_pods(example("orders-replica.yaml"), instances=1)
     backfill["spec"] |= {"throttle": {"rowsPerSecond": 4000}, "backoff": {"initialSeconds": 1, "maxSeconds": 5}}
@@ -169,16 +172,16 @@ def test_a_clone_follows_its_source(writer, apply, figures):
 
 
 def restarts(pod):
-    """Return how often a pod of one container was restarted."""
+    """Return how often a pod with one container was restarted."""
     return pod["status"]["containerStatuses"][0]["restartCount"]
 
 
 def test_an_installation_is_upgraded_and_leaves(node, lake, apply):
-    """Another value, `helm test` of the new operator, and what stays after the end."""
-    before = {one["metadata"]["uid"] for one in node.operators()}
+    """The upgrade changes a value, `helm test` passes on the new operator, and user data stays after the uninstall."""
+    before = {operator["metadata"]["uid"] for operator in node.operators()}
     node.upgrade(operator={"settings": {"pollSeconds": 1}})
-    new = lambda: before.isdisjoint(one["metadata"]["uid"] for one in node.operators())  # noqa: E731
-    node.until("the new operators alone", new, 60 * SLOW)
+    new = lambda: before.isdisjoint(operator["metadata"]["uid"] for operator in node.operators())  # noqa: E731
+    node.until("only new operators", new, 60 * SLOW)
     thief = json.dumps(document("thief", spark={"image": "localhost/thief:1"}))
     refused = node.kubectl("apply", "-f", "-", stdin=thief, check=False, namespace=node.restricted)
     assert refused == "", "the policy of the API server holds after an upgrade"
@@ -190,14 +193,14 @@ def test_an_installation_is_upgraded_and_leaves(node, lake, apply):
     assert node.list("backfills", "app.kubernetes.io/component=trial", node.restricted), "its evidence stays"
     node.kubectl("delete", trial, "--selector=app.kubernetes.io/component=trial", namespace=node.restricted)
     kinds = f"{trial},pods,secrets,services"
-    left = lambda: [one["metadata"]["name"] for one in node.list(kinds, namespace=node.restricted)]  # noqa: E731
-    node.until("nothing left of the trial", lambda: not any(TRIAL in one for one in left()), 60 * SLOW)
+    left = lambda: [resource["metadata"]["name"] for resource in node.list(kinds, namespace=node.restricted)]  # noqa: E731
+    node.until("nothing left of the trial", lambda: not any(TRIAL in name for name in left()), 60 * SLOW)
 
     apply(document("stays", suspend=True)).until_phase("Suspended")
 
     node.uninstall()
     node.until("the operator gone", lambda: node.operators() == [], 60 * SLOW)
-    assert [one["metadata"]["name"] for one in node.list("backfills", namespace=node.restricted)] == ["stays"]
+    assert [backfill["metadata"]["name"] for backfill in node.list("backfills", namespace=node.restricted)] == ["stays"]
     kinds = (
         "roles,rolebindings,networkpolicies,resourcequotas,validatingadmissionpolicies,clusterroles,clusterrolebindings"
     )

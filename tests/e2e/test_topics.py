@@ -1,4 +1,4 @@
-"""A real broker on this machine, beside the node: the two examples of topics, each record in its target once, also those that come meanwhile."""
+"""A real broker on this machine, outside the node: the two examples of topics deliver each record once, new records included."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ def broker(real_node, tmp_path_factory):
 
 
 class Producer:
-    """Writes to each partition until told to end: plain records, and transactions of which every other one is aborted."""
+    """Writes to each partition until `end`: plain records, and transactions of which every other one aborts."""
 
     EVERY_S = 0.2
 
@@ -60,12 +60,12 @@ class Producer:
 
 
 def event(number):
-    """Return a record's value, as the example parses it."""
+    """Return a record's value, in the format that the example parses."""
     return b'{"kind": "paid", "amount": %d}' % number
 
 
 def with_password(node, address):
-    """Return the example with a Secret, of which neither the spec nor a log has a word."""
+    """Return the example with a Secret; neither the spec nor a log contains the password."""
     node.keep_secret(SECRET, {"username": USER, "password": PASSWORD}, node.restricted)
     backfill = for_pods(example("events-kafka.yaml"), instances=1)
     options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
@@ -80,7 +80,7 @@ def held(job):
 
 
 def make_customers(topics):
-    """Make the topic of customers: some move, some are deleted, and of two the last record is one that no parser can read."""
+    """Make the topic of customers: some move, some are deleted, and the last record of two is unreadable for every parser."""
     topics.create("customers", PARTITIONS, {"cleanup.policy": "compact"})
     with producing(topics.address) as send:
         for city, every in (("here", 1), ("there", 3), (None, 5)):
@@ -103,26 +103,26 @@ def last_of_each(topics):
 
 
 def of_customers(address):
-    """Return the example as it is, but for where the broker is."""
+    """Return the example unchanged, except for the address of the broker."""
     backfill = for_pods(example("customers-kafka.yaml"))
     backfill["spec"]["source"]["kafka"]["bootstrapServers"] = address
     return backfill
 
 
 def is_a_table_of(topics, job):
-    """Is the target the last record of each customer, and is each record that cannot be read kept, once?"""
-    found = oracle.columns_of(str(job.target), "customer_id", "customer")
-    assert len(found) == len(dict(found)), "a customer is there twice"
-    assert dict(found) == last_of_each(topics)
+    """Assert that the target holds the last record of each customer, and that each unreadable record is kept once."""
+    rows = oracle.columns_of(str(job.target), "customer_id", "customer")
+    assert len(rows) == len(dict(rows)), "a customer has two rows"
+    assert dict(rows) == last_of_each(topics)
     bad = LAKE / Path(job.backfill["spec"]["source"]["kafka"]["quarantinePath"]).relative_to(MOUNT)
     assert sorted(oracle.columns_of(str(bad), "key", "value")) == [(b"1", UNREADABLE), (b"3", UNREADABLE)]
 
 
 @pytest.mark.smoke
-def test_a_topic_once_each_record(node, lake, apply, broker, request):
-    """Its history at a limit, new records beside it, by a password; the driver is killed; an independent reader counts.
+def test_each_record_of_a_topic_arrives_once(node, lake, apply, broker, request):
+    """History is read at a limit with new records behind it, with a password; the driver is killed; an independent reader counts.
 
-    Meanwhile the other example makes a table of the last records of its own topic.
+    Meanwhile the other example makes a table of the last records of another topic.
     """
     topics = Topics(broker.address)
     make_customers(topics)
@@ -142,15 +142,15 @@ def test_a_topic_once_each_record(node, lake, apply, broker, request):
     job.commanded("unlimited", throttle={"rowsPerSecond": None})
     status = job.until_complete(attempts=2, failures=0)
     producer.end()
-    found = held(job)
-    ends = dict.fromkeys(range(PARTITIONS), -1) | dict(sorted(found))
-    there = {place for place in topics.committed("events") if place[1] <= ends[place[0]]}
-    assert len(found) == len(set(found))
-    assert set(found) == there
+    rows = held(job)
+    ends = dict.fromkeys(range(PARTITIONS), -1) | dict(sorted(rows))
+    expected = {place for place in topics.committed("events") if place[1] <= ends[place[0]]}
+    assert len(rows) == len(set(rows))
+    assert set(rows) == expected
     assert min(ends.values()) >= HISTORY
     assert status["receipt"]["mismatches"] == 0
-    said = node.operator_log() + job.kubectl("logs", "--selector=backfill.dev/role=driver", "--tail=-1", check=False)
-    assert PASSWORD not in said + job.kubectl("get", "backfills,pods,configmaps", "-o", "yaml")
+    logs = node.operator_log() + job.kubectl("logs", "--selector=backfill.dev/role=driver", "--tail=-1", check=False)
+    assert PASSWORD not in logs + job.kubectl("get", "backfills,pods,configmaps", "-o", "yaml")
 
     customers.until_complete(attempts=1, failures=0)
     is_a_table_of(topics, customers)

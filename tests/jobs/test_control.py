@@ -1,4 +1,4 @@
-"""Control of a real driver over real tables: what an acknowledged command promises is seen in the target."""
+"""Control of a real driver on real tables: the target shows the effect of each acknowledged command."""
 
 import os
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ SLOW = 100
 """Rows a second at which the history takes longer than any test waits in its middle."""
 
 BARRIERS = 4
-"""So many barriers without an effect show that there is none."""
+"""Number of barriers without an effect after which a test concludes that there is none."""
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def place(spark, tmp_path):
 
 @contextmanager
 def busy_cores(spark, folder):
-    """Keep every core of the session busy: what is submitted meanwhile runs, and cannot end."""
+    """Keep every core of the session busy: a Spark job that is submitted meanwhile runs and cannot end."""
     pipes = [folder / f"core{number}" for number in range(spark.sparkContext.defaultParallelism)]
     for pipe in pipes:
         os.mkfifo(pipe)
@@ -70,9 +70,9 @@ def busy_cores(spark, folder):
 
 
 class TestAPause:
-    """What it holds stands still; what it does not hold goes on (R-SNAP-43)."""
+    """A pause holds the work in its scope; other work continues (R-SNAP-43)."""
 
-    def test_of_the_spec_is_in_force_from_the_first_moment(self, place):
+    def test_a_pause_of_the_spec_is_in_force_from_the_start(self, place):
         """A user who applies a paused job must not find rows in the target."""
         with place.run(desiredState="Paused") as running:
             began = running.fenced()
@@ -85,7 +85,7 @@ class TestAPause:
         assert {(seal.state["controls"]["paused"], seal.state["rowsDone"]) for seal in sealed} == {("History", 0)}
         assert (outcome.outcome, outcome.progress.rows_done, place.wrong()) == ("Complete", ROWS, [])
 
-    def test_of_all_holds_changes_which_one_of_history_lets_through(self, place):
+    def test_a_pause_of_all_holds_changes_and_one_of_history_does_not(self, place):
         """The two scopes are two promises to a user."""
         with place.run(after="Follow") as running:
             running.until(lambda progress: progress.caught_up)
@@ -102,8 +102,8 @@ class TestAPause:
         assert (held.paused, held.lag_versions, held.changes_done, consumed[-1]) == ("All", 1, 0, 0)
         assert (outcome.outcome, outcome.progress.paused, place.wrong()) == ("Stopped", "History", [])
 
-    def test_with_force_cancels_a_split_that_runs(self, spark, place, tmp_path):
-        """It cannot end by itself here; nothing of it stays, and its rows are read again."""
+    def test_a_forced_pause_cancels_a_running_split(self, spark, place, tmp_path):
+        """The split cannot end by itself here. Its files are removed, and its rows are read again."""
         with place.run(desiredState="Paused", transform={"where": "true"}) as running:
             running.fenced()
             with busy_cores(spark, tmp_path):
@@ -120,10 +120,10 @@ class TestAPause:
 
 
 class TestACommandThatTheDriverDoesNotTake:
-    """It is answered at once, and nothing of the job changes."""
+    """The driver answers at once, and the job does not change."""
 
-    def test_of_a_client_with_another_token_is_refused(self, place, tmp_path):
-        """As after a driver that was replaced: its successor has a token of its own."""
+    def test_a_command_of_a_client_with_another_token_is_refused(self, place, tmp_path):
+        """A new driver has another token than its predecessor."""
         with place.run(desiredState="Paused") as running:
             running.fenced()
             address = find(tmp_path / "state", "default/job").address
@@ -136,10 +136,10 @@ class TestACommandThatTheDriverDoesNotTake:
 
 
 class TestAReceiptInTheMiddle:
-    """It is about what is sealed at its barrier, however far that is."""
+    """The receipt describes the rows that are sealed at its barrier."""
 
-    def test_of_the_snapshot_compares_the_rows_that_are_done(self, place):
-        """The source is further already: neither its new rows nor those not copied yet may count."""
+    def test_a_receipt_of_the_snapshot_compares_the_rows_that_are_done(self, place):
+        """The source has newer versions: its new rows and rows that are not copied yet must not count."""
         place.change()
         with place.run(source={"version": 0}, throttle={"rowsPerSecond": SLOW}) as running:
             running.until(lambda progress: progress.rows_done)
@@ -156,10 +156,10 @@ class TestAReceiptInTheMiddle:
 
 
 class TestALimit:
-    """It holds as long as it was said to."""
+    """A limit holds for the requested time."""
 
-    def test_with_an_expiry_ends_by_itself(self, place):
-        """At this limit alone the job would take half an hour."""
+    def test_a_limit_with_an_expiry_ends_by_itself(self, place):
+        """The whole job would take half an hour with this limit."""
         with place.run(desiredState="Paused") as running:
             running.fenced()
             running.command("Throttle", rows_per_second=2, for_seconds=1)
@@ -172,9 +172,9 @@ class TestALimit:
         assert "rowsPerSecond" not in seals(place.target)[-1].state["controls"]
         assert (outcome.outcome, outcome.progress.throttle_rows_per_second, place.wrong()) == ("Complete", None, [])
 
-    def test_of_bytes_outlives_its_attempt(self, place):
-        """It is in the state, as that of rows: two rows a second, of files that are copied by parts."""
-        slow = 2 * sum(one["size"] for one in adds_of(place.source).values()) // ROWS
+    def test_a_limit_of_bytes_outlives_its_attempt(self, place):
+        """The state has it, as a limit of rows: two rows a second, of files that are copied by parts."""
+        slow = 2 * sum(add["size"] for add in adds_of(place.source).values()) // ROWS
         with place.run(desiredState="Paused") as running:
             running.fenced()
             running.command("Throttle", bytes_per_second=slow)
@@ -201,8 +201,8 @@ class TestALimit:
 class TestAStop:
     """The attempt ends at a barrier; the next one begins where it ended."""
 
-    def test_is_resumed_from_its_seal(self, place):
-        """R-SNAP-37: neither does the target know less than was copied, nor is anything copied again."""
+    def test_a_stopped_job_resumes_from_its_last_seal(self, place):
+        """R-SNAP-37: the state includes all copied rows, and no row is copied again."""
         with place.run(throttle={"rowsPerSecond": SLOW}) as running:
             running.until(lambda progress: progress.rows_done)
             running.command("Stop")

@@ -1,4 +1,4 @@
-"""Whole jobs in this process: every mode to its receipt, starts again, and bad input that writes nothing."""
+"""Whole jobs in this process: every mode to its receipt, restarts, and bad input that writes nothing."""
 
 import re
 import threading
@@ -58,14 +58,14 @@ def world(spark, tmp_path):
 
 
 class TestAWholeJob:
-    """From nothing to a finished state with a receipt."""
+    """A job runs from an empty target to a finished state with a receipt."""
 
     def test_an_upsert_ends_equal_to_a_source_that_changes_meanwhile(self, spark, world):
         """This is the promise of the product."""
         changed = threading.Event()
 
         def once(progress):
-            # The first look after the fence: the version is pinned by then.
+            # The first progress after the fence: the version is pinned by then.
             if not changed.is_set():
                 changed.set()
                 world.change()
@@ -78,7 +78,7 @@ class TestAWholeJob:
         assert seals(world.target)[-1].state["finished"]
         assert world.wrong() == []
 
-    def test_an_append_copies_what_passes_the_filter(self, world):
+    def test_an_append_copies_the_rows_that_pass_the_filter(self, world):
         """The target is the query of the spec, not the table."""
         spec = {"transform": {"select": ["id", "amount * 2 AS twice"], "where": "status = 'new'"}}
         outcome = world.run(target={"writeMode": "Append"}, verify="Final", **spec)
@@ -103,7 +103,7 @@ class TestAWholeJob:
         assert {row["_op"] for row in world.read().select("_op").distinct().collect()} >= {"insert", "delete"}
 
     def test_an_empty_source_is_complete_at_once(self, spark, world, tmp_path):
-        """An empty table is a job like others."""
+        """An empty table is a job like any other."""
         world.source = str(tmp_path / "empty")
         make_orders(spark, world.source, 0, files=1)
 
@@ -122,8 +122,8 @@ class TestStartingAgain:
         assert seals(world.target)[-1].version == before
 
     @pytest.mark.parametrize("field", [{"after": "Follow"}, {"verify": "Final"}], ids=["after", "verify"])
-    def test_a_finished_job_refuses_what_it_cannot_do_any_more(self, world, field):
-        """Exit code 0 would say that it follows, or that both sides were compared (fault U2)."""
+    def test_a_finished_job_refuses_fields_that_it_can_no_longer_follow(self, world, field):
+        """Exit code 0 would mean that it follows, or that both sides were compared (fault U2)."""
         world.run()
         before = seals(world.target)[-1].version
         (name,) = field
@@ -135,20 +135,20 @@ class TestStartingAgain:
         assert seals(world.target)[-1].version == before
 
     def test_another_spec_is_refused(self, world):
-        """One target must not hold the rows of two queries."""
+        """One target must not contain the rows of two queries."""
         world.run()
         before = seals(world.target)[-1].version
         outcome = world.run(transform={"where": "id > 5"})
 
         assert_ending(outcome, "StateMismatch")
         assert "spec.transform.where changed" in outcome.message
-        # A typing error is said before that: a spec that can never run is not a question of which state it has.
+        # A mistake in the SQL is reported first, because such a spec can never run with any state.
         assert world.run(transform={"where": "idd > 5"}).reason == "InvalidTransform"
         assert seals(world.target)[-1].version == before
 
     @pytest.mark.always
     def test_a_planted_difference_fails_the_next_receipt_and_is_named(self, spark, world):
-        """A stopped job whose target was damaged must not end as if all were well."""
+        """A stopped job whose target was damaged must not end successfully."""
         stop = StopSignal()
 
         def stop_once(progress):
@@ -178,10 +178,10 @@ BAD_INPUT = {
 
 
 class TestBadInput:
-    """Each has its own reason and exit code, and nothing was written."""
+    """Each mistake has a separate reason and exit code, and nothing is written."""
 
     @pytest.mark.parametrize("name", BAD_INPUT)
-    def test_is_refused_by_name(self, world, name):
+    def test_bad_input_is_refused_by_name(self, world, name):
         """A user corrects a spec by the reason and the hint."""
         spec, reason, code = BAD_INPUT[name]
         outcome = world.run(**spec)
@@ -190,47 +190,49 @@ class TestBadInput:
         assert outcome.hint
         assert world.untouched
 
-    def test_null_keys(self, spark, world):
+    def test_null_keys_are_refused(self, spark, world):
         """An Upsert cannot match them later."""
         update(world.source, "id = 7", id="null")
 
         assert_ending(world.run(), "KeyInvalid")
         assert world.untouched
 
-    def test_a_state_folder_that_takes_no_address(self, world):
-        """Commands would not find the driver; its control server must not stay behind either."""
+    def test_a_state_folder_that_takes_no_address_is_refused(self, world):
+        """Commands would not find the driver. Its control server must end, too."""
         blocked = control_file(world.settings.state_dir, "default/job").with_suffix(".new")
         blocked.mkdir(parents=True)
         before = {thread.ident for thread in threading.enumerate()}
 
         outcome = world.run()
-        servers = [one for one in threading.enumerate() if one.name == "control" and one.ident not in before]
-        for one in servers:
-            one.join(10)
+        servers = [
+            thread for thread in threading.enumerate() if thread.name == "control" and thread.ident not in before
+        ]
+        for leftover in servers:
+            leftover.join(10)
 
         assert_ending(outcome, "InvalidSetting")
         assert "BACKFILL_STATE_DIR" in outcome.message
-        assert not any(one.is_alive() for one in servers)
+        assert not any(server.is_alive() for server in servers)
         blocked.rmdir()
         assert world.run().reason == "Complete"
 
-    def test_source_and_target_are_one_table(self, spark, world):
-        """The job would read what it writes."""
+    def test_a_source_that_is_its_own_target_is_refused(self, spark, world):
+        """The job would read the rows that it writes."""
         world.target = world.source
 
         assert_ending(world.run(), "TargetIsSource")
         assert rows_in(world.source) == ROWS
 
-    def test_a_target_with_rows_of_others(self, spark, world):
-        """Rows of others would be mixed with the copy."""
+    def test_a_target_with_foreign_rows_is_refused(self, spark, world):
+        """Foreign rows would be mixed with the copy."""
         spark.range(3).write.format("delta").save(world.target)
         outcome = world.run(transform={"select": ["id"]})
 
         assert (outcome.reason, outcome.exit_code) == ("TargetNotEmpty", 24)
         assert world.read().count() == 3
 
-    def test_a_target_whose_commits_are_gone(self, world):
-        """Another attempt would fail the same way: its files cannot be understood."""
+    def test_a_target_whose_commits_are_gone_is_refused(self, world):
+        """Another attempt would fail the same way, because its files cannot be interpreted."""
         log = Path(world.target, "_delta_log")
         log.mkdir(parents=True)
         (log / f"{7:020}.crc").write_text("{}")
@@ -239,11 +241,11 @@ class TestBadInput:
 
 
 class TestATargetInTheCatalog:
-    """Given by name, made by name."""
+    """The target is given by name and created by name."""
 
     @pytest.fixture
     def name(self, spark, tmp_path):
-        """One of its own: a table with a place outlives its name."""
+        """A separate name for each test: a table with a path outlives its name."""
         name = re.sub(r"\W", "_", tmp_path.name)
         yield name
         spark.sql(f"DROP TABLE IF EXISTS {name}")
@@ -251,14 +253,14 @@ class TestATargetInTheCatalog:
     def run(self, world, name):
         return world.run(target={"path": None, "table": name}, verify="Final")
 
-    def test_is_made_when_it_is_missing(self, spark, world, name):
+    def test_a_missing_table_is_made(self, spark, world, name):
         """A name works like a path."""
         assert self.run(world, name).reason == "Complete"
         assert spark.table(name).count() == ROWS
         assert self.run(world, name).reason == "AlreadyComplete"
 
-    def test_whose_name_was_lost_on_the_way_gets_it(self, spark, world, name):
-        """A driver killed between the table's first commit and the catalog leaves that."""
+    def test_a_table_without_its_name_gets_it(self, spark, world, name):
+        """A driver that is killed between the table's first commit and the catalog leaves such a table."""
         folder = target_location(spark, None, name)
         schema = spark.read.format("delta").load(world.source).schema
         DeltaSink(spark, folder, write_mode=UPSERT, key=("id",), job_id="default/job").prepare(schema)
@@ -267,7 +269,19 @@ class TestATargetInTheCatalog:
         assert self.run(world, name).reason == "Complete"
         assert spark.table(name).count() == ROWS
 
-    @pytest.mark.parametrize("name", ["nowhere.orders", "lake.shop.orders"])
-    def test_without_a_place_is_refused(self, world, name):
-        """A table at a guessed place would not be found again."""
-        assert_ending(self.run(world, name), "TargetNotFound")
+    @pytest.mark.parametrize(
+        ("name", "missing"), [("nowhere.orders", "schema nowhere"), ("lake.shop.orders", "catalog lake")]
+    )
+    def test_without_a_place_is_refused(self, world, name, missing):
+        """A table at a guessed place would not be found again; the part of the name that does not exist is named (fault K9)."""
+        outcome = self.run(world, name)
+
+        assert_ending(outcome, "InvalidSpec")
+        assert f"spec.target.delta.table: {missing} does not exist" in outcome.message
+
+    def test_with_the_catalog_in_its_name_is_made(self, spark, world, name):
+        """It is the same table as without."""
+        outcome = self.run(world, f"spark_catalog.default.{name}")
+
+        assert (outcome.reason, outcome.message) == ("Complete", "")
+        assert spark.table(name).count() == ROWS

@@ -1,4 +1,4 @@
-"""What a job no longer needs may be gone: the log of the version that it once pinned, or the whole source."""
+"""Versions that a job no longer needs may be gone: the log of the version that it once pinned, or the whole source."""
 
 import shutil
 
@@ -32,9 +32,9 @@ def place(spark, tmp_path):
 
 
 class TestAFinishedJob:
-    """Completes at once: a GitOps tool may make it again long after."""
+    """A finished job completes at once: a GitOps tool may create it again long after."""
 
-    def test_whose_source_is_gone(self, place):
+    def test_a_finished_job_completes_without_its_source(self, place):
         """A finished job reads nothing, so it needs no source."""
         assert place.run().reason == "Complete"
         shutil.rmtree(place.source)
@@ -43,7 +43,7 @@ class TestAFinishedJob:
 
 
 class TestAJobThatFollows:
-    """Once history is copied, the version that it was read from is not needed."""
+    """Once history is copied, the version of the copy is not needed."""
 
     def follow_until_caught_up(self, place, upto):
         stop = StopSignal()
@@ -54,7 +54,7 @@ class TestAJobThatFollows:
 
         return place.run(once, stop, after="Follow")
 
-    def test_goes_on_from_what_it_consumed(self, spark, place):
+    def test_a_following_job_continues_from_its_last_version(self, spark, place):
         """Logs are cleaned every day while a job follows."""
         assert self.follow_until_caught_up(place, 0).outcome == "Stopped"
         for _ in range(2):
@@ -69,7 +69,7 @@ class TestAJobThatFollows:
         assert last.state["snapshot"]["version"] == 0
         assert violations(place.source, place.target, last) == []
 
-    def test_notices_another_table_there(self, place, spark):
+    def test_a_following_job_notices_another_table(self, place, spark):
         """Changes of another table would be merged into the copy of the first."""
         self.follow_until_caught_up(place, 0)
         place.change()

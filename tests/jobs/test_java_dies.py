@@ -1,4 +1,4 @@
-"""The Java process under a driver is killed or hangs: the driver ends, says so, and the next one goes on."""
+"""The Java process of a driver is killed or hangs: the driver ends and names the cause, and the next one continues."""
 
 import json
 import os
@@ -16,7 +16,7 @@ ROWS = 4000
 
 def children(pid):
     """Return the processes that a process started."""
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @contextmanager
@@ -41,27 +41,27 @@ def copying(spark, tmp_path):
 
 
 def test_a_killed_java_process_is_named(spark, tmp_path):
-    """Twelve seconds of tries against it ended as `Unexpected`, which is a bug of ours."""
+    """Twelve seconds of retries ended as `Unexpected`, which means a bug of the product."""
     with copying(spark, tmp_path) as (process, java):
         os.kill(java, signal.SIGKILL)
-        words, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=60)
 
-        last = json.loads(words.splitlines()[-1])
+        last = json.loads(output.splitlines()[-1])
         assert_ending(last, "JavaDied", process.returncode)
         assert "this is a bug" not in errors
 
 
 def test_a_java_process_that_hangs_is_ended_and_named(spark, tmp_path):
-    """It was reported as live, without lag, for ever. A stopped process answers nothing, like one in a deadlock."""
+    """It was reported as live, without lag, forever. A stopped process answers nothing, like one in a deadlock."""
     with copying(spark, tmp_path) as (process, java):
         os.kill(java, signal.SIGSTOP)
         for line in process.stdout:
-            words = line
+            output = line
             if "JavaSilent" in json.loads(line).get("warningCodes", ()):
                 break
-        assert json.loads(words)["rowsPerSecond"] == 0
-        words, errors = process.communicate(timeout=300)
+        assert json.loads(output)["rowsPerSecond"] == 0
+        output, errors = process.communicate(timeout=300)
 
-        last = json.loads(words.splitlines()[-1])
+        last = json.loads(output.splitlines()[-1])
         assert (process.returncode, last["reason"]) == (64, "JavaDied"), errors[-2000:]
         assert "did not answer for 60 s" in last["message"]

@@ -46,10 +46,10 @@ def read(spark, folder):
 
 
 class TestAChangelogUnderAFilter:
-    """Updates that cross the filter are told as what is left of them, and the receipt agrees."""
+    """If only one half of an update passes the filter, it is logged as a delete or an insert, and the receipt agrees."""
 
     @pytest.mark.parametrize("key", [["id"], []])
-    def test_the_receipt_is_equal(self, spark, tmp_path, orders, run, key):
+    def test_the_receipt_of_a_filtered_changelog_is_equal(self, spark, tmp_path, orders, run, key):
         """A reader who replays the changelog must arrive at the filtered table."""
         outcome = run(
             source={"key": key}, target={"writeMode": "Changelog"}, transform={"where": "amount >= 50", "select": ["*"]}
@@ -59,10 +59,10 @@ class TestAChangelogUnderAFilter:
         assert outcome.receipt.equal
         query = QueryBuilder().register("s", DeltaTable(orders)).execute("SELECT id FROM s WHERE amount >= 50")
         assert outcome.receipt.rows == len(query.read_all())
-        told = Counter(row["_op"] for row in read(spark, tmp_path / "t").select("_op").collect())
-        assert {"insert", "delete"} <= told.keys()
-        assert ("update_preimage" in told) == bool(key)
-        assert told.get("update_preimage") == told.get("update_postimage")
+        operations = Counter(row["_op"] for row in read(spark, tmp_path / "t").select("_op").collect())
+        assert {"insert", "delete"} <= operations.keys()
+        assert ("update_preimage" in operations) == bool(key)
+        assert operations.get("update_preimage") == operations.get("update_postimage")
 
     def test_the_key_may_be_left_out(self, orders, run):
         """A changelog needs no key, so its columns need none either."""
@@ -72,10 +72,10 @@ class TestAChangelogUnderAFilter:
 
 
 class TestAnUpsertIntoPartitions:
-    """An empty text becomes null on both ways into the target, and the receipt knows."""
+    """An empty string becomes null in files and in a MERGE, and the receipt accepts it."""
 
-    def test_the_receipt_is_equal(self, spark, tmp_path, orders, run):
-        """Delta turns an empty text into null, and that is no difference."""
+    def test_the_receipt_of_a_partitioned_upsert_is_equal(self, spark, tmp_path, orders, run):
+        """Delta turns an empty string into null, and that is no difference."""
         select = ["id", "amount", "if(id % 10 IN (3, 5), '', status) AS p"]
         outcome = run(target={"partitionBy": ["p"]}, transform={"select": select})
 
@@ -85,9 +85,9 @@ class TestAnUpsertIntoPartitions:
 
 
 class TestWhatEndsAJob:
-    """With the column, the hint, and an exit code that forbids another attempt."""
+    """The error has the column, the hint, and an exit code that forbids another attempt."""
 
-    def test_a_null_for_a_not_null_column(self, spark, tmp_path, orders, run):
+    def test_a_null_for_a_not_null_column_ends_the_job(self, spark, tmp_path, orders, run):
         """A commit by Kernel would not check it."""
         spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, amount DOUBLE NOT NULL) USING delta")
         outcome = run(transform={"select": ["id", "nullif(amount, 42) AS amount"]})
@@ -96,7 +96,7 @@ class TestWhatEndsAJob:
         assert "'amount' of the target must not be null" in outcome.message
         assert read(spark, tmp_path / "t").where("amount IS NULL").count() == 0
 
-    def test_a_null_key_that_a_later_version_brings(self, spark, tmp_path, orders, run):
+    def test_a_null_key_of_a_later_version_ends_the_job(self, spark, tmp_path, orders, run):
         """A MERGE never matches a null key and would add its row each time."""
         insert(orders, "SELECT * REPLACE (cast(null AS bigint) AS id) FROM now WHERE id = 1")
         outcome = run()
@@ -105,8 +105,8 @@ class TestWhatEndsAJob:
         assert "'id' is null in 1 changed rows" in outcome.message
         assert read(spark, tmp_path / "t").where("id IS NULL").count() == 0
 
-    def test_a_key_that_two_rows_share_for_a_while(self, spark, orders, run):
-        """Nothing of it is left in the newest version; only the changes tell."""
+    def test_a_key_that_two_rows_share_for_a_while_ends_the_job(self, spark, orders, run):
+        """The newest version shows nothing of it; only the changes do."""
         for amount in (1, 2):
             insert(orders, f"SELECT * REPLACE (2000 AS id, {amount}.0 AS amount) FROM now WHERE id = 1")
         delete(orders, "id = 2000 AND amount = 2")
@@ -116,10 +116,10 @@ class TestWhatEndsAJob:
         named = spark.sql("SELECT xxhash64(2000L)").first()[0]
         assert f"as where xxhash64(id) = {named}" in outcome.message
 
-    def test_a_feature_that_only_the_table_knows(self, spark, tmp_path, orders, run):
-        """Kernel is asked before anything is written."""
+    def test_a_feature_of_an_existing_target_ends_the_job(self, spark, tmp_path, orders, run):
+        """Kernel checks the table before the first write."""
         spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, a VARCHAR(3)) USING delta")
         outcome = run(transform={"select": ["id", "status AS a"]})
 
         assert (outcome.reason, outcome.exit_code) == ("UnsupportedTargetFeature", 25)
-        assert sorted(one.name for one in (tmp_path / "t").iterdir()) == ["_delta_log"]
+        assert sorted(entry.name for entry in (tmp_path / "t").iterdir()) == ["_delta_log"]

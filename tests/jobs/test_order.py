@@ -1,4 +1,4 @@
-"""A job that reads the newest rows first: what it says is there is there, at each commit, and nothing is lost by the order."""
+"""A job that reads the newest rows first: at each commit the target has the rows of its watermark, and no row is lost."""
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
@@ -15,26 +15,26 @@ ROWS, FILES = 600, 15
 
 
 def ids_of(target, version):
-    found = QueryBuilder().register("t", DeltaTable(target, version=version)).execute("SELECT id FROM t").read_all()
-    return set(found["id"].to_pylist())
+    result = QueryBuilder().register("t", DeltaTable(target, version=version)).execute("SELECT id FROM t").read_all()
+    return set(result["id"].to_pylist())
 
 
 class TestTheOrderOfHistory:
-    """`order: {column: id}`, under a limit that lets the order show."""
+    """`order: {column: id}`, with a limit that makes the order visible."""
 
-    def test_holds_what_the_watermark_says(self, spark, tmp_path):
-        """Seen at each commit, by delta-rs; then the order is turned round in the middle, and nothing is lost."""
+    def test_the_target_has_the_rows_of_its_watermark(self, spark, tmp_path):
+        """delta-rs checks each commit. Then the order is reversed in the middle, and no row is lost."""
         source, target = str(tmp_path / "s"), str(tmp_path / "t")
         make_orders(spark, source, ROWS, files=FILES)
         settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
-        told: set[tuple[int, str, int]] = set()
+        marks: set[tuple[int, str, int]] = set()
         stop = StopSignal()
 
-        def look(progress):
+        def collect(progress):
             mark = progress.watermark
             if mark is not None and progress.table_version is not None:
-                told.add((progress.table_version, mark.direction, int(mark.value)))
-            if len(told) == 2:
+                marks.add((progress.table_version, mark.direction, int(mark.value)))
+            if len(marks) == 2:
                 stop.ask(force=False)
 
         def spec(direction):
@@ -44,20 +44,20 @@ class TestTheOrderOfHistory:
                 throttle={"rowsPerSecond": 120}, barrier={"intervalMs": 500}, verify="Final",
             )  # fmt: skip
 
-        first = run_driver(spec("Descending"), settings=settings, spark=spark, observe=look, stop=stop)
-        second = run_driver(spec("Ascending"), settings=settings, spark=spark, observe=look)
+        first = run_driver(spec("Descending"), settings=settings, spark=spark, observe=collect, stop=stop)
+        second = run_driver(spec("Ascending"), settings=settings, spark=spark, observe=collect)
 
         assert (first.outcome, second.outcome, second.message) == ("Stopped", "Complete", "")
         assert second.receipt.equal
-        assert {direction for _, direction, _ in told} == {"Descending", "Ascending"}
-        for version, direction, mark in told:
+        assert {direction for _, direction, _ in marks} == {"Descending", "Ascending"}
+        for version, direction, mark in marks:
             beyond = set(range(mark + 1, ROWS)) if direction == "Descending" else set(range(mark))
             assert beyond <= ids_of(target, version), (version, direction, mark)
-        assert [words for seal in seals(target) for words in violations(source, target, seal)] == []
+        assert [violation for seal in seals(target) for violation in violations(source, target, seal)] == []
         assert rows_in(target) == ROWS
 
-    def test_is_told_by_the_plan(self, spark, tmp_path):
-        """A user sees before the start whether the order will show."""
+    def test_a_plan_shows_the_order(self, spark, tmp_path):
+        """Before the start, a user sees if the order will show in the target."""
         source, target = str(tmp_path / "s"), str(tmp_path / "t")
         make_orders(spark, source, ROWS, files=FILES)
 
@@ -70,12 +70,12 @@ class TestTheOrderOfHistory:
         clustered, scattered = plan("id"), plan("customer")
 
         assert (clustered.order.overlap_percent, clustered.order.files_unknown) == (0, 0)
-        assert "OrderWeak" not in {one.reason for one in clustered.warnings}
+        assert "OrderWeak" not in {warning.reason for warning in clustered.warnings}
         assert scattered.order.overlap_percent == 100
-        assert "OrderWeak" in {one.reason for one in scattered.warnings}
+        assert "OrderWeak" in {warning.reason for warning in scattered.warnings}
         untold = str(tmp_path / "untold")
         make_orders(spark, untold, 10, files=2, **{"delta.dataSkippingNumIndexedCols": "1"})
-        (unknown,) = [one for one in plan("customer", untold).warnings if one.reason == "OrderUnknown"]
+        (unknown,) = [warning for warning in plan("customer", untold).warnings if warning.reason == "OrderUnknown"]
         assert "no minimum and maximum of customer for 2 of 2 files" in unknown.message
         assert "delta.dataSkippingStatsColumns" in unknown.hint
         with pytest.raises(InvalidSpecError, match=r"spec\.strategy\.snapshot\.order\.column names 'idd'"):

@@ -1,4 +1,4 @@
-"""The driver's process that only plans, as the operator starts it: its termination message is what the operator reads."""
+"""A driver process that only plans, as the operator starts it: the operator reads its termination message."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ sys.exit(code)
 
 
 def planned(tmp_path, *files):
-    """Plan each in one process, whose Java starts once; return exit codes, and the pods as the operator would see them."""
+    """Plan each job in one process, whose Java starts once; return exit codes, and the pods as the operator would see them."""
     given = {
         "BACKFILL_MODE": "plan",
         "BACKFILL_CORES": "1",
@@ -47,8 +47,8 @@ def planned(tmp_path, *files):
 
 
 class TestAPlanProcess:
-    def test_leaves_what_the_operator_reads(self, spark, tmp_path):
-        """Between the two there is nothing but this text: a plan, or a reason to show and an exit code to judge."""
+    def test_a_plan_process_leaves_a_termination_message(self, spark, tmp_path):
+        """The operator gets only this message: a plan, or a reason to show, and an exit code."""
         source = str(tmp_path / "source")
         make_orders(spark, source, ROWS, files=2)
         file = write_yaml(tmp_path / "job.yaml", source, str(tmp_path / "target"), approval="Manual")

@@ -1,4 +1,4 @@
-"""Transforms in whole jobs: rows that cannot be computed, settings that hold, and what messages say of values."""
+"""Transforms in whole jobs: rows that cannot be computed, settings that apply, and values in messages."""
 
 import pytest
 from support.drivers.background import Running
@@ -32,7 +32,7 @@ def run(spark, tmp_path, orders):
         return run_driver(backfill, settings=settings, observe=observe, spark=spark, stop=stop)
 
     def changed(backfill, change):
-        """The source changes once its version is pinned, and before the first row is copied."""
+        """Change the source after its version is pinned, and before the first row is copied."""
         held = backfill.model_copy(update={"spec": backfill.spec.model_copy(update={"desired_state": "Paused"})})
         with Running(spark, held, tmp_path / "state") as running:
             running.fenced()
@@ -45,7 +45,7 @@ def run(spark, tmp_path, orders):
 
 
 def once(act):
-    """Return an observer that acts at the first look after the fence."""
+    """Return an observer that acts at the first progress after the fence."""
     done = []
 
     def observe(progress):
@@ -56,11 +56,11 @@ def once(act):
 
 
 class TestWhereGuardsSelect:
-    """In changes as in the snapshot: a row that the filter leaves out is not computed."""
+    """The filter guards changes as it does the snapshot: a row that it drops is not computed."""
 
     @pytest.mark.parametrize("mode", ["Upsert", "Changelog"])
-    def test_an_update_that_passes_no_more_is_no_error(self, run, orders, tmp_path, mode):
-        """The filter guards the expressions in changes too."""
+    def test_an_update_that_no_longer_passes_is_no_error(self, run, orders, tmp_path, mode):
+        """The filter guards the expressions in changes, too."""
 
         def zero():
             update(orders, "id = 7", amount="0.0")
@@ -74,10 +74,10 @@ class TestWhereGuardsSelect:
 
 
 class TestARowThatCannotBeComputed:
-    """Ends the job as a mistake of the spec, without the values of the row."""
+    """Such a row ends the job as a mistake in the spec, without the values of the row."""
 
-    def test_in_history_is_found_before_the_first_write(self, run, tmp_path):
-        """It is among the first rows; and what `raise_error` says is not repeated."""
+    def test_a_failing_row_in_history_is_found_before_the_first_write(self, run, tmp_path):
+        """The row is among the first ones. The message of `raise_error` is not repeated."""
         outcome = run(transform={"select": ["id", "if(id < 50, raise_error(concat('secret ', note)), id) AS x"]})
 
         assert (outcome.reason, outcome.exit_code) == ("InvalidTransform", 21)
@@ -85,8 +85,8 @@ class TestARowThatCannotBeComputed:
         assert "secret " not in outcome.message.replace("'secret '", "")
         assert not (tmp_path / "t").exists()
 
-    def test_later_in_history_and_in_changes(self, run, orders, tmp_path):
-        """In the seventieth row first; then in an update."""
+    def test_a_failing_row_later_in_history_and_in_changes_ends_the_job(self, run, orders, tmp_path):
+        """The seventieth row fails first, and then an update."""
         late = run(transform={"select": ["id", "CAST(if(id = 70, note, '1') AS int) AS x"]})
         moved = run(change=lambda: update(orders, "id = 9", status="'private'"), name="second",
             target={"path": str(tmp_path / "u")},
@@ -99,7 +99,7 @@ class TestARowThatCannotBeComputed:
 
 
 class TestWhatAnExpressionMeans:
-    """Belongs to the job: an attempt with another meaning would compute the other half of the rows otherwise."""
+    """The meaning belongs to the job: with another one, an attempt would compute the remaining rows differently."""
 
     def test_another_zone_is_another_job(self, run):
         """Half of the rows would be computed in another time zone."""
@@ -117,7 +117,7 @@ class TestWhatAnExpressionMeans:
 
 
 class TestAKeyAmongRowsThatPass:
-    """Is proven once, on what the target will hold: rows that the filter leaves out double no key."""
+    """The key is proven once, on the rows of the target: rows that the filter drops double no key."""
 
     def test_only_rows_that_pass_count(self, run, orders, tmp_path):
         """A key must be unique in the target, not in the source."""

@@ -1,4 +1,4 @@
-"""What the target itself knows, on the real command line: status and verify when no driver runs, or one just ended; receipts by rows."""
+"""The real command line on a target without a driver, or with one that just ended: status, verify, and receipts by rows."""
 
 import json
 import os
@@ -26,22 +26,25 @@ from backfill_spark.stop_signal import StopSignal
 ROWS = 5_000
 REPLICA = {"source": {"key": []}, "strategy": {"type": "Replica"}}
 INTERPRETED = ("--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN")
-"""Most of a receipt of so few rows is compiling for them: 20 seconds of a core, and minutes beside other work."""
+"""A receipt of a few rows spends most of its time on compilation.
+
+Without this setting it takes 20 seconds of a core, and minutes next to other work.
+"""
 
 
 EACH = """
 import json, sys
 from backfill_cli.__main__ import cli
-for words in json.loads(sys.argv[1]):
+for arguments in json.loads(sys.argv[1]):
     try:
-        cli(words, prog_name="backfill")
+        cli(arguments, prog_name="backfill")
     except SystemExit as end:
         print(f"--- {end.code or 0}", flush=True)
 """
 
 
 class Place:
-    """One source, one target, one file; commands run in a process of their own, as people run them."""
+    """One source, one target, one file; commands run in a separate process, as users run them."""
 
     def __init__(self, spark, folder, **spec):
         self.spark, self.folder = spark, folder
@@ -50,8 +53,8 @@ class Place:
         make_orders(spark, self.source, ROWS, files=2)
 
     def backfill(self, *commands):
-        """Carry out commands in one process, whose Java starts once; return code and output of each, and all errors."""
-        each = [[*words, "-f", str(self.file)] for words in commands]
+        """Run commands in one process, whose Java starts once; return code and output of each, and all errors."""
+        each = [[*command, "-f", str(self.file)] for command in commands]
         environ = {"BACKFILL_STATE_DIR": str(self.state), "BACKFILL_CORES": "1", "BACKFILL_MEMORY": "1g"}
         done = subprocess.run(
             [sys.executable, "-c", EACH, json.dumps(each)],
@@ -68,7 +71,7 @@ class Place:
 
     @contextmanager
     def ended(self):
-        """A driver that was found, and does not answer any more: it has just ended."""
+        """Publish a driver that does not answer any more, because it has just ended."""
         with LocalRegistry(self.state, "default/job") as registry:
             scripted = ScriptedJob()
             registry.publish(url=scripted.server.url, token=scripted.token, attempt=1)
@@ -89,18 +92,18 @@ def filled(place):
 
 
 @pytest.fixture(scope="module")
-def asked(filled):
-    """A row is lost; then the target is asked for its status, and for a receipt."""
+def answered(filled):
+    """Answers to `status` and `verify` after a row of the target was lost."""
     filled.spark.sql(f"DELETE FROM delta.`{filled.target}` WHERE id = 7")
     with filled.ended():
         return filled.backfill(("status", "-o", "json"), ("verify", "--explain", "-o", "json", *INTERPRETED))
 
 
 class TestASignal:
-    """It may come at any moment of a process's life."""
+    """A signal may come at any time of a process's life."""
 
-    def test_before_the_attempt_has_begun_is_not_lost(self, spark, tmp_path):
-        """Spark takes seconds to start, and impatient people press then; a pod may be deleted then. Nothing is written."""
+    def test_a_signal_before_the_attempt_is_not_lost(self, spark, tmp_path):
+        """Spark takes seconds to start, and a user may press Ctrl-C or delete the pod then. Nothing is written."""
         place = Place(spark, tmp_path)
         stop = StopSignal()
         stop.ask(force=False)
@@ -111,8 +114,8 @@ class TestASignal:
         assert (first.outcome, first.exit_code, first.progress, made) == ("Stopped", 10, None, False)
         assert (second.outcome, second.progress.attempt) == ("Complete", 1)
 
-    def test_while_it_runs(self, spark, tmp_path):
-        """It takes no revision: revisions belong to commands."""
+    def test_a_signal_stops_a_running_attempt(self, spark, tmp_path):
+        """It takes no revision, because revisions belong to commands."""
         place, seen, stop = Place(spark, tmp_path), threading.Event(), StopSignal()
 
         def observe(progress):
@@ -129,10 +132,10 @@ class TestASignal:
 
 
 class TestAStart:
-    """Other processes see a job from its first second on, not from its first commit (fault U13)."""
+    """Other processes see a job from its first second, not from its first commit (fault U13)."""
 
-    def test_is_seen_at_each_step(self, spark, tmp_path):
-        """Who looks or commands meanwhile is told the step, and not that no driver runs."""
+    def test_each_step_of_a_start_is_seen(self, spark, tmp_path):
+        """A user who requests the status or sends a command meanwhile gets the step, and not that no driver runs."""
         place, seen = Place(spark, tmp_path), []
 
         def starting(step):
@@ -142,25 +145,28 @@ class TestAStart:
         outcome = driver.run_driver(spec, settings=settings, starting=starting, spark=spark)
 
         assert (outcome.outcome, seen[0][0], len(seen) > 2) == ("Complete", "starting Spark", True)
-        assert all(found == [(step, True)] for step, found in seen)
+        assert all(addresses == [(step, True)] for step, addresses in seen)
         assert running(place.state) == []
 
 
 class TestADriverThatIsJustEnding:
-    """Its address is still there without an answer, so the tables are read."""
+    """Its address is still published without an answer, so the tables are read."""
 
-    def test_status_is_that_of_the_target(self, asked):
-        """`connection refused` is no answer to a look at the target."""
-        code, text = asked[0][0]
-        words = json.loads(text)
+    def test_status_is_that_of_the_target(self, answered):
+        """`connection refused` is no answer to a request for the target's status."""
+        code, text = answered[0][0]
+        status = json.loads(text)
 
-        assert (code, words["state"], words["rowsDone"], words["attempt"]) == (0, "Finished", ROWS, 1)
-        assert (words["finished"], words["percent"], words["rowsTotal"]) == (True, 100, ROWS)
-        assert words["lastCommitTime"] > "2024"
+        assert (code, status["state"], status["rowsDone"], status["attempt"]) == (0, "Finished", ROWS, 1)
+        assert (status["finished"], status["percent"], status["rowsTotal"]) == (True, 100, ROWS)
+        assert status["lastCommitTime"] > "2024"
 
-    def test_verify_ends_with_what_the_receipt_says(self, filled, asked):
-        """The exit code is that of the difference; that the driver ended is said beside it. Spark leaves no folder behind."""
-        (_, (code, text)), errors = asked
+    def test_verify_ends_with_the_result_of_the_receipt(self, filled, answered):
+        """The exit code is that of the difference. A message names the ended driver, too.
+
+        Spark leaves no folder behind.
+        """
+        (_, (code, text)), errors = answered
         receipt = json.loads(text)
 
         assert (code, len(receipt["mismatches"])) == (48, 1), errors
@@ -172,27 +178,30 @@ class TestADriverThatIsJustEnding:
 
 
 class TestASourceThatHasChangedSince:
-    """A job that has ended copies nothing more: each command that says `equal` names the newest version too (fault U1)."""
+    """An ended job copies nothing more: each command that reports `equal` also names the newest version (fault U1)."""
 
-    def test_is_named_by_run_status_and_verify(self, spark, tmp_path):
-        """Exit code 0 is about the version of the job's end; `verify --head` has a code of its own."""
+    def test_a_newer_source_is_named_by_run_status_and_verify(self, spark, tmp_path):
+        """Exit code 0 describes the version at the job's end; `verify --head` has a separate exit code."""
         place = Place(spark, tmp_path)
         first = place.run()
         other_engine.insert(place.source, "SELECT * REPLACE (id + 100000 AS id) FROM now WHERE id < 3")
         commands = ("run", "-o", "json"), ("status", "-o", "json"), ("verify", "--head", "-o", "json"), ("verify",)
-        found, errors = place.backfill(*((*words, *INTERPRETED) for words in commands))
-        (run, status, head, verify) = found
+        answers, errors = place.backfill(*((*command, *INTERPRETED) for command in commands))
+        (run, status, head, verify) = answers
         heads = [json.loads(text.splitlines()[-1])["sourceHead"] for _, text in (run, head)]
         heads.append(json.loads(status[1])["sourceHead"])
 
         assert (first.source_head.version, first.source_head.behind) == (0, 0)
-        assert [code for code, _ in found] == [0, 0, 57, 0], errors
+        assert [code for code, _ in answers] == [0, 0, 57, 0], errors
         assert_ending(SimpleNamespace(stderr=errors, exit_code=head[0]), "SourceAhead")
-        assert [(one["version"], one["position"], one["behind"]) for one in heads] == [(1, "version 1", 1)] * 3
+        assert [
+            (head_of_source["version"], head_of_source["position"], head_of_source["behind"])
+            for head_of_source in heads
+        ] == [(1, "version 1", 1)] * 3
         assert "equal at source version 0" in verify[1]
         assert "the source is at version 1 now (1 version" in verify[1]
 
-    def test_that_is_gone_is_not_named(self, spark, tmp_path):
+    def test_a_missing_source_is_not_named(self, spark, tmp_path):
         """The target is complete without it."""
         place = Place(spark, tmp_path)
         place.run()
@@ -204,19 +213,21 @@ class TestASourceThatHasChangedSince:
 
 
 class TestAReceiptByRows:
-    """Files that were copied are proven by their bytes, unless a user asks for rows: in the spec, or for one receipt."""
+    """Copied files are proven by their bytes, unless a user requests rows: in the spec, or for one receipt."""
 
-    def test_of_a_job_and_of_a_command(self, spark, tmp_path):
-        """The second is taken here, beside a driver: that one would compare by bytes, as its spec says."""
+    def test_receipts_by_rows_of_a_job_and_of_a_command_are_equal(self, spark, tmp_path):
+        """The command takes the second receipt itself while a driver runs, because the driver compares by bytes as its spec defines."""
         place = Place(spark, tmp_path, verify="FinalByRows", **REPLICA)
         ((code, lines),), errors = place.backfill(("run", "-o", "json", *INTERPRETED))
         write_yaml(place.file, place.source, place.target, verify="Final", **REPLICA)
         with LocalRegistry(place.state, "default/job") as registry, ScriptedJob() as driver:
             registry.publish(url=driver.server.url, token=driver.token, attempt=1)
             commands = ("verify", "--rows", "-o", "json", *INTERPRETED), ("verify", "-o", "json")
-            ((_, asked), (_, scripted)), _ = place.backfill(*commands)
-        found = [json.loads(lines.splitlines()[-1])["receipt"], json.loads(asked), json.loads(scripted)]
+            ((_, by_rows), (_, scripted)), _ = place.backfill(*commands)
+        receipts = [json.loads(lines.splitlines()[-1])["receipt"], json.loads(by_rows), json.loads(scripted)]
 
         assert code == 0, errors
-        assert [(one["rows"], one["filesByBytes"], one["rowsByRows"]) for one in found[:2]] == [(ROWS, 0, None)] * 2
-        assert (found[2]["rows"], [one.command for one in driver.seen]) == (4000, [VerifyNow()])
+        assert [(receipt["rows"], receipt["filesByBytes"], receipt["rowsByRows"]) for receipt in receipts[:2]] == [
+            (ROWS, 0, None)
+        ] * 2
+        assert (receipts[2]["rows"], [request.command for request in driver.seen]) == (4000, [VerifyNow()])

@@ -1,4 +1,4 @@
-"""Reasons that only the world causes: the job ends with the right one, and its target is still what its state says."""
+"""Reasons that only outside changes cause: the job ends with the right one, and its target still equals its state."""
 
 import shutil
 from pathlib import Path
@@ -17,19 +17,19 @@ ROWS = 200
 
 
 class World:
-    """A source that another writer changes, and one job after the other from it to one target."""
+    """A source that another writer changes, and successive jobs from it to one target."""
 
     def __init__(self, spark, folder):
         self.spark, self.folder = spark, folder
         self.source, self.target = str(folder / "source"), str(folder / "target")
 
     def sql(self, *statements):
-        """Carry out statements in which `{t}` is the source."""
+        """Run statements in which `{t}` is the source."""
         for statement in statements:
             self.spark.sql(statement.format(t=f"delta.`{self.source}`"))
 
     def run(self, when=lambda _: False, meanwhile=lambda: None, **spec):
-        """Run a job; `meanwhile` happens once, when a look at it says that it is time, before it goes on."""
+        """Run a job; `meanwhile` runs once, when `when` accepts an observed progress, before the job continues."""
         done = []
 
         def observe(progress):
@@ -50,18 +50,21 @@ class World:
             commit.unlink()
 
     def harm(self, consumed=0):
-        """Say what is wrong with the target: it must hold all that it says, and say no more than `consumed`."""
+        """Count rows of the target that the source lacks, and rows that only its state counts.
+
+        The job has consumed `consumed`.
+        """
         last = seals(self.target)[-1]
         assert (last.state["finished"], last.state["snapshot"]["consumed"]) == (False, consumed)
         return strangers(self.target, str(self.folder / "kept")), last.state["rowsDone"] - rows_in(self.target)
 
     def keep(self):
-        """Remember the rows of the source as they are: afterwards they may be gone."""
+        """Copy the source: its rows may be gone later."""
         shutil.copytree(self.source, self.folder / "kept")
 
 
 def at_once(progress):
-    """The version is pinned by now; the job cannot be complete, because it looks at the source again for that."""
+    """The version is pinned by now. The job cannot be complete, because it polls the source again for that."""
     return True
 
 
@@ -87,7 +90,7 @@ def plain(spark, tmp_path):
 
 
 class TestTheLayout:
-    """Of a source may change while its rows are copied."""
+    """The layout of a source may change while its rows are copied."""
 
     def test_other_partition_columns_end_the_job(self, spark, tmp_path):
         """Rows that the overwrite deleted would stay in the target: the filter's column is null in the change feed (fault B3)."""
@@ -108,18 +111,18 @@ class TestTheLayout:
 
 
 class TestTheChangeFeed:
-    """What is missing in it cannot be guessed (R-SNAP-47)."""
+    """Missing changes cannot be guessed (R-SNAP-47)."""
 
-    def test_was_never_there(self, plain):
-        """Appends can be read without one, updates cannot."""
+    def test_a_source_without_a_change_feed_ends_the_job_at_an_update(self, plain):
+        """Appends can be read without a change feed, updates cannot."""
         reason, code, message = plain.run(at_once, lambda: update(plain.source, "id < 9", twice="0"))
 
         assert (reason, code, plain.harm()) == ("ChangeFeedMissing", 43, (0, 0))
         assert_ending(plain.ended, "ChangeFeedMissing")
         assert "version 1 " in message
 
-    def test_was_vacuumed(self, spark, world):
-        """The commit is still there, its rows are not."""
+    def test_a_vacuumed_change_feed_ends_the_job(self, spark, world):
+        """The commit still exists, but its rows do not."""
 
         def meanwhile():
             update(world.source, "id < 9", amount="amount + 1")
@@ -129,8 +132,8 @@ class TestTheChangeFeed:
 
         assert (reason, code, world.harm()) == ("ChangeFeedExpired", 42, (0, 0))
 
-    def test_was_cleaned_away(self, world):
-        """The first version that is missing is named."""
+    def test_a_change_feed_without_its_commits_ends_the_job(self, world):
+        """The message names the first missing version."""
 
         def meanwhile():
             world.sql("UPDATE {t} SET amount = amount + 1 WHERE id < 9", "DELETE FROM {t} WHERE id = 100")
@@ -143,10 +146,10 @@ class TestTheChangeFeed:
 
 
 class TestAnotherTable:
-    """A job belongs to the table that it pinned, not to its place."""
+    """A job belongs to the table that it pinned, not to its path."""
 
-    def test_is_what_a_restored_one_is(self, world):
-        """Its feed does not tell what the restore undid."""
+    def test_a_restored_table_is_another_one(self, world):
+        """Its change feed does not contain the changes that the restore undid."""
 
         def meanwhile():
             delete(world.source, "id < 9")
@@ -158,10 +161,10 @@ class TestAnotherTable:
 
 
 class TestTheSchema:
-    """The target has the columns of the pinned version; only an addition leaves them as they are."""
+    """The target has the columns of the pinned version. Only an addition leaves these unchanged."""
 
     @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
-    def test_of_a_column_that_became_another_is_refused(self, spark, world, policy):
+    def test_a_column_that_became_another_one_is_refused(self, spark, world, policy):
         """A guess at the new meaning would fill the column with wrong values."""
 
         def meanwhile():
@@ -173,8 +176,11 @@ class TestTheSchema:
         assert (reason, code, world.harm()) == ("SchemaChanged", 45, (0, 0))
         assert "'amount' changed its type: double became string" in message
 
-    def test_may_not_grow_unless_that_is_said(self, world):
-        """Saying it is what the hint asks for: the same target goes on, and holds every row without the new column."""
+    def test_a_new_column_is_refused_unless_the_spec_ignores_it(self, world):
+        """The hint names the setting with which a job continues.
+
+        The target then has every row without the new column.
+        """
 
         def meanwhile():
             world.sql("ALTER TABLE {t} ADD COLUMN extra INT", "UPDATE {t} SET extra = 1, amount = 5 WHERE id < 9")
@@ -189,9 +195,9 @@ class TestTheSchema:
 
 
 class TestAnAppendTarget:
-    """It cannot take back a row."""
+    """It cannot remove a row."""
 
-    def test_refuses_an_update_of_the_source(self, world):
+    def test_an_append_target_refuses_an_update_of_the_source(self, world):
         """An update that is appended would leave both rows."""
 
         def meanwhile():
@@ -205,9 +211,9 @@ class TestAnAppendTarget:
 
 
 class TestThePinnedVersion:
-    """Its rows are read to the last one, or the job says that it cannot (R-SNAP-47)."""
+    """The job reads all its rows, or ends with the reason (R-SNAP-47)."""
 
-    def test_whose_log_was_cleaned_is_refused_before_anything_is_written(self, world):
+    def test_a_pinned_version_without_its_log_is_refused_before_the_first_write(self, world):
         """The user should lose no time on a copy that cannot end."""
         world.sql("DELETE FROM {t} WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
         world.clean_log()
@@ -217,8 +223,8 @@ class TestThePinnedVersion:
         assert (reason, code, Path(world.target).exists()) == ("SnapshotExpired", 41, False)
         assert "version 0 " in message
 
-    def test_that_was_vacuumed_while_the_job_was_stopped(self, spark, world):
-        """It was fine when the job began."""
+    def test_a_pinned_version_that_was_vacuumed_meanwhile_ends_the_job(self, spark, world):
+        """It was complete when the job began."""
         stopped = world.run(at_once, lambda: world.stop.ask(force=True), throttle={"rowsPerSecond": 0})
         update(world.source, "id < 150", amount="amount + 1")
         vacuum(spark, world.source)
@@ -229,16 +235,16 @@ class TestThePinnedVersion:
 
 
 class TestASourceThatCannotBeRead:
-    """Named, and nothing is written."""
+    """The error names the source, and nothing is written."""
 
-    def test_is_no_delta_table_any_more(self, world):
+    def test_a_source_that_is_no_delta_table_any_more_is_named(self, world):
         """A missing source must not leave an empty target."""
         shutil.rmtree(Path(world.source, "_delta_log"))
 
         assert world.run()[:2] == ("SourceNotFound", 22)
         assert not Path(world.target).exists()
 
-    def test_vanishes_while_it_is_followed(self, world):
-        """The copy stays as it was after the last commit."""
+    def test_a_source_that_vanishes_while_it_is_followed_is_named(self, world):
+        """The copy stays unchanged after the last commit."""
         assert world.run(caught_up, lambda: shutil.rmtree(world.source), after="Follow")[:2] == ("SourceNotFound", 22)
         assert world.harm() == (0, 0)

@@ -6,7 +6,7 @@ from support.crashes.table_job import TRIALS, TableJob
 from support.crashes.topic_job import TopicJob
 
 SEALS = 3
-"""Commits after which the driver dies: the fence and some rows are there."""
+"""Commits after which the driver dies: the fence and some rows are committed by then."""
 
 
 @pytest.mark.always
@@ -14,11 +14,11 @@ class TestAKilledDriver:
     """The next attempt continues from the last commit: no row is lost or doubled (R-SNAP-37, R-SRC-40)."""
 
     @pytest.mark.parametrize("strategy", TRIALS)
-    def test_of_a_table_loses_and_doubles_nothing(self, spark, tmp_path, strategy):
+    def test_a_killed_driver_of_a_table_loses_and_doubles_nothing(self, spark, tmp_path, strategy):
         """Another engine changes the source meanwhile; each commit is compared with it."""
         self.dies_once(TableJob(spark, tmp_path, strategy, 1))
 
-    def test_of_a_topic_loses_and_doubles_nothing(self, spark, broker, tmp_path):
+    def test_a_killed_driver_of_a_topic_loses_and_doubles_nothing(self, spark, broker, tmp_path):
         """Producers write meanwhile, in transactions too; each commit is compared with the records of the topic."""
         self.dies_once(TopicJob(spark, tmp_path, "SourceSplits", 1, broker.address))
 

@@ -1,4 +1,4 @@
-"""One S3 server for all tests of stores, a session that reaches it by a proxy which can make trouble, and jobs between its buckets."""
+"""One S3 server for all tests of stores, a session that reaches it through a fault proxy, and jobs between its buckets."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ PROCESS_S = 240
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory):
-    """A real server with two buckets; without a way to make one the run fails, and says why."""
+    """A real server with two buckets; the run fails with the reason if no server can be made."""
     try:
         with running_store(tmp_path_factory.mktemp("store")) as running:
             yield running
@@ -31,7 +31,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def proxy(store):
-    """What the session takes for the server."""
+    """The proxy that the session takes for the server."""
     with faulty(store.endpoint) as between:
         yield between
 
@@ -58,7 +58,7 @@ def spark(proxy, tmp_path_factory):
                 **for_spark(proxy.endpoint),
             },
         )
-        # Tests write their sources before a job opens anything.
+        # Tests write their sources before any job installs the log store.
         bring_log_store(session)
         yield session
         session.stop()
@@ -66,7 +66,7 @@ def spark(proxy, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def environment(store, spark):
-    """Let delta-rs and the reader of logs find the store as they do anywhere: by their environment."""
+    """Let delta-rs and the log reader find the store through their environment, as everywhere."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in for_delta_rs(store.endpoint).items():
             patch.setitem(os.environ, name.upper(), value)
@@ -75,7 +75,7 @@ def environment(store, spark):
 
 @pytest.fixture
 def place(request):
-    """Return the URI of a table of this test in a bucket."""
+    """Return a function that gives the URI of this test's table in a bucket."""
     return lambda bucket: f"s3a://{bucket}/{request.node.name.translate(str.maketrans('[]', '--'))}/orders"
 
 
@@ -93,19 +93,19 @@ def orders(spark, place):
 
 @pytest.fixture
 def rows(store):
-    """Return all rows of a table as another engine reads them."""
+    """Return a function that reads all rows of a table with another engine."""
 
     def read(uri):
         table = DeltaTable(quote(uri.replace("s3a:", "s3:"), safe=":/"), storage_options=for_delta_rs(store.endpoint))
-        found = QueryBuilder().register("t", table).execute("SELECT id, kind, note FROM t").read_all()
-        return Counter(zip(*(found.column(name).to_pylist() for name in ("id", "kind", "note")), strict=True))
+        result = QueryBuilder().register("t", table).execute("SELECT id, kind, note FROM t").read_all()
+        return Counter(zip(*(result.column(name).to_pylist() for name in ("id", "kind", "note")), strict=True))
 
     return read
 
 
 @pytest.fixture
 def run(spark, tmp_path):
-    """Run a job between two places."""
+    """Return a function that runs a job between two tables."""
 
     def go(at, to, **spec):
         backfill = job(at, to, **({"verify": "Final"} | spec))
@@ -116,7 +116,7 @@ def run(spark, tmp_path):
 
 @pytest.fixture
 def process(tmp_path):
-    """Run a driver of a file, a process of its own with these variables for its keys; return it when it has ended."""
+    """Return a function that runs a driver of a file in a separate process, with these variables for its keys, and waits for its end."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     ours = {"BACKFILL_STATE_DIR": str(tmp_path / "state"), "BACKFILL_CORES": "2", "BACKFILL_MEMORY": "1g"}
 

@@ -18,8 +18,8 @@ ODD = "/a b+d=ü/t"
 
 @pytest.mark.parametrize("transform", [COPIED, DECODED])
 @pytest.mark.parametrize("version", [0, 2])
-def test_a_snapshot_with_its_changes(orders, place, run, rows, transform, version):
-    """Copied or decoded, from an old version or the newest: the target is what the source is."""
+def test_a_snapshot_and_its_changes_equal_the_source(orders, place, run, rows, transform, version):
+    """Files are copied or decoded, from an old version or the newest: the target equals the source."""
     outcome = run(orders, place("there"), transform=transform, source={"version": version})
 
     assert (outcome.message, outcome.outcome) == ("", "Complete")
@@ -27,7 +27,7 @@ def test_a_snapshot_with_its_changes(orders, place, run, rows, transform, versio
     assert rows(place("there")) == rows(orders)
 
 
-def test_a_replica(orders, place, run, rows):
+def test_a_replica_equals_its_source(orders, place, run, rows):
     """Files and vectors are copied, and the log is shipped."""
     outcome = run(orders, place("there"), strategy={"type": "Replica"}, source={"version": 0, "key": []})
 
@@ -37,10 +37,10 @@ def test_a_replica(orders, place, run, rows):
 
 
 @pytest.mark.parametrize("transform", [COPIED, DECODED])
-def test_a_place_with_odd_text(orders, place, run, rows, transform):
-    """A space, a plus, an equals sign and letters of others in the keys of all objects.
+def test_a_path_with_special_characters_is_a_valid_target(orders, place, run, rows, transform):
+    """The keys of all objects contain a space, a plus, an equals sign and a non-ASCII letter.
 
-    Of a percent sign there, and of a deletion vector at such a place, delta-rs looks for another key.
+    A percent sign, and a deletion vector under such a path, are left out: delta-rs requests another key for them.
     """
     target = {"properties": {"delta.enableDeletionVectors": "false"}}
     outcome = run(orders, place("there") + ODD, transform=transform, source={"version": 0}, target=target)
@@ -49,24 +49,24 @@ def test_a_place_with_odd_text(orders, place, run, rows, transform):
     assert rows(place("there") + ODD) == rows(orders)
 
 
-def test_a_busy_store_is_asked_again(orders, place, run, rows, proxy):
-    """503 SlowDown on reads and on writes, of data and of the log: nothing is lost, and nothing is there twice."""
+def test_requests_to_a_busy_store_are_retried(orders, place, run, rows, proxy):
+    """The store answers 503 SlowDown to reads and writes, of data and of the log: no row is lost, and no row is doubled."""
     faults = [Fault("slow down", "PUT", "/there/", 4), Fault("slow down", "GET", "/here/", 4)]
     proxy.faults.extend(faults)
 
     outcome = run(orders, place("there"), transform=COPIED, source={"version": 0})
 
     assert (outcome.message, outcome.outcome) == ("", "Complete")
-    assert [one.met for one in faults] == [4, 4]
+    assert [fault.met for fault in faults] == [4, 4]
     assert rows(place("there")) == rows(orders)
 
 
 class TestTheLog:
-    """One writer of each version, whatever becomes of answers."""
+    """Each version has one writer, whatever happens to answers."""
 
     @pytest.mark.parametrize("strategy", ["Snapshot", "Replica"])
-    def test_each_version_is_made_on_a_condition(self, orders, place, run, proxy, strategy):
-        """By whatever makes it: the table, a commit of files, a MERGE."""
+    def test_each_version_is_written_with_a_condition(self, orders, place, run, proxy, strategy):
+        """Every writer sets the condition: the creation of the table, a commit of files, a MERGE."""
         proxy.plain_puts.clear()
         source = {"version": 0} | ({"key": []} if strategy == "Replica" else {})
 
@@ -75,8 +75,8 @@ class TestTheLog:
         assert (outcome.message, outcome.outcome) == ("", "Complete")
         assert [path for path in proxy.plain_puts if VERSION.search(path)] == []
 
-    def test_of_two_writers_of_one_version_the_second_is_refused(self, spark, place):
-        """Asked of the server itself, not of a lock of this process: both have looked before either writes."""
+    def test_the_second_writer_of_a_version_is_rejected(self, spark, place):
+        """The server itself rejects it, not a lock of this process: both writers checked before either wrote."""
         jvm, conf = java(spark), hadoop_conf(spark)
         path = jvm.org.apache.hadoop.fs.Path(f"{place('there')}/{'0' * 19}1.json")
         store = jvm.io.delta.storage.BackfillS3LogStore(conf)
@@ -88,8 +88,8 @@ class TestTheLog:
         store.write(path, jvm.java.util.List.of("the third").iterator(), True, conf)
         assert path.getFileSystem(conf).getFileStatus(path).getLen() == len("the third\n")
 
-    def test_a_store_that_ignores_the_condition_is_refused(self, orders, place, run, proxy):
-        """Before anything is written."""
+    def test_a_store_that_ignores_the_condition_is_rejected(self, orders, place, run, proxy):
+        """The job fails before it writes anything."""
         proxy.is_old = True
         try:
             outcome = run(orders, place("there"))
@@ -100,7 +100,7 @@ class TestTheLog:
         assert "If-None-Match" in outcome.message
 
     def test_a_commit_whose_answer_is_lost_is_not_made_twice(self, orders, place, run, rows, proxy):
-        """The store has it, and the job does not know: it looks again, and goes on from there."""
+        """The store has the commit, and the job does not know: it reads the log again, and continues from there."""
         lost = Fault("lost answer", "PUT", f"{place('there').removeprefix('s3a:/')}/_delta_log/0", 3)
         proxy.faults.append(lost)
 
@@ -114,8 +114,8 @@ class TestTheLog:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_what_no_retry_can_mend_is_named(orders, place, run, side):
-    """A bucket that is not there, on either side; it was a damaged file, or an outage (fault K9)."""
+def test_a_missing_bucket_is_named_and_not_retried(orders, place, run, side):
+    """A missing bucket on either side is an invalid spec; once it was reported as a damaged file or an outage (fault K9)."""
     outcome = run("s3a://nowhere/t", place("there")) if side == "source" else run(orders, "s3a://nowhere/t")
 
     assert (outcome.outcome, outcome.reason) == ("Failed", "InvalidSpec")

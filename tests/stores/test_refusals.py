@@ -1,4 +1,4 @@
-"""A store that refuses: wrong keys, keys that may not write, a clock that is wrong. Each ends at once, with what to correct."""
+"""A store that rejects requests: wrong keys, keys without write access, a wrong clock. Each ends the job at once, with a hint."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -21,12 +21,12 @@ OF_NO_SESSION = Keys(ACCESS_KEY, SECRET_KEY, "a token of no session")
 COPIED = {"strategy": {"type": "Replica"}, "source": {"key": []}}
 DECODED = {"transform": {"select": ["id", "kind", "upper(note) AS note"], "where": "kind < 9"}}
 ASKED_MAX = 12
-"""Requests that a refused job makes at most; one that took the refusal for an outage would go on asking for minutes."""
+"""Requests of a rejected job at most; a job that took the rejection for an outage would retry for minutes."""
 
 
 @pytest.fixture
 def bucket(request, spark, store):
-    """Make a bucket of this test, with keys and an endpoint of its own, and return the URI of a table in it."""
+    """Make a bucket of this test with separate keys and endpoint; return the URI of a table in it."""
 
     def make(keys, endpoint=None):
         name = f"b{abs(hash(request.node.nodeid))}"
@@ -47,21 +47,21 @@ def bucket(request, spark, store):
 
 @pytest.fixture
 def late(spark, store):
-    """A way to the store on which its clock is ten minutes ahead of ours, and on which it is stricter."""
+    """A proxy to the store whose clock is ten minutes ahead of ours, and whose limit is stricter."""
     with faulty(store.endpoint) as proxy:
         proxy.ahead = timedelta(minutes=10)
         yield proxy
-    # Amazon's client keeps what it learned of the time for the whole of Java.
+    # Amazon's client keeps the learned clock offset for the whole JVM.
     java(spark).software.amazon.awssdk.core.SdkGlobalTime.setGlobalTimeOffset(0)
 
 
 class TestWrongKeys:
-    """They are a mistake, and no outage: the job fails at once, and says which variables to correct."""
+    """They are a mistake, not an outage: the job fails at once, and names the variables to correct."""
 
     @pytest.mark.parametrize("keys", [UNKNOWN, WRONG, OF_NO_SESSION], ids=["unknown", "wrong", "sessionless"])
     @pytest.mark.parametrize("side", ["source", "target"])
-    def test_they_are_named_and_not_tried_again(self, orders, place, bucket, run, proxy, environment, keys, side):
-        """Whichever of the two places takes them not."""
+    def test_wrong_keys_are_named_and_not_retried(self, orders, place, bucket, run, proxy, environment, keys, side):
+        """Either the source or the target rejects them."""
         at = bucket(keys)
         proxy.refused.clear()
 
@@ -75,10 +75,10 @@ class TestWrongKeys:
 
 
 class TestKeysThatMayOnlyRead:
-    """Keys of a role are enough for a source, and are refused for a target before anything is written."""
+    """A role's read-only keys are enough for a source; for a target they are rejected before anything is written."""
 
-    def test_a_target(self, orders, bucket, run, store, environment):
-        """By the trial of the store, which is the first that writes."""
+    def test_read_only_keys_are_rejected_for_a_target(self, orders, bucket, run, store, environment):
+        """The trial of the store, which writes first, fails."""
         at = bucket(assumed_role(store.endpoint, OWNER, READ_ONLY))
 
         outcome = run(orders, at)
@@ -89,8 +89,10 @@ class TestKeysThatMayOnlyRead:
         assert "write access" in outcome.hint
         assert list(objects_at(at)) == []
 
-    def test_a_right_that_is_withdrawn_meanwhile(self, orders, place, run, proxy, environment, rows):
-        """The commit is refused: what was committed before is whole, and the next run goes on from there."""
+    def test_a_withdrawn_right_fails_the_commit_and_the_next_run_continues(
+        self, orders, place, run, proxy, environment, rows
+    ):
+        """The commit is rejected: the earlier commits are whole, and the next run continues from there."""
         version = f"{place('there').removeprefix('s3a:/')}/_delta_log/{2:020d}.json"
         denied = Fault("denied", "PUT", version, 1000)
         proxy.faults.append(denied)
@@ -100,50 +102,56 @@ class TestKeysThatMayOnlyRead:
 
         assert (outcome.outcome, outcome.reason) == ("Failed", "PermissionDenied")
         assert 0 < denied.met < ASKED_MAX
-        assert [one for seal in seals(place("there")) for one in violations(orders, place("there"), seal)] == []
+        assert [
+            violation for seal in seals(place("there")) for violation in violations(orders, place("there"), seal)
+        ] == []
         assert run(orders, place("there"), source={"version": 0}).outcome == "Complete"
         assert rows(place("there")) == rows(orders)
 
 
 class TestAFileThatMayNotBeRead:
-    """A policy may shut away one object of a table that is open otherwise."""
+    """A policy may deny one object of a table that is readable otherwise."""
 
     @pytest.mark.parametrize("spec", [COPIED, DECODED], ids=["copied", "decoded"])
-    def test_ends_the_job_at_once_and_is_named(self, orders, place, store, process, tmp_path, environment, spec):
-        """What was committed is exact; who may read the file goes on from there."""
+    def test_an_unreadable_file_ends_the_job_and_is_named(
+        self, orders, place, store, process, tmp_path, environment, spec
+    ):
+        """The committed rows are exact; a user who may read the file continues from there."""
         shut = sorted(DeltaTable(orders.replace("s3a:", "s3:")).file_uris())[0].removeprefix("s3://")
         file = write_yaml(
             tmp_path / "job.yaml", orders, place("there"), **spec, spark={"conf": for_spark(store.endpoint)}
         )
 
         def drive(keys):
-            given = {"ACCESS_KEY_ID": keys.access, "SECRET_ACCESS_KEY": keys.secret, "SESSION_TOKEN": keys.session}
-            ended = process(file, **{f"AWS_{name}": word for name, word in given.items() if word})
+            variables = {"ACCESS_KEY_ID": keys.access, "SECRET_ACCESS_KEY": keys.secret, "SESSION_TOKEN": keys.session}
+            ended = process(file, **{f"AWS_{name}": value for name, value in variables.items() if value})
             return json.loads(ended.stdout.splitlines()[-1])
 
-        said = drive(assumed_role(store.endpoint, OWNER, all_but(shut)))
+        ending = drive(assumed_role(store.endpoint, OWNER, all_but(shut)))
 
-        assert (said["outcome"], said["reason"]) == ("Failed", "PermissionDenied")
-        assert shut in said["message"]
-        assert said["hint"] == "Grant this user access."
-        assert [one for seal in seals(place("there")) for one in violations(orders, place("there"), seal)] == []
+        assert (ending["outcome"], ending["reason"]) == ("Failed", "PermissionDenied")
+        assert shut in ending["message"]
+        assert ending["hint"] == "Grant this user access."
+        assert [
+            violation for seal in seals(place("there")) for violation in violations(orders, place("there"), seal)
+        ] == []
         assert drive(OWNER)["outcome"] == "Complete"
 
 
 class TestAClock:
-    """S3 takes what was signed at most 15 minutes ago; Amazon's client learns the store's time from a refusal."""
+    """S3 accepts signatures that are at most 15 minutes old; Amazon's client learns the store's time from a rejection."""
 
-    def test_what_the_real_server_does(self, store):
-        """Ten minutes are nothing to it; its answer to sixteen is the one that tests give."""
-        asked, now = Request("GET", "/here", {"list-type": "2"}), datetime.now(UTC)
-        ten = ask(store.endpoint, asked, OWNER, now - timedelta(minutes=10))
-        sixteen = ask(store.endpoint, asked, OWNER, now - timedelta(minutes=16))
+    def test_the_real_server_accepts_ten_minutes_and_rejects_sixteen(self, store):
+        """The server accepts ten minutes; its answer to sixteen is the one that these tests send."""
+        request, now = Request("GET", "/here", {"list-type": "2"}), datetime.now(UTC)
+        ten = ask(store.endpoint, request, OWNER, now - timedelta(minutes=10))
+        sixteen = ask(store.endpoint, request, OWNER, now - timedelta(minutes=16))
 
         assert (ten.status, sixteen.status) == (200, 403)
         assert sixteen.body.partition(b"<Message>")[0] == TOO_SKEWED.partition(b"<Message>")[0]
 
-    def test_ten_minutes_of_which_the_store_speaks(self, orders, bucket, run, rows, late):
-        """One refusal, and everything after it is signed as of the store's time."""
+    def test_the_client_corrects_a_clock_that_is_ten_minutes_late(self, orders, bucket, run, rows, late):
+        """One request is rejected, and everything after it is signed with the store's time."""
         at = bucket(OWNER, late.endpoint)
 
         outcome = run(orders, at)
@@ -153,8 +161,8 @@ class TestAClock:
         assert rows(at) == rows(orders)
 
     @pytest.mark.parametrize("side", ["source", "target"])
-    def test_a_store_that_is_never_content(self, orders, place, bucket, run, late, environment, side):
-        """The clock is named, and the job ends."""
+    def test_a_store_that_rejects_every_time_ends_the_job(self, orders, place, bucket, run, late, environment, side):
+        """The message names the clock, and the job ends."""
         at = bucket(OWNER, late.endpoint)
         late.is_skewed = lambda _: True
 

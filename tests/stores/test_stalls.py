@@ -1,4 +1,4 @@
-"""A store that takes a request and says nothing: the client's time runs out, and it asks again."""
+"""A store that accepts a request and never answers: the client's timeout expires, and it retries."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from backfill_core.pacing.barrier_pulse import GIVEN_UP_S
 ORDERS = "SELECT value AS id, value % 7 AS kind, concat('\u2028 ', value) AS note FROM generate_series({first}, {last})"
 ROWS = 400
 PATIENCE = {"spark.hadoop.fs.s3a.connection.timeout": "15s"}
-"""Hadoop's own is 200 seconds, and it takes nothing below 15 for less than 15."""
+"""Hadoop's default is 200 seconds, and 15 is the minimum that it accepts."""
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def source(store, place, monkeypatch):
     return at
 
 
-def test_a_store_that_stalls_is_asked_again(source, place, process, rows, proxy, tmp_path):
-    """While a file is read, while one is written, and in a commit: all is there, and nothing is there twice."""
+def test_requests_to_a_stalled_store_are_retried(source, place, process, rows, proxy, tmp_path):
+    """The store stalls while a file is read, while one is written, and in a commit: no row is lost, and no row is doubled."""
     there = place("there").removeprefix("s3a:/")
     faults = [
         Fault("stall", "GET", f"{source.removeprefix('s3a:/')}/part-", 1),
@@ -46,15 +46,15 @@ def test_a_store_that_stalls_is_asked_again(source, place, process, rows, proxy,
     ended = process(file, **credentials())
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert [(one.met, one.left) for one in faults] == [(1, 1)] * 3, "the client leaves before the proxy does"
+    assert [(fault.met, fault.left) for fault in faults] == [(1, 1)] * 3, "the client leaves before the proxy does"
     assert rows(place("there")) == rows(source)
 
 
 @pytest.mark.rest
 def test_driver_whose_commit_hangs_is_ended_and_the_next_one_continues(source, place, process, rows, proxy, tmp_path):
-    """Java answers, and the store takes the commit and says nothing: its driver was at work for ever, without a barrier."""
+    """Java answers, but the store accepts the commit and stays silent: such a driver hung for ever, without a barrier."""
     there, log = place("there").removeprefix("s3a:/"), tmp_path / "termination"
-    # The client asks again each minute, so more than one request stalls.
+    # The client retries each minute, so more than one request stalls.
     fault = Fault("stall", "PUT", f"{there}/_delta_log/{2:020d}.json", 10, stalls_s=2 * round(GIVEN_UP_S))
     proxy.faults.append(fault)
     file = write_yaml(

@@ -1,4 +1,4 @@
-"""A driver without keys: the token of its service account is all it has, and the store's own service gives it a role for that."""
+"""A driver without keys: it has only the token of its service account, for which the store's service gives it a role."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def issuer():
 
 @pytest.fixture(scope="module")
 def trusting(issuer, tmp_path_factory):
-    """A store that gives a role to whom the issuer vouches for; delta-rs, with the owner's keys, finds it by its environment."""
+    """A store that gives a role to clients with the issuer's tokens; delta-rs, with the owner's keys, finds it through its environment."""
     settings = {"CONFIG_URL": issuer.configuration, "CLIENT_ID": AUDIENCE, "ROLE_POLICY": "readwrite"}
     names = {f"MINIO_IDENTITY_OPENID_{name}": value for name, value in settings.items()}
     with running_store(tmp_path_factory.mktemp("trusting"), **names) as running, pytest.MonkeyPatch.context() as patch:
@@ -37,7 +37,7 @@ def trusting(issuer, tmp_path_factory):
 
 @pytest.fixture
 def drive(trusting, process, tmp_path):
-    """Run a driver, a process of its own with a token and no keys; return it when it has ended."""
+    """Return a function that runs a driver in a separate process with a token and no keys, and waits for its end."""
     token = tmp_path / "token"
     conf = for_spark(trusting.endpoint)
     file = write_yaml(
@@ -47,13 +47,13 @@ def drive(trusting, process, tmp_path):
         "AWS_ROLE_ARN": role_of_minio(),
         "AWS_WEB_IDENTITY_TOKEN_FILE": str(token),
         "AWS_REGION": "us-east-1",
-        # Of Amazon's own service nothing need be said.
+        # Amazon's public service needs no endpoint.
         "AWS_ENDPOINT_URL_STS": trusting.endpoint,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
 
     def go(text, **others):
-        """Drive with a token, if there is one; `others`: variables that have another value, and are not set where it is None."""
+        """Drive with a token unless it is `None`; `others` overrides variables and removes those that are `None`."""
         if text is not None:
             token.write_text(text)
         return process(file, **{name: value for name, value in {**given, **others}.items() if value is not None})
@@ -62,36 +62,36 @@ def drive(trusting, process, tmp_path):
 
 
 def hint_of(ended):
-    """Return the hint of the last line that a driver wrote."""
+    """Return the hint in the last line that a driver wrote."""
     return json.loads(ended.stdout.splitlines()[-1])["hint"]
 
 
 @pytest.mark.parametrize("lives_s", [-60, None], ids=["expired", "missing"])
-def test_a_token_that_is_not_taken_is_named(drive, issuer, lives_s):
-    """One that has expired, and one that is not there: it ends at once, and says where the token is looked for."""
+def test_a_rejected_token_is_named(drive, issuer, lives_s):
+    """An expired or a missing token ends the driver at once; the hint names the variable with the token's path."""
     ended = drive(None if lives_s is None else issuer.token(lives_s))
 
     assert ended.returncode == PermissionDeniedError.exit_code, ended.stdout + ended.stderr
     assert "AWS_WEB_IDENTITY_TOKEN_FILE" in hint_of(ended)
 
 
-def test_no_keys_at_all(drive):
-    """No variable says anything: all that would do is named."""
+def test_missing_credentials_are_named(drive):
+    """No variable is set: the hint names all that would be enough."""
     ended = drive(None, AWS_ROLE_ARN=None, AWS_WEB_IDENTITY_TOKEN_FILE=None)
 
     assert ended.returncode == PermissionDeniedError.exit_code, ended.stdout + ended.stderr
     assert "AWS_ACCESS_KEY_ID" in hint_of(ended)
 
 
-def test_a_service_for_roles_that_does_not_answer_is_an_outage(drive, issuer):
-    """It may be back in a minute: no mistake of the job."""
+def test_a_silent_token_service_is_an_outage(drive, issuer):
+    """The service may be back in a minute, so this is no mistake of the job."""
     ended = drive(issuer.token(), AWS_ENDPOINT_URL_STS="http://127.0.0.1:1")
 
     assert ended.returncode == TransientError.exit_code, ended.stdout + ended.stderr
 
 
-def test_a_job_with_nothing_but_a_token(drive, issuer):
-    """From bucket to bucket, with the role that the store gives for it."""
+def test_a_token_is_enough_for_a_job(drive, issuer):
+    """It copies from bucket to bucket, with the role that the store gives for the token."""
     ended = drive(issuer.token())
 
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -1,4 +1,4 @@
-"""What every benchmark leaves behind: figures beside their bars, as JSON and as lines."""
+"""Report of every benchmark: figures with their bars, as JSON and as lines."""
 
 import json
 import os
@@ -13,7 +13,7 @@ def write_report(out, figures, bars, **more):
         out: Path of the JSON file.
         figures: Value by name.
         bars: `(unit, bar, "higher" or "lower")` by name.
-        more: What else belongs into the document.
+        more: Additional fields of the document.
     """
     document = {
         "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()},

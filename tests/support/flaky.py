@@ -1,7 +1,7 @@
-"""Tests that are known to be flaky: their failures are reported as flaky, and are neither passed nor failed.
+"""Known flaky tests: their failures are reported as flaky, neither passed nor failed.
 
-tests/flaky.toml maps a node id (without its parameters) to the cause. Nothing runs a test again. The list is short on
-purpose: a test that fails and is not in it fails the run.
+tests/flaky.toml maps a node id (without its parameters) to the cause. No test is run again. The list is short on purpose: a
+failing test that is not listed fails the run.
 """
 
 import tomllib

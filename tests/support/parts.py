@@ -1,12 +1,13 @@
-"""Splits the tests into two parts: `first` is what `make test` runs, `rest` is what `make test-rest` runs.
+"""Splits the tests into two parts: `make test` runs `first`, `make test-rest` runs `rest`.
 
     pytest tests/jobs --part first    every case without Spark; of each file on Spark the first case, and those marked `always`
     pytest tests/jobs --part rest     the remaining cases
     pytest tests/jobs                 both
-    pytest tests/jobs --part rest --share 2/3    of the remaining cases those of the second of three shares of the files
+    pytest tests/jobs --part rest --share 2/3    the remaining cases in the second of three shares of the files
 
-A case is on Spark if it uses the session or the broker of the suite, or if it is marked `spark` because it starts a
-process with a session of its own. Of the cases that take a seed, `first` has the seeds below `SEEDS`. A case marked `rest` is in `rest`: it takes minutes, or counts over all seeds.
+A case is on Spark if it uses the session or the broker of the suite, or if it is marked `spark` because it starts a process
+with a separate session. Of the cases that take a seed, `first` has the seeds below `SEEDS`. A case marked `rest` is in `rest`:
+it takes minutes, or counts over all seeds.
 """
 
 import argparse
@@ -47,7 +48,7 @@ def is_in_share(path: Path, number: int, of: int) -> bool:
 
 
 def is_on_spark(item: pytest.Item) -> bool:
-    """Return whether a case needs a session of Spark, its own or the suite's."""
+    """Return whether a case needs a session of Spark, a separate one or the suite's."""
     return not ON_SPARK.isdisjoint(item.fixturenames) or item.get_closest_marker("spark") is not None  # type: ignore[attr-defined]
 
 
@@ -75,7 +76,7 @@ def first_part(items: Iterable[pytest.Item]) -> set[pytest.Item]:
 
 
 def keep(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave in `items` the cases of the part and the share that were asked for; report the others as deselected."""
+    """Leave only the cases of the chosen part and share in `items`; report the others as deselected."""
     part, (number, of) = config.getoption("--part"), config.getoption("--share")
     first = first_part(items)
     in_part = [item for item in items if part == ALL or (item in first) == (part == FIRST)]

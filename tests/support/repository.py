@@ -1,4 +1,4 @@
-"""Where the house stands and what is in it, for the architecture suite."""
+"""Paths and files of the repository, for the architecture suite."""
 
 import ast
 import subprocess
@@ -14,12 +14,12 @@ SPARK = ROOT / "spark_app" / "backfill_spark"
 
 
 def tracked():
-    """Return the files that are, or are about to be, in the repository; all files where there is none."""
+    """Return the files that are, or are about to be, in the repository; all files if there is no repository."""
     listing = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if listing.returncode != 0:
-        ours = [
+        roots = [
             "crds",
             "operator",
             "spark_app",
@@ -31,12 +31,12 @@ def tracked():
             "charts",
             ".ci",
         ]
-        return [path for name in ours for path in (ROOT / name).rglob("*") if path.is_file()]
+        return [path for name in roots for path in (ROOT / name).rglob("*") if path.is_file()]
     return [path for line in listing.stdout.splitlines() if (path := ROOT / line).is_file()]
 
 
 def packaged():
-    """Return the Python files that the wheel holds."""
+    """Return the Python files of the wheel."""
     return sorted(path for root in SOURCE_ROOTS for path in (ROOT / root).rglob("*.py"))
 
 
@@ -46,7 +46,7 @@ def python():
 
 
 def name(path):
-    """Return the path as people say it."""
+    """Return the path relative to the repository, with slashes."""
     return path.relative_to(ROOT).as_posix()
 
 
@@ -58,7 +58,7 @@ def functions(path):
 
 
 def docstrings(tree):
-    """Yield the constants of a module that are docstrings, of variables too."""
+    """Yield the constants of a module that are docstrings, those of variables too."""
     for node in ast.walk(tree):
         for statement in getattr(node, "body", None) if isinstance(getattr(node, "body", None), list) else ():
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
@@ -66,19 +66,19 @@ def docstrings(tree):
 
 
 def attribute_chains(path):
-    """Return `a.b.c` for every attribute access, and `a.b` for every name imported, of a file."""
+    """Return `a.b.c` for every attribute access of a file, and `a.b` for every imported name."""
     return _attribute_chains(path.read_text())
 
 
 @cache
 def _attribute_chains(text):
-    found = []
+    chains = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute):
-            found.append(ast.unparse(node))
+            chains.append(ast.unparse(node))
         elif isinstance(node, ast.ImportFrom):
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    return found
+            chains += [f"{node.module}.{alias.name}" for alias in node.names]
+    return chains
 
 
 def plugins():

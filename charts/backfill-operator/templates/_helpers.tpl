@@ -1,4 +1,4 @@
-{{/* The labels by which the operator's pods are found. */}}
+{{/* The labels that select the operator's pods. */}}
 {{- define "backfill.selector" -}}
 app.kubernetes.io/name: backfill-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -19,12 +19,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
   namespace: {{ .Release.Namespace }}
 {{- end }}
 
-{{/* The name of what belongs to the cluster: releases of one name in two namespaces have their own. */}}
+{{/* The name of cluster-scoped objects, which is different for releases of the same name in two namespaces. */}}
 {{- define "backfill.clusterName" -}}
 {{ .Release.Name }}-{{ .Release.Namespace }}
 {{- end }}
 
-{{/* Of bindings, those that give another installation's operator its rights, as JSON: where, and whose. Takes a list: the top, the bindings. */}}
+{{/* The bindings of another installation's operator, as JSON: namespace, name, owner. Takes a list: the root context, the bindings. */}}
 {{- define "backfill.others" -}}
 {{- $top := index . 0 -}}
 {{- $found := list -}}
@@ -32,7 +32,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $release := index (.metadata.labels | default dict) "app.kubernetes.io/instance" | default "" -}}
 {{- $system := index (first (.subjects | default (list dict))) "namespace" | default "" -}}
 {{- $ours := eq (index (.metadata.labels | default dict) "app.kubernetes.io/name" | default "") "backfill-operator" -}}
-{{- /* The account of drivers is bound in its own namespace, and an operator watches none but others. */ -}}
+{{- /* The drivers' account is bound in its own namespace; an operator watches only other namespaces. */ -}}
 {{- if and $ours (ne $system (.metadata.namespace | default "")) (ne (printf "%s/%s" $system $release) (printf "%s/%s" $top.Release.Namespace $top.Release.Name)) -}}
 {{- $found = append $found (dict "namespace" .metadata.namespace "name" .metadata.name "whose" (printf "release %s of namespace %s" $release $system)) -}}
 {{- end -}}
@@ -40,12 +40,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $found | toJson -}}
 {{- end }}
 
-{{/* Is a value true that is so by default? Empty: no. Values of an earlier release (`helm upgrade --reuse-values`) lack those that are new. */}}
+{{/* Returns "on" unless the value is false, for values that are true by default. Values of an earlier release (`helm upgrade --reuse-values`) lack new values. */}}
 {{- define "backfill.on" -}}
 {{- ne (toString .) "false" | ternary "on" "" -}}
 {{- end }}
 
-{{/* Values that always are something, also where an earlier release lacks them. */}}
+{{/* Values with a default that also applies if the values of an earlier release lack them. */}}
 {{- define "backfill.replicas" -}}
 {{ (.Values.operator).replicas | default 2 }}
 {{- end }}
@@ -59,7 +59,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ (.Values.tenant).serviceAccount | default "backfill-spark" }}
 {{- end }}
 
-{{/* A value as a variable holds it: lists separated by commas, whole numbers without an exponent. */}}
+{{/* A value as an environment variable: lists separated by commas, integers without an exponent. */}}
 {{- define "backfill.text" -}}
 {{- if kindIs "slice" . -}}
 {{ join "," . }}
@@ -70,13 +70,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{/* Values that no schema can judge: each of them ends the installation with a sentence. */}}
+{{/* Checks that a schema cannot express. Each one fails the installation with a message. */}}
 {{- define "backfill.check" -}}
 {{- if not (or (.Values.watch).clusterWide (.Values.watch).namespaces) -}}
 {{- fail "watch.namespaces is empty: name the namespaces that have Backfills, or set watch.clusterWide=true" -}}
 {{- end -}}
 {{- if has .Release.Namespace (.Values.watch.namespaces | default list) -}}
-{{- fail (printf "watch.namespaces holds %s, the operator's own: who may create pods there can act as the operator; install it in another one" .Release.Namespace) -}}
+{{- fail (printf "watch.namespaces contains %s, the operator's own namespace: users who may create pods there can act as the operator; install it in another namespace" .Release.Namespace) -}}
 {{- end -}}
 {{- $times := (.Values.operator).settings | default dict -}}
 {{- include "backfill.below" (list $times "leaseRetrySeconds" 2 "leaseRenewDeadlineSeconds" 10 false) -}}
@@ -88,13 +88,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- fail (printf "release %s is in namespace %s already: upgrade that one, or install this one in another namespace" (index $labels "app.kubernetes.io/instance") $.Release.Namespace) -}}
 {{- end -}}
 {{- end -}}
-{{- /* Without a server, as in `helm template`, no namespace is found: so ask for one that every cluster has. */ -}}
+{{- /* Without a server, as in `helm template`, lookups return nothing. So check first for a namespace that every cluster has. */ -}}
 {{- $checks := include "backfill.on" .Values.watch.checkNamespaces -}}
 {{- if and $checks (not (.Values.tenant).createNamespaces) .Values.watch.namespaces -}}
 {{- if lookup "v1" "Namespace" "" "kube-system" -}}
 {{- range .Values.watch.namespaces -}}
 {{- if not (lookup "v1" "Namespace" "" .) -}}
-{{- fail (printf "watch.namespaces holds %s, which is not there: create it, or set tenant.createNamespaces=true" .) -}}
+{{- fail (printf "watch.namespaces contains %s, which does not exist: create it, or set tenant.createNamespaces=true" .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -116,10 +116,10 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- range .Values.watch.clusterWide | default false | ternary (list "") .Values.watch.namespaces -}}
 {{- range include "backfill.others" (list $ (lookup $rbac "RoleBinding" . "").items) | fromJsonArray -}}
-{{- fail (printf "%s is watched by %s: take it out of that one's watch.namespaces first or, if it is gone, delete RoleBinding %s there" .namespace .whose .name) -}}
+{{- fail (printf "%s is watched by %s: remove it from that release's watch.namespaces first or, if that release is gone, delete RoleBinding %s there" .namespace .whose .name) -}}
 {{- end -}}
 {{- end -}}
-{{- /* helm's own error names annotations. What a release left behind may be taken over. */ -}}
+{{- /* helm's own error only names annotations. The CRD of an uninstalled release may be adopted. */ -}}
 {{- if and (include "backfill.on" (.Values.crd).install) $whose (not $ours) -}}
 {{- if lookup "apps/v1" "Deployment" $system $whose -}}
 {{- fail (printf "the kind Backfill belongs to release %s of namespace %s: set crd.install=false" $whose $system) -}}
@@ -128,7 +128,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{/* Ends the installation where one time is not below another, as the operator itself would end. Takes a list: the settings, a name and its default, the name above it and its default, whether they may be equal. */}}
+{{/* Fails the installation if one time is not below another, because the operator would refuse to start. Takes a list: the settings, the name of the lower time and its default, the name of the higher time and its default, whether they may be equal. */}}
 {{- define "backfill.below" -}}
 {{- $low := float64 (index (index . 0) (index . 1) | default (index . 2)) -}}
 {{- $high := float64 (index (index . 0) (index . 3) | default (index . 4)) -}}
@@ -137,7 +137,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{/* The operator's variables; those of its settings are called like the settings. A server stores no empty value: without one a variable is set, and empty. */}}
+{{/* The operator's environment variables, named like its settings. An API server does not store an empty value: without `value`, a variable is set to an empty string. */}}
 {{- define "backfill.environment" -}}
 - name: BACKFILL_OPERATOR_IDENTITY
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
@@ -154,7 +154,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{/* CEL: does one of the patterns stand for a name? A pattern that ends in * is a beginning. Takes a list: the name, the patterns. */}}
+{{/* CEL: true if one of the patterns matches a name. A pattern that ends in * is a prefix. Takes a list: the name, the patterns. */}}
 {{- define "backfill.named" -}}
 {{- $regexes := list -}}
 {{- range index . 1 -}}
@@ -163,7 +163,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ index . 0 }}.matches({{ printf "^(%s)$" (join "|" (append $regexes "[^\\s\\S]")) | toJson }})
 {{- end }}
 
-{{/* CEL: the same for images, where a name without a version stands for any version of it. */}}
+{{/* CEL: the same for images; a pattern without a version matches any version of the image. */}}
 {{- define "backfill.image" -}}
 {{- $regexes := list -}}
 {{- range index . 1 -}}
@@ -179,19 +179,19 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ index . 0 }}.matches({{ printf "^(%s)$" (join "|" $regexes) | toJson }}) && !{{ index . 0 }}.contains("..") && !{{ index . 0 }}.contains("//")
 {{- end }}
 
-{{/* CEL: a part that may be missing or null, as a list or a mapping. Takes a list: its holder, its name, what is empty. */}}
+{{/* CEL: a part that may be missing or null, as a list or a mapping. Takes a list: its parent, its name, the empty value. */}}
 {{- define "backfill.part" -}}
 optional.ofNonZeroValue({{ index . 0 }}.?{{ index . 1 }}.orValue(null)).orValue({{ index . 2 }})
 {{- end }}
 
-{{/* The annotations of what `helm test` makes. Takes its place in the order. With `hook-succeeded` a failed test would take the Backfill away, and the cause with it. */}}
+{{/* The annotations of the objects of `helm test`. Takes their weight in the order. With `hook-succeeded`, a failed test would delete the Backfill and the cause of the failure. */}}
 {{- define "backfill.test" -}}
 helm.sh/hook: test
 helm.sh/hook-weight: {{ . | quote }}
 helm.sh/hook-delete-policy: before-hook-creation
 {{- end }}
 
-{{/* Rules for calls of drivers and executors: DNS, and what the administrator names. Takes the values of networkPolicy.egress. */}}
+{{/* Egress rules of drivers and executors: DNS, and the administrator's rules. Takes the values of networkPolicy.egress. */}}
 {{- define "backfill.egress" -}}
 {{- with .dns }}
 - to: {{- toYaml . | nindent 4 }}

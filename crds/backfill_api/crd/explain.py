@@ -74,8 +74,8 @@ def explain(root: type[BaseModel], error: ErrorDetails) -> FieldError:
     path = path_of(location)
     if kind == REFUSED:
         inner = ".".join(part for part in (path, context["path"]) if part)
-        found = context["value"]
-        return FieldError(inner, context["message"], "" if found is None else shown(found), context["hint"])
+        refused = context["value"]
+        return FieldError(inner, context["message"], "" if refused is None else shown(refused), context["hint"])
     if kind == "missing":
         choices = _choices_at(root, location)
         return FieldError(path, "is required", "", f"add {location[-1]}: {' or '.join(choices) or '…'}")
@@ -145,13 +145,13 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
     """Return the most similar name; `None` if no name is similar, or if the string is too long to compare."""
     if len(name) > NAME_CHARACTERS_MAX:
         return None
-    small = {one.lower(): one for one in reversed(names)}
+    small = {other.lower(): other for other in reversed(names)}
     plain = name.lower().replace("_", "").replace("-", "")
     near = difflib.get_close_matches(plain, small, n=1, cutoff=0.6)
     return small[near[0]] if near else None
 
 
-def _bound(kind: str, context: Mapping[str, Any], words: str, value: str) -> tuple[str, str, str]:
+def _bound(kind: str, context: Mapping[str, Any], message: str, value: str) -> tuple[str, str, str]:
     """Return message, value and hint of a value beyond its bounds."""
     match kind:
         case "greater_than_equal":
@@ -169,10 +169,10 @@ def _bound(kind: str, context: Mapping[str, Any], words: str, value: str) -> tup
             return "must be hexadecimal digits, as status.planOf has them", value, "copy it from there"
         case "string_pattern_mismatch":
             dots = ", . and -" if "." in context["pattern"] else " and -"
-            words = f"must consist of lower-case letters, digits{dots}, and begin and end with a letter or digit"
-            return words, value, "write it as my-orders"
+            message = f"must consist of lower-case letters, digits{dots}, and begin and end with a letter or digit"
+            return message, value, "write it as my-orders"
         case _:
-            return words[:1].lower() + words[1:], value, "see docs/fields.md"
+            return message[:1].lower() + message[1:], value, "see docs/fields.md"
 
 
 def _instead(name: str, names: Sequence[str]) -> str:
@@ -184,26 +184,26 @@ def _instead_of_text(root: type[BaseModel], location: Sequence[int | str], value
     """Return the value to write instead of a string that means a number or a type; empty if it means neither."""
     if not isinstance(value, str) or not location:
         return ""
-    found, name = _annotation_at(root, location), str(location[-1])
-    if not (isinstance(found, type) and issubclass(found, TaggedUnion)):
-        number = whole_number(value[:VALUE_CHARACTERS_MAX], name) if found is int else None
+    annotation, name = _annotation_at(root, location), str(location[-1])
+    if not (isinstance(annotation, type) and issubclass(annotation, TaggedUnion)):
+        number = whole_number(value[:VALUE_CHARACTERS_MAX], name) if annotation is int else None
         return "" if number is None else TYPES["int_type"][1].replace("1000", str(number))
-    near = nearest(value, list(found.VARIANTS))
+    near = nearest(value, list(annotation.VARIANTS))
     if near is None:
-        return f"write {name}: {{type: …}}, and use one of {', '.join(found.VARIANTS)}"
-    member = "" if found.VARIANTS[near].has_defaults else f", {member_of(near)}: {{…}}"
+        return f"write {name}: {{type: …}}, and use one of {', '.join(annotation.VARIANTS)}"
+    member = "" if annotation.VARIANTS[near].has_defaults else f", {member_of(near)}: {{…}}"
     return f"write {name}: {{type: {near}{member}}}"
 
 
 def _fields_at(root: type[BaseModel], location: Sequence[int | str]) -> list[str]:
     """Return the field names at a place in the document."""
-    found = _annotation_at(root, location)
-    return [field.alias or name for name, field in found.model_fields.items()] if _is_model(found) else []
+    model = _annotation_at(root, location)
+    return [field.alias or name for name, field in model.model_fields.items()] if _is_model(model) else []
 
 
 def _choices_at(root: type[BaseModel], location: Sequence[int | str]) -> list[str]:
-    found = _annotation_at(root, location)
-    return [str(one) for one in get_args(found)] if get_origin(found) is Literal else []
+    annotation = _annotation_at(root, location)
+    return [str(choice) for choice in get_args(annotation)] if get_origin(annotation) is Literal else []
 
 
 def _annotation_at(root: type[BaseModel], location: Sequence[int | str]) -> Any:
@@ -220,7 +220,7 @@ def _annotation_at(root: type[BaseModel], location: Sequence[int | str]) -> Any:
 
 def _bare(annotation: Any) -> Any:
     while get_origin(annotation) in (Annotated, Union, types.UnionType):
-        annotation = next(one for one in get_args(annotation) if one is not type(None))
+        annotation = next(part for part in get_args(annotation) if part is not type(None))
     return annotation
 
 

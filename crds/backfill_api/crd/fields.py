@@ -92,9 +92,9 @@ def _table(fields: Iterator[FieldRow]) -> str:
     return head + "".join(f"{field}\n" for field in fields)
 
 
-def _words(title: str, words: Any) -> str:
+def _words(title: str, meanings: Any) -> str:
     return f"| {title} | Meaning |\n|---|---|\n" + "".join(
-        f"| `{word}` | {meaning} |\n" for word, meaning in words.items()
+        f"| `{word}` | {meaning} |\n" for word, meaning in meanings.items()
     )
 
 
@@ -122,7 +122,7 @@ def _bounds(field: dict[str, Any]) -> str:
     inner = field.get("items") or field.get("additionalProperties") or {}
     parts = []
     if "enum" in field:
-        parts.append(", ".join(f"`{one}`" for one in field["enum"]))
+        parts.append(", ".join(f"`{value}`" for value in field["enum"]))
     if "minimum" in field:
         parts.append(f"{field['minimum']:,} to {field['maximum']:,}")
     for keyword, unit in (("maxLength", "characters"), ("maxItems", "items"), ("maxProperties", "entries")):

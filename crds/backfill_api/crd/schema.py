@@ -118,7 +118,7 @@ def _converted(schema: Schema, definitions: Schema) -> Schema:
         made["x-kubernetes-list-type"] = "atomic"
         made["items"] = _converted(schema["items"], definitions)
     if "properties" in schema:
-        made["properties"] = {name: _converted(one, definitions) for name, one in schema["properties"].items()}
+        made["properties"] = {name: _converted(field, definitions) for name, field in schema["properties"].items()}
     elif made.get("type") == "object":
         made |= _map(schema.get("additionalProperties"), definitions)
     return made
@@ -137,7 +137,7 @@ def _resolved(schema: Schema, definitions: Schema) -> Schema:
     if "$ref" in schema:
         return _resolved(definitions[schema["$ref"].rsplit("/", 1)[1]], definitions) | beside
     if "anyOf" in schema:
-        real = [one for one in schema["anyOf"] if one.get("type") != "null"]
+        real = [part for part in schema["anyOf"] if part.get("type") != "null"]
         if len(real) != 1:
             raise ValueError(f"a CRD has no unions of types: {schema}")
         return _resolved(real[0], definitions) | beside
@@ -149,8 +149,8 @@ def _resolved(schema: Schema, definitions: Schema) -> Schema:
 def _drop_defaults(schema: Schema) -> None:
     """Remove all nested defaults: a status reports only observed values."""
     schema.pop("default", None)
-    for one in schema.get("properties", {}).values():
-        _drop_defaults(one)
+    for field in schema.get("properties", {}).values():
+        _drop_defaults(field)
     if "items" in schema:
         _drop_defaults(schema["items"])
 

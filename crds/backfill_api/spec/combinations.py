@@ -27,7 +27,7 @@ AS_THE_SOURCE = {
 FOLLOWS_NOT = "columns are followed only where the target gets the files of its source"
 NO_BYTES = "is a limit of the bytes of files, and this source has its rows in none"
 
-OF_OFFSETS = [one.name for one in Source.VARIANTS.values() if SourceAbility.OFFSETS in one.abilities]
+OF_OFFSETS = [source.name for source in Source.VARIANTS.values() if SourceAbility.OFFSETS in source.abilities]
 """Sources with offsets: a target of theirs is appended to, unless it says otherwise."""
 
 
@@ -40,18 +40,20 @@ def check_combination(source: Source, target: Target, strategy: Strategy, mode: 
     for (end, union, kind), given in zip(ENDS, (source, target), strict=True):
         missing = _missing(strategy.variant, given.variant, kind)
         if missing:
-            words = f"strategy {strategy.type} needs {' and '.join(missing)} of the {end}"
-            others = [one.name for one in Strategy.VARIANTS.values() if not _missing(one, given.variant, kind)]
+            message = f"strategy {strategy.type} needs {' and '.join(missing)} of the {end}"
+            others = [other.name for other in Strategy.VARIANTS.values() if not _missing(other, given.variant, kind)]
             hints = (
                 _use(f"{end}.type", _fitting(strategy.variant, union.VARIANTS.values(), kind)),
                 _use("strategy.type", others),
             )
-            raise refused(f"{end}.type", words, hint=" or ".join(filter(None, hints)), value=given.type)
+            raise refused(f"{end}.type", message, hint=" or ".join(filter(None, hints)), value=given.type)
     why = strategy.params.WRITES_NOT.get(mode)
     if why is not None:
-        left = [one for one in MODES if one not in strategy.params.WRITES_NOT]
-        words = f"strategy {strategy.type} does not write in this mode: {why}"
-        raise refused(f"target.{member_of(target.type)}.writeMode", words, hint=f"use {' or '.join(left)}", value=mode)
+        left = [other for other in MODES if other not in strategy.params.WRITES_NOT]
+        message = f"strategy {strategy.type} does not write in this mode: {why}"
+        raise refused(
+            f"target.{member_of(target.type)}.writeMode", message, hint=f"use {' or '.join(left)}", value=mode
+        )
     if ships(strategy.variant):
         _check_as_the_source(target, strategy)
     if getattr(source.params, "schema_change", None) == "Follow" and not ships(strategy.variant):
@@ -60,9 +62,9 @@ def check_combination(source: Source, target: Target, strategy: Strategy, mode: 
             value="Follow",
         )  # fmt: skip
     if _keeps_what_must_go(target, strategy):
-        words = f"strategy {strategy.type} takes all rows out when it begins anew, and these would be kept"
+        message = f"strategy {strategy.type} takes all rows out when it begins anew, and these would be kept"
         raise refused(
-            f"target.{member_of(target.type)}.existingRows", words, hint="use an empty target and set existingRows: Refuse",
+            f"target.{member_of(target.type)}.existingRows", message, hint="use an empty target and set existingRows: Refuse",
             value=target.params.existing_rows,
         )  # fmt: skip
 
@@ -96,9 +98,9 @@ def _check_as_the_source(target: Target, strategy: Strategy) -> None:
                 field, f"must be left out with strategy {strategy.type}: {why}", hint="remove it", value=given
             )
     if target.params.existing_rows == "Keep":
-        words = f"with strategy {strategy.type} the target has the rows of the source and no others"
+        message = f"with strategy {strategy.type} the target has the rows of the source and no others"
         raise refused(
-            f"target.{member_of(target.type)}.existingRows", words, hint="use an empty target and set existingRows: Refuse",
+            f"target.{member_of(target.type)}.existingRows", message, hint="use an empty target and set existingRows: Refuse",
             value="Keep",
         )  # fmt: skip
 
@@ -113,27 +115,27 @@ def _keeps_what_must_go(target: Target, strategy: Strategy) -> bool:
 
 def rules() -> Iterator[tuple[str, str]]:
     """Yield the CEL form of `check_combination`, for each strategy, and each source, that does not work with all that there is."""
-    filed = [one.name for one in Source.VARIANTS.values() if SourceAbility.PIN in one.abilities]
+    filed = [source.name for source in Source.VARIANTS.values() if SourceAbility.PIN in source.abilities]
     yield (
         f"!has(self.throttle) || !has(self.throttle.bytesPerSecond) || self.source.type in {filed}",
         f"throttle.bytesPerSecond is a limit of the bytes of files: it works with source {' or '.join(filed)}",
     )
-    following = [one.name for one in Strategy.VARIANTS.values() if ships(one)]
-    for one in Source.VARIANTS.values():
-        if "schema_change" in one.params.model_fields:
-            field = f"self.source.{member_of(one.name)}"
+    following = [strategy.name for strategy in Strategy.VARIANTS.values() if ships(strategy)]
+    for source in Source.VARIANTS.values():
+        if "schema_change" in source.params.model_fields:
+            field = f"self.source.{member_of(source.name)}"
             follows = f"has({field}) && has({field}.schemaChange) && {field}.schemaChange == 'Follow'"
-            words = f"schemaChange: Follow works with strategy {' or '.join(following)}"
-            yield f"self.strategy.type in {following} || !({follows})", words
+            message = f"schemaChange: Follow works with strategy {' or '.join(following)}"
+            yield f"self.strategy.type in {following} || !({follows})", message
     for strategy in Strategy.VARIANTS.values():
         for end, union, kind in ENDS:
             fitting = _fitting(strategy, union.VARIANTS.values(), kind)
             if len(fitting) < len(union.VARIANTS):
-                words = f"strategy {strategy.name} works with {end} {' or '.join(fitting) or 'none of these'}"
-                yield f"self.strategy.type != '{strategy.name}' || self.{end}.type in {fitting}", words
+                message = f"strategy {strategy.name} works with {end} {' or '.join(fitting) or 'none of these'}"
+                yield f"self.strategy.type != '{strategy.name}' || self.{end}.type in {fitting}", message
         for mode in getattr(strategy.params, "WRITES_NOT", ()):
             written = " || ".join(
-                f"(has({one}) && has({one}.writeMode) && {one}.writeMode == '{mode}')" for one in _targets()
+                f"(has({target}) && has({target}.writeMode) && {target}.writeMode == '{mode}')" for target in _targets()
             )
             yield (
                 f"self.strategy.type != '{strategy.name}' || !({written})",
@@ -145,15 +147,17 @@ def rules() -> Iterator[tuple[str, str]]:
             for target in _fitting(strategy, Target.VARIANTS.values(), TargetAbility):
                 field = f"self.target.{member_of(target)}"
                 kept = f"has({field}) && has({field}.existingRows) && {field}.existingRows == 'Keep'"
-                words = f"strategy {strategy.name} takes all rows out when it begins anew: existingRows cannot be Keep"
-                yield f"self.strategy.type != '{strategy.name}' || !({kept})", words
+                message = (
+                    f"strategy {strategy.name} takes all rows out when it begins anew: existingRows cannot be Keep"
+                )
+                yield f"self.strategy.type != '{strategy.name}' || !({kept})", message
 
 
 def _as_the_source(strategy: Variant) -> Iterator[tuple[str, str]]:
     for name in _fitting(strategy, Target.VARIANTS.values(), TargetAbility):
         field, variant = f"self.target.{member_of(name)}", Target.VARIANTS[name]
-        fields = [_alias(variant, one) for one in AS_THE_SOURCE if one in variant.params.model_fields]
-        given = " || ".join(f"(has({field}.{one}) && {field}.{one}.size() > 0)" for one in fields)
+        fields = [_alias(variant, setting) for setting in AS_THE_SOURCE if setting in variant.params.model_fields]
+        given = " || ".join(f"(has({field}.{setting}) && {field}.{setting}.size() > 0)" for setting in fields)
         kept = f"(has({field}.existingRows) && {field}.existingRows == 'Keep')"
         yield (
             f"self.strategy.type != '{strategy.name}' || !has({field}) || !({given} || {kept})",
@@ -166,11 +170,11 @@ def _targets() -> list[str]:
 
 
 def _missing(strategy: Variant, end: Variant, kind: type[Ability]) -> list[str]:
-    return sorted(one for one in strategy.needs - end.abilities if isinstance(one, kind))
+    return sorted(ability for ability in strategy.needs - end.abilities if isinstance(ability, kind))
 
 
 def _fitting(strategy: Variant, ends: Iterable[Variant], kind: type[Ability]) -> list[str]:
-    return [one.name for one in ends if not _missing(strategy, one, kind)]
+    return [end.name for end in ends if not _missing(strategy, end, kind)]
 
 
 def _use(field: str, names: list[str]) -> str:

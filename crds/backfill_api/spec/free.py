@@ -20,7 +20,7 @@ def depth_of(value: Any, most: int) -> int:
     """Return how deep a value is nested, at most one level beyond `most`. It does not recurse."""
     level, depth = [value], 0
     while depth <= most:
-        level = [inner for one in level for inner in _inside(one)]
+        level = [inner for outer in level for inner in _inside(outer)]
         if not level:
             return depth
         depth += 1
@@ -39,8 +39,8 @@ def _bounded(bytes_max: int) -> AfterValidator:
             raise refused("", f"is nested deeper than {DEPTH_MAX} levels", hint="write it as a pod has it")
         size = len(json.dumps(value, separators=(",", ":"), default=str))
         if size > bytes_max:
-            words = f"has {size:,} bytes, and may have {bytes_max:,}"
-            raise refused("", words, hint="put large values into a ConfigMap or a Secret, and mount it")
+            message = f"has {size:,} bytes, and may have {bytes_max:,}"
+            raise refused("", message, hint="put large values into a ConfigMap or a Secret, and mount it")
         return value
 
     return AfterValidator(check)

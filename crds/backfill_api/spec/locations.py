@@ -81,10 +81,10 @@ def place(text: str) -> Place:
         raise PlaceError("has a control character", "remove it")
     if text != text.strip():
         raise PlaceError("begins or ends with a space", "remove it")
-    found = _SCHEME.fullmatch(text)
-    if found is None:
+    match = _SCHEME.fullmatch(text)
+    if match is None:
         return Place("", "", _single(text))
-    scheme, rest = found[1].lower(), found[2]
+    scheme, rest = match[1].lower(), match[2]
     _check_user(scheme, rest)
     if scheme in _NO_FOLDERS:
         raise PlaceError(f"{scheme} has no folders, and a table is one", "use a file system or an object store")
@@ -114,21 +114,23 @@ def place_of_spec(text: str) -> Place:
     Raises:
         PlaceError: it is not a location, not one of a table, or has another tool's scheme.
     """
-    found = place(text)
-    wanted = FOREIGN_SCHEMES.get(found.scheme)
-    if wanted is not None:
-        form = _FORMS.get(wanted, f"{wanted}://{found.authority}{found.path}")
-        raise PlaceError(f"has the scheme {found.scheme}, which is another tool's name for the store", f"write {form}")
-    return found
+    location = place(text)
+    scheme = FOREIGN_SCHEMES.get(location.scheme)
+    if scheme is not None:
+        form = _FORMS.get(scheme, f"{scheme}://{location.authority}{location.path}")
+        raise PlaceError(
+            f"has the scheme {location.scheme}, which is another tool's name for the store", f"write {form}"
+        )
+    return location
 
 
 def scheme_rules(field: str) -> tuple[tuple[str, str], ...]:
     """Return the CEL form of the check of schemes, for a field with a location."""
     rules = []
-    for wanted in dict.fromkeys(FOREIGN_SCHEMES.values()):
-        schemes = "|".join(name for name, of_hadoop in FOREIGN_SCHEMES.items() if of_hadoop == wanted)
-        words = f"{field} has another tool's scheme for the store: write {wanted}://"
-        rules.append((f"!has(self.{field}) || !self.{field}.matches('(?i)^({schemes}):')", words))
+    for scheme in dict.fromkeys(FOREIGN_SCHEMES.values()):
+        schemes = "|".join(name for name, of_hadoop in FOREIGN_SCHEMES.items() if of_hadoop == scheme)
+        message = f"{field} has another tool's scheme for the store: write {scheme}://"
+        rules.append((f"!has(self.{field}) || !self.{field}.matches('(?i)^({schemes}):')", message))
     return tuple(rules)
 
 

@@ -189,8 +189,8 @@ class OffsetSourceParams(SourceParams):
     @model_validator(mode="after")
     def _has_quarantine(self) -> Self:
         if self.on_bad_record == "Quarantine" and self.quarantine_path is None:
-            words = "is required, because onBadRecord is Quarantine"
-            raise refused("quarantinePath", words, hint="name a folder for the table of bad records")
+            message = "is required, because onBadRecord is Quarantine"
+            raise refused("quarantinePath", message, hint="name a folder for the table of bad records")
         try:
             place_of_spec(self.quarantine_path or "/")
         except PlaceError as error:

@@ -96,9 +96,9 @@ class SparkSpec(Model):
                 shown = None if holds_a_secret(name) else self.conf[name]
                 raise refused(f'conf["{name}"]', "is set by the operator", hint="remove it", value=shown)
             if holds_a_secret(name):
-                words = "is a secret, and everyone who may read the Backfill could read it"
+                message = "is a secret, and everyone who may read the Backfill could read it"
                 hint = "use the environment, on a cluster env or envFrom of both templates with a Secret"
-                raise refused(f'conf["{name}"]', words, hint=hint)
+                raise refused(f'conf["{name}"]', message, hint=hint)
         return self
 
 

@@ -48,11 +48,11 @@ class TransformSpec(Model):
 def _upserts() -> str:
     """Return the CEL expression that the target holds one row a key."""
     names = [f"self.target.{member_of(name)}" for name in Target.VARIANTS]
-    mode = "(has({one}.writeMode) ? {one}.writeMode == 'Upsert' : {other})"
+    mode = "(has({target}.writeMode) ? {target}.writeMode == 'Upsert' : {other})"
     other = f"!(self.source.type in {combinations.OF_OFFSETS})"
-    shipping = [one.name for one in Strategy.VARIANTS.values() if combinations.ships(one)]
+    shipping = [strategy.name for strategy in Strategy.VARIANTS.values() if combinations.ships(strategy)]
     other += f" && !(self.strategy.type in {shipping})" if shipping else ""
-    return " || ".join(f"(has({one}) && {mode.format(one=one, other=other)})" for one in names)
+    return " || ".join(f"(has({target}) && {mode.format(target=target, other=other)})" for target in names)
 
 
 def _target_with(field: str, value: str) -> str:
@@ -196,17 +196,19 @@ class BackfillSpec(Model):
     @model_validator(mode="after")
     def _keeps_no_row_of_a_key(self) -> Self:
         if self.write_mode == "Upsert" and self.target.params.existing_rows == "Keep":
-            words = "an Upsert target holds one row a key, and a row that is kept may share its key with one that comes"
+            message = (
+                "an Upsert target holds one row a key, and a row that is kept may share its key with one that comes"
+            )
             hint = "set writeMode: Append or Changelog, or use an empty target"
-            raise refused(f"target.{self.target.member}.existingRows", words, hint=hint, value="Keep")
+            raise refused(f"target.{self.target.member}.existingRows", message, hint=hint, value="Keep")
         return self
 
     @model_validator(mode="after")
     def _verified_alone(self) -> Self:
         if self.verify != "None" and self.target.params.existing_rows == "Keep":
             field = f"target.{self.target.member}.existingRows"
-            words = f"a receipt compares whole tables, and rows that are kept ({field}) are not in the source"
-            raise refused("verify", words, hint="set verify: None, or use an empty target", value=self.verify)
+            message = f"a receipt compares whole tables, and rows that are kept ({field}) are not in the source"
+            raise refused("verify", message, hint="set verify: None, or use an empty target", value=self.verify)
         return self
 
 
@@ -291,10 +293,10 @@ def spec_fields(spec: BackfillSpec, job_id: str) -> dict[str, str]:
     Returns:
         The first 12 hexadecimal digits of SHA-256 by path; fields that hold their defaults are left out.
     """
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for name, part in _identity(spec, job_id).items():
-        _hash_fields(f"spec.{name}", part, found)
-    return {_place(name, spec): digest for name, digest in found.items()}
+        _hash_fields(f"spec.{name}", part, hashes)
+    return {_place(name, spec): digest for name, digest in hashes.items()}
 
 
 def _place(name: str, spec: BackfillSpec) -> str:
@@ -308,13 +310,13 @@ def _place(name: str, spec: BackfillSpec) -> str:
     return name
 
 
-def _hash_fields(path: str, part: Any, found: dict[str, str]) -> None:
+def _hash_fields(path: str, part: Any, hashes: dict[str, str]) -> None:
     # A field with names that the user chooses is one field, so that the state does not grow with it.
     if isinstance(part, dict) and not path.endswith(".properties"):
         for name, below in part.items():
-            _hash_fields(f"{path}.{name}", below, found)
+            _hash_fields(f"{path}.{name}", below, hashes)
         return
-    found[path] = hashlib.sha256(_canonical(part).encode()).hexdigest()[:12]
+    hashes[path] = hashlib.sha256(_canonical(part).encode()).hexdigest()[:12]
 
 
 def _identity(spec: BackfillSpec, job_id: str, *, conf: bool = True) -> dict[str, Any]:
@@ -329,8 +331,8 @@ def _identity(spec: BackfillSpec, job_id: str, *, conf: bool = True) -> dict[str
         "target": target_type | {target.member: table, "key": list(spec.key)},
         "strategy": {"type": strategy.type} | _lasting(strategy.params),
     }
-    if conf and (said := meaning.given(spec.spark.conf)):
-        document["conf"] = said
+    if conf and (given := meaning.given(spec.spark.conf)):
+        document["conf"] = given
     return document
 
 

@@ -42,8 +42,10 @@ class TaggedUnion(Model):
     @classmethod
     def changeable(cls) -> list[str]:
         """Return the fields of all members that may change, as `member.field`."""
-        members = [(member_of(name), one.params) for name, one in cls.VARIANTS.items()]
-        return [f"{member}.{_alias(one, field)}" for member, one in members for field in sorted(one.MAY_CHANGE)]
+        members = [(member_of(name), variant.params) for name, variant in cls.VARIANTS.items()]
+        return [
+            f"{member}.{_alias(params, field)}" for member, params in members for field in sorted(params.MAY_CHANGE)
+        ]
 
     @model_validator(mode="after")
     def _only_the_member(self) -> Self:
@@ -102,11 +104,11 @@ def tagged_union(base: type[U], variants: Mapping[str, Variant]) -> type[U]:
         base: What all of them have in common.
         variants: By their `type`; at most one is the default.
     """
-    default = next((name for name, one in variants.items() if one.default), ...)
-    words = "Which member applies"
+    default = next((name for name, variant in variants.items() if variant.default), ...)
+    description = "Which member applies"
     if any(variant.has_defaults for variant in variants.values()):
-        words += "; one that is left out has its defaults"
-    fields: dict[str, Any] = {"type": (Literal[tuple(variants)], Field(default=default, description=f"{words}."))}
+        description += "; one that is left out has its defaults"
+    fields: dict[str, Any] = {"type": (Literal[tuple(variants)], Field(default=default, description=f"{description}."))}
     for name, variant in variants.items():
         fields[member_of(name)] = (variant.params | None, Field(default=None, alias=member_of(name)))
     made = create_model(
@@ -128,10 +130,10 @@ def _same(path: tuple[str, ...], info: FieldInfo) -> str:
     """
     here, there = (
         (
-            " && ".join(f"has({one}.{'.'.join(path[:end])})" for end in range(1, len(path) + 1)),
-            f"{one}.{'.'.join(path)}",
+            " && ".join(f"has({root}.{'.'.join(path[:end])})" for end in range(1, len(path) + 1)),
+            f"{root}.{'.'.join(path)}",
         )
-        for one in ("self", "oldSelf")
+        for root in ("self", "oldSelf")
     )
     if info.is_required() and len(path) == 1:
         return f"{here[1]} == {there[1]}"

@@ -50,9 +50,9 @@ class Ending(Model):
 
     def text(self) -> str:
         """Return JSON of at most 4,096 bytes: long strings are cut, then details of a plan are omitted."""
-        one = self
-        while len(text := one.model_dump_json(by_alias=True, exclude_defaults=True).encode()) > ENDING_BYTES_MAX:
-            one = one._shorter()
+        ending = self
+        while len(text := ending.model_dump_json(by_alias=True, exclude_defaults=True).encode()) > ENDING_BYTES_MAX:
+            ending = ending._shorter()
         return text.decode()
 
     def _shorter(self) -> Self:

@@ -36,5 +36,5 @@ def losses_of(counts: Mapping[str, int]) -> tuple[PodLoss, ...]:
     kept = sorted((reason for reason in counts if reason != OTHER), key=lambda reason: (-counts[reason], reason))
     named = kept[: REASONS_MAX - 1]
     other = counts.get(OTHER, 0) + sum(counts[reason] for reason in kept[REASONS_MAX - 1 :])
-    found = {reason: counts[reason] for reason in named} | ({OTHER: other} if other else {})
-    return tuple(PodLoss(reason=reason, count=min(found[reason], COUNT_MAX)) for reason in sorted(found))
+    listed = {reason: counts[reason] for reason in named} | ({OTHER: other} if other else {})
+    return tuple(PodLoss(reason=reason, count=min(listed[reason], COUNT_MAX)) for reason in sorted(listed))

@@ -226,7 +226,7 @@ class Receipt(Model):
             epoch=self.epoch,
             rows=self.rows,
             mismatches=len(self.mismatches),
-            mismatched_vnodes=tuple(one.vnode for one in self.mismatches[:VNODES_SHOWN_MAX]),
+            mismatched_vnodes=tuple(mismatch.vnode for mismatch in self.mismatches[:VNODES_SHOWN_MAX]),
             digest=self.digest,
             verified_at=self.verified_at,
             complete=self.complete,

@@ -15,7 +15,7 @@ from backfill_operator.manifests.names import CONTROL_PORT
 from backfill_operator.manifests.secret import CERTIFICATE_KEY, TOKEN_KEY
 
 Reach = Callable[[DriverRef], str | None]
-"""Returns `host:port` of a driver's control server; None: it has no address yet."""
+"""Returns `host:port` of a driver's control server; `None` if it has no address yet."""
 
 
 def by_pod_ip(driver: DriverRef) -> str | None:

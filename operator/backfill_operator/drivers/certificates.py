@@ -1,7 +1,7 @@
 """The credentials of one attempt: a key, a self-signed certificate, and a token.
 
 The operator pins the certificate's fingerprint instead of checking a chain or a name. So there is no certificate
-authority to lose and nothing to rotate, and the driver of another attempt is not mistaken for this one.
+authority to lose and nothing to rotate, and the operator cannot confuse the drivers of two attempts.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ while [ "$made" -lt "$1" ]; do
 done
 """
 BATCH: Final = 8
-"""Created by one process, because starting it costs as much as a certificate."""
+"""Certificates that one process creates, because starting it costs as much as a certificate."""
 
 MINT_S: Final = 30.0
-"""Limit for one batch, which takes 0.1 s; without entropy or CPU time it would never end."""
+"""Limit for one batch, which usually takes 0.1 s. Without entropy or CPU time it would never end."""
 
 BEGIN_KEY: Final = "-----BEGIN PRIVATE KEY-----"
 BEGIN_CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
@@ -109,7 +109,7 @@ async def mint(number: int, *, within_s: float = MINT_S) -> list[Credentials]:
         raise NoCertificateError(f"openssl did not end within {within_s:g} s", hint="Give it time.") from error
     finally:
         _end(process)
-    pairs = [one.partition(BEGIN_CERTIFICATE) for one in output.decode().split(BEGIN_KEY)[1:]]
+    pairs = [pair.partition(BEGIN_CERTIFICATE) for pair in output.decode().split(BEGIN_KEY)[1:]]
     if process.returncode or len(pairs) != number or not all(begin for _, begin, _ in pairs):
         raise NoCertificateError(
             f"openssl: {complaint.decode(errors='replace')[-500:]}", hint="Repair or replace openssl."

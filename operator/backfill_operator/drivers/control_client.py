@@ -1,7 +1,7 @@
 """The client of drivers' control servers: HTTPS with a pinned certificate and a token, a time-out and a size limit.
 
-The pin is checked after the TLS handshake and before the request is sent. So only the driver that a token was made for
-ever sees it.
+The pin is checked after the TLS handshake and before the request is sent. So only the driver for which a token was
+created receives it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXCERPT_CHARACTERS: Final = 200
 
 
 class DriverUnreachableError(Exception):
-    """There was no response, or none that a driver sends; the message says which."""
+    """There was no response, or not one of a driver; the message contains the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class ControlClient:
         return _read(Progress, await self._call(driver, "GET", "/v1/progress"))
 
     async def receipt(self, driver: DriverAddress) -> Receipt | None:
-        """Fetch the newest receipt; None: there is none yet.
+        """Fetch the newest receipt; `None` if there is none yet.
 
         Raises:
             DriverUnreachableError: there was no usable response.
@@ -96,16 +96,16 @@ class ControlClient:
             DriverUnreachableError: there was no usable response.
         """
         acks = _mapping(await self._call(driver, "GET", f"/v1/acks?after={after}")).get("acks")
-        return tuple(_read(Ack, one) for one in acks) if isinstance(acks, list) else ()
+        return tuple(_read(Ack, ack) for ack in acks) if isinstance(acks, list) else ()
 
     async def command(self, driver: DriverAddress, request: CommandRequest, wait_s: float) -> Ack:
-        """Send a command and wait for its acknowledgement; `Pending`: it is accepted and not committed yet.
+        """Send a command and wait for its acknowledgement; `Pending` means that it is accepted but not committed yet.
 
-        Repeating a request is safe: a driver applies a revision once. Fields with their default are left out, because an
-        earlier driver does not know all of them. One that cannot read the rest answers, too: `Refused`.
+        Repeating a request is safe: a driver applies a revision once. Default values are omitted, because an earlier
+        driver may not support all fields. A driver that cannot read the other fields answers `Refused`.
 
         Raises:
-            DriverUnreachableError: there was no usable response; the driver may have the command nevertheless.
+            DriverUnreachableError: there was no usable response, but the driver may have received the command.
         """
         body = request.model_dump_json(by_alias=True, exclude_none=True, exclude_defaults=True).encode()
         path = f"/v1/command?wait={wait_s:.3f}"
@@ -169,14 +169,16 @@ def _mapping(body: Any) -> dict[str, Any]:
 
 
 def _refused(request: CommandRequest, error: Any) -> Ack:
-    """Return the answer of a driver that cannot read a command; in its words, which are for people."""
+    """Return the acknowledgement of a driver that cannot read a command, with the driver's own message."""
     given = error if isinstance(error, dict) else {}
-    words = ": ".join(str(given[one])[:EXCERPT_CHARACTERS] for one in ("field", "message") if one in given)
-    return Ack(attempt=request.attempt, epoch=0, revision=request.revision, outcome="Refused", message=words)
+    message = ": ".join(
+        str(given[field_name])[:EXCERPT_CHARACTERS] for field_name in ("field", "message") if field_name in given
+    )
+    return Ack(attempt=request.attempt, epoch=0, revision=request.revision, outcome="Refused", message=message)
 
 
 def _read(model: type[M], body: Any) -> M:
-    """Return the response as a model, without what it does not know: a driver of a later version may send more."""
+    """Return the response as a model, without unknown fields: a driver of a later version may send more."""
     try:
         return model.model_validate(known(model, _mapping(body)))
     except ValidationError as error:

@@ -1,8 +1,8 @@
-"""Polls running drivers: fetches the progress of each every two seconds, delivers commands, and enqueues what changed.
+"""Polls running drivers every two seconds: fetches progress, delivers commands, and enqueues changed Backfills.
 
-Each driver has a task. Three semaphores limit how many requests run at once: one for commands, one for polls, one for
-unresponsive drivers, which are polled less and less often. So no driver waits for the time-outs of another. Nothing here
-decides, and all of it may be lost at any moment: commands are recorded in the status and sent until acknowledged.
+Each driver has a task. Three semaphores limit the number of concurrent requests: one for commands, one for polls, one for
+unresponsive drivers, which are polled less and less often. So no driver waits for the time-outs of another. This module
+makes no decisions, and its state may be lost at any time: commands are recorded in the status and sent until acknowledged.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
 
 ACKS_KEPT_MAX: Final = 16
-"""For each attempt; at most four commands are pending at a time."""
+"""Limit for each attempt. At most four commands are pending at a time."""
 
 PROGRESS_EVERY_S: Final = 10.0
-"""Progress alone causes a reconcile this often; any other change does at once."""
+"""Interval of reconciles for progress only. Any other change causes a reconcile at once."""
 
 SILENCE_EVERY_S: Final = 5.0
 UNRESPONSIVE_EVERY_S: Final = 10.0
-"""The interval of an unresponsive driver doubles each time, up to this."""
+"""Maximum poll interval of an unresponsive driver; the interval doubles each time."""
 
 REASON_CHARACTERS_MAX: Final = 256
 
 RECEIPT_EVERY: Final = 15
-"""One poll in this many fetches the receipt without a command, because `verify: Final` makes one too."""
+"""One poll in this many fetches the receipt without a command, because `verify: Final` also creates one."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverRef:
-    """The driver of one attempt, as the cluster shows it."""
+    """The driver of one attempt, with the state of its pod in the cluster."""
 
     namespace: str
     pod_name: str
@@ -72,7 +72,7 @@ class _Driver:
     shown_at: float = 0.0
     polls: int = 0
     unanswered: int = 0
-    """Polls without a response, in a row."""
+    """Consecutive polls without a response."""
 
 
 class DriverPoller:
@@ -109,7 +109,7 @@ class DriverPoller:
         self._polling, self._commanding, self._retrying = lanes
 
     def report(self, key: Key, attempt: int) -> DriverReport | None:
-        """Return the result of the last polls of an attempt's driver; None: no response yet, and no sign of trouble."""
+        """Return the result of the last polls of an attempt's driver; `None` before it answers or is unreachable."""
         driver = self._drivers.get(key)
         if driver is None or driver.ref.attempt != attempt:
             return None
@@ -118,13 +118,13 @@ class DriverPoller:
         return None if never else report
 
     def follow(self, key: Key, ref: DriverRef) -> None:
-        """Poll this driver from now on, in place of an earlier one of the same Backfill."""
-        known = self._drivers.get(key)
-        if known is not None and known.ref.pod_uid == ref.pod_uid:
-            if known.ref != ref:
-                known.address = known.address if known.ref.ip == ref.ip else None
-                known.ref = ref
-                known.wake.set()
+        """Start to poll this driver instead of an earlier one of the same Backfill."""
+        existing = self._drivers.get(key)
+        if existing is not None and existing.ref.pod_uid == ref.pod_uid:
+            if existing.ref != ref:
+                existing.address = existing.address if existing.ref.ip == ref.ip else None
+                existing.ref = ref
+                existing.wake.set()
             return
         self.leave(key)
         driver = _Driver(ref, DriverReport(ref.attempt))
@@ -140,12 +140,12 @@ class DriverPoller:
         self._metrics.live_drivers.set(len(self._drivers))
 
     def send(self, key: Key, requests: tuple[CommandRequest, ...]) -> None:
-        """Deliver commands in order, up to the first without a response; later looks hold their acknowledgements."""
+        """Deliver commands in order, up to the first without a response; later reports contain their acknowledgements."""
         driver = self._drivers.get(key)
         if driver is not None and requests != driver.outbox:
             driver.outbox = requests
-            # An unresponsive driver is woken for a new command only; old ones go with its next poll.
-            if not driver.unanswered or any(one.revision not in driver.sent_at for one in requests):
+            # Only a new command wakes the task of an unresponsive driver; old ones are sent with its next poll.
+            if not driver.unanswered or any(request.revision not in driver.sent_at for request in requests):
                 driver.wake.set()
 
     async def close(self) -> None:
@@ -247,13 +247,13 @@ class DriverPoller:
         unreachable = after.unreachable_since_ms is not None
         if not unreachable and _transitions(before.progress) != _transitions(after.progress):
             return True
-        # Numbers that only grow are shown slowly; silence has consequences with time alone.
+        # Growing counters are reported slowly. The consequences of silence depend on time only.
         every_s = SILENCE_EVERY_S if unreachable else PROGRESS_EVERY_S
         return asyncio.get_running_loop().time() - driver.shown_at >= every_s
 
 
 def _transitions(progress: Progress | None) -> tuple[object, ...]:
-    """Return the fields of a progress whose change is worth a reconcile at once; the others only grow."""
+    """Return the fields of a progress whose change causes a reconcile at once; the others only grow."""
     if progress is None:
         return ()
     return (
@@ -268,4 +268,4 @@ def _epoch(report: DriverReport) -> int | None:
 
 
 def _with(acks: tuple[Ack, ...], ack: Ack) -> tuple[Ack, ...]:
-    return (*(one for one in acks if one.revision != ack.revision), ack)[-ACKS_KEPT_MAX:]
+    return (*(existing for existing in acks if existing.revision != ack.revision), ack)[-ACKS_KEPT_MAX:]

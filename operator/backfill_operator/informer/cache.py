@@ -1,9 +1,9 @@
-"""The Backfills and driver pods that lists and watches have shown, compact enough for ten thousand of each.
+"""Backfills and driver pods from lists and watches, compact enough for ten thousand of each.
 
-A Backfill is kept as compact JSON text and parsed when it is read. The text of one that is over is packed, and a large one is kept
-as a stub. Of one that is over and at rest there is no text: a hundred thousand may wait to be forgotten. A pod is kept as the
-value that the rules read. The cache is never newer than the cluster and often older. A reader that needs the current
-state asks the API server.
+A Backfill is stored as compact JSON and parsed on each read. A finished Backfill is compressed, and a large one is
+stored as a stub. A finished Backfill at rest has no JSON, because a hundred thousand of them may wait for their deletion.
+A pod is stored as the value that the rules read. The cache is never newer than the cluster and often older. A reader
+that needs the current state reads it from the API server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from backfill_operator.informer.resting import Rest, rest_of
 from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, key_of
 
 PACK_LEVEL = 1
-"""Of zlib: a third of the text's size in 30 microseconds; higher levels save a tenth more in twice the time."""
+"""zlib level. It reduces the JSON to a third in 30 microseconds; higher levels save a tenth more in twice the time."""
 
 PULLING: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 """Reasons of a container that waits for its image."""
@@ -43,7 +43,7 @@ class StoredBackfill:
     generation: int
     index: IndexFields
     packed: bytes
-    """JSON text; of one that is over, compressed: it is read once or twice until it is forgotten. Empty: it is at rest."""
+    """JSON. It is compressed if the Backfill is finished, because it is rarely read again, and empty if it is at rest."""
 
     rest: Rest | None = None
 
@@ -91,20 +91,20 @@ class Cache:
         """Executors that wait, by the UID of the driver pod that made them."""
 
         self._gone: set[str] | None = None
-        """UIDs that were deleted during a relist, whose pages may still show them; None: no relist runs."""
+        """UIDs deleted during a relist, whose pages may still contain them; `None` if no relist is running."""
 
     def __len__(self) -> int:
-        """Backfills that are known."""
+        """Return the number of cached Backfills."""
         return len(self._backfills)
 
     # ------------------------------------------------------------ reads
     def backfill(self, key: Key) -> Raw | None:
-        """Return a Backfill as last seen, or the stub of one that is large or at rest; None: it is not known."""
+        """Return a Backfill as last seen, or a stub if it is large or at rest; `None` if it is not cached."""
         stored = self._backfills.get(key)
         return None if stored is None else stored.raw(key)
 
     def rest(self, key: Key) -> Rest | None:
-        """Return the rest of a Backfill; None: it may have something to do, or is not known."""
+        """Return the rest of a Backfill; `None` if it may need a decision, or is not cached."""
         stored = self._backfills.get(key)
         return None if stored is None else stored.rest
 
@@ -114,7 +114,7 @@ class Cache:
         return IndexFields() if stored is None else stored.index
 
     def target(self, key: Key) -> str | None:
-        """Return the target of a Backfill; None: it has succeeded, or its spec names no target."""
+        """Return the target of a Backfill; `None` if it has succeeded, or its spec has no target."""
         index = self.index(key)
         return None if index.phase == "Succeeded" else index.target
 
@@ -123,11 +123,11 @@ class Cache:
         return self._writers_of.get(target, set())
 
     def has_active_attempt(self, key: Key) -> bool:
-        """Has the Backfill a recorded attempt that has not ended?"""
+        """Return whether the Backfill has a recorded attempt that has not ended."""
         return key in self._active.get(key[0], ())
 
     def active_attempts(self, namespace: str | None) -> int:
-        """Return how many Backfills have one; None: in all namespaces."""
+        """Return the number of Backfills with an active attempt; `None` counts all namespaces."""
         if namespace is not None:
             return len(self._active.get(namespace, ()))
         return sum(len(keys) for keys in self._active.values())
@@ -144,36 +144,36 @@ class Cache:
     def pods(self, key: Key, pod_name: str | None = None) -> tuple[DriverPod, ...]:
         """Return the pods with a Backfill's label, and the pod named `pod_name`, without regard to their owner."""
         namespace, name = key
-        found = dict(self._pods_of.get((namespace, base_name(name)), {}))
-        if pod_name is not None and (one := self._pods.get((namespace, pod_name))) is not None:
-            found[namespace, pod_name] = one
-        return tuple(self.with_executors(one.pod) for one in found.values())
+        pods = dict(self._pods_of.get((namespace, base_name(name)), {}))
+        if pod_name is not None and (named := self._pods.get((namespace, pod_name))) is not None:
+            pods[namespace, pod_name] = named
+        return tuple(self.with_executors(stored.pod) for stored in pods.values())
 
     def with_executors(self, pod: DriverPod) -> DriverPod:
-        """Return a driver pod with what is known of its executors that wait."""
-        known = self._executors.get(pod.uid)
-        return pod if known is None else replace(pod, executors=known[1])
+        """Return a driver pod with its waiting executors, if any are cached."""
+        waiting = self._executors.get(pod.uid)
+        return pod if waiting is None else replace(pod, executors=waiting[1])
 
     def ip(self, namespace: str, pod_name: str) -> str | None:
-        """Return the address of a pod; None: it has none."""
+        """Return the address of a pod; `None` if it has none."""
         stored = self._pods.get((namespace, pod_name))
         return None if stored is None else stored.ip
 
     # ------------------------------------------------------------ changes
     def put_backfill(self, raw: Raw) -> bool:
-        """Store a Backfill; False: this version or a newer one is known."""
+        """Store a Backfill; `False` if this version or a newer one is cached."""
         key, metadata = key_of(raw), raw["metadata"]
         version, uid = _version(metadata), str(metadata.get("uid", ""))
-        known = self._backfills.get(key)
+        existing = self._backfills.get(key)
         self.newest[BACKFILLS.plural] = max(self.newest[BACKFILLS.plural], version)
-        if self._is_gone(uid) or (known is not None and known.version >= version):
+        if self._is_gone(uid) or (existing is not None and existing.version >= version):
             return False
         generation = metadata.get("generation")
         generation = generation if isinstance(generation, int) else 0
         # The applied configuration changes only with the generation, and is expensive to parse.
-        same_generation = known is not None and known.uid == uid and known.generation == generation
-        index = index_fields_of(raw, pruned=known.index.pruned if known is not None and same_generation else None)
-        # No matter who wrote it: what says something else than a decision would is not at rest.
+        same_generation = existing is not None and existing.uid == uid and existing.generation == generation
+        index = index_fields_of(raw, pruned=existing.index.pruned if existing is not None and same_generation else None)
+        # The author does not matter: a status that differs from the next decision is not at rest.
         rest = rest_of(raw, index)
         if rest is not None:
             stored = _at_rest(uid, version, generation, index, rest)
@@ -187,10 +187,10 @@ class Cache:
         return True
 
     def drop_backfill(self, key: Key, uid: str) -> bool:
-        """Remove a Backfill; False: it is not known, or its name now belongs to another UID."""
+        """Remove a Backfill; `False` if it is not cached, or its name now belongs to another UID."""
         self._note_gone(uid)
-        known = self._backfills.get(key)
-        if known is None or known.uid != uid:
+        existing = self._backfills.get(key)
+        if existing is None or existing.uid != uid:
             return False
         self._remove_from_index(key)
         del self._backfills[key]
@@ -203,22 +203,22 @@ class Cache:
             self._active.setdefault(key[0], set()).add(key)
 
     def _remove_from_index(self, key: Key) -> None:
-        known = self._backfills.get(key)
-        if known is None:
+        existing = self._backfills.get(key)
+        if existing is None:
             return
-        for index, name in ((self._writers_of, known.index.target), (self._active, key[0])):
+        for index, name in ((self._writers_of, existing.index.target), (self._active, key[0])):
             if name is not None and (keys := index.get(name)) is not None:
                 keys.discard(key)
                 if not keys:
                     del index[name]
 
     def put_pod(self, raw: Raw) -> Key | None:
-        """Store a driver pod; return the Backfill to reconcile, None: nothing is new."""
+        """Store a driver pod; return the Backfill to reconcile, or `None` if nothing is new."""
         key, metadata = key_of(raw), raw["metadata"]
         version = _version(metadata)
         self.newest[PODS.plural] = max(self.newest[PODS.plural], version)
-        known = self._pods.get(key)
-        if self._is_gone(str(metadata.get("uid", ""))) or (known is not None and known.version >= version):
+        existing = self._pods.get(key)
+        if self._is_gone(str(metadata.get("uid", ""))) or (existing is not None and existing.version >= version):
             return None
         label = label_of(raw, BACKFILL_LABEL)
         owner = owner_name(raw) or label
@@ -229,64 +229,66 @@ class Cache:
         return stored.backfill
 
     def drop_pod(self, key: Key, uid: str) -> Key | None:
-        """Remove a pod; return the Backfill to reconcile, None: the pod is not known."""
+        """Remove a pod; return the Backfill to reconcile, or `None` if the pod is not cached."""
         self._note_gone(uid)
-        known = self._pods.get(key)
-        if known is None or known.pod.uid != uid:
+        existing = self._pods.get(key)
+        if existing is None or existing.pod.uid != uid:
             return None
         self._unlink(key)
-        return known.backfill
+        return existing.backfill
 
-    def put_executors(self, found: Mapping[str, tuple[Key, WaitingExecutors]], namespace: str | None) -> list[Key]:
-        """Store all executors that wait, by the UID of their driver pods; return the Backfills for which that is news.
+    def put_executors(self, waiting: Mapping[str, tuple[Key, WaitingExecutors]], namespace: str | None) -> list[Key]:
+        """Store all waiting executors by the UID of their driver pods; return the Backfills with a change.
 
         Args:
-            found: The label of the Backfill and what waits; those of a pod that is not known are left out.
-            namespace: Where it was looked; None: in all namespaces.
+            waiting: Label of the Backfill, and its waiting executors. Entries of uncached driver pods are ignored.
+            namespace: The listed namespace; `None` means all namespaces.
         """
-        before = {uid: one for uid, one in self._executors.items() if namespace in (None, one[0].backfill[0])}
+        before = {uid: entry for uid, entry in self._executors.items() if namespace in (None, entry[0].backfill[0])}
         for uid in before:
             del self._executors[uid]
-        changed = [stored.backfill for uid, (stored, _) in before.items() if uid not in found]
-        for uid, (label, seen) in found.items():
-            stored = next((one for one in self._pods_of.get(label, {}).values() if one.pod.uid == uid), None)
+        changed = [stored.backfill for uid, (stored, _) in before.items() if uid not in waiting]
+        for uid, (label, seen) in waiting.items():
+            stored = next(
+                (candidate for candidate in self._pods_of.get(label, {}).values() if candidate.pod.uid == uid), None
+            )
             if stored is None:
                 continue
-            known = replace(before[uid][1], running=None) if uid in before else None
-            # A kubelet says one and the other by turns: the status is not written each time.
-            same = known is not None and {known.waiting, seen.waiting} <= PULLING
-            executors = known if known is not None and same else seen
+            previous = replace(before[uid][1], running=None) if uid in before else None
+            # A kubelet alternates between the two reasons. The status is not written for each change.
+            same = previous is not None and {previous.waiting, seen.waiting} <= PULLING
+            executors = previous if previous is not None and same else seen
             self._executors[uid] = stored, executors
-            if executors != known:
+            if executors != previous:
                 changed.append(stored.backfill)
         return changed
 
     def put_executors_of(self, pod: DriverPod, executors: WaitingExecutors | None) -> DriverPod:
-        """Store what a look at the executors of one driver has found; return its pod with it."""
-        known = self._executors.pop(pod.uid, None)
-        if known is not None and executors is not None:
-            self._executors[pod.uid] = known[0], executors
+        """Store the waiting executors of one driver; return its pod with them."""
+        entry = self._executors.pop(pod.uid, None)
+        if entry is not None and executors is not None:
+            self._executors[pod.uid] = entry[0], executors
         return replace(pod, executors=executors)
 
     def _unlink(self, key: Key) -> None:
-        known = self._pods.pop(key, None)
-        if known is not None:
-            siblings = self._pods_of[known.label]
+        existing = self._pods.pop(key, None)
+        if existing is not None:
+            siblings = self._pods_of[existing.label]
             del siblings[key]
             if not siblings:
-                del self._pods_of[known.label]
+                del self._pods_of[existing.label]
 
     # ------------------------------------------------------------ relist
     def begin_relist(self) -> tuple[dict[Key, str], dict[Key, str]]:
-        """Return the UIDs of the known Backfills and pods; those that no page shows are gone."""
+        """Return the UIDs of the cached Backfills and pods; those that appear on no page no longer exist."""
         self._gone = set()
         return (
-            {key: one.uid for key, one in self._backfills.items()},
-            {key: one.pod.uid for key, one in self._pods.items()},
+            {key: backfill.uid for key, backfill in self._backfills.items()},
+            {key: stored.pod.uid for key, stored in self._pods.items()},
         )
 
     def end_relist(self) -> None:
-        """End the relist: no page can show a deleted object any more."""
+        """End the relist: pages can no longer contain deleted objects."""
         self._gone = None
 
     def _is_gone(self, uid: str) -> bool:
@@ -298,12 +300,12 @@ class Cache:
 
 
 def _at_rest(uid: str, version: int, generation: int, index: IndexFields, rest: Rest) -> StoredBackfill:
-    """Return what is kept of a Backfill at rest: of one that has succeeded its target neither, which it writes no more."""
+    """Return the stored form of a Backfill at rest; it has no target after success, because it writes no more."""
     target = None if index.phase == "Succeeded" else index.target
     return StoredBackfill(uid, version, generation, IndexFields(sys.intern(index.phase), target=target), b"", rest)
 
 
 def _version(metadata: dict[str, Any]) -> int:
-    """Return a resourceVersion as a number; Kubernetes 1.35 defines their order, and before it they were etcd's revisions."""
+    """Return a resourceVersion as a number. Kubernetes 1.35 defines their order; older versions use etcd revisions."""
     text = str(metadata.get("resourceVersion", ""))
     return int(text) if text.isascii() and text.isdigit() else 0

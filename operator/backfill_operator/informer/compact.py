@@ -45,17 +45,17 @@ class IndexFields:
 
     phase: str = ""
     active: bool = False
-    """Is there a recorded attempt that has not ended?"""
+    """True if a recorded attempt has not ended."""
 
     target: str | None = None
-    """Normalized name of the table that it writes; None: the spec names none."""
+    """Normalized name of the table that it writes; `None` if the spec has no target."""
 
     pruned: tuple[str, ...] = ()
     """Paths of applied fields that the API server dropped."""
 
     @property
     def over(self) -> bool:
-        """Is the job over, and has no attempt on record that may still run?"""
+        """True if the job has finished and no recorded attempt may still run."""
         return self.phase in FINISHED and not self.active
 
 
@@ -76,12 +76,12 @@ def stub_of(metadata: Raw, index: IndexFields) -> Raw:
 
 
 def is_stub(raw: Raw) -> bool:
-    """Is it a stub, so that the object must be read from the API server?"""
+    """Return whether this is a stub, so that the object must be read from the API server."""
     return STUB_FIELD in raw
 
 
 def index_fields_of(raw: Raw, *, pruned: tuple[str, ...] | None = None) -> IndexFields:
-    """Return the index fields of a Backfill or of its stub; `pruned`: the known value, to save computing it."""
+    """Return the index fields of a Backfill or of its stub; `pruned` passes a cached value to avoid computing it."""
     stub = raw.get(STUB_FIELD)
     if isinstance(stub, dict):
         return IndexFields(stub["phase"], stub["active"], stub["target"], tuple(stub["pruned"]))

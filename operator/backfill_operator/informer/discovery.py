@@ -1,7 +1,7 @@
-"""The answers to kopf's discovery: the resources are known.
+"""Constant answers to kopf's discovery requests.
 
-kopf reads discovery without any check, once, at its start. An answer of another server would end the process, and a CRD
-that comes a second late would never be watched.
+kopf reads discovery once, at its start, and does not validate it. A response of another server would end the process.
+kopf would never watch a CRD that is created a second later.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, Resource
 
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace")
 DEFINITIONS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
-"""kopf waits until it knows these two, and requests none of them."""
+"""kopf waits until it has discovered these two, and never requests them."""
 
 KNOWN: Final = (BACKFILLS, PODS, NAMESPACES, DEFINITIONS)
 VERBS: Final = ["get", "list", "patch", "watch"]

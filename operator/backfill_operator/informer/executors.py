@@ -1,7 +1,7 @@
-"""Looks at intervals for executor pods that wait: one list of those that are Pending, whatever the number of Backfills.
+"""Finds waiting executor pods periodically, with one list of Pending pods for any number of Backfills.
 
-A watch would bring every change of every executor, and a list for each Backfill ten thousand requests. Pods that are Pending are
-few, and where no driver is on record none is asked for.
+A watch would deliver every change of every executor. A list for each Backfill would be ten thousand requests. Few pods
+are Pending, and a namespace without a recorded driver is not listed.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ExecutorPod:
-    """One executor pod that is not over."""
+    """An executor pod that has not ended."""
 
     name: str
     driver_uid: str
-    """UID of the driver pod that made it, which owns it."""
+    """UID of the driver pod that created it and owns it."""
 
     label: Key
     """Namespace and label of its Backfill."""
 
     running: bool
     waiting: str = ""
-    """Why one of its containers waits."""
+    """Reason why one of its containers waits."""
 
     message: str = ""
-    """Of the container, else of the scheduler."""
+    """Message of the waiting container, or else of the scheduler."""
 
     @property
     def waits(self) -> bool:
-        """Does it say why it does not start? One that was just made does not."""
+        """True if the pod reports why it does not start; a new pod does not report it yet."""
         return not self.running and bool(self.waiting or self.message)
 
 
 def executor_of(raw: Raw) -> ExecutorPod | None:
-    """Return an executor pod as the rules read it; None: it is over or being deleted, or no pod owns it."""
+    """Return an executor pod as the rules read it; `None` if it has ended, is being deleted, or has no owner pod."""
     metadata, driver_uid, phase = raw["metadata"], owner_uid(raw), phase_of(raw)
     if driver_uid is None or metadata.get("deletionTimestamp") or phase in ("Succeeded", "Failed"):
         return None
@@ -64,19 +64,19 @@ def executor_of(raw: Raw) -> ExecutorPod | None:
 
 
 def waiting_executors(pods: Iterable[ExecutorPod], *, running: int | None) -> WaitingExecutors | None:
-    """Return what stands for the executors of one driver that wait; None: none does.
+    """Return one executor that represents the driver's waiting executors; `None` if none waits.
 
     Args:
         pods: Executors of one driver.
-        running: How many of its executors run; None: only those that wait were listed.
+        running: Number of running executors; `None` if only waiting ones were listed.
     """
-    # The same one at each look, so that the status is not written for its sake; a container's reason says more than a scheduler's.
-    found = min((one for one in pods if one.waits), key=lambda one: (not one.waiting, one.name), default=None)
-    return None if found is None else WaitingExecutors(found.waiting, found.message, running)
+    # The choice is stable, so it causes no status writes. A container's reason is more specific than a scheduler's.
+    first = min((pod for pod in pods if pod.waits), key=lambda pod: (not pod.waiting, pod.name), default=None)
+    return None if first is None else WaitingExecutors(first.waiting, first.message, running)
 
 
 class ExecutorLooks:
-    """Keeps the cache's word of executors that wait as old as `executors_seconds` at most."""
+    """Refreshes the cached waiting executors every `executors_seconds`."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class ExecutorLooks:
 
         Args:
             cluster: Lists the pods.
-            cache: Knows where drivers are, and keeps what is found.
+            cache: Provides the namespaces with drivers, and stores the waiting executors.
             settings: Interval and namespaces.
             enqueue: Requests a reconcile of a Backfill.
             on_unreadable: Called with the resource and the reason when a pod cannot be read.
@@ -103,34 +103,34 @@ class ExecutorLooks:
         self._on_unreadable = on_unreadable
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """List waiting executors until cancelled."""
         while True:
             await wait(jittered(self._settings.executors_seconds))
             await self.once()
 
     async def once(self) -> None:
-        """Look once; what is known of a namespace that cannot be listed stays as it was."""
+        """List once; if a namespace cannot be listed, its cached executors stay unchanged."""
         for namespace in self._settings.namespaces or (None,):
             try:
-                found = await self._list(namespace) if self._cache.active_attempts(namespace) else {}
+                waiting = await self._list(namespace) if self._cache.active_attempts(namespace) else {}
             except ApiError as error:
                 _log.info("executors of %s cannot be listed: %s", namespace or "all namespaces", error)
                 continue
-            for key in self._cache.put_executors(found, namespace):
+            for key in self._cache.put_executors(waiting, namespace):
                 self._enqueue(key)
 
     async def _list(self, namespace: str | None) -> dict[str, tuple[Key, WaitingExecutors]]:
         pods: dict[str, list[ExecutorPod]] = {}
         async for page in self._cluster.pages(PODS, namespace, labels=EXECUTORS_SELECTOR, fields=PENDING):
             for raw in page:
-                one = self._read(raw)
-                if one is not None and one.waits:
-                    pods.setdefault(one.driver_uid, []).append(one)
-        found: dict[str, tuple[Key, WaitingExecutors]] = {}
+                pod = self._read(raw)
+                if pod is not None and pod.waits:
+                    pods.setdefault(pod.driver_uid, []).append(pod)
+        by_driver: dict[str, tuple[Key, WaitingExecutors]] = {}
         for uid, waiting in pods.items():
             if (executors := waiting_executors(waiting, running=None)) is not None:
-                found[uid] = waiting[0].label, executors
-        return found
+                by_driver[uid] = waiting[0].label, executors
+        return by_driver
 
     def _read(self, raw: Raw) -> ExecutorPod | None:
         try:
@@ -141,9 +141,9 @@ class ExecutorLooks:
 
 
 async def executors_of_driver(cluster: Cluster, label: Key, driver_uid: str) -> WaitingExecutors | None:
-    """Ask the API server for the executors of one driver, those that run included."""
+    """Read all executors of one driver from the API server, including running ones."""
     labels = f"{EXECUTORS_SELECTOR},{BACKFILL_LABEL}={label[1]}"
-    found: list[ExecutorPod] = []
+    pods: list[ExecutorPod] = []
     async for page in cluster.pages(PODS, label[0], labels=labels):
-        found += [one for raw in page if (one := executor_of(raw)) is not None and one.driver_uid == driver_uid]
-    return waiting_executors(found, running=sum(one.running for one in found))
+        pods += [pod for raw in page if (pod := executor_of(raw)) is not None and pod.driver_uid == driver_uid]
+    return waiting_executors(pods, running=sum(pod.running for pod in pods))

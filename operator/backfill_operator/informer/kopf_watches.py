@@ -1,7 +1,7 @@
 """The two watches, run by kopf: each event updates the cache and enqueues its Backfill.
 
 kopf does login and watch streams only. Its finalizers, annotations, timers, daemons, indices, events and peering are off,
-so kopf writes nothing to the cluster. docs/adr/0032 says why.
+so kopf writes nothing to the cluster. docs/adr/0032 explains why.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def registry_of(
         enqueue: Called with the Backfill to reconcile.
         on_event: Called with the resource of each event.
         start_version: Returns the version from which a watch starts.
-        on_unreadable: Called with the resource and the reason when a line of a watch is left out.
+        on_unreadable: Called with the resource and the reason when a line of a watch is skipped.
     """
     registry, on_watch = kopf.OperatorRegistry(), ReconnectCounter(metrics)
     pace = WatchPace(retry_max_s, lambda path: metrics.watch_failures.labels(path.rsplit("/", 1)[-1]).inc())
@@ -82,8 +82,8 @@ def registry_of(
     async def driver_pod(event: Any, **_: Any) -> None:
         raw: Raw = event["object"]
         on_event(PODS.plural)
-        known = partial(cache.drop_pod, key_of(raw), raw["metadata"]["uid"])
-        owner = known() if event["type"] == "DELETED" else _read(cache.put_pod, raw, PODS.plural, on_unreadable)
+        drop = partial(cache.drop_pod, key_of(raw), raw["metadata"]["uid"])
+        owner = drop() if event["type"] == "DELETED" else _read(cache.put_pod, raw, PODS.plural, on_unreadable)
         if owner is not None:
             enqueue(owner)
 
@@ -91,7 +91,7 @@ def registry_of(
 
 
 def _read(put: Callable[[Raw], T], raw: Raw, plural: str, on_unreadable: Callable[[str, object], None]) -> T | None:
-    """Store an object; one that takes too long to read is reported, and left out until it changes."""
+    """Store an object; if reading it takes too long, report it and skip it until it changes."""
     try:
         with read_budget():
             return put(raw)
@@ -111,7 +111,7 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     made.watching.label_selectors["", "v1", "pods"] = f"{ROLE_LABEL}=driver"
     made.networking.request_timeout = settings.request_timeout_seconds
     made.networking.error_backoffs = NoBackoffs()
-    # kopf keeps a task for each object; ours have nothing to wait for.
+    # kopf keeps a task for each object. Our handlers return at once, so the tasks can end.
     made.queueing.idle_timeout = 0.1
     made.persistence.diffbase_storage = NoDiffBase()
     made.persistence.progress_storage = NoProgress()
@@ -120,10 +120,10 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
 
 
 class NoBackoffs:
-    """The delays of kopf's requests: none, and without end, because `WatchPace` delays each request.
+    """An endless series of zero delays for kopf's requests, because `WatchPace` delays each request.
 
-    By default kopf waits up to 21 seconds, and ends the process after the ninth failure. But an API server that restarts answers
-    again at any time, and a namespace that may not be read concerns no other namespace.
+    By default kopf waits up to 21 seconds, and ends the process after the ninth failure. But a restarting API server may
+    answer at any time, and a forbidden namespace must not affect other namespaces.
     """
 
     def __iter__(self) -> Iterator[float]:
@@ -171,7 +171,7 @@ class NoProgress(kopf.ProgressStorage):
 
 
 class ReconnectCounter:
-    """Counts the watches that the API server accepts for a path after the first one."""
+    """Counts the watches of a path that the API server accepts after the first one."""
 
     def __init__(self, metrics: Metrics) -> None:
         """Take the metrics that hold the count."""
@@ -179,7 +179,7 @@ class ReconnectCounter:
         self._watched: set[str] = set()
 
     def __call__(self, path: str) -> None:
-        """Take the path of a watch that was accepted."""
+        """Count an accepted watch of this path."""
         if path in self._watched:
             self._metrics.watch_reconnects.labels(path.rsplit("/", 1)[-1]).inc()
         self._watched.add(path)

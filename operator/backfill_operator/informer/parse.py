@@ -37,17 +37,17 @@ from backfill_operator.kube.resources import Raw
 
 DRIVER_CONTAINER: Final = "driver"
 STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
-"""Reasons for waiting that every healthy container has for a while."""
+"""Waiting reasons that every healthy container has for a short time."""
 
 MESSAGE_CHARACTERS_MAX: Final = 1024
 SPEC_BYTES_MAX: Final = 256 * 1024
-"""A ConfigMap holds four of them, and a page of a hundred fits into memory."""
+"""A ConfigMap holds four specs of this size, and a page of a hundred fits into memory."""
 
 STATUS_BYTES_MAX: Final = 256 * 1024
-"""Several times what the operator writes."""
+"""Several times the size that the operator writes."""
 
 STATUS_ERRORS_MAX: Final = 100
-"""A status with more errors is no status; to list a hundred thousand of them takes a second."""
+"""A status with more errors is rejected: listing a hundred thousand of them takes a second."""
 
 _PHASES: Final[Mapping[str, PodPhase]] = {
     "Pending": "Pending", "Running": "Running", "Succeeded": "Succeeded", "Failed": "Failed",
@@ -56,7 +56,7 @@ _PHASES: Final[Mapping[str, PodPhase]] = {
 _UNREADABLE: Final = frozenset(
     {(), ("attempts",), ("attempt",), ("attempt", "number"), ("attempt", "state"), ("attempt", "podUid")}
 )
-"""Paths that a launch depends on: without them it is unknown whether a driver runs."""
+"""Paths that a launch depends on: without them, the operator cannot determine whether a driver runs."""
 
 _ITEMS: Final = frozenset({"conditions", "history"})
 _WHOLE: Final = frozenset({"plan", "progress", "receipt"})
@@ -92,7 +92,7 @@ def observation_of(
         status=_status_to_decide_on(raw),
         resource_version=str(metadata.get("resourceVersion", "")),
         deletion_ms=ms_of(_text(metadata.get("deletionTimestamp")) or None),
-        finalizers=tuple(str(one) for one in metadata.get("finalizers") or ()),
+        finalizers=tuple(str(finalizer) for finalizer in metadata.get("finalizers") or ()),
         annotations={str(name): str(value) for name, value in _mapping(metadata.get("annotations")).items()},
         pods=pods,
         live=live,
@@ -102,7 +102,7 @@ def observation_of(
 
 
 def spec_of(raw: Raw) -> BackfillSpec | SpecRefused:
-    """Return the spec, or why it is refused: a CRD of another version than the operator accepts other specs."""
+    """Return the spec, or the reasons for its refusal: a CRD of another version may accept other specs."""
     metadata = _mapping(raw.get("metadata"))
     document = {
         "apiVersion": API_VERSION,
@@ -118,18 +118,16 @@ def spec_of(raw: Raw) -> BackfillSpec | SpecRefused:
         with read_budget():
             return load_backfill(document).spec
     except SpecError as error:
-        return SpecRefused(tuple(str(one) for one in error.errors))
+        return SpecRefused(tuple(str(fault) for fault in error.errors))
     except (RecursionError, ValueError, TypeError) as error:
         return SpecRefused((f"spec cannot be read: {type(error).__name__}: {error}"[:MESSAGE_CHARACTERS_MAX],))
 
 
 def status_of(raw: Raw) -> BackfillStatus:
-    """Return the stored status without the fields that cannot be read.
-
-    A later version of the operator, or a person, may have written them.
+    """Return the stored status without its unreadable fields, which a later operator or a user may have written.
 
     Raises:
-        StatusUnreadableError: a field that a launch depends on cannot be read: the attempt, or that the job is over.
+        StatusUnreadableError: an unreadable field is one that a launch depends on: the attempt, or the job's end.
     """
     stored = raw.get("status") or {}
     size = len(to_json(stored))
@@ -150,9 +148,9 @@ def _status_without_unknown(stored: Any) -> BackfillStatus:
             if error.error_count() > STATUS_ERRORS_MAX:
                 raise StatusUnreadableError(f"status cannot be read: it has {error.error_count():,} errors") from error
             errors = error.errors(include_url=False)
-            unknown = {_left_out(stored, one["loc"], known=one["type"] != "extra_forbidden") for one in errors}
+            unknown = {_left_out(stored, fault["loc"], known=fault["type"] != "extra_forbidden") for fault in errors}
             if () in unknown:
-                shown = "; ".join(f"{path_of(one['loc'])}: {one['msg']}" for one in errors)
+                shown = "; ".join(f"{path_of(fault['loc'])}: {fault['msg']}" for fault in errors)
                 raise StatusUnreadableError(f"status cannot be read: {shown[:MESSAGE_CHARACTERS_MAX]}") from error
             stored = _without(stored, unknown)
 
@@ -163,12 +161,12 @@ def _status_to_decide_on(raw: Raw) -> BackfillStatus:
     except StatusUnreadableError:
         if not _text(_mapping(raw.get("metadata")).get("deletionTimestamp")):
             raise
-        # Nothing is launched for a deleted object; its pods are found by owner and label.
+        # A deleted object needs no launch, and its pods are found by owner and label.
         return BackfillStatus()
 
 
 def _left_out(status: Any, path: tuple[int | str, ...], *, known: bool) -> tuple[int | str, ...]:
-    """Return the path to remove so that the rest can be read; empty: a launch depends on it."""
+    """Return the path to remove so that the rest can be read; it is empty if a launch depends on the field."""
     if not known:
         return path
     if path[:2] in _UNREADABLE:
@@ -197,11 +195,11 @@ def _without(part: Any, paths: set[tuple[int | str, ...]], here: tuple[int | str
 def pod_of(raw: Raw) -> DriverPod:
     """Return a pod as the rules read it.
 
-    A driver whose container has ended is over, even if a sidecar keeps the pod running: restartPolicy is Never.
+    A driver has ended when its container has ended, even if a sidecar keeps the pod running: restartPolicy is Never.
     """
     metadata, status = _mapping(raw.get("metadata")), _mapping(raw.get("status"))
     labels = _mapping(metadata.get("labels"))
-    conditions = {_text(one.get("type")): one for one in _mappings(status.get("conditions"))}
+    conditions = {_text(condition.get("type")): condition for condition in _mappings(status.get("conditions"))}
     container = _driver_container(status)
     state = _mapping(container.get("state"))
     ended, waiting = _mapping(state.get("terminated")), _waiting(status, state)
@@ -245,20 +243,20 @@ def pod_of(raw: Raw) -> DriverPod:
 
 
 def phase_of(raw: Raw) -> PodPhase:
-    """Return the phase of a pod as its node says it."""
+    """Return the phase that the node reports for a pod."""
     return _PHASES.get(_text(_mapping(raw.get("status")).get("phase")), "Unknown")
 
 
 def unscheduled_of(raw: Raw) -> str:
-    """Return why no node takes a pod, as the scheduler says; empty: one has taken it, or no scheduler has looked at it."""
-    for one in _mappings(_mapping(raw.get("status")).get("conditions")):
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return _text(one.get("message"))
+    """Return the scheduler's reason for an unscheduled pod; empty if the pod has a node or was not processed yet."""
+    for condition in _mappings(_mapping(raw.get("status")).get("conditions")):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return _text(condition.get("message"))
     return ""
 
 
 def waiting_of(raw: Raw) -> tuple[str, str]:
-    """Return why a container of a pod waits, reason and message; empty: none does, or all are about to start."""
+    """Return the reason and message of a pod's waiting container; both are empty if none waits, or all are starting."""
     status = _mapping(raw.get("status"))
     for container in _mappings(status.get("containerStatuses")) or [{}]:
         waiting = _waiting(status, _mapping(container.get("state")))
@@ -268,17 +266,17 @@ def waiting_of(raw: Raw) -> tuple[str, str]:
 
 
 def owner_uid(raw: Raw) -> str | None:
-    """Return the UID of the object that controls a pod; None: none does."""
+    """Return the UID of the object that controls a pod, or `None`."""
     return _owner(_mapping(raw.get("metadata")))
 
 
 def pod_ip(raw: Raw) -> str | None:
-    """Return the address of a pod; None: it has none yet."""
+    """Return the address of a pod; `None` if it has none yet."""
     return _text(_mapping(raw.get("status")).get("podIP")) or None
 
 
 def label_of(raw: Raw, name: str) -> str:
-    """Return a label's value; empty: it is not set."""
+    """Return a label's value; empty if it is not set."""
     return _text(_mapping(_mapping(raw.get("metadata")).get("labels")).get(name))
 
 
@@ -297,7 +295,7 @@ def _driver_container(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _unready(status: Mapping[str, Any]) -> str:
-    """Return the first other container that is not ready, and why; a webhook may have added it."""
+    """Return the first other container that is not ready, with its reason; a webhook may have added the container."""
     for container in _mappings(status.get("containerStatuses")):
         if container.get("name") != DRIVER_CONTAINER and container.get("ready") is not True:
             state = _mapping(container.get("state"))
@@ -308,7 +306,7 @@ def _unready(status: Mapping[str, Any]) -> str:
 
 
 def _held(raw: Raw, status: Mapping[str, Any]) -> str:
-    """Return the first sidecar that has not started: a kubelet starts the pod's containers after it."""
+    """Return the first sidecar that has not started: the kubelet starts the pod's containers after its sidecars."""
     specs = _mappings(_mapping(raw.get("spec")).get("initContainers"))
     sidecars = {container.get("name") for container in specs if container.get("restartPolicy") == "Always"}
     for container in _mappings(status.get("initContainerStatuses")):
@@ -320,12 +318,13 @@ def _held(raw: Raw, status: Mapping[str, Any]) -> str:
 
 def _running(status: Mapping[str, Any]) -> str:
     """Return the names of the containers that run."""
-    running = [one for one in _mappings(status.get("containerStatuses")) if _mapping(one.get("state")).get("running")]
-    return ", ".join(_text(one.get("name")) for one in running)[:MESSAGE_CHARACTERS_MAX]
+    containers = _mappings(status.get("containerStatuses"))
+    running = [container for container in containers if _mapping(container.get("state")).get("running")]
+    return ", ".join(_text(container.get("name")) for container in running)[:MESSAGE_CHARACTERS_MAX]
 
 
 def _init_failed(status: Mapping[str, Any]) -> str:
-    """Return the init container that failed: with `restartPolicy: Never` it is the end of its pod."""
+    """Return the failed init container: with `restartPolicy: Never`, its failure ends the pod."""
     for container in _mappings(status.get("initContainerStatuses")):
         ended = _mapping(_mapping(container.get("state")).get("terminated"))
         if ended and ended.get("exitCode") != 0 and status.get("phase") == "Failed":
@@ -341,7 +340,7 @@ def _end(ended: Mapping[str, Any]) -> str:
 
 
 def _joined(part: Mapping[str, Any]) -> str:
-    """Return the reason and the message of a state or condition; a kubelet says `Error` of every exit code but 0."""
+    """Return the reason and message of a state or condition; a kubelet reports `Error` for every exit code except 0."""
     texts = (_text(part.get("reason")), _text(part.get("message")).strip())
     return ": ".join(text for text in texts if text and text != "Error")[:MESSAGE_CHARACTERS_MAX]
 
@@ -352,13 +351,13 @@ def _scheduled_ms(conditions: Mapping[str, Mapping[str, Any]]) -> int:
 
 
 def _started(container: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
-    """Did the container ever run?"""
+    """Return whether the container has ever run."""
     ran = _mapping(state.get("running")) or _mapping(state.get("terminated")) or _mapping(container.get("lastState"))
     return bool(ran) or container.get("started") is True
 
 
 def _waiting(status: Mapping[str, Any], driver: Mapping[str, Any]) -> Mapping[str, Any]:
-    states = [_mapping(one.get("state")) for one in _mappings(status.get("initContainerStatuses"))]
+    states = [_mapping(container.get("state")) for container in _mappings(status.get("initContainerStatuses"))]
     for state in [*states, driver]:
         waiting = _mapping(state.get("waiting"))
         if waiting and _text(waiting.get("reason")) not in STARTING:
@@ -389,7 +388,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str:

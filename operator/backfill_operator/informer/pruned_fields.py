@@ -1,4 +1,4 @@
-"""Finds fields that a user applied and the API server dropped silently, as a misspelt `verify`."""
+"""Finds fields that a user applied and the API server dropped silently, such as a misspelt `verify`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ SHOWN_MAX: Final = 5
 PATH_CHARACTERS_MAX: Final = 200
 LOOKED_AT_MAX: Final = 10_000
 FREE: Final = frozenset({"template", "resources", "conf", "properties", "options"})
-"""Fields whose content has no schema, so the API server drops nothing in them."""
+"""Fields without a schema for their content, in which the API server drops nothing."""
 
 
 def pruned_fields(raw: Raw) -> tuple[str, ...]:
-    """Return the first few `spec` paths that kubectl's copy of the applied object has and the stored object lacks.
+    """Return the first few `spec` paths that are in kubectl's copy of the applied object and not in the stored object.
 
     Only a client-side apply leaves such a copy. Server-side apply and newer versions of kubectl refuse unknown fields.
     """
@@ -30,17 +30,17 @@ def pruned_fields(raw: Raw) -> tuple[str, ...]:
         return ()
     if not isinstance(applied, dict):
         return ()
-    found: list[str] = []
+    dropped: list[str] = []
     waiting: list[tuple[str, Any, Any]] = [("spec", applied.get("spec"), raw.get("spec"))]
-    for path, wanted, kept in waiting:
-        if not isinstance(wanted, dict) or not isinstance(kept, dict):
+    for path, applied_part, kept in waiting:
+        if not isinstance(applied_part, dict) or not isinstance(kept, dict):
             continue
-        for name, value in wanted.items():
+        for name, value in applied_part.items():
             below = f"{path}.{name}"[:PATH_CHARACTERS_MAX]
             if value is not None and name not in kept:
-                found.append(below)
+                dropped.append(below)
             elif name not in FREE and len(waiting) < LOOKED_AT_MAX:
                 waiting.append((below, value, kept.get(name)))
-            if len(found) == SHOWN_MAX:
-                return tuple(found)
-    return tuple(found)
+            if len(dropped) == SHOWN_MAX:
+                return tuple(dropped)
+    return tuple(dropped)

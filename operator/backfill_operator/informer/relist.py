@@ -1,7 +1,7 @@
-"""Lists everything at intervals: finds what a watch missed, and drops what is gone.
+"""Lists all objects periodically: finds changes that a watch missed, and drops deleted objects.
 
-A watched namespace that may not be read is left out, and what is known of it stays: it is being deleted, or has no Role yet.
-The others must not wait for it.
+A forbidden namespace is skipped, and its cached objects stay: it is being deleted, or has no Role yet. Other namespaces
+must not wait for it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from backfill_operator.settings import OperatorSettings
 FAILED_AGAIN_S: Final = 5.0
 
 VERSION: Final = re.compile(r"[0-9]{1,20}")
-"""A version of etcd."""
+"""An etcd revision."""
 
 UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What parsing may raise for a malformed object."""
+"""Errors that parsing a malformed object may raise."""
 
 _log = logging.getLogger(__name__)
 
 
 class ClusterRestoredError(BackfillError):
-    """The cluster is older than the cache: its store was restored, so the process must start with empty memory."""
+    """The cluster is older than the cache: its store was restored, so the process must restart with an empty cache."""
 
     reason = "ClusterRestored"
     exit_code = 1
@@ -82,10 +82,10 @@ class Relist:
         """Resources with a watch event since the last list."""
 
         self._missed: Counter[str] = Counter()
-        """Lists in a row that found changes of a resource without any watch event."""
+        """Consecutive lists that found changes of a resource without any watch event."""
 
         self._forbidden: set[str] = set()
-        """Namespaces that the last list left out."""
+        """Namespaces that the last list skipped."""
 
         self._versions: dict[str, int] = {}
         """The version at which the last list of each path began."""
@@ -93,37 +93,37 @@ class Relist:
         self._watched: set[str] = set()
         self._wake = asyncio.Event()
         self.complete = asyncio.Event()
-        """Set when everything was listed once; before that, an object may exist without being in the cache."""
+        """Set after the first complete list; before that, the cache may lack existing objects."""
 
     @property
     def synced(self) -> bool:
-        """Was everything listed at least once?"""
+        """True after the first complete list."""
         return self.complete.is_set()
 
     def on_watch_event(self, plural: str) -> None:
-        """Note that a watch of this resource had an event."""
+        """Record an event of this resource's watch."""
         self._watched_since_list.add(plural)
 
     @property
     def missed(self) -> int:
-        """Lists in a row that found changes which a silent watch should have shown."""
+        """Number of consecutive lists with changes that a silent watch should have delivered."""
         return max(self._missed.values(), default=0)
 
     def age_s(self) -> float | None:
-        """Return the seconds since everything was listed; None: never."""
+        """Return the seconds since the last complete list; `None` before the first one."""
         return None if self._done_at is None else self._monotonic() - self._done_at
 
     def start_version(self, path: str, version: str) -> str:
-        """Return the version from which a watch of this path misses nothing that the last list did not show.
+        """Return the version at which a watch of this path starts, so that list and watch together miss no change.
 
         Args:
-            path: Of the watched resource.
+            path: Path of the watched resource.
             version: The current version.
         """
         if path not in self._watched and path in self._versions:
             self._watched.add(path)
             return str(self._versions[path])
-        # This watch starts at the current version; the next list shows what happened in between.
+        # This watch starts at the current version; the next list finds the changes in between.
         self._wake.set()
         return version
 
@@ -150,10 +150,10 @@ class Relist:
         return random.uniform(self._settings.relist_min_seconds, self._settings.relist_max_seconds) - quiet_s
 
     def _began(self, resource: Resource, namespace: str | None, newest: int, version: str) -> None:
-        """Note the version of a list.
+        """Record the version of a list.
 
         Raises:
-            ClusterRestoredError: an earlier one than the cache had when the list began.
+            ClusterRestoredError: the version is older than the cache's version at the start of the list.
         """
         if not VERSION.fullmatch(version):
             return
@@ -163,10 +163,10 @@ class Relist:
             )
         self._versions[resource.path(namespace)] = int(version)
 
-    def _take(self, raw: Raw, resource: Resource, known: dict[Key, str]) -> Key | None:
+    def _take(self, raw: Raw, resource: Resource, unlisted: dict[Key, str]) -> Key | None:
         """Store one object of a page; return the Backfill to reconcile. An unreadable object is reported and skipped."""
         try:
-            known.pop(key_of(raw), None)
+            unlisted.pop(key_of(raw), None)
             with read_budget():
                 if resource is PODS:
                     return self._cache.put_pod(raw)
@@ -183,32 +183,32 @@ class Relist:
         pods: dict[Key, str],
         repaired: dict[str, int],
     ) -> None:
-        """List one namespace; take what is there from `backfills` and `pods`, and count what no watch has shown."""
-        for resource, labels, known in (
+        """List one namespace; remove listed objects from `backfills` and `pods`, and count undelivered changes."""
+        for resource, labels, unlisted in (
             (BACKFILLS, "", backfills), (PODS, f"{ROLE_LABEL}=driver", pods),
         ):  # fmt: skip
             began = partial(self._began, resource, namespace, newest[resource.plural])
             async for page in self._cluster.pages(resource, namespace, labels=labels, began=began):
                 for raw in page:
-                    if (key := self._take(raw, resource, known)) is not None:
+                    if (key := self._take(raw, resource, unlisted)) is not None:
                         repaired[resource.plural] += 1
                         self._enqueue(key)
                     elif resource is BACKFILLS and namespace in self._forbidden:
-                        # Its reconciles were refused too, and wait long by now.
+                        # Its reconciles were refused too, and their backoff is long by now.
                         self._enqueue(key_of(raw))
 
     def _left_out(self, namespace: str | None, error: RefusedError, before: int) -> str:
-        """Return a namespace that may not be read; the last one of all is an error, and so is any other refusal."""
+        """Return a forbidden namespace to skip it; raise if all namespaces are forbidden, or for any other refusal."""
         if namespace is None or error.status != FORBIDDEN or before + 1 == len(self._settings.namespaces):
             raise error
         _log.warning("namespace %s may not be read and is left out: %s", namespace, error.message)
         return namespace
 
     async def once(self) -> None:
-        """List everything once; count and enqueue the changes that no watch has shown.
+        """List all objects once; count and enqueue the changes that no watch delivered.
 
         Raises:
-            ApiError: the list is incomplete; the pages that were read are in the cache.
+            ApiError: the list is incomplete; the pages read so far are in the cache.
             ClusterRestoredError: the cluster is older than the cache.
         """
         first, newest = not self.synced, dict(self._cache.newest)
@@ -223,7 +223,7 @@ class Relist:
                     forbidden.add(self._left_out(namespace, error, len(forbidden)))
         finally:
             self._cache.end_relist()
-        # Objects that were known before the list began and are on no page are gone.
+        # Objects that were cached before the list and are on no page no longer exist.
         for key, uid in backfills.items():
             if key[0] not in forbidden and self._cache.drop_backfill(key, uid):
                 repaired[BACKFILLS.plural] += 1

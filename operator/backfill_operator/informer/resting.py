@@ -1,4 +1,4 @@
-"""What the cache keeps of a Backfill that is at rest: when it is to be deleted, and nothing to decide on."""
+"""The cached form of a Backfill at rest: only the time of its deletion, because it needs no decision."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from backfill_operator.kube.resources import Raw
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """A Backfill that is over, and for which nothing is to be done but in its time."""
+    """A finished Backfill that needs no action before its time to live ends."""
 
     attempt: int
-    """Its last one: a pod of that name, should one appear, is something to decide on."""
+    """Its last attempt. If a pod of that name appears, it needs a decision."""
 
     due_ms: int | None
-    """When its time to live is over; None: it has none."""
+    """Time when its time to live ends; `None` if it has no limit."""
 
 
 def rest_of(raw: Raw, index: IndexFields) -> Rest | None:
-    """Return the rest of a Backfill; None: there may be something to do, so all of it is kept."""
+    """Return the rest of a Backfill; `None` if it may need an action, so that the whole object is kept."""
     metadata = raw["metadata"]
     waits = any(metadata.get(name) for name in ("finalizers", "deletionTimestamp"))
     annotations = metadata.get("annotations")
-    asked = isinstance(annotations, dict) and any(name in annotations for name in ANNOTATIONS)
-    if not index.over or waits or asked or index.pruned or STUB_FIELD in raw:
+    commanded = isinstance(annotations, dict) and any(name in annotations for name in ANNOTATIONS)
+    if not index.over or waits or commanded or index.pruned or STUB_FIELD in raw:
         return None
     try:
         status = status_of(raw)
@@ -41,6 +41,6 @@ def rest_of(raw: Raw, index: IndexFields) -> Rest | None:
 
 
 def _ttl_s(spec: Any) -> int | None:
-    """Return the time to live that a spec names; one of another type is refused, and lives for ever."""
+    """Return the spec's time to live; `None` if it is missing or has another type, so that the object is never deleted."""
     given = spec.get("ttlSecondsAfterFinished") if isinstance(spec, dict) else None
     return given if isinstance(given, int) and not isinstance(given, bool) and given >= 0 else None

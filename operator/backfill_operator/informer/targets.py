@@ -1,4 +1,4 @@
-"""Which table a Backfill writes, in one spelling: two that write the same one get a warning."""
+"""Normalized name of the table that a Backfill writes; two Backfills with the same one get a warning."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ LOCAL: Final = "file"
 
 
 def target_of(raw: Raw) -> str | None:
-    """Return the target of a Backfill; None: its spec names none.
+    """Return the target of a Backfill; `None` if its spec has no target.
 
-    A path without a scheme is in the pod's own file system, and mounts differ between namespaces. So it names the same
-    table only within a namespace. The same holds for a name in a catalog, which a spec's conf may define.
+    A path without a scheme is in the pod's own file system, and mounts differ between namespaces. So it identifies a
+    table only within a namespace. The same is true for a name in a catalog, which a spec's conf may define.
     """
     spec = raw.get("spec")
     target: Any = spec.get("target") if isinstance(spec, dict) else None
     members = target.values() if isinstance(target, dict) else ()
-    member: dict[str, Any] = next((one for one in members if isinstance(one, dict)), {})
+    member: dict[str, Any] = next((value for value in members if isinstance(value, dict)), {})
     namespace = str(raw["metadata"].get("namespace", ""))
     path, table = member.get("path"), member.get("table")
     if isinstance(path, str) and path.strip():

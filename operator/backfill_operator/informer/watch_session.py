@@ -1,8 +1,8 @@
-"""The HTTP session that kopf lists and watches through: no answer and no object can end kopf.
+"""The HTTP session for kopf's lists and watches, through which no response and no object can end kopf.
 
-kopf parses each answer, each list and each line of a watch, and what it cannot parse ends the process. So kopf gets from
-here a list without items, because our own relist has shown them, and lines of a watch that are whole, readable and small.
-Everything else is a `WatchFailedError`, which kopf answers by another try.
+kopf parses each response, list and watch line, and ends the process if it cannot parse one. This session returns lists
+without items, because our own relist reads them, and only whole, readable and small watch lines. Everything else is a
+`WatchFailedError`, after which kopf tries again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from backfill_operator.kube.shallow_json import loads
 
 OK: Final = 200
 EXPIRED: Final = frozenset({400, 410})
-"""Statuses of a watch whose version the API server does not have, or does not understand."""
+"""HTTP statuses of a watch whose version has expired, or is invalid for the API server."""
 
 GONE: Final = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
 """Makes kopf list and watch again."""
@@ -41,15 +41,15 @@ ITEMS_OF_A_LIST: Final = 1
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 CHUNK_BYTES: Final = 1024 * 1024
 READ_AS_IT_IS: Final = 100
-"""A line with at most this many brackets cannot be nested too deeply for kopf."""
+"""A line with at most this many brackets is passed unchanged: it cannot be nested too deeply for kopf."""
 
 CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 UNREADABLE: Final = (AttributeError, LookupError, TypeError, ValueError)
-"""What reading a line may raise."""
+"""Errors that reading a line may raise."""
 
 UNUSABLE: Final = (aiohttp.ClientError, ApiError, OSError, TimeoutError, ValueError)
-"""What a request, its answer or its body may raise."""
+"""Errors of a request, its response or its body."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class WatchFailedError(aiohttp.ClientConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What the rest of the operator gives to the session, and hears from it."""
+    """Callbacks that connect the session with the rest of the operator."""
 
     start_version: StartVersion
     """Called for each list; returns the version from which its watch starts."""
@@ -72,13 +72,13 @@ class Hooks:
     """Called with the path of each watch that the API server accepts."""
 
     on_unreadable: Callable[[str, object], None]
-    """Called with the resource and the reason when a line of a watch is left out."""
+    """Called with the resource and the reason when a line of a watch is skipped."""
 
     admitted: Callable[[], Awaitable[None]]
     """Waits for a place in the operator's rate limit."""
 
     authorization: Callable[[], Awaitable[str | None]]
-    """Returns the header of that name: a token is renewed while the process runs."""
+    """Returns the `Authorization` header; the token is renewed while the process runs."""
 
 
 class WatchSession:
@@ -89,7 +89,7 @@ class WatchSession:
 
         Args:
             server: Address of the API server, which may end in a path.
-            ssl: TLS settings, as aiohttp takes them.
+            ssl: TLS settings for aiohttp.
             pace: Delays each request.
             hooks: The rest of the operator.
         """
@@ -110,22 +110,22 @@ class WatchSession:
 
     @property
     def closed(self) -> bool:
-        """Is it closed?"""
+        """True if the session is closed."""
         return self._http.closed
 
     async def close(self) -> None:
         """Close all connections."""
         await self._http.close()
 
-    async def request(self, *, url: str, timeout: aiohttp.ClientTimeout, **_: object) -> KopfAnswer:  # noqa: ASYNC109 - kopf gives it
+    async def request(self, *, url: str, timeout: aiohttp.ClientTimeout, **_: object) -> KopfAnswer:  # noqa: ASYNC109 - kopf passes it
         """Send a GET, the only method that kopf uses here.
 
         Raises:
             WatchFailedError: the answer is an error, or unusable.
         """
         path, _mark, query = url.removeprefix(self._server).partition("?")
-        if (known := DISCOVERY.get(path)) is not None:
-            return KopfAnswer(known)
+        if (discovered := DISCOVERY.get(path)) is not None:
+            return KopfAnswer(discovered)
         await self._pace.wait(path)
         await self._hooks.admitted()
         response: aiohttp.ClientResponse | None = None
@@ -143,12 +143,12 @@ class WatchSession:
                 response.close()
             raise WatchFailedError(f"{type(error).__name__}: {error}"[:500]) from error
         except asyncio.CancelledError:
-            # kopf gives up a request that is not answered in time, and sends the next one.
-            self._pace.failed(path, "the request was given up before an answer came")
+            # kopf cancels a request without a response in time, and sends the next one.
+            self._pace.failed(path, "the request was cancelled before a response arrived")
             raise
 
     async def _list(self, path: str, response: aiohttp.ClientResponse) -> Raw:
-        """Return a list without items, at the version from which its watch is to start."""
+        """Return a list without items, with the version at which its watch starts."""
         if response.status != OK:
             raise WatchFailedError(f"the list is answered with {response.status}")
         answer = checked(loads(await body_of(response, RESPONSE_BYTES_MAX)), "list", None)
@@ -169,7 +169,7 @@ def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:
 
 
 class KopfAnswer:
-    """The part of a response that kopf uses, of one whose body is read."""
+    """The part of a complete response that kopf uses."""
 
     status = OK
     closed = True
@@ -197,12 +197,12 @@ class KopfAnswer:
 
 
 class WatchAnswer(KopfAnswer):
-    """The same, of a watch."""
+    """The part of a watch's response that kopf uses."""
 
     closed = False
 
     def __init__(self, lines: WatchLines, on_end: Callable[[float], None]) -> None:
-        """Take the lines, and what is called with the seconds that the watch was open."""
+        """Take the lines, and a callback for the seconds that the watch was open."""
         super().__init__({})
         self.content = lines
         self._on_end = on_end
@@ -227,7 +227,7 @@ class WatchLines:
         self._plural = plural
         self._on_unreadable = on_unreadable
         self.passed_on = 0
-        """Lines that said something."""
+        """Number of lines with an event."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -261,7 +261,7 @@ class WatchLines:
             raise WatchFailedError(f"{type(error).__name__}: {error}"[:500]) from error
 
     def _read(self, line: bytes) -> bytes:
-        """Return a line that kopf can parse; empty when the line is left out."""
+        """Return a line that kopf can parse; empty if the line is skipped."""
         if not line.strip():
             return b""
         try:
@@ -281,20 +281,20 @@ class WatchLines:
         return line + b"\n" if readable is None else dumps(readable) + b"\n"
 
     def _event(self, kind: str, changed: Raw, *, small: bool) -> Raw | None:
-        """Return an event as kopf gets it; `None`: as it came.
+        """Return an event in a form for kopf; `None` if the line can be passed unchanged.
 
         Raises:
-            TypeError: its metadata is not of the types that kopf relies on.
-            ValueError: it is no event.
+            TypeError: its metadata does not have the types that kopf requires.
+            ValueError: it is not an event.
         """
         metadata = changed["metadata"]
         version = metadata["resourceVersion"]
         if not isinstance(version, str):
-            raise TypeError("metadata.resourceVersion is no text")
+            raise TypeError("metadata.resourceVersion is not a string")
         if kind == "BOOKMARK":
             return {"type": kind, "object": {"metadata": {"resourceVersion": version}}}
         if kind not in CHANGES:
-            raise ValueError(f"{kind!r:.100} is no type of an event")
+            raise ValueError(f"{kind!r:.100} is not an event type")
         _check(metadata)
         if small:
             return None
@@ -305,17 +305,17 @@ class WatchLines:
 
 
 def _check(metadata: Raw) -> None:
-    """Check the metadata that kopf reads of each object.
+    """Check the metadata that kopf reads from each object.
 
     Raises:
-        TypeError: a field is of another type.
+        TypeError: a field has another type.
     """
     for name in ("name", "uid"):
         if not isinstance(metadata[name], str):
-            raise TypeError(f"metadata.{name} is no text")
+            raise TypeError(f"metadata.{name} is not a string")
     for name, type_ in (("labels", dict), ("annotations", dict), ("finalizers", list), ("deletionTimestamp", str)):
         if not isinstance(metadata.get(name), type_ | None):
-            raise TypeError(f"metadata.{name} is no {type_.__name__}")
+            raise TypeError(f"metadata.{name} is not of type {type_.__name__}")
 
 
 def _without_foreign_annotations(metadata: Raw) -> Raw:

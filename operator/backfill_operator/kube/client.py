@@ -1,9 +1,9 @@
 """The only client of the API server, except for the watches: raw objects in and out, on asyncio.
 
 Every request takes a token of a rate limit, has a time limit and a size limit for its response, and is reported to
-`observe`. Requests that are safe to repeat are retried here: any request after a 429, because nothing was done; reads and
-deletions also after a 5xx or without a response. A create or a patch without a response is not retried: "already exists"
-and "conflict" have a meaning for its caller, who must read the object first.
+`observe`. Requests that are safe to repeat are retried here: any request after a 429, because it had no effect; reads and
+deletions also after a 5xx or without a response. A create or a patch without a response is not retried: its caller must
+read the object first, because "already exists" and "conflict" have a meaning for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from backfill_operator.kube.shallow_json import loads_aside
 from backfill_operator.settings import OperatorSettings
 
 RESPONSE_BYTES_MAX: Final = 8 * 1024 * 1024
-"""For one page: several times the size of 500 usual Backfills, and five objects of etcd's largest size."""
+"""Limit for one page: several times the size of 500 typical Backfills, and five objects of etcd's maximum size."""
 
 PAGES_BEFORE_GROWTH: Final = 8
 """After this many pages within the limit, the page size doubles again."""
@@ -45,7 +45,7 @@ PAGES_BEFORE_GROWTH: Final = 8
 TRIES_MAX: Final = 4
 RETRY_FIRST_S: Final = 0.2
 RETRY_MAX_S: Final = 5.0
-"""Also the longest Retry-After that is waited for here; the work queue waits longer ones out without a worker."""
+"""Also the longest Retry-After that this client waits for. The work queue handles longer ones without a worker."""
 
 CONNECTIONS_MAX: Final = 64
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -55,14 +55,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, as RBAC and metrics see it."""
+    """One request, described for RBAC and metrics."""
 
     verb: str
     resource: str
     group: str
     namespace: str | None
     status: int
-    """HTTP status; 0: no response."""
+    """HTTP status; 0 without a response."""
 
     seconds: float
 
@@ -72,7 +72,7 @@ def _ignore(_: Call) -> None:
 
 
 class Cluster:
-    """One API server, as one service account sees it."""
+    """A client of one API server, with one service account."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Cluster:
 
     # ------------------------------------------------------------ reads
     async def get(self, resource: Resource, namespace: str, name: str) -> Raw | None:
-        """Return the current object; None: there is none."""
+        """Return the current object; `None` if it does not exist."""
         try:
             return await self._request("get", "GET", resource, namespace, name, repeatable=True)
         except NotFoundError:
@@ -142,7 +142,7 @@ class Cluster:
 
         Args:
             resource: The kind of objects.
-            namespace: None: all namespaces.
+            namespace: The namespace; `None` for all namespaces.
             labels: A label selector.
             fields: A field selector.
             began: Called with the version of the list before the first page.
@@ -177,12 +177,12 @@ class Cluster:
 
     # ------------------------------------------------------------ writes
     async def create(self, resource: Resource, namespace: str, body: Raw, *, dry_run: bool = False) -> Raw:
-        """Create an object; `dry_run`: only check whether it could be created.
+        """Create an object; with `dry_run`, only check whether it could be created.
 
         Raises:
             AlreadyExistsError: an object of that name exists.
-            RefusedError: the server refused it; the message says why.
-            UnavailableError: it may have been created, or not.
+            RefusedError: the server refused it; the message contains the reason.
+            UnavailableError: the object may or may not have been created.
         """
         query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
         return await self._request("create", "POST", resource, namespace, query=query, body=body)
@@ -219,7 +219,7 @@ class Cluster:
     async def delete(
         self, resource: Resource, namespace: str, name: str, *, uid: str | None = None, grace_s: int | None = None
     ) -> bool:
-        """Delete the object if it has this UID; False: there is no object of that name.
+        """Delete the object if it has this UID; `False` if no object of that name exists.
 
         Raises:
             ConflictError: an object with another UID has the name.
@@ -273,11 +273,11 @@ class Cluster:
         raise AssertionError("the last try returns or raises")
 
     async def admitted(self) -> None:
-        """Wait for a place in the rate limit: a watch takes one too."""
+        """Wait for a token of the rate limit; watches need one too."""
         await self._bucket.take()
 
     async def _once(self, method: str, url: str, body: Raw | None) -> tuple[int, Any, float | None]:
-        # A compressed answer has no bound until it is unpacked.
+        # The size of a compressed response is unknown until it is decompressed.
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         token = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         if token:
@@ -302,7 +302,7 @@ async def body_of(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
     """Return the body.
 
     Raises:
-        ResponseTooLargeError: it has more bytes; the rest is not read.
+        ResponseTooLargeError: it exceeds `bytes_max`; the rest is not read.
     """
     chunks, size = [], 0
     async for chunk in response.content.iter_any():
@@ -315,20 +315,20 @@ async def body_of(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
 
 
 def checked(answer: Any, verb: str, name: str | None) -> Raw:
-    """Return an answer that has the fields that every caller reads.
+    """Return the answer if it has the fields that every caller reads.
 
     Raises:
-        ValueError: it has not, so something else than an API server gave it.
+        ValueError: a field is missing, so the answer did not come from an API server.
     """
     if not isinstance(answer, dict):
-        raise ValueError(  # noqa: TRY004 - the caller takes it for unreadable JSON
+        raise ValueError(  # noqa: TRY004 - the caller treats it as unreadable JSON
             f"the answer is {type(answer).__name__} and no object"
         )
     if verb == "delete":
         return answer
     metadata = answer.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    # A dry run gives no version.
+    # A dry run returns no version.
     needed = {"list": ("resourceVersion",), "create": ("name", "uid")}.get(verb, ("name", "uid", "resourceVersion"))
     missing = [field for field in needed if not isinstance(metadata.get(field), str)]
     if missing or (name is not None and metadata["name"] != name):
@@ -343,7 +343,7 @@ def checked(answer: Any, verb: str, name: str | None) -> Raw:
 
 
 def _retry_delay(error: ApiError, number: int, *, repeatable: bool) -> float | None:
-    """Return the seconds before the same request may be repeated; None: it may not."""
+    """Return the seconds before the same request may be repeated; `None` if it may not."""
     if not isinstance(error, UnavailableError) or number + 1 >= TRIES_MAX:
         return None
     if not repeatable and error.status != 429:

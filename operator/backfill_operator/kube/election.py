@@ -1,7 +1,7 @@
-"""Leader election by a Lease: one process works. A process that loses the lease exits, which surely stops its work.
+"""Leader election with a Lease, so that one process works. A process that loses the lease exits, which stops its work.
 
-The holder's clock is never compared with ours: a lease is over when its record has not changed for its whole length by
-our own clock. A holder gives up before that, so there are never two leaders.
+The holder's clock is never compared with ours. A lease has expired when its record has not changed for its whole length
+by our own clock. A holder gives up earlier, so there are never two leaders.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeadershipLostError(BackfillError):
-    """Another process may be leader by now; this one must end."""
+    """Another process may be the leader now, so this process must end."""
 
     reason = "LeadershipLost"
     exit_code = 1
@@ -43,16 +43,16 @@ class Election:
 
         self.leading = asyncio.Event()
         self.leader: str | None = None
-        """Identity of the leader; None: not known yet."""
+        """Identity of the leader; `None` until it is known."""
 
     async def run(self) -> None:
         """Become leader, and renew the lease until cancelled.
 
         Raises:
-            LeadershipLostError: the lease could not be renewed in time, or another process has it.
+            LeadershipLostError: the lease could not be renewed in time, or another process holds it.
         """
         loop, deadline_s = asyncio.get_running_loop(), self._settings.lease_renew_deadline_seconds
-        # Counted from before the request: others count from the write, which may come long before its response.
+        # Measured from before the request: other candidates measure from the write, which may precede its response by long.
         renewed_at = loop.time()
         while not await self._try() or loop.time() - renewed_at >= deadline_s:
             await wait(jittered(self._settings.lease_retry_seconds))
@@ -84,7 +84,7 @@ class Election:
         self._held = None
 
     async def _try(self) -> bool:
-        """Take or renew the lease if it is free or ours; False: it is not, or the request failed."""
+        """Take or renew the lease if it is free or ours; `False` if it is neither, or the request failed."""
         try:
             return await self._take()
         except (ConflictError, AlreadyExistsError):
@@ -123,14 +123,14 @@ class Election:
         return now - self._seen[1] > length_s
 
     def _spec(self, before: dict[str, Any]) -> dict[str, Any]:
-        mine = before.get("holderIdentity") == self._settings.identity
+        renewed = before.get("holderIdentity") == self._settings.identity
         transitions = before.get("leaseTransitions") or 0
         return {
             "holderIdentity": self._settings.identity,
             "leaseDurationSeconds": max(1, round(self._settings.lease_seconds)),
-            "acquireTime": before.get("acquireTime") if mine else self._moment(),
+            "acquireTime": before.get("acquireTime") if renewed else self._moment(),
             "renewTime": self._moment(),
-            "leaseTransitions": transitions if mine or not before else transitions + 1,
+            "leaseTransitions": transitions if renewed or not before else transitions + 1,
         }
 
     def _moment(self) -> str:

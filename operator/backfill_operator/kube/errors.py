@@ -6,11 +6,11 @@ from typing import Any, Final
 
 FORBIDDEN: Final = 403
 NO_SUCH_RESOURCE: Final = "404 page not found"
-"""The only answer of an API server that is no `Status`: it does not know the resource."""
+"""The only response of an API server without a `Status`: the resource is not defined."""
 
 
 class ApiError(Exception):
-    """The API server did not do it."""
+    """The API server did not execute the request."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         """Keep the parts of the response's `Status` object; status 0: there was no response."""
@@ -41,7 +41,7 @@ class RefusedError(ApiError):
 
 
 class UnavailableError(ApiError):
-    """No response, 429 or 5xx, after the retries: the request may have been executed, or not."""
+    """No response, 429 or 5xx, after the retries: the request may or may not have been executed."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
         """Keep the server's Retry-After, in seconds."""
@@ -57,21 +57,21 @@ def error_of(method: str, status: int, body: Any, retry_after: float | None) -> 
     """Return the error of a response.
 
     Args:
-        method: Of the request, because a 409 to a POST means something else.
+        method: HTTP method of the request, because a 409 to a POST has another meaning.
         status: HTTP status of the response.
-        body: Its parsed JSON; it can be anything if a proxy responded.
+        body: Its parsed JSON, of any type if a proxy responded.
         retry_after: Its Retry-After, in seconds.
     """
     fields = body if isinstance(body, dict) else {}
     reason = str(fields.get("reason") or "")
     message = str(fields.get("message") or f"the API server answered {status}")[:4096]
     if status == 429 or status >= 500 or status < 400:
-        # A redirection is none of an API server's answers, so something stands before it.
+        # An API server never redirects, so this response comes from a proxy.
         return UnavailableError(status, reason, message, retry_after)
     if status == 409 and (reason == "AlreadyExists" or (method == "POST" and not reason)):
         return AlreadyExistsError(status, reason, message)
     if fields.get("kind") != "Status" and not message.startswith(NO_SUCH_RESOURCE):
-        # A load balancer's 404 says nothing of the object, and its 403 nothing of the pod.
+        # A load balancer's 404 does not mean that the object is missing, and its 403 not that the pod is forbidden.
         return UnavailableError(0, "NoAnswer", f"{status} from a proxy before the API server: {message}"[:4096])
     kinds: dict[int, type[ApiError]] = {404: NotFoundError, 409: ConflictError, 410: GoneError}
     return kinds.get(status, RefusedError)(status, reason, message)

@@ -1,4 +1,4 @@
-"""Records Kubernetes events for `kubectl describe`: few, never twice within ten minutes, never waited for."""
+"""Records Kubernetes events for `kubectl describe`, in the background, and not twice within ten minutes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class EventRecorder:
-    """Queues events and writes them in the background; any of them may be lost, because the status is complete."""
+    """Queues events and writes them in the background. Events may be lost, because the status is complete."""
 
     def __init__(self, cluster: Cluster, identity: str, now_ms: Callable[[], int]) -> None:
         """Start without memory of an earlier process."""

@@ -10,17 +10,17 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 RETRY_AFTER_MAX_S: Final = 300.0
-"""A longer Retry-After counts as this one: the cause may be gone long before."""
+"""Upper bound for a Retry-After, because its cause may end much earlier."""
 
 _SECONDS: Final = re.compile(r"\d{1,9}(\.\d{1,9})?", flags=re.ASCII)
 
 
 def retry_after_s(header: str | None, date: str | None) -> float | None:
-    """Return the seconds of a Retry-After header; `None` if it has none that can be read.
+    """Return the seconds of a Retry-After header; `None` if it is missing or unreadable.
 
     Args:
         header: A number of seconds, or an HTTP date.
-        date: The `Date` of the same response, from which the date counts.
+        date: The `Date` of the same response, to which an HTTP date is relative.
     """
     if header is None:
         return None
@@ -39,7 +39,7 @@ def time_of(date: str | None) -> float | None:
 
 
 async def wait(seconds: float, until: asyncio.Event | None = None) -> bool:
-    """Wait this many seconds, or until the event is set; return whether it was set."""
+    """Wait for this time, or until the event is set; return whether it was set."""
     event = until or asyncio.Event()
     try:
         async with asyncio.timeout(max(0.0, seconds)):
@@ -55,7 +55,7 @@ def jittered(seconds: float, spread: float = 0.25, *, chance: Callable[[], float
 
 
 class TokenBucket:
-    """At most `rate` tokens a second on average and `burst` at once, in order of request."""
+    """Grants at most `rate` tokens a second on average and `burst` at once, in order of request."""
 
     def __init__(self, rate: float, burst: float) -> None:
         """Start full."""

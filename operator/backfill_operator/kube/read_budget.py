@@ -1,6 +1,6 @@
-"""Limits the CPU time to read one object, so that no object of a user stops the operator for all others.
+"""Limits the CPU time for reading one object, so that no user's object blocks the operator.
 
-Each reader takes linear time, and sizes are bounded. The budget is for a reader of which that is not true.
+Each reader should take linear time, and sizes are bounded. The budget protects against a reader that does not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Final
 
 READ_CPU_S_MAX: Final = 2.0
-"""Twenty times what the largest object costs; a fifth of the lag after which a kubelet restarts the operator."""
+"""Twenty times the cost of the largest object; a fifth of the lag after which a kubelet restarts the operator."""
 
 
 class ReadBudgetError(ValueError):
@@ -27,7 +27,7 @@ class _Timer:
         self.runs = False
 
     def expire(self, _number: int, _frame: FrameType | None) -> None:
-        """End the reader; a signal that comes after its end changes nothing."""
+        """Interrupt the reader; a signal after its end has no effect."""
         if self.runs:
             self.runs = False
             raise ReadBudgetError("it takes too long to read")
@@ -38,12 +38,12 @@ _timer = _Timer()
 
 @contextmanager
 def read_budget(seconds: float = READ_CPU_S_MAX) -> Iterator[None]:
-    """End the block after so many seconds of CPU time; it must not await. An inner block counts to the outer one.
+    """Interrupt the block after `seconds` of CPU time; it must not await. An inner block shares the outer budget.
 
     Signals reach only the main thread, where the operator's event loop runs. In other threads there is no limit.
 
     Raises:
-        ReadBudgetError: the time is over.
+        ReadBudgetError: the CPU time is used up.
     """
     if _timer.runs or threading.current_thread() is not threading.main_thread():
         yield

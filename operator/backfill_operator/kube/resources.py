@@ -44,7 +44,9 @@ SERVICES: Final = Resource("", "v1", "services", "Service")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 
-BY_KIND: Final = {one.kind: one for one in (BACKFILLS, PODS, CONFIG_MAPS, SECRETS, SERVICES, LEASES, EVENTS)}
+BY_KIND: Final = {
+    resource.kind: resource for resource in (BACKFILLS, PODS, CONFIG_MAPS, SECRETS, SERVICES, LEASES, EVENTS)
+}
 
 
 def resource_of(raw: Raw) -> Resource:

@@ -1,8 +1,8 @@
-"""The API server's time, so that an operator with a wrong clock does no harm.
+"""The API server's time, so that a wrong clock of the operator does no harm.
 
-A pod's age is now minus its creationTimestamp. With two clocks, a new driver may look an hour old and be given up, or a
-dead one may be waited for. So both times come from the server's clock; every response carries its time. A cluster has
-several API servers, and one of them may be the one with the wrong clock.
+A pod's age is the current time minus its creationTimestamp. With two clocks, the operator may give up a new driver that
+seems an hour old, or wait for a dead one. So both times come from the server's clock, which every response contains. A
+cluster has several API servers, and the clock of one of them may be wrong.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ TOLERATED_MS: Final = 2_000
 
 FIRST_S: Final = 1_577_836_800
 LAST_S: Final = 4_102_444_800
-"""The years 2020 to 2099: another time is none of a server's, and the last year has no five digits."""
+"""The years 2020 to 2099. Any other time is not plausible for a server, and years stay below five digits."""
 
 
 KEPT: Final = 32
-"""Responses that decide. While one of them confirms this machine's clock, no other one moves it."""
+"""Number of last responses in use. While one of them confirms this machine's clock, the clock is not corrected."""
 
 
 def wall_ms() -> int:
@@ -39,11 +39,11 @@ class ServerClock:
         """Use this machine's clock until the first response."""
         self._own_ms = own_ms
         self._differences: deque[int] = deque(maxlen=KEPT)
-        """Milliseconds that the servers of the last responses were ahead; 0 where that is tolerated."""
+        """Milliseconds that the servers of the last responses were ahead; 0 if the difference is tolerated."""
 
     @property
     def ahead_ms(self) -> int:
-        """Milliseconds that the server's clock is ahead of ours."""
+        """Difference of the server's clock to ours, in milliseconds; positive if the server is ahead."""
         confirmed = not self._differences or 0 in self._differences
         return 0 if confirmed else median_low(self._differences)
 

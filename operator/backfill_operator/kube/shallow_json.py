@@ -16,14 +16,14 @@ DEPTH_MAX: Final = 120
 """Depth at which values are cut. The parser itself accepts 200 levels, which our own recursion can handle."""
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]+|[\]}]+', flags=re.DOTALL)
-"""A string, also one that is cut off: to look for the end of it again from each of its quotes would take hours."""
+"""A string, even a truncated one. Otherwise each of its quotes would start another search, which could take hours."""
 
 _OPENING: Final = b"[{"
 _CLOSING: Final = b"]}"
 
 
 def loads(text: bytes) -> Any:
-    """Return the parsed text; one that the parser refuses is parsed again, with null for values beyond `DEPTH_MAX`.
+    """Parse JSON; if the parser refuses it, parse it again with null for values beyond `DEPTH_MAX`.
 
     Raises:
         ValueError: it is not JSON.
@@ -35,7 +35,7 @@ def loads(text: bytes) -> Any:
 
 
 async def loads_aside(text: bytes) -> Any:
-    """Do the same as `loads`, but cut in a thread, because the text may be a whole page of a list.
+    """Parse JSON like `loads`, but cut it in a thread, because it may be a whole page of a list.
 
     Raises:
         ValueError: it is not JSON.
@@ -47,7 +47,7 @@ async def loads_aside(text: bytes) -> Any:
 
 
 def shallow(text: bytes) -> bytes:
-    """Return the text with null for values nested deeper than `DEPTH_MAX`; linear, without recursion."""
+    """Return the JSON with null for values nested deeper than `DEPTH_MAX`; linear, without recursion."""
     parts: list[bytes] = []
     depth, kept_from = 0, 0
     for token in _TOKEN.finditer(text):

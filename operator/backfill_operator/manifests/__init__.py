@@ -2,7 +2,7 @@
 
     attempt       the input of the builders          names            names and labels
     spark_conf    Spark's properties                 container_sizes  from container resources to heap and cores
-    template      merging of pod templates           rules            what a spec may request
+    template      merging of pod templates           rules            limits for the requests of a spec
     config_map, secret, service, driver_pod
 
 Not allowed here: the API client, a clock, randomness, files. The same launch gives the same objects.

@@ -1,4 +1,4 @@
-"""The input of the builders, and their refusal."""
+"""The input of the builders, and their error class."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Installation:
     """User and group of pods whose template sets none; 185 is that of Spark's own images. `None`: the cluster chooses."""
 
     master: str = "k8s://https://kubernetes.default.svc"
-    """The API server as a driver reaches it."""
+    """Address of the API server for drivers."""
 
     labels: dict[str, str] = field(default_factory=dict)
-    """On every object; the operator's own labels take precedence."""
+    """Labels of every object; the operator's own labels take precedence."""
 
     encrypt: bool = False
-    """Are rows encrypted between pods and in spill files?"""
+    """True to encrypt rows between pods and in spill files."""
 
     limits: Limits = field(default_factory=Limits)
-    """What a spec may request."""
+    """Limits for the requests of a spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Launch:
 
     namespace: str
     name: str
-    """Of the Backfill."""
+    """Name of the Backfill."""
 
     uid: str
     attempt: int
@@ -73,11 +73,11 @@ class Launch:
 
     @property
     def service_account(self) -> str:
-        """Service account of driver and executors: it has the identity at a cloud, and the Secrets to pull images with."""
+        """Service account of driver and executors; it has the cloud identity and the Secrets for pulling images."""
         return self.spec.driver.service_account_name or self.installation.service_account
 
     @property
     def local(self) -> bool:
-        """Does the driver work without executors? A plan always does."""
+        """True if the driver works without executors; a plan always does."""
         executor = self.spec.executor
         return self.kind == "Plan" or (executor.instances == 0 and executor.dynamic is None)

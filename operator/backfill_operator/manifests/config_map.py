@@ -13,7 +13,7 @@ from backfill_operator.manifests.names import CONF_KEY, EXECUTOR_KEY, SPEC_KEY, 
 from backfill_operator.manifests.spark_conf import properties, properties_text
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-"""libyaml's dumper where it is installed: ten times as fast, and a launch waits for it."""
+"""libyaml's dumper if it is installed: it is ten times as fast, and a launch waits for it."""
 
 
 def config_map(launch: Launch) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def config_map(launch: Launch) -> dict[str, Any]:
 def backfill_document(launch: Launch) -> dict[str, Any]:
     """Return the Backfill for its driver, with the controls in force now, override included."""
     spec = launch.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
-    # The operator has used these for the pods; of them a driver needs only the conf.
+    # The operator applies these fields to the pods; a driver needs only the conf.
     for name in ("spark", "driver", "executor", "throttle", "desiredState", "pause", "suspend"):
         spec.pop(name, None)
     if launch.spec.spark.conf:
@@ -41,7 +41,7 @@ def backfill_document(launch: Launch) -> dict[str, Any]:
     if launch.paused is not None:
         spec |= {"desiredState": "Paused", "pause": {"scope": launch.paused}}
     limits = {"rowsPerSecond": launch.rows_per_second, "bytesPerSecond": launch.bytes_per_second}
-    limits = {name: one for name, one in limits.items() if one is not None}
+    limits = {name: limit for name, limit in limits.items() if limit is not None}
     if limits:
         spec["throttle"] = limits
     return {

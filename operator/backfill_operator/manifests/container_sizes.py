@@ -1,4 +1,4 @@
-"""Converts a container's resources, as Kubernetes writes them, into heap and cores for Spark."""
+"""Converts a container's resources from Kubernetes quantities into heap and cores for Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FACTORS: Final = {"": Decimal(1), "m": Decimal("0.001"), "k": Decimal(1000)} | 
 
 HEAP_MIB_MIN: Final = 460
 MEMORY_MIB_MIN: Final = 768
-"""The least memory with which Spark starts: 450 MiB of heap, and the memory beside it."""
+"""The minimum memory with which Spark starts: 450 MiB of heap, and the off-heap memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Size:
 
     heap_mib: int
     overhead_mib: int
-    """Memory for the JVM and Python beside the heap."""
+    """Off-heap memory for the JVM and Python."""
 
     cores: int
     cpu_request: str
@@ -62,10 +62,10 @@ def size(
 
     Args:
         resources: `requests` and `limits`.
-        path: Of the field, for refusals.
-        beside_mib: Least memory beside the heap, in MiB.
-        beside_per_cent: Least memory beside the heap, in per cent of the whole.
-        heap_per_cent: Least heap of a small container, in per cent of the whole.
+        path: Path of the field, for refusals.
+        beside_mib: Minimum off-heap memory, in MiB.
+        beside_per_cent: Minimum off-heap memory, in per cent of the whole.
+        heap_per_cent: Minimum heap of a small container, in per cent of the whole.
 
     Raises:
         ManifestRefusedError: a quantity cannot be read, or the memory is too small.

@@ -40,12 +40,17 @@ from backfill_operator.manifests.spark_conf import cores
 from backfill_operator.manifests.template import merge
 
 IDS: Final = ("runAsUser", "runAsGroup", "fsGroup")
-"""What a template may set, or leave to the cluster by null."""
+"""Fields that a template may set; null leaves the choice to the cluster."""
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
-"""Whose log `kubectl logs` shows, although a webhook has put another container first."""
+"""Names the container for `kubectl logs`, even if a webhook has inserted another container before it."""
 
 PROBE_PERIOD_S: Final = 2
+STARTUP_PROBE_S: Final = 60
+STARTUP_TRY_S: Final = 50
+LISTENS: Final = f"SECONDS=0; until (: </dev/tcp/${env.CONTROL_BIND}/{CONTROL_PORT}) 2>/dev/null; do [ $SECONDS -lt {STARTUP_TRY_S} ] || exit 1; sleep 0.5; done"
+"""Waits until the driver listens. A probe that only looks would fail until then, and a kubelet makes a Warning event of that."""
+
 SIDECAR: Final = {
     "allowPrivilegeEscalation": False,
     "runAsNonRoot": True,
@@ -53,7 +58,7 @@ SIDECAR: Final = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 POD_ADDRESS: Final = {"name": env.CONTROL_BIND, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-"""The control server listens there and nowhere else; on a cluster of IPv6 that is its family."""
+"""The control server listens only on the pod's address; on an IPv6 cluster, this is an IPv6 address."""
 
 MOUNTS: Final = {
     "backfill-spec": SPEC_DIR,
@@ -61,7 +66,7 @@ MOUNTS: Final = {
     "backfill-scratch": SCRATCH_DIR,
     "backfill-tmp": TEMPORARY_DIR,
 }
-"""Volumes of the driver, each at its path."""
+"""Mount path of each driver volume."""
 
 EXECUTOR_MOUNTS: Final = {"backfill-scratch": SCRATCH_DIR, "backfill-tmp": TEMPORARY_DIR}
 
@@ -102,17 +107,20 @@ def _pod(
 
 
 def _restricted(pod: dict[str, Any]) -> dict[str, Any]:
-    """Set what the restricted standard requires of a template's additional containers."""
+    """Set the values that the restricted standard requires in a template's additional containers."""
     spec = pod["spec"]
     for kind in ("initContainers", "containers"):
         if kind in spec:
-            spec[kind] = [{**one, "securityContext": merge(one.get("securityContext"), SIDECAR)} for one in spec[kind]]
+            spec[kind] = [
+                {**container, "securityContext": merge(container.get("securityContext"), SIDECAR)}
+                for container in spec[kind]
+            ]
     return pod
 
 
 # ------------------------------------------------------------------ defaults
 def _defaults(container: str, user: int | None) -> dict[str, Any]:
-    """Return what a template may change."""
+    """Return the values that a template may change."""
     return {
         "metadata": {"labels": {}, "annotations": {DEFAULT_CONTAINER: container}},
         "spec": {
@@ -132,7 +140,7 @@ def _driver_required(launch: Launch) -> dict[str, Any]:
             **_pod_required(launch),
             # A driver without executors never calls the API server.
             "automountServiceAccountToken": not launch.local,
-            # A SIGTERM stops the driver at a barrier, which may take this long.
+            # After a SIGTERM, the driver may need this time to stop at a barrier.
             "terminationGracePeriodSeconds": launch.spec.drain_timeout_seconds,
             "containers": [_driver_container(launch)],
             "volumes": [
@@ -150,7 +158,7 @@ def _pod_required(launch: Launch) -> dict[str, Any]:
     return {
         "restartPolicy": "Never",
         "enableServiceLinks": False,
-        # Clouds grant access to stores by the account's name, and Kubernetes gives the pod its pull secrets.
+        # Clouds grant access to stores by the account's name, and Kubernetes takes the pull secrets from the account.
         "serviceAccountName": launch.service_account,
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
     }
@@ -210,7 +218,7 @@ def _environment(launch: Launch) -> dict[str, str]:
         # Not SPARK_CONF_DIR: a folder with files on the class path keeps Java from using the image's class archive.
         "PYSPARK_SUBMIT_ARGS": f"--properties-file {SPEC_DIR}/{CONF_KEY} pyspark-shell",
         "SPARK_LOCAL_DIRS": f"{SCRATCH_DIR}/spark",
-        # A user without an entry in the image has the root folder as home, which is read-only.
+        # The home of a user without an entry in the image is the root folder, which is read-only.
         "HOME": SCRATCH_DIR,
         # A volume in Python's start folder must not be imported as a package.
         "PYTHONSAFEPATH": "1",
@@ -221,26 +229,31 @@ def _environment(launch: Launch) -> dict[str, str]:
 
 
 def _source_secret(launch: Launch) -> list[dict[str, Any]]:
-    """Return the volume with the Secret that the source names; each client of the source reads its files."""
+    """Return the volume of the source's Secret; each client of the source reads its files."""
     name = launch.spec.source.params.secret
     volume = {"name": "backfill-source", "secret": {"secretName": name, "defaultMode": 0o440}}
     return [] if name is None else [volume]
 
 
 def _source_secret_mount(launch: Launch) -> list[dict[str, Any]]:
-    found = _source_secret(launch)
-    return [{"name": one["name"], "mountPath": SOURCE_SECRET_DIR, "readOnly": True} for one in found]
+    volumes = _source_secret(launch)
+    return [{"name": volume["name"], "mountPath": SOURCE_SECRET_DIR, "readOnly": True} for volume in volumes]
 
 
 def _probes(launch: Launch) -> dict[str, Any]:
-    """Return probes that are slower than the operator, because it knows why a driver is late and a kubelet does not."""
+    """Return probes that are slower than the operator, because only the operator can determine why a driver is late."""
 
     def get(path: str) -> dict[str, Any]:
         return {"httpGet": {"path": path, "port": "control", "scheme": "HTTPS"}, "timeoutSeconds": 5}
 
-    starts = 2 * launch.spec.startup_timeout_seconds // PROBE_PERIOD_S + 1
+    starts = 2 * launch.spec.startup_timeout_seconds // STARTUP_TRY_S + 1
     return {
-        "startupProbe": {**get("/healthz"), "periodSeconds": PROBE_PERIOD_S, "failureThreshold": starts},
+        "startupProbe": {
+            "exec": {"command": ["bash", "-c", LISTENS]},
+            "timeoutSeconds": STARTUP_PROBE_S,
+            "periodSeconds": PROBE_PERIOD_S,
+            "failureThreshold": starts,
+        },
         "readinessProbe": {**get("/readyz"), "periodSeconds": PROBE_PERIOD_S, "failureThreshold": 3},
         "livenessProbe": {**get("/healthz"), "periodSeconds": 10, "failureThreshold": 6},
     }
@@ -255,7 +268,7 @@ def _executor_required(launch: Launch) -> dict[str, Any]:
         "resources": resources,
         "env": [
             {"name": "HOME", "value": SCRATCH_DIR},
-            # Spark reads the secret's file only with a Kubernetes master, and executors learn the master too late.
+            # Spark reads the secret's file only with a Kubernetes master, and executors receive the master too late.
             {"name": "JAVA_TOOL_OPTIONS", "value": f"-Dspark.master={launch.installation.master}"},
         ],
         "volumeMounts": [
@@ -264,7 +277,7 @@ def _executor_required(launch: Launch) -> dict[str, Any]:
             *_source_secret_mount(launch),
         ],
     }
-    # Of the attempt's Secret nothing else: an executor sends no commands.
+    # Executors get no other key of the attempt's Secret, because they send no commands.
     items = [{"key": RPC_SECRET_KEY, "path": RPC_SECRET_KEY}]
     rpc_secret = {
         "name": "backfill-control",
@@ -274,7 +287,7 @@ def _executor_required(launch: Launch) -> dict[str, Any]:
         "metadata": {"labels": labels(launch, "executor")},
         "spec": {
             **_pod_required(launch),
-            # Executors talk to their driver, never to the API server: of their account they have all but its token.
+            # Executors connect to their driver, never to the API server, so they do not get the account's token.
             "automountServiceAccountToken": False,
             "containers": [container],
             "volumes": [

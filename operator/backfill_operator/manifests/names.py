@@ -33,7 +33,7 @@ SPEC_FILE: Final = f"{SPEC_DIR}/backfill.yaml"
 CONTROL_DIR: Final = "/etc/backfill-control"
 SOURCE_SECRET_DIR: Final = "/etc/backfill-source"  # noqa: S105 - the path of a folder
 SCRATCH_DIR: Final = "/var/lib/backfill"
-TEMPORARY_DIR: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
+TEMPORARY_DIR: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod
 TERMINATION_LOG: Final = "/dev/termination-log"
 
 SPEC_KEY: Final = "backfill.yaml"
@@ -41,7 +41,7 @@ CONF_KEY: Final = "spark-defaults.conf"
 EXECUTOR_KEY: Final = "executor.yaml"
 
 NO_BACKUP: Final = {"velero.io/exclude-from-backup": "true"}
-"""An attempt is restored from its target, and a driver that a backup brought back would write beside the next one."""
+"""An attempt is restored from its target. A driver restored from a backup would write concurrently with the next one."""
 
 Role = Literal["driver", "executor"]
 

@@ -47,7 +47,7 @@ def secret(launch: Launch, identity: Identity) -> dict[str, Any]:
 
 
 def token_of(there: Mapping[str, Any]) -> str | None:
-    """Return the token in a Secret; None: it has no valid one."""
+    """Return the token in a Secret; `None` if it has no valid one."""
     try:
         return base64.b64decode(there["data"][TOKEN_KEY], validate=True).decode("ascii")
     except (KeyError, TypeError, ValueError, binascii.Error):

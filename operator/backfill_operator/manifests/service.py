@@ -1,4 +1,4 @@
-"""The Service under whose name executors find the driver."""
+"""The Service whose name executors use to reach the driver."""
 
 from __future__ import annotations
 

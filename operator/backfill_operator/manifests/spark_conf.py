@@ -24,18 +24,18 @@ from backfill_operator.manifests.secret import RPC_SECRET_FILE
 
 INSTANCES_DEFAULT = 1
 CORES_MAX = 512
-"""Shuffles and Delta's small jobs have one partition a core; beyond this, more partitions only cost time."""
+"""Limit for the partitions of shuffles and of Delta's small jobs, one per core: more partitions only cost time."""
 
 FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-"""A driver whose executors read all rows plans and commits, so the optimizing compiler costs more than it saves (ADR 0030).
-With the first compiler alone, Java's default code cache is too small for Spark and is swept all the time."""
+"""A driver whose executors read all rows only plans and commits, so the optimizing compiler costs more than it saves
+(ADR 0030). With only the first compiler, Java's default code cache is too small for Spark and is swept continuously."""
 
 EXECUTOR_MIB = 768
-"""An executor's memory beside its heap: buffers of the network and of Parquet, code, threads. With 384 MiB the kernel killed executors that
-merged changes into two million rows."""
+"""An executor's off-heap memory: network and Parquet buffers, code, threads. With 384 MiB, the kernel killed executors
+that merged changes into two million rows."""
 
 PYTHON_MIB = 640
-"""The driver's own Python beside its JVM."""
+"""Memory of the driver's Python process, in addition to its JVM."""
 
 
 def driver_size(launch: Launch) -> Size:
@@ -53,7 +53,7 @@ def executor_size(launch: Launch) -> Size:
 
 
 def cores(launch: Launch) -> int:
-    """Return how many tasks can run at once."""
+    """Return the number of tasks that can run at once."""
     if launch.local:
         return driver_size(launch).cores
     executor = launch.spec.executor
@@ -62,7 +62,7 @@ def cores(launch: Launch) -> int:
 
 
 def properties(launch: Launch) -> dict[str, str]:
-    """Return every property that the driver's session starts with.
+    """Return all properties of the driver's session.
 
     Raises:
         ManifestRefusedError: the spec's conf has a setting that is not allowed, or its resources cannot be used.
@@ -72,7 +72,7 @@ def properties(launch: Launch) -> dict[str, str]:
 
 
 def properties_text(values: Mapping[str, str]) -> str:
-    """Return the properties as text for Java's `Properties`, sorted, so that equal properties give equal text."""
+    """Return the properties in the format of Java's `Properties`, sorted, so that equal properties give equal output."""
     return "".join(f"{_escaped(name, ' =:#!')}={_escaped(values[name], '')}\n" for name in sorted(values))
 
 
@@ -83,7 +83,7 @@ def _defaults(launch: Launch) -> dict[str, str]:
         return made
     executor = executor_size(launch)
     if not knows_bytes(launch.spec.source):
-        # Files may be copied, which is the driver's work (ADR 0014): the first compiler has no fast AES, SHA and CRC.
+        # Not for sources with files: the driver copies files (ADR 0014), and the first compiler has no fast AES, SHA and CRC.
         made["spark.driver.defaultJavaOptions"] = FIRST_COMPILER
     made |= {
         # By default Spark waits for most executors, but reading and checking metadata needs none.
@@ -92,9 +92,9 @@ def _defaults(launch: Launch) -> dict[str, str]:
         "spark.executor.memoryOverhead": f"{executor.overhead_mib}m",
         "spark.executor.cores": str(executor.cores),
         "spark.kubernetes.executor.request.cores": executor.cpu_request,
-        # Executors need no files of the driver, so each attempt has one object less.
+        # Executors need no files of the driver, so Spark's ConfigMap is not created.
         "spark.kubernetes.executor.disableConfigMap": "true",
-        # Otherwise Spark would delete claims and Services, and its account has rights for pods only.
+        # Otherwise Spark would delete claims and Services, and its account may access only pods.
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
     }
@@ -120,20 +120,20 @@ def _required(launch: Launch) -> dict[str, str]:
         "spark.master": launch.installation.master,
         "spark.driver.host": service_host(launch),
         # The service's name may not resolve yet when the driver binds.
-        "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104 - a pod's own address is all it has
+        "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104 - a pod has only its own address
         "spark.driver.port": str(DRIVER_PORT),
         "spark.driver.blockManager.port": str(BLOCK_MANAGER_PORT),
         "spark.blockManager.port": str(BLOCK_MANAGER_PORT),
-        # From a file of the attempt's Secret: a variable would show it to all who may read pods.
+        # The secret is in a file of the attempt's Secret: a variable would expose it to every reader of pods.
         "spark.authenticate": "true",
         "spark.authenticate.secret.file": RPC_SECRET_FILE,
         "spark.kubernetes.container.image.pullPolicy": launch.spec.spark.image_pull_policy,
         "spark.kubernetes.executor.podTemplateFile": f"{SPEC_DIR}/{EXECUTOR_KEY}",
         "spark.kubernetes.executor.podTemplateContainerName": EXECUTOR_CONTAINER,
         "spark.kubernetes.executor.podNamePrefix": executor_prefix(launch),
-        # As in the template, which Spark overrides when an image's own settings name an account.
+        # The template has the same account, but Spark overrides it if the image's own settings name an account.
         "spark.kubernetes.authenticate.executor.serviceAccountName": launch.service_account,
-        # Reads of the pod list may come from the API server's cache: a thousand drivers ask every half minute.
+        # The API server may answer from its cache: a thousand drivers list their pods every half minute.
         "spark.kubernetes.executor.enablePollingWithResourceVersion": "true",
     }
     made |= {

@@ -1,4 +1,4 @@
-"""Merges a user's pod template over defaults and under required values; `pod_rules` says what it may contain.
+"""Merges a user's pod template over defaults and under required values; `pod_rules` defines its allowed fields.
 
 The merge follows Kubernetes: mappings by key, lists of named items (containers, volumes, env …) by name, mounts by path.
 Other lists are appended if they collect items (tolerations); else the template's list replaces the default.
@@ -21,7 +21,7 @@ DEPTH_MAX: Final = 32
 
 
 def merge(below: Any, above: Any, *, key: str = "", depth: int = 0) -> Any:
-    """Return `above` merged over `below`; neither is changed. None above keeps the value below."""
+    """Return `above` merged over `below`; neither is changed. `None` in `above` keeps the value of `below`."""
     if above is None:
         return deepcopy(below)
     if depth > DEPTH_MAX:
@@ -31,15 +31,15 @@ def merge(below: Any, above: Any, *, key: str = "", depth: int = 0) -> Any:
         return {name: merge(below.get(name), above.get(name), key=str(name), depth=depth + 1) for name in names}
     if isinstance(below, list) and isinstance(above, list):
         if key in COLLECTED:
-            return deepcopy([*below, *(one for one in above if one not in below)])
-        if key in KEYED_BY and all(isinstance(one, Mapping) for one in (*below, *above)):
+            return deepcopy([*below, *(item for item in above if item not in below)])
+        if key in KEYED_BY and all(isinstance(item, Mapping) for item in (*below, *above)):
             return _by_name(below, above, KEYED_BY[key], depth)
     return deepcopy(above)
 
 
 def _by_name(below: list[Any], above: list[Any], field: str, depth: int) -> list[Any]:
-    made = {str(one.get(field)): one for one in below}
-    for one in above:
-        name = str(one.get(field))
-        made[name] = merge(made.get(name), one, depth=depth + 1)
-    return [deepcopy(one) for one in made.values()]
+    made = {str(item.get(field)): item for item in below}
+    for item in above:
+        name = str(item.get(field))
+        made[name] = merge(made.get(name), item, depth=depth + 1)
+    return [deepcopy(item) for item in made.values()]

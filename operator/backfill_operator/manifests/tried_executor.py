@@ -1,4 +1,4 @@
-"""An executor's pod as Spark would make it, for the API server to judge before there is a driver."""
+"""An executor pod as Spark would create it, for a dry run on the API server before the driver starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backfill_operator.manifests.names import executor_prefix
 
 
 def tried_executor(launch: Launch) -> dict[str, Any] | None:
-    """Return an executor's pod; None: the driver works without executors.
+    """Return an executor's pod; `None` if the driver works without executors.
 
     Spark counts its executors from 1, so none of them has this name.
 

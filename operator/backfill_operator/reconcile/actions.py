@@ -1,8 +1,8 @@
 """Executes decisions: the actions in order, then the status, written once.
 
-The order is the promise. What must not happen unrecorded is written first, under the resourceVersion that was read. If
-another writer was quicker, that write is a conflict and nothing after it happens. The first failure ends the execution;
-the next reconcile starts from the state that is really there.
+The order gives the guarantee. An action that must be recorded is written to the status first, with the resourceVersion
+that was read. If another writer was faster, that write is a conflict and no later action is executed. The first failure
+ends the execution, and the next reconcile starts from the actual state.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from backfill_operator.reconcile.soft_state import SoftState
 from backfill_operator.reconcile.status_writer import BackfillWriter
 
 UNANSWERED_MAX = 3
-"""A launch without a response is retried this often before the status shows it."""
+"""Number of launches without a response before the status reports the failure."""
 
 _log = logging.getLogger(__name__)
 
@@ -112,11 +112,11 @@ class ActionExecutor:
         """Execute the actions, then write the status.
 
         Returns:
-            Seconds until the next reconcile at the latest; None: when something changes.
+            Seconds until the next reconcile at the latest; `None` to wait for a change.
 
         Raises:
-            ConflictError: another writer was quicker.
-            ApiError: the API server did not do it.
+            ConflictError: another writer was faster.
+            ApiError: the API server did not execute a request.
             CrdOutdatedError: the API server dropped fields of the status.
         """
         recorded, version = False, run.version
@@ -126,7 +126,7 @@ class ActionExecutor:
                 recorded = True
             elif not await self._do(run, action):
                 return run.decision.requeue_after_s
-        requests = tuple(one.request for one in run.decision.actions if isinstance(one, SendCommand))
+        requests = tuple(action.request for action in run.decision.actions if isinstance(action, SendCommand))
         if requests:
             self._drivers.send(run.key, requests)
         later = None
@@ -138,7 +138,7 @@ class ActionExecutor:
         return _earliest(run.decision.requeue_after_s, later, await self._ensure(run))
 
     async def _do(self, run: Execution, action: Action) -> bool:
-        """Execute one action; False: it failed, and the soft state says why."""
+        """Execute one action; `False` if it failed, with the reason in the soft state."""
         match action:
             case LaunchDriver():
                 return await self._launch(run, action)
@@ -157,7 +157,7 @@ class ActionExecutor:
         return True
 
     async def _launch(self, run: Execution, action: LaunchDriver) -> bool:
-        """Create an attempt. A refusal goes into the soft state, and the next reconcile, at once, reports it."""
+        """Create an attempt. A refusal is stored in the soft state, and an immediate reconcile reports it."""
         began, soft = time.monotonic(), run.soft
         try:
             soft.token_of = action.attempt
@@ -189,8 +189,8 @@ class ActionExecutor:
 
     # ------------------------------------------------------------ objects of a running attempt
     async def _ensure(self, run: Execution) -> float | None:
-        """Check the objects of the attempt when it is time; return when it will be."""
-        action = next((one for one in run.decision.actions if isinstance(one, EnsureObjects)), None)
+        """Check the objects of the attempt if a check is due; return the seconds until the next check."""
+        action = next((candidate for candidate in run.decision.actions if isinstance(candidate, EnsureObjects)), None)
         if action is None:
             return None
         if self._ensure_in_s(run.soft) <= 0:
@@ -199,7 +199,7 @@ class ActionExecutor:
         return self._ensure_in_s(run.soft)
 
     def _ensure_in_s(self, soft: SoftState) -> float:
-        """Return when to check next; after a restart the checks are spread over one period."""
+        """Return the seconds until the next check; after a restart the checks are spread over one period."""
         now = time.monotonic()
         if soft.ensured_at is None:
             soft.ensured_at = now - random.random() * self._ensure_every_s
@@ -210,7 +210,7 @@ class ActionExecutor:
         if not missing:
             return
         name = driver_name(run.seen.name, launched.attempt)
-        # The attempt may have ended since the object was read, and its objects with it; then this is a conflict.
+        # If the attempt and its objects have ended since the object was read, this write is a conflict.
         run.raw = await self._writer.write(run.raw, run.decision.status, fence=True)
         await self._launcher.recreate(run.seen, launched, missing)
         if "Secret" in missing:

@@ -1,4 +1,4 @@
-"""Limits how many drivers run at once, in total and in each namespace; a Backfill without a slot waits for one."""
+"""Limits the number of concurrent drivers, in total and in each namespace; a Backfill without a slot waits for one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from backfill_operator.settings import OperatorSettings
 class DriverSlots:
     """Counts recorded attempts and reserved slots; a free slot goes to the Backfill that has waited longest.
 
-    One that could not take its turn keeps its place in the line, and is passed over until it is decided about again.
+    A Backfill that could not use its turn keeps its place in the line. It is passed over until its next decision.
     """
 
     def __init__(self, cache: Cache, settings: OperatorSettings, enqueue: Callable[[Key], None]) -> None:
         """Take the limits.
 
         Args:
-            cache: Knows which attempts are recorded.
+            cache: Counts the recorded attempts.
             settings: The limits.
             enqueue: Requests a reconcile of a Backfill that waited.
         """
@@ -30,23 +30,23 @@ class DriverSlots:
         self._in_namespace = settings.max_drivers_per_namespace
         self._enqueue = enqueue
         self._reserved: set[Key] = set()
-        """Backfills whose launch is decided and not recorded yet."""
+        """Backfills whose launch is decided but not recorded yet."""
 
         self._waiting: dict[str, dict[Key, None]] = {}
         self._undecided: set[Key] = set()
-        """Backfills that are being looked at, and about which nothing is decided yet."""
+        """Backfills in a reconcile that has made no decision yet."""
 
         self._passed_over: set[Key] = set()
-        """Those in the line whose last turn came to nothing: no decision, or no record of the launch."""
+        """Backfills in the line whose last turn had no result: no decision, or no record of the launch."""
 
     @property
     def passed_over(self) -> frozenset[Key]:
-        """The Backfills in the line that are passed over now."""
+        """Backfills in the line that are currently passed over."""
         return frozenset(self._passed_over)
 
     @contextmanager
     def turn(self, key: Key) -> Iterator[None]:
-        """Hold a Backfill's turn while it is reconciled; if that ends without a decision, the next in the line has its turn."""
+        """Hold a Backfill's turn during its reconcile; without a decision, the next in the line gets the turn."""
         self._undecided.add(key)
         try:
             yield
@@ -56,7 +56,7 @@ class DriverSlots:
                 self._pass_over(key)
 
     def no_room(self, key: Key) -> str:
-        """Return why a Backfill cannot have a driver now; empty: it can, or it has one."""
+        """Return why a Backfill cannot have a driver now; empty if it can, or if it has one."""
         if not (self._in_all or self._in_namespace):
             return ""
         if key in self._reserved or self._cache.has_active_attempt(key) or self._free(key[0]) > 0:
@@ -70,7 +70,7 @@ class DriverSlots:
     def note(self, key: Key, *, waits: bool) -> None:
         """Keep a Backfill's turn while it waits for a slot.
 
-        One that wants no driver has no turn: thousands that are over would be looked at before the next one launches.
+        A Backfill that needs no driver has no turn. Otherwise thousands of finished ones would delay the next launch.
         """
         self._decided(key)
         if waits:
@@ -81,12 +81,12 @@ class DriverSlots:
                 del self._waiting[key[0]]
 
     def reserve(self, key: Key) -> None:
-        """Reserve a slot until the attempt is recorded, because other Backfills decide meanwhile; a place in the line stays."""
+        """Reserve a slot until the attempt is recorded, because other Backfills decide meanwhile; keep the place."""
         self._decided(key)
         self._reserved.add(key)
 
     def release(self, key: Key) -> None:
-        """End the reservation: the attempt is recorded, or was not; offer free slots."""
+        """End the reservation, whether the attempt was recorded or not; offer free slots."""
         if key in self._reserved:
             self._reserved.discard(key)
             if self._cache.has_active_attempt(key):
@@ -96,12 +96,12 @@ class DriverSlots:
         self.offer()
 
     def forget(self, key: Key) -> None:
-        """Drop a Backfill that is gone."""
+        """Drop a deleted Backfill."""
         self.note(key, waits=False)
         self.offer()
 
     def offer(self) -> None:
-        """Enqueue as many waiting Backfills as there are free slots."""
+        """Enqueue waiting Backfills, one for each free slot."""
         for namespace, waiting in self._waiting.items():
             ready = (key for key in waiting if key not in self._passed_over)
             for key in tuple(islice(ready, max(0, self._free(namespace)))):
@@ -112,7 +112,7 @@ class DriverSlots:
         self._passed_over.discard(key)
 
     def _pass_over(self, key: Key) -> None:
-        """Give the turn of a Backfill in the line to the next one; the queue asks for this one again by itself."""
+        """Give the turn of a Backfill in the line to the next one; the queue retries this Backfill anyway."""
         if key in self._waiting.get(key[0], ()):
             self._passed_over.add(key)
             self.offer()

@@ -1,10 +1,10 @@
-"""Creates and deletes the objects of one attempt: deterministic names, the pod last, nothing twice.
+"""Creates and deletes the objects of one attempt, with deterministic names, the pod last, and no object twice.
 
-A pod that the API server refuses leaves no objects behind. From then on, each launch in that namespace starts with a dry
-run of the pod, so a full quota costs one request a try. An existing object is ours when the Backfill owns it, by UID.
-A Secret is ours only when the hash of its token is in the status too. Objects of an earlier Backfill of the same name
-are replaced: those that it owned, and those that a restore from a backup made without an owner. Any other object of that
-name is a collision and is not touched.
+If the API server refuses a pod, its other objects are deleted. From then on, each launch in that namespace starts with a
+dry run of the pod, so a full quota costs one request for each try. An existing object is ours if the Backfill owns it, by
+UID. A Secret is ours only if the hash of its token is also in the status. Objects of an earlier Backfill of the same name
+are replaced: its own objects, and objects without an owner from a restored backup. Any other object of that name is a
+collision and is not changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from backfill_operator.manifests.tried_executor import tried_executor
 
 COLLISION = "NameCollision"
 JUDGED_S, JUDGED_MAX = 600.0, 1_000
-"""For how long a good judgement of executors holds, and how many are remembered."""
+"""Seconds for which a successful dry run of executors is valid, and the number of remembered dry runs."""
 
 MESSAGE_CHARACTERS_MAX = 1024
 FOREIGN_MAKER = (
@@ -41,7 +41,7 @@ FOREIGN_MAKER = (
     "the driver; delete it"
 )
 UNBUILDABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What a builder may raise for a spec that passed all checks."""
+"""Errors that a builder may raise for a spec that passed all checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class AttemptObjects:
     service: Raw
     pod: Raw
     executor: Raw | None = None
-    """Never created: the API server is only asked whether it could be. None: there are no executors."""
+    """A pod for a dry run, never created; `None` if there are no executors."""
 
 
 Manifests = Callable[[Observation, LaunchDriver, Credentials], AttemptObjects]
-"""Builds the objects; pure. Raises a ManifestRefusedError when the spec asks for something that is not allowed."""
+"""Builds the objects; pure. Raises a ManifestRefusedError if the spec requests a value that is not allowed."""
 
 
 def manifests_of(installation: Installation) -> Manifests:
@@ -94,10 +94,10 @@ class Launcher:
         self._manifests = manifests
         self._credentials = CredentialPool()
         self._refused_in: set[str] = set()
-        """Namespaces whose last pod was refused. Only they get a dry run, which is an eighth of a launch's requests."""
+        """Namespaces whose last pod was refused. Only these get a dry run, which is an eighth of a launch's requests."""
 
         self._judged: dict[tuple[str, str, str], float] = {}
-        """When executors like these were judged well: by namespace, by what they are made of, and by account."""
+        """Time of the last successful dry run of such executors, by namespace, hash of the executor spec, and account."""
 
     async def launch(self, seen: Observation, action: LaunchDriver, token: str) -> Raw:
         """Create an attempt's objects; return its pod.
@@ -107,13 +107,13 @@ class Launcher:
         Args:
             seen: The observation that the launch was decided on.
             action: The attempt; it is recorded in the status.
-            token: Authorizes commands to its driver; its hash is recorded in the status too.
+            token: Authorizes commands to its driver; the status also records its hash.
 
         Raises:
-            AlreadyExistsError: the pod exists, whether ours or not; or, with the reason `NameCollision`, another object
-                has a name that this attempt needs; or, with `StillThere`, an object is being deleted.
+            AlreadyExistsError: the pod exists, ours or not. With the reason `NameCollision`, another object has a name
+                that this attempt needs. With `StillThere`, an object is being deleted.
             RefusedError: the API server refused one of the objects.
-            UnavailableError: there was no response, so any of the objects may exist.
+            UnavailableError: a request had no response, so any of the objects may exist.
         """
         made = self.build(seen, action, replace(await self._credentials.take(), token=token))
         if seen.namespace in self._refused_in:
@@ -121,7 +121,7 @@ class Launcher:
         if made.executor is not None:
             await self._try_executor(seen, made.executor, made.pod)
         await self._ensure(seen, made.config_map, update=True)
-        # An existing Secret of ours stays: an earlier try may have created the pod with it.
+        # An existing Secret of ours is kept: an earlier try may have created the pod with it.
         there = await self._ensure(seen, made.secret, update=False)
         if there is not None and action.token_hashes and hash_of(token_of(there) or "") not in action.token_hashes:
             raise AlreadyExistsError(409, COLLISION, FOREIGN_MAKER.format(made.secret["metadata"]["name"]))
@@ -138,7 +138,7 @@ class Launcher:
         """Build the objects.
 
         Raises:
-            RefusedError: the objects cannot be built from this spec, for any reason; the status shows it.
+            RefusedError: the objects cannot be built from this spec, for any reason; the status reports it.
         """
         try:
             return self._manifests(seen, action, credentials)
@@ -149,10 +149,10 @@ class Launcher:
             raise RefusedError(422, "Invalid", message[:MESSAGE_CHARACTERS_MAX]) from error
 
     async def _try_executor(self, seen: Observation, pod: Raw, driver: Raw) -> None:
-        """Have the API server judge an executor's pod: Spark would ask for such pods for ever, and only its log would tell.
+        """Dry-run an executor's pod: Spark would request refused pods for ever, and report it only in its log.
 
-        A full quota is no reason to wait: it is looked at last, room may come, and a driver goes on with fewer executors. Backfills whose
-        executors are made alike are asked for once in a while.
+        A full quota does not fail the launch. The API server checks it last, capacity may become available, and a driver
+        can work with fewer executors. Backfills with equal executors share one dry run for `JUDGED_S` seconds.
         """
         alike = (seen.namespace, driver["metadata"]["labels"][EXECUTORS_LABEL], driver["spec"]["serviceAccountName"])
         now_s = asyncio.get_running_loop().time()
@@ -171,40 +171,40 @@ class Launcher:
         self._judged[alike] = now_s
 
     async def _roll_back(self, seen: Observation, attempt: int) -> None:
-        """Delete the objects of a refused pod; what cannot be deleted now is deleted with the attempt."""
+        """Delete the objects of a refused pod; if a deletion fails now, it happens with the attempt's."""
         self._refused_in.add(seen.namespace)
         with suppress(ApiError):
             there = await self._cluster.get(PODS, seen.namespace, driver_name(seen.name, attempt))
-            # A pod of ours was created by a request whose response was lost; it may be what fills the quota.
+            # An earlier request whose response was lost may have created a pod of ours, which may fill the quota.
             if there is None or not owned(there, seen.uid):
                 await self.remove(seen, attempt)
 
-    async def _ensure(self, seen: Observation, wanted: Raw, *, update: bool) -> Raw | None:
-        """Create an object and return None, or return the existing one; `update`: replace one whose data differs."""
-        resource, name = resource_of(wanted), wanted["metadata"]["name"]
+    async def _ensure(self, seen: Observation, desired: Raw, *, update: bool) -> Raw | None:
+        """Create an object and return `None`, or return the existing one; with `update`, replace one with different data."""
+        resource, name = resource_of(desired), desired["metadata"]["name"]
         try:
-            await self._cluster.create(resource, seen.namespace, wanted)
+            await self._cluster.create(resource, seen.namespace, desired)
         except AlreadyExistsError as taken:
             there = await self._cluster.get(resource, seen.namespace, name)
             if there is None:
-                raise  # it was deleted a moment ago; the next reconcile creates it
+                raise  # it was just deleted; the next reconcile creates it
             if await self._left_behind(there, seen):
-                await self._replace(seen, there, wanted)
+                await self._replace(seen, there, desired)
                 return None
             if not owned(there, seen.uid):
                 message = f"{resource.kind} {name} belongs to another owner; delete it, or rename the Backfill"
                 raise AlreadyExistsError(409, COLLISION, message) from taken
-            if update and there.get("data") != wanted.get("data"):
-                # It is immutable, and no pod reads it yet.
-                await self._replace(seen, there, wanted)
+            if update and there.get("data") != desired.get("data"):
+                # The object is immutable, and no pod reads it yet.
+                await self._replace(seen, there, desired)
             return there
         return None
 
     async def _left_behind(self, there: Raw, seen: Observation) -> bool:
-        """Is the object of an earlier Backfill of this name, by its owner, or by our labels if it has none?
+        """Return whether the object belongs to an earlier Backfill of this name, by its owner, or else by our labels.
 
-        The garbage collector deletes what names an owner, but seconds later. The Backfill is read after the object: an owner
-        that is not this one and not that one is gone.
+        The garbage collector deletes objects of a missing owner, but seconds later. The Backfill is read after the object.
+        So an owner with a UID other than the observed and the current one no longer exists.
         """
         metadata = there["metadata"]
         owners, labels = metadata.get("ownerReferences") or (), metadata.get("labels") or {}
@@ -217,28 +217,30 @@ class Launcher:
         now = await self._cluster.get(BACKFILLS, seen.namespace, seen.name)
         return now is not None and now["metadata"]["uid"] == seen.uid
 
-    async def _replace(self, seen: Observation, there: Raw, wanted: Raw) -> None:
-        resource, name = resource_of(wanted), wanted["metadata"]["name"]
+    async def _replace(self, seen: Observation, there: Raw, desired: Raw) -> None:
+        resource, name = resource_of(desired), desired["metadata"]["name"]
         await self._cluster.delete(resource, seen.namespace, name, uid=there["metadata"]["uid"])
         try:
-            await self._cluster.create(resource, seen.namespace, wanted)
+            await self._cluster.create(resource, seen.namespace, desired)
         except AlreadyExistsError as taken:
-            # A finalizer holds it: no watch shows when it goes, so it is tried again, and not at once.
+            # A finalizer blocks its deletion. No watch reports its end, so the launch is retried with a delay.
             message = f"{resource.kind} {name} is being deleted"
             raise AlreadyExistsError(409, STILL_THERE, message) from taken
 
     async def missing(self, seen: Observation, attempt: int) -> frozenset[str]:
-        """Return the kinds of an attempt's objects that do not exist, except the pod.
+        """Return the kinds of an attempt's missing objects, except the pod.
 
         Raises:
             ApiError: one of them could not be read.
         """
         name = driver_name(seen.name, attempt)
         kinds = (CONFIG_MAPS, SECRETS, SERVICES)
-        return frozenset([one.kind for one in kinds if await self._cluster.get(one, seen.namespace, name) is None])
+        return frozenset(
+            [resource.kind for resource in kinds if await self._cluster.get(resource, seen.namespace, name) is None]
+        )
 
     async def recreate(self, seen: Observation, action: LaunchDriver, kinds: frozenset[str]) -> None:
-        """Recreate the ConfigMap and the Service of a running attempt, as far as they are of these kinds.
+        """Recreate the ConfigMap and the Service of a running attempt if they are among these kinds.
 
         Raises:
             ApiError: the API server refused one of them, or did not answer.
@@ -247,9 +249,9 @@ class Launcher:
             made = self.build(seen, action, Credentials("", "", "", ""))
         except RefusedError:
             return  # the spec cannot be built any more; the next attempt reports that
-        for one in (made.config_map, made.service):
-            if one["kind"] in kinds:
-                await self._ensure(seen, one, update=False)
+        for item in (made.config_map, made.service):
+            if item["kind"] in kinds:
+                await self._ensure(seen, item, update=False)
 
     async def remove(self, seen: Observation, attempt: int) -> None:
         """Delete the objects of an attempt, except its pod; missing and foreign objects are skipped.
@@ -273,7 +275,7 @@ def _names(owner: Raw, name: str) -> bool:
 
 
 def owned(raw: Raw, uid: str) -> bool:
-    """Does the Backfill of this UID own the object, or did it before a deletion that orphaned the object?"""
+    """Return whether the Backfill of this UID owns the object, or owned it before a deletion that orphaned it."""
     metadata = raw["metadata"]
     controllers = [
         owner.get("uid") for owner in metadata.get("ownerReferences") or () if owner.get("controller") is True

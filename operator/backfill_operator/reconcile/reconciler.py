@@ -1,7 +1,7 @@
 """One reconcile of one Backfill: observe, decide, execute.
 
-`backfill_core.lifecycle` makes every decision; `actions` executes it. This module collects what a decision needs and
-turns failures into delays.
+`backfill_core.lifecycle` makes every decision; `actions` executes it. This module collects the input of a decision and
+converts failures into delays.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Reconciler:
 
         Args:
             cluster: Reads the current state.
-            cache: Holds the state that watches have shown.
+            cache: Holds the state from lists and watches.
             drivers: Polls the drivers.
             executor: Executes decisions.
             events: Records Kubernetes events.
@@ -85,10 +85,10 @@ class Reconciler:
         """Reconcile once.
 
         Returns:
-            Seconds until the next reconcile at the latest; None: when something changes.
+            Seconds until the next reconcile at the latest; `None` to wait for a change.
 
         Raises:
-            RetryLaterError: another writer was quicker, or the API server does not answer.
+            RetryLaterError: another writer was faster, or the API server does not answer.
             ApiError: the API server refused a request.
         """
         with log_context("/".join(key)), self._metrics.reconcile_seconds.time(), self._slots.turn(key):
@@ -104,7 +104,7 @@ class Reconciler:
                     raw = await self._fetch_whole(key)
                 later = await self._reconcile(key, raw)
                 if self._cache.index(key).over:
-                    self._soft_states.pop(key, None)  # it is about launches, and thousands are over
+                    self._soft_states.pop(key, None)  # it is only for launches, and thousands of Backfills are finished
                 return later
             except ConflictError as conflict:
                 await self._refresh(key)
@@ -118,11 +118,11 @@ class Reconciler:
                 return self._notify(raw, error.reason, error)
 
     def _resting_s(self, key: Key) -> float | None:
-        """Return for how long a Backfill has nothing to do, maybe for ever; None: it is decided on."""
+        """Return how long a Backfill needs no decision, possibly infinity; `None` if it needs one now."""
         rest = self._cache.rest(key)
         if rest is None or self._cache.pods(key, driver_name(key[1], rest.attempt)):
             return None
-        self._shared_targets.of(key)  # others may name it beside them
+        self._shared_targets.of(key)  # the warnings of other Backfills may list it
         self._soft_states.pop(key, None)
         left_s = math.inf if rest.due_ms is None else (rest.due_ms - self._now_ms()) / 1000
         return left_s if left_s > 0 else None
@@ -140,7 +140,7 @@ class Reconciler:
         return raw
 
     def _notify(self, raw: Raw, reason: str, error: Exception) -> float:
-        """Report by event and log, because the status cannot be read or stored; return when to try again."""
+        """Report an error by event and log, because the status cannot be read or stored; return the retry delay."""
         self._events.note(raw, EventNote("Warning", reason, str(error)))
         _log.error("%s", error)
         return UNREADABLE_RETRY_S
@@ -163,7 +163,7 @@ class Reconciler:
 
     async def _decide_and_execute(self, key: Key, raw: Raw, seen: Observation) -> float | None:
         decision = self._decide(key, seen)
-        refetch = next((one for one in decision.actions if isinstance(one, RefetchPods)), None)
+        refetch = next((action for action in decision.actions if isinstance(action, RefetchPods)), None)
         if refetch is not None:
             seen = replace(seen, pods=await self._fetch_pods(seen, refetch), live=True)
             decision = self._decide(key, seen)
@@ -174,7 +174,7 @@ class Reconciler:
                 raise
         finally:
             self._slots.release(key)
-        # A deletion goes through even when the status cannot be written.
+        # A deletion proceeds even if the status cannot be written.
         seen = replace(seen, recordable=False)
         return await self._execute(key, raw, seen, decide(seen, self._now_ms()))
 
@@ -182,9 +182,9 @@ class Reconciler:
         """Decide, and reserve the slot of a launch before any other coroutine runs."""
         no_room = self._slots.no_room(key)
         decision = decide(replace(seen, no_room=no_room), self._now_ms())
-        if any(isinstance(one, LaunchDriver) for one in decision.actions):
+        if any(isinstance(action, LaunchDriver) for action in decision.actions):
             self._slots.reserve(key)
-        elif not any(isinstance(one, RefetchPods) for one in decision.actions):
+        elif not any(isinstance(action, RefetchPods) for action in decision.actions):
             self._slots.note(key, waits=bool(no_room) and decision.waits_for_room)
         return decision
 
@@ -213,45 +213,45 @@ class Reconciler:
         """Fetch the pods with the Backfill's label, and the named one; update the cache with them."""
         pod_name = refetch.pod_name
         labels = f"{DRIVERS_SELECTOR},{BACKFILL_LABEL}={base_name(seen.name)}"
-        found: dict[str, DriverPod] = {}
+        pods: dict[str, DriverPod] = {}
         # One page at a time, and only the fields that the rules read: users may create large pods.
         async for page in self._cluster.pages(PODS, seen.namespace, labels=labels):
-            for one in page:
-                self._cache.put_pod(one)
-                found[one["metadata"]["name"]] = pod_of(one)
-        if pod_name not in found:
+            for raw in page:
+                self._cache.put_pod(raw)
+                pods[raw["metadata"]["name"]] = pod_of(raw)
+        if pod_name not in pods:
             named = await self._cluster.get(PODS, seen.namespace, pod_name)
             if named is not None:
                 self._cache.put_pod(named)
-                found[pod_name] = pod_of(named)
+                pods[pod_name] = pod_of(named)
         for pod in self._cache.pods((seen.namespace, seen.name), pod_name):
-            if pod.name not in found:
+            if pod.name not in pods:
                 self._cache.drop_pod((seen.namespace, pod.name), pod.uid)
-        return tuple([await self._with_executors(seen, pod, refetch.executors_of) for pod in found.values()])
+        return tuple([await self._with_executors(seen, pod, refetch.executors_of) for pod in pods.values()])
 
     async def _with_executors(self, seen: Observation, pod: DriverPod, executors_of: str) -> DriverPod:
-        """Return a driver pod with its executors that wait, as the API server has them if it is the one that is asked for."""
+        """Return a driver pod with its waiting executors: from the API server for `executors_of`, else from the cache."""
         if pod.uid != executors_of:
             return self._cache.with_executors(pod)
         label = (seen.namespace, base_name(seen.name))
         return self._cache.put_executors_of(pod, await executors_of_driver(self._cluster, label, pod.uid))
 
     async def _refresh(self, key: Key) -> None:
-        """Read the object again, because the watch may show its change only later."""
+        """Read the object again, because the watch may deliver its change later."""
         current = await self._cluster.get(BACKFILLS, *key)
-        known = self._cache.backfill(key)
+        cached = self._cache.backfill(key)
         if current is not None:
             self._cache.put_backfill(current)
-        elif known is not None:
-            self._cache.drop_backfill(key, known["metadata"]["uid"])
+        elif cached is not None:
+            self._cache.drop_backfill(key, cached["metadata"]["uid"])
             self._enqueue(key)
 
     def _follow_current_driver(self, key: Key, seen: Observation, decision: Decision) -> None:
-        """Poll the driver of the decision's attempt, and no other one."""
+        """Poll only the driver of the decision's attempt."""
         attempt = decision.status.attempt
         pod = None
         if attempt is not None and attempt.state == "Created" and attempt.kind == "Run":
-            pod = next((one for one in seen.pods if one.uid == attempt.pod_uid), None)
+            pod = next((candidate for candidate in seen.pods if candidate.uid == attempt.pod_uid), None)
         if attempt is None or pod is None or pod.over or not (pod.started or pod.phase == "Running"):
             self._drivers.leave(key)
             return

@@ -1,4 +1,4 @@
-"""What the operator remembers of one Backfill between reconciles; correctness never depends on it."""
+"""The in-memory state of one Backfill between reconciles; correctness never depends on it."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ def new_token() -> str:
 
 @dataclass(slots=True)
 class SoftState:
-    """Of one Backfill; lost when the process ends."""
+    """State of one Backfill, which is lost when the process ends."""
 
     uid: str
     launch_failed: LaunchFailed | None = None
     ensured_at: float | None = None
-    """When the objects of its attempt were last checked, in seconds of the monotonic clock."""
+    """Time of the last check of the attempt's objects, in seconds of the monotonic clock."""
 
     unanswered: int = 0
-    """Launches in a row without a response."""
+    """Consecutive launches without a response."""
 
     token: str = field(default_factory=new_token, repr=False)
-    """For the next Secret; its hash is in the status before any Secret holds it."""
+    """Token for the next Secret; the status records its hash before a Secret contains it."""
 
     token_of: int | None = None
-    """The attempt whose Secret may hold the token; None: no Secret holds it."""
+    """The attempt whose Secret may contain the token; `None` if no Secret contains it."""
 
     def token_hash(self, planned: int | None) -> str:
         """Return the hash of the token for the next Secret.
 
         Args:
-            planned: The recorded attempt that may have no Secret yet. A token that another attempt's Secret may hold is
-                not used again, because readers of that Secret know it.
+            planned: The recorded attempt that may have no Secret yet. A token that another attempt's Secret may contain
+                is not reused, because readers of that Secret have it.
         """
         if self.token_of not in (None, planned):
             self.token, self.token_of = new_token(), None

@@ -1,4 +1,4 @@
-"""Writes Backfills: status, finalizer, deletion. Each write has the resourceVersion that was read, and only changes."""
+"""Writes Backfills: status, finalizer, deletion. Each write contains only changes, and the resourceVersion that was read."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from backfill_operator.metrics import Metrics
 STATUS_REFUSED: Final = "StatusRefused"
 INVALID: Final = frozenset({400, 413, 422})
 REPORTED: Final = ("progress", "receipt", "plan")
-"""Fields that a driver fills; a refused value in them must not stop a pause or a deletion."""
+"""Fields from the driver, in which a refused value must not prevent a pause or a deletion."""
 
 DROPPED_SHOWN_MAX: Final = 5
 PROGRESS_AGAIN_S: Final = 1.0
-"""Delay before progress that found no token is tried again."""
+"""Delay before another try to write progress, after the rate limit had no token."""
 
 
 class CrdOutdatedError(BackfillError):
@@ -54,7 +54,7 @@ class BackfillWriter:
             cluster: Writes to the API server.
             cache: Updated at once, because the watch may show the write later.
             metrics: Counts progress writes.
-            progress_per_s: Limit for writes of progress alone, over all Backfills.
+            progress_per_s: Limit for writes that contain only progress, over all Backfills.
             notify: Records an event about a Backfill.
             now_ms: Wall time in milliseconds.
             monotonic: Clock of the limit, in seconds.
@@ -67,7 +67,7 @@ class BackfillWriter:
         self._now_ms = now_ms
         self._monotonic = monotonic
         self._progress_ms: dict[str, int] = {}
-        """When the progress of each Backfill was last written, by UID; old entries are dropped."""
+        """Time of the last progress write of each Backfill, by UID; old entries are dropped."""
 
     async def write(self, raw: Raw, status: BackfillStatus, *, fence: bool = False) -> Raw:
         """Write a status and return the object; without a difference, no request is sent.
@@ -75,7 +75,7 @@ class BackfillWriter:
         Args:
             raw: The object as read; its resourceVersion is the condition of the write.
             status: The new status.
-            fence: Send the request in any case: acting on a stale object must fail, even if its status does not change.
+            fence: Always send the request, so that an action on a stale object fails even without a change of the status.
 
         Raises:
             ConflictError: the object has changed since it was read.
@@ -83,8 +83,8 @@ class BackfillWriter:
             CrdOutdatedError: it was written, but fields were dropped.
             RefusedError: the API server refused it, even without the fields that the driver reports.
         """
-        wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        change = changes(raw.get("status") or {}, wanted)
+        document = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        change = changes(raw.get("status") or {}, document)
         if not change and not fence:
             return raw
         if "progress" in change:
@@ -92,24 +92,24 @@ class BackfillWriter:
         try:
             answer = await self._patch(raw, {"status": change}, subresource="status")
         except RefusedError as refused:
-            if refused.status not in INVALID or not any(one in wanted for one in REPORTED):
+            if refused.status not in INVALID or not any(name in document for name in REPORTED):
                 raise
             note = EventNote("Warning", STATUS_REFUSED, f"written without the driver's report: {refused.message}")
             self._notify(raw, note)
-            change = changes(raw.get("status") or {}, {k: v for k, v in wanted.items() if k not in REPORTED})
+            change = changes(raw.get("status") or {}, {k: v for k, v in document.items() if k not in REPORTED})
             if not change and not fence:
                 return raw
             answer = await self._patch(raw, {"status": change}, subresource="status")
         if dropped := dropped_paths(change, answer.get("status") or {}):
             raise CrdOutdatedError(
-                f"the API server does not keep {', '.join(f'status.{one}' for one in dropped[:DROPPED_SHOWN_MAX])}: "
+                f"the API server does not keep {', '.join(f'status.{path}' for path in dropped[:DROPPED_SHOWN_MAX])}: "
                 "its CRD is older than the operator",
                 hint="Upgrade the chart, or apply crds/backfills.yaml of the operator's version.",
             )
         return answer
 
     async def write_at_pace(self, raw: Raw, stored: BackfillStatus, status: BackfillStatus) -> tuple[Raw, float | None]:
-        """Write a status if it is due; return the object, and the seconds until it is due otherwise."""
+        """Write a status if it is due; return the object, and otherwise the seconds until it is due."""
         written_ms = self._progress_ms.get(raw["metadata"]["uid"])
         verdict = decide_write(stored, status, progress_written_ms=written_ms, now_ms=self._now_ms())
         match verdict.write:
@@ -127,11 +127,11 @@ class BackfillWriter:
 
     async def set_finalizer(self, raw: Raw, *, there: bool) -> Raw:
         """Add or remove our finalizer; keep all others."""
-        others = [one for one in raw["metadata"].get("finalizers") or () if one != DRAIN_FINALIZER]
+        others = [finalizer for finalizer in raw["metadata"].get("finalizers") or () if finalizer != DRAIN_FINALIZER]
         return await self._patch(raw, {"metadata": {"finalizers": [*others, DRAIN_FINALIZER] if there else others}})
 
     async def delete(self, raw: Raw) -> None:
-        """Delete the Backfill with the UID that was read, and no other one of its name."""
+        """Delete the Backfill with the UID that was read, but not a recreated one of the same name."""
         metadata = raw["metadata"]
         await self._cluster.delete(BACKFILLS, metadata["namespace"], metadata["name"], uid=metadata["uid"])
 
@@ -158,7 +158,7 @@ class BackfillWriter:
 
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return the merge patch (RFC 7386) that turns `old` into `new`; empty: they are equal."""
+    """Return the merge patch (RFC 7386) from `old` to `new`; empty if they are equal."""
     patch: dict[str, Any] = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)
@@ -171,13 +171,15 @@ def changes(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def dropped_paths(patch: Any, answer: Any, path: str = "") -> list[str]:
-    """Return the paths that a merge patch sets and the stored object lacks: the schema does not know them."""
+    """Return the paths that a merge patch sets and the stored object lacks: the schema does not define them."""
     if isinstance(patch, dict) and isinstance(answer, dict):
         inner = [(name, value) for name, value in patch.items() if value is not None]
         return [
-            one for name, value in inner for one in dropped_paths(value, answer.get(name), f"{path}.{name}".lstrip("."))
+            dropped
+            for name, value in inner
+            for dropped in dropped_paths(value, answer.get(name), f"{path}.{name}".lstrip("."))
         ]
     if isinstance(patch, list) and isinstance(answer, list) and len(patch) == len(answer):
         pairs = enumerate(zip(patch, answer, strict=True))
-        return [one for number, (sent, kept) in pairs for one in dropped_paths(sent, kept, f"{path}[{number}]")]
+        return [dropped for number, (sent, kept) in pairs for dropped in dropped_paths(sent, kept, f"{path}[{number}]")]
     return [] if patch == answer else [path]

@@ -1,7 +1,7 @@
 """The work queue of a level-based controller: keys to reconcile, each at most once at a time.
 
-A key that is added twice before it is taken is taken once. A key that is added while a worker has it is taken again
-afterwards, never in parallel. A key that fails waits twice as long each time; other keys do not wait for it.
+A key that is added twice before a worker takes it is processed once. A key that is added while a worker processes it is
+processed again afterwards, never in parallel. The delay of a failing key doubles each time; other keys do not wait for it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from backfill_operator.kube.rate import jittered
 BACKOFF_FIRST_S: Final = 0.25
 BACKOFF_MAX_S: Final = 300.0
 RETRY_MAX_S: Final = 15.0
-"""Longest delay after a `RetryLaterError`: the outage that caused it may be over at any time, and no watch shows that."""
+"""Longest delay after a `RetryLaterError`: the outage that caused it may end at any time, and no watch reports that."""
 
 STALE_MAX: Final = 64
-"""This many outdated heap entries, beyond one for each delayed key, cost less than removing them."""
+"""Number of outdated heap entries, in addition to one for each delayed key, that cost less than their removal."""
 
 K = TypeVar("K", bound=Hashable)
 
 Work = Callable[[K], Awaitable[float | None]]
-"""Reconciles one key; returns the seconds until the next time at the latest, None: when something changes."""
+"""Reconciles one key; returns the seconds until the next reconcile at the latest, or `None` to wait for a change."""
 
 
 class RetryLaterError(Exception):
-    """The reconcile must be repeated, with growing delay; it is not an error of the operator."""
+    """The reconcile must be repeated, with a growing delay; the operator has no error."""
 
     def __init__(self, message: str, *, after_s: float = 0.0) -> None:
         """Take the reason, and the shortest delay in seconds."""
@@ -62,10 +62,10 @@ class WorkQueue(Generic[K]):
         self._ready: OrderedDict[K, float] = OrderedDict()
         self._working: set[K] = set()
         self._added_while_working: dict[K, float] = {}
-        """Keys that were added while a worker had them, and when."""
+        """Keys that were added while a worker processed them, with the time."""
 
         self._due: dict[K, float] = {}
-        """When each delayed key is due; other heap entries of the key are outdated."""
+        """Due time of each delayed key; other heap entries of the key are outdated."""
 
         self._heap: list[tuple[float, int, K]] = []
         self._number = itertools.count()
@@ -74,26 +74,26 @@ class WorkQueue(Generic[K]):
 
     # ------------------------------------------------------------ contents
     def __len__(self) -> int:
-        """Keys that are ready to be taken."""
+        """Return the number of keys that are ready."""
         return len(self._ready)
 
     @property
     def busy(self) -> int:
-        """Keys that a worker has."""
+        """Number of keys that a worker processes."""
         return len(self._working)
 
     @property
     def delayed(self) -> int:
-        """Keys that wait for their due time."""
+        """Number of keys that wait for their due time."""
         return len(self._due)
 
     @property
     def remembered(self) -> int:
-        """Heap entries, outdated ones included."""
+        """Number of heap entries, including outdated ones."""
         return len(self._heap)
 
     def failures(self, key: K) -> int:
-        """Return how often a key has failed in a row."""
+        """Return the number of consecutive failures of a key."""
         return self._failures.get(key, 0)
 
     # ------------------------------------------------------------ in
@@ -108,7 +108,7 @@ class WorkQueue(Generic[K]):
             self._changed.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Make a key ready after this many seconds, or at its earlier due time."""
+        """Make a key ready after this delay, or at its earlier due time."""
         if key in self._ready or key in self._added_while_working:
             return
         due = asyncio.get_running_loop().time() + max(0.0, seconds)

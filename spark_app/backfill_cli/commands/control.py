@@ -24,12 +24,12 @@ from backfill_cli.terminal.view import show_receipt
 
 
 def _send(file: Path | None, job: str | None, wait_s: float, command: Command) -> None:
-    """Send a command to the driver of a job, and print what holds then and the acknowledgement.
+    """Send a command to the driver of a job, and print its effect and the acknowledgement.
 
     Raises:
-        NotAcknowledgedError: there is none yet.
-        CommandRefusedError: it is not in force, and will not be.
-        NotRunningError: there is no driver, or it ended.
+        NotAcknowledgedError: The driver has not acknowledged the command yet.
+        CommandRefusedError: The driver refused the command.
+        NotRunningError: No driver runs, or it ended.
     """
     driver = find(Settings.from_environ().state_dir, job_of(file, job))
     _await_start(driver, wait_s)
@@ -51,8 +51,8 @@ def _await_start(driver: Client, wait_s: float) -> None:
     """Wait for a driver that starts, and report that.
 
     Raises:
-        DriverStartingError: it still starts after `wait_s` seconds.
-        NotRunningError: it ended while it started.
+        DriverStartingError: The driver still starts after `wait_s` seconds.
+        NotRunningError: The driver ended while it started.
     """
     if driver.starting:
         click.echo(f"the driver is starting ({driver.address.step}); waiting up to {wait_s:g} s", err=True)
@@ -69,10 +69,10 @@ def _acknowledge(ack: Ack, began_s: float, *, err: bool = False) -> None:
 @FILE
 @JOB
 @WAIT
-@click.option("--all", "everything", is_flag=True, help="Hold changes too, not only the snapshot.")
-@click.option("--force", is_flag=True, help="Cancel what runs instead of waiting for it.")
+@click.option("--all", "everything", is_flag=True, help="Pause changes too, not only the snapshot.")
+@click.option("--force", is_flag=True, help="Cancel running work instead of waiting for it.")
 def pause(file: Path | None, job: str | None, wait_s: float, everything: bool, force: bool) -> None:
-    """Hold the snapshot (or everything) from the next barrier on."""
+    """Pause the snapshot (or everything) at the next barrier."""
     scope: Any = "All" if everything else "History"
     _send(file, job, wait_s, Command(type="Pause", pause=PauseCommand(scope=scope, force=force)))
 
@@ -107,7 +107,7 @@ def resume(file: Path | None, job: str | None, wait_s: float) -> None:
 )
 @click.pass_context
 def throttle(
-    asked: click.Context,
+    context: click.Context,
     rate: int | None,
     bytes_per_s: int | None,
     file: Path | None,
@@ -117,9 +117,9 @@ def throttle(
 ) -> None:
     """Limit the snapshot to RATE rows a second: 50000, 200k, 1.5M, 0 (none at all), none (no limit).
 
-    Or to bytes a second, or to both: the lower one holds.
+    Or to bytes a second, or to both: the lower limit applies.
     """
-    given = {asked.get_parameter_source(name) for name in ("rate", "bytes_per_s")}
+    given = {context.get_parameter_source(name) for name in ("rate", "bytes_per_s")}
     if ParameterSource.COMMANDLINE not in given:
         raise click.UsageError("give a RATE, or --bytes RATE.")
     limit = ThrottleCommand(rows_per_second=rate, bytes_per_second=bytes_per_s, for_seconds=for_s)
@@ -130,7 +130,7 @@ def throttle(
 @FILE
 @JOB
 @WAIT
-@click.option("--force", is_flag=True, help="Cancel what runs instead of waiting for it.")
+@click.option("--force", is_flag=True, help="Cancel running work instead of waiting for it.")
 def stop(file: Path | None, job: str | None, wait_s: float, force: bool) -> None:
     """End the attempt at a barrier; the next run of the job resumes there."""
     _send(file, job, wait_s, Command(type="Stop", stop=StopCommand(force=force)))
@@ -141,7 +141,7 @@ def stop(file: Path | None, job: str | None, wait_s: float, force: bool) -> None
 @JOB
 @WAIT
 @click.option("--explain", is_flag=True, help="Show rows that differ.")
-@click.option("--rows", is_flag=True, help="Compare rows, also of files that were copied; else these by their bytes.")
+@click.option("--rows", is_flag=True, help="Compare all rows; the default compares copied files by their bytes.")
 @click.option("--statistics", is_flag=True, help="Compare the statistics of all files of the target with their values.")
 @click.option("--head", is_flag=True, help="Exit with 57 if the source has a newer version than the one compared.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
@@ -157,44 +157,44 @@ def verify(
     output: str,
     conf: dict[str, str],
 ) -> None:
-    """Compare source and target, now: through the running driver, or without one."""
-    here = [name for name, asked in (("--rows", rows), ("--statistics", statistics), ("--head", head)) if asked]
+    """Compare source and target now, with the running driver or without a driver."""
+    here = [name for name, given in (("--rows", rows), ("--statistics", statistics), ("--head", head)) if given]
     if here and file is None:
         raise click.UsageError(f"{here[0]} compares here, and needs -f FILE.")
     named = None if file is None else read(file, conf=conf)
     job_id, state_dir = job if named is None else named.job_id, Settings.from_environ().state_dir
-    found: Comparison | None = None
-    running = not here and any(job_id == one.address.job_id for one in drivers(state_dir))
+    comparison: Comparison | None = None
+    running = not here and any(job_id == driver.address.job_id for driver in drivers(state_dir))
     if named is None or running:
         try:
             driver = find(state_dir, job_id)
             _await_start(driver, wait_s)
             began_s = time.monotonic()
-            # Standard output is for the receipt.
-            found = Comparison(driver.verify(wait_s, lambda ack: _acknowledge(ack, began_s, err=True)))
+            # Standard output is reserved for the receipt.
+            comparison = Comparison(driver.verify(wait_s, lambda ack: _acknowledge(ack, began_s, err=True)))
         except NotRunningError as gone:
             if named is None:
                 raise
             click.echo(f"{gone.message}; the tables are compared without it", err=True)
-    if found is None or (explain and not found.receipt.equal):
+    if comparison is None or (explain and not comparison.receipt.equal):
         if named is None:
             click.echo("rows that differ are shown with -f FILE", err=True)
         else:
             # A driver names the vnodes that differ; the rows are compared here.
             with beside(file), steps_shown(named) as on_step:
-                found = named.compare(explain=explain, by_rows=rows, statistics=statistics, on_step=on_step)
-    assert found is not None
+                comparison = named.compare(explain=explain, by_rows=rows, statistics=statistics, on_step=on_step)
+    assert comparison is not None
     if output == "json":
-        receipt = found.receipt.model_dump(mode="json", by_alias=True)
-        click.echo(json.dumps({**receipt, "sourceHead": head_json(found.source_head)}, separators=(",", ":")))
+        receipt = comparison.receipt.model_dump(mode="json", by_alias=True)
+        click.echo(json.dumps({**receipt, "sourceHead": head_json(comparison.source_head)}, separators=(",", ":")))
     else:
-        terminal(sys.stdout).print(show_receipt(found.receipt, found.source_head))
-    for side, row in found.rows:
+        terminal(sys.stdout).print(show_receipt(comparison.receipt, comparison.source_head))
+    for side, row in comparison.rows:
         click.echo(f"{side}: {row}", err=output == "json")
-    if not found.receipt.equal:
+    if not comparison.receipt.equal:
         leave(VerificationFailedError.exit_code)
-    if head and found.source_head is not None and found.source_head.behind:
+    if head and comparison.source_head is not None and comparison.source_head.behind:
         raise SourceAheadError(
-            f"{source_head_words(found.source_head)}.",
-            hint="Make a new Backfill with after: Follow if the target must keep up.",
+            f"{source_head_words(comparison.source_head)}.",
+            hint="Create a new Backfill with after: Follow if the target must keep up.",
         )

@@ -1,4 +1,4 @@
-"""Commands that only look: validate, plan, status, jobs."""
+"""Read-only commands: validate, plan, status, jobs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 WATCH_EVERY_S = 0.5
 RESTING = {
-    "NotStarted": "not started: the target holds no state of this job",
+    "NotStarted": "not started: the target has no state of this job",
     "Stopped": "stopped; `backfill run` resumes it",
     "Finished": "complete",
 }
@@ -37,7 +37,7 @@ RESTING = {
 
 
 def tables_of(job: Backfill) -> list[tuple[str, str]]:
-    """Return source and target, each with its place; a relative path is resolved from the working directory."""
+    """Return source and target with their locations; relative paths are resolved from the working directory."""
     ends = (("source", job.spec.source.params), ("target", job.spec.target.params))
     return [(name, _place(end.label) if end.paths else end.label) for name, end in ends]
 
@@ -54,7 +54,7 @@ def print_value(value: Any, output: str) -> None:
 @click.command()
 @FILE
 def validate(file: Path | None) -> None:
-    """Check a file without touching any table."""
+    """Check a file without opening any table."""
     job = read(file)
     spec, unread = job.spec, job.check_sql()
     click.echo(f"{job.job_id}: valid ({spec.strategy.type}, {spec.write_mode})")
@@ -71,7 +71,7 @@ def validate(file: Path | None) -> None:
 @click.option("--check-unique", is_flag=True, help="Prove that the key is unique; reads the key columns once.")
 @spark_settings
 def plan(file: Path | None, output: str, check_unique: bool, conf: dict[str, str]) -> None:
-    """Show what would happen, and how long it would take here; writes nothing to source or target."""
+    """Show the plan of a job with an estimate of its time; writes nothing to source or target."""
     job = read(file, conf=conf)
     with beside(file):
         places = tables_of(job)
@@ -87,24 +87,24 @@ def plan(file: Path | None, output: str, check_unique: bool, conf: dict[str, str
 @FILE
 @JOB
 @OUTPUT
-@click.option("--watch", is_flag=True, help="Go on until the driver ends.")
-@click.option("--offline", is_flag=True, help="Do not look for a driver: read the state that the target holds.")
+@click.option("--watch", is_flag=True, help="Repeat until the driver ends.")
+@click.option("--offline", is_flag=True, help="Read the state in the target, without a driver.")
 @click.option("--grid", is_flag=True, help="With -o json or yaml: the parts of the snapshot too.")
 @spark_settings
 def status(
     file: Path | None, job: str | None, output: str, watch: bool, offline: bool, grid: bool, conf: dict[str, str]
 ) -> None:
-    """Show how far a job is: from its driver, or from the target itself when none runs (-f FILE; takes seconds)."""
+    """Show the progress of a job: from its driver, or from the target if none runs (-f FILE; takes seconds)."""
     backfill = None if file is None else read(file, conf=conf)
     if offline and backfill is None:
         raise click.UsageError("give the Backfill with -f FILE")
     try:
         if offline:
-            raise NotRunningError("--offline looks for no driver.")
-        # The driver may end between being found and being asked: that is no driver, too.
+            raise NotRunningError("--offline does not look for a driver.")
+        # The driver may end between discovery and the request: that counts as no driver, too.
         client = find(Settings.from_environ().state_dir, job if backfill is None else backfill.job_id)
         progress, acks = client.progress(), client.acks()
-        found = of_running(client.address.job_id, progress, client.receipt())
+        running = of_running(client.address.job_id, progress, client.receipt())
     except NotRunningError as gone:
         if backfill is None or not spark_is_installed():
             raise
@@ -116,9 +116,9 @@ def status(
     if watch:
         _watch(client, output, grid=grid)
     elif output == "table":
-        terminal(sys.stdout).print(show_progress(found.job_id, progress, acks=acks))
+        terminal(sys.stdout).print(show_progress(running.job_id, progress, acks=acks))
     else:
-        print_value(found.to_json(grid=grid), output)
+        print_value(running.to_json(grid=grid), output)
 
 
 def _watch(client: Client, output: str, *, grid: bool) -> None:
@@ -131,8 +131,8 @@ def _watch(client: Client, output: str, *, grid: bool) -> None:
             return
         while True:
             progress = client.progress()
-            words = of_running(job, progress, client.receipt()).to_json(grid=grid)
-            click.echo(json.dumps(words) if output == "json" else f"{words['time']} {job}  {one_line(progress)}")
+            fields = of_running(job, progress, client.receipt()).to_json(grid=grid)
+            click.echo(json.dumps(fields) if output == "json" else f"{fields['time']} {job}  {one_line(progress)}")
             threading.Event().wait(WATCH_EVERY_S)
     except KeyboardInterrupt:
         return
@@ -154,23 +154,23 @@ def _draw(client: Client, console: Console) -> None:
         screen.close()
 
 
-def _show_stored(found: Status, output: str, *, grid: bool) -> None:
-    """Print a status without a driver, with the fields and in the form of one with a driver."""
+def _show_stored(stored: Status, output: str, *, grid: bool) -> None:
+    """Print a stored status with the same fields and format as the status of a driver."""
     if output != "table":
-        print_value(found.to_json(grid=grid), output)
+        print_value(stored.to_json(grid=grid), output)
         return
     console = terminal(sys.stdout)
-    if found.progress is None:
-        console.print(f"{found.job_id}: {RESTING[found.state]}", markup=False, soft_wrap=True)
+    if stored.progress is None:
+        console.print(f"{stored.job_id}: {RESTING[stored.state]}", markup=False, soft_wrap=True)
         return
-    console.print(show_progress(found.job_id, found.progress, resting=RESTING[found.state]))
-    if found.receipt is not None:
+    console.print(show_progress(stored.job_id, stored.progress, resting=RESTING[stored.state]))
+    if stored.receipt is not None:
         console.print(
-            f"receipt: {verdict_words(found.receipt)}, {counted(found.receipt.rows, 'row')}",
+            f"receipt: {verdict_words(stored.receipt)}, {counted(stored.receipt.rows, 'row')}",
             markup=False,
             soft_wrap=True,
         )
-    if newer := source_head_words(found.source_head):
+    if newer := source_head_words(stored.source_head):
         console.print(newer, markup=False, soft_wrap=True, style="bold yellow")
 
 
@@ -178,19 +178,19 @@ def _show_stored(found: Status, output: str, *, grid: bool) -> None:
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def jobs(output: str) -> None:
     """List the jobs that run on this machine."""
-    found = []
+    rows = []
     for driver in drivers(Settings.from_environ().state_dir):
         address = driver.address
         try:
             progress = driver.progress()
-            line, words = one_line(progress), progress.model_dump(mode="json", by_alias=True, exclude={"grid"})
+            line, fields = one_line(progress), progress.model_dump(mode="json", by_alias=True, exclude={"grid"})
         except NotRunningError as error:
-            line, words = error.message, None
+            line, fields = error.message, None
         about = {"jobId": address.job_id, "attempt": address.attempt, "pid": address.pid}
-        found.append((about, line, {**about, "progress": words, "message": "" if words else line}))
+        rows.append((about, line, {**about, "progress": fields, "message": "" if fields else line}))
     if output == "json":
-        click.echo(json.dumps([words for _, _, words in found]))
-    elif not found:
+        click.echo(json.dumps([fields for _, _, fields in rows]))
+    elif not rows:
         click.echo("no backfill runs on this machine")
-    for about, line, _ in found if output == "table" else []:
+    for about, line, _ in rows if output == "table" else []:
         click.echo(f"{about['jobId']}  attempt {about['attempt']}  pid {about['pid']}  {line}")

@@ -26,10 +26,10 @@ from backfill_api.load import SpecError
 TIMEOUT_S = 10.0
 EXIT_INTERRUPTED = 130
 EXIT_READER_GONE = 141
-"""That of tools which SIGPIPE ends, as in `git log | head`."""
+"""Exit code of tools that SIGPIPE ends, as in `git log | head`."""
 
 LOG_FILE = "backfill_cli.log_file"
-"""Under this name the context of a command keeps the path of its log file, or `None`."""
+"""Key in the context of a command for the path of its log file, or `None`."""
 
 FILE = click.option(
     "-f",
@@ -40,19 +40,19 @@ FILE = click.option(
 )
 
 
-def _running_jobs(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
-    """Return the jobs that run on this machine and begin as typed; for the shell."""
-    jobs = [one.address.job_id for one in drivers(Settings.from_environ().state_dir)]
-    return [job for job in jobs if job.startswith(begun)]
+def _running_jobs(_ctx: click.Context, _param: click.Parameter, prefix: str) -> list[str]:
+    """Return the local running jobs that start with a prefix, for completion in the shell."""
+    jobs = [driver.address.job_id for driver in drivers(Settings.from_environ().state_dir)]
+    return [job for job in jobs if job.startswith(prefix)]
 
 
 JOB = click.option(
     "--job", metavar="ID", shell_complete=_running_jobs,
-    help="Job id; without it and without a file: the only job that runs.",
+    help="Job id; default without a file: the only running job.",
 )  # fmt: skip
 WAIT = click.option(
     "--timeout", "wait_s", type=click.FloatRange(min=0), default=TIMEOUT_S, show_default=True, metavar="SECONDS",
-    help="How long to wait for the acknowledgement.",
+    help="Seconds to wait for the acknowledgement.",
 )  # fmt: skip
 OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
@@ -66,7 +66,7 @@ EXTRAS = {
     "rich": "cli",
     "kopf": "operator",
 }
-"""Packages that a command may lack, and the extra that brings each."""
+"""Packages that a command may lack, each with the extra that installs it."""
 
 
 def spark_settings(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,10 +79,10 @@ def spark_settings(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def with_conf(*args: Any, given: tuple[str, ...], packages: str | None, **kwargs: Any) -> Any:
         conf = {"spark.jars.packages": packages} if packages else {}
-        for one in given:
-            name, equals, value = one.partition("=")
+        for setting in given:
+            name, equals, value = setting.partition("=")
             if not equals or not name.startswith("spark."):
-                raise click.UsageError(f"--conf {one!r}: write it as spark.name=value")
+                raise click.UsageError(f"--conf {setting!r}: write it as spark.name=value")
             conf[name] = value
         return command(*args, conf=conf, **kwargs)
 
@@ -97,12 +97,12 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except BackfillError as error:
-            found = error.__cause__
-            if isinstance(found, SpecError):
-                for one in found.errors:
-                    say_error(InvalidSpecError.reason, str(one))
-                if found.excerpt:
-                    click.echo(found.excerpt, err=True)
+            cause = error.__cause__
+            if isinstance(cause, SpecError):
+                for field_error in cause.errors:
+                    say_error(InvalidSpecError.reason, str(field_error))
+                if cause.excerpt:
+                    click.echo(cause.excerpt, err=True)
             else:
                 say_error(error.reason, error.message, error.hint)
             _name_log(ctx)
@@ -118,19 +118,19 @@ class Commands(click.Group):
             ctx.exit(EXIT_INTERRUPTED)
         except click.exceptions.Exit:
             raise
-        except BrokenPipeError:  # a closed pipe, as of `| head`, is no error
+        except BrokenPipeError:  # a closed pipe, as of `| head`, is not an error
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes at its end
             ctx.exit(EXIT_READER_GONE)
         except click.ClickException as error:
             say_usage(error)
             ctx.exit(error.exit_code)
-        except Exception as error:  # noqa: BLE001 - the process's border: users get one line, --debug shows all of it
+        except Exception as error:  # noqa: BLE001 - top level: users get one line, --debug shows the traceback
             if ctx.params.get("debug"):
                 traceback.print_exc()
             first = str(error).strip().splitlines()
             say_error(
                 BackfillError.reason, f"{type(error).__name__}: {first[0] if first else ''}",
-                "This is a bug, or a case that is not known yet; `backfill --debug …` shows all of it.",
+                "This is a bug, or an unknown case; `backfill --debug …` shows the traceback.",
             )  # fmt: skip
             _name_log(ctx)
             ctx.exit(EXIT_UNEXPECTED)
@@ -167,10 +167,10 @@ def say_error(reason: str, message: str, hint: str = "", *, console: Console | N
 
 
 class _PipedConsole(Console):
-    """A console whose closed pipe ends a command as that of `click.echo` does; rich's own ends it with exit code 1."""
+    """A console whose closed pipe raises `BrokenPipeError`, as `click.echo` does; rich's console exits with code 1."""
 
     def on_broken_pipe(self) -> None:
-        """Raise what rich caught."""
+        """Raise the error that rich caught."""
         raise BrokenPipeError
 
 
@@ -185,11 +185,11 @@ def read(
     conf: Mapping[str, str] | None = None,
     settings: Settings | None = None,
 ) -> Backfill:
-    """Load a file, with `path=value` changes laid over it.
+    """Load a file, and apply `path=value` changes to it.
 
     Raises:
-        InvalidSpecError: the file, or the file with the changes, is no Backfill.
-        click.UsageError: there is no file, or a change is not `path=value`.
+        InvalidSpecError: The file, or the file with the changes, is not a Backfill.
+        click.UsageError: No file was given, or a change is not `path=value`.
     """
     if file is None:
         raise click.UsageError("give the Backfill with -f FILE")
@@ -224,7 +224,7 @@ def _value(change: str, text: str) -> Any:
 
 @contextmanager
 def beside(file: Path | None) -> Iterator[None]:
-    """Work in the folder of a file, so that relative paths in it are relative to it; for standard input stay in the working directory."""
+    """Change to the folder of a file, so that its relative paths are relative to the file; standard input changes nothing."""
     here = file is None or str(file) == "-"
     with nullcontext() if here or file is None else chdir(file.resolve().parent):
         yield
@@ -241,7 +241,7 @@ def _put(document: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def job_of(file: Path | None, job: str | None) -> str | None:
-    """Return the job of the options; `None` for the only one that runs."""
+    """Return the job id of the options; `None` for the only running job."""
     return read(file).job_id if file else job
 
 

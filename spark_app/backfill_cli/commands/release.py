@@ -1,4 +1,4 @@
-"""`backfill release`: takes the state of a job out of its target."""
+"""`backfill release`: removes the state of a job from its target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DELETION_VECTORS = "deletionVectors"
 
 @click.command()
 @FILE
-@click.option("--force", is_flag=True, help="Also of a job that is not finished; it can never resume.")
+@click.option("--force", is_flag=True, help="Also for an unfinished job, which can then never resume.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @spark_settings
 def release(file: Path | None, force: bool, output: str, conf: dict[str, str]) -> None:
@@ -24,10 +24,12 @@ def release(file: Path | None, force: bool, output: str, conf: dict[str, str]) -
     with beside(file), steps_shown(job) as on_step:
         done = job.release(force=force, on_step=on_step)
     if output == "json":
-        words = {"path": done.path, "tableVersion": done.table_version, "tableFeatures": list(done.features)}
-        click.echo(json.dumps(words))
+        fields = {"path": done.path, "tableVersion": done.table_version, "tableFeatures": list(done.features)}
+        click.echo(json.dumps(fields))
         return
     click.echo(f"{job.job_id}: released in version {done.table_version} of {done.path}")
-    click.echo(f"table features that a writer must know: {', '.join(done.features) or 'none'}")
+    click.echo(f"table features that writers must support: {', '.join(done.features) or 'none'}")
     if DELETION_VECTORS in done.features:
-        click.echo(f"{DELETION_VECTORS} is a feature that readers must know, too; docs/after-the-backfill.md drops it")
+        click.echo(
+            f"{DELETION_VECTORS} is a feature that readers must support, too; docs/after-the-backfill.md drops it"
+        )

@@ -1,4 +1,4 @@
-"""Runs a job in this process with a view of it."""
+"""Runs a job in this process, and displays its progress."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from backfill_cli.terminal.streams import Out, own_streams
 from backfill_cli.terminal.view import show_progress, show_receipt, show_steps
 
 STOPPING = "stopping at a barrier; Ctrl-C again: at once"
-ENDED_AT_ONCE = "ended at once; `backfill run` goes on from the last commit"
+ENDED_AT_ONCE = "ended at once; `backfill run` resumes from the last commit"
 READER_GONE = "standard output was closed: stopping at a barrier"
 
 
@@ -46,7 +46,7 @@ class Shown:
     """Add the parts of the snapshot to each JSON line."""
 
     quiet: bool = False
-    """Show only how it ended."""
+    """Show only the outcome."""
 
     verbose: bool = False
     """Messages of Spark and the JVM go to standard error."""
@@ -77,11 +77,11 @@ class Run:
             ended, receipt = self._ended(view)
             elapsed_s = time.monotonic() - self._began_s
             if self._shown.json_lines:
-                words = outcome_words(ended, receipt, elapsed_s)
-                out.write(json_line({"time": clock(), "jobId": self._job.job_id, **words}))
+                fields = outcome_words(ended, receipt, elapsed_s)
+                out.write(json_line({"time": clock(), "jobId": self._job.job_id, **fields}))
             else:
                 if receipt is not None and isinstance(view, _Drawn) and _exit_code(ended) == EXIT_COMPLETE:
-                    view.erase()  # the receipt and the line of the end say all of it
+                    view.erase()  # the receipt and the final line contain everything
                 conclude(console, ended, receipt, elapsed_s)
             if self._reader_gone:
                 errors.print(READER_GONE, markup=False)
@@ -90,11 +90,11 @@ class Run:
         return _exit_code(ended)
 
     def _ended(self, view: Observer) -> tuple[Outcome | BackfillError, Receipt | None]:
-        """Run the attempt to its end; return how it ended, and its last receipt."""
+        """Run the attempt to its end; return its outcome, and its last receipt."""
         try:
             run = self._attempt = self._job.shown_by(lambda _: view, driver=self._driver)
         except BaseException:
-            view.close()  # the view must not hide the cursor or the error
+            view.close()  # an open view would hide the cursor and the error
             raise
         if self._stop_asked:
             run.stop()
@@ -154,7 +154,7 @@ class Run:
             )
         )
 
-    # ------------------------------------------------------------------ how it is ended
+    # ------------------------------------------------------------------ signals
     @contextmanager
     def _stopped_by_signals(self, err: int) -> Iterator[None]:
         """Stop at a barrier on a signal; a second Ctrl-C or SIGTERM ends at once. SIGHUP never does: it may come twice."""
@@ -171,14 +171,14 @@ class Run:
                 signal.signal(number, handler)
 
     def _stop(self, number: int, _frame: FrameType | None, err: int) -> None:
-        # No lock and no buffer here: the handler may run inside a print.
+        # The handler uses no lock and no buffer: it may run inside a print.
         if number == signal.SIGHUP:
             self._ask_to_stop()
             return
         self._presses += 1
         if self._presses > 1:
             _write(err, f"{SHOW_CURSOR if self._drawn else ''}\n{ENDED_AT_ONCE}\n")
-            # The state is the target's; dying here loses the work in flight and nothing else.
+            # The state is in the target: ending here loses only the work in flight.
             os._exit(EXIT_INTERRUPTED)
         if not self._drawn:
             _write(err, f"{STOPPING}\n")
@@ -191,16 +191,16 @@ class Run:
             self._attempt.stop()
 
     def _on_reader_gone(self) -> None:
-        # A terminal that was closed, or a pipe into `head`: the user wants no more of it.
+        # The user closed the terminal, or the reader of a pipe, such as `head`, ended.
         self._reader_gone = True
         self._ask_to_stop()
 
 
 class _Drawn:
-    """The block on a terminal, drawn again and again."""
+    """Progress block on a terminal, redrawn repeatedly."""
 
     def __init__(self, screen: Screen, run: Run, first: Progress) -> None:
-        """Begin to draw."""
+        """Start to draw."""
         self._screen = screen
         self._redrawn = Redrawn(lambda progress: run.draw(screen, progress), first)
 
@@ -214,7 +214,7 @@ class _Drawn:
         self._screen.close()
 
     def erase(self) -> None:
-        """Remove it after its end."""
+        """Remove the block after the end."""
         self._screen.erase()
 
 

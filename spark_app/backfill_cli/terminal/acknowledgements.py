@@ -1,4 +1,4 @@
-"""Answers to commands: what holds now, and how to undo it."""
+"""Answers to commands: the new state, and the command that undoes it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from backfill_api.wire import Command, PauseCommand, ThrottleCommand
 
 
 def describe_effect(command: Command, progress: Progress | None) -> str:
-    """Return what holds once a command is in force.
+    """Describe the state once a command is in force.
 
     Args:
         command: The command.
@@ -51,7 +51,7 @@ def _limited(command: ThrottleCommand) -> tuple[str, str]:
 
 
 def _committed(progress: Progress | None) -> str:
-    """Return how far the target is; empty if that is not known."""
+    """Describe the committed rows; empty if unknown."""
     if progress is None or not progress.attempt:
         return ""
     if not progress.rows_total:

@@ -21,7 +21,7 @@ def parse_rate(text: str) -> int | None:
     """Return rows a second: `200k`, `1.5M`, `0`; `none` is unlimited.
 
     Raises:
-        ValueError: it is no such thing, negative, or absurd.
+        ValueError: The rate is malformed, negative, or too large.
     """
     word = text.strip().lower()
     if word in UNLIMITED:
@@ -39,7 +39,7 @@ def parse_byte_rate(text: str) -> int | None:
     """Return bytes a second: `50MB`, `1.5GB`, `800kB`, `0`; `none` is unlimited. Units are decimal, as those of networks.
 
     Raises:
-        ValueError: it is no such thing, negative, or absurd.
+        ValueError: The rate is malformed, negative, or too large.
     """
     word = text.strip().lower()
     if word in UNLIMITED:
@@ -63,7 +63,7 @@ def parse_duration_s(text: str) -> int:
     """Return seconds: `30m`, `90s`, `2h`, `1h30m`, `45`.
 
     Raises:
-        ValueError: it is no such thing, nothing, or more than a week.
+        ValueError: The duration is malformed, zero, or longer than a week.
     """
     word = text.strip().lower()
     parts = _DURATION_PART.findall(word) if _DURATION.fullmatch(word) else []
@@ -82,7 +82,7 @@ def parse_memory(text: str) -> str:
     """Return a heap size in Java's notation: `4g`, `512m`.
 
     Raises:
-        ValueError: it is no such thing.
+        ValueError: The size is malformed.
     """
     try:
         return Settings(memory=text).memory

@@ -14,7 +14,7 @@ NAME_MIN = 8
 
 
 def whole_words(text: str, columns: int) -> str:
-    """Return a string, or as many of its words as fit."""
+    """Return a string, cut after the last word that fits."""
     if len(text) <= columns:
         return text
     end = text.rfind(" ", 0, columns - 1)
@@ -22,7 +22,7 @@ def whole_words(text: str, columns: int) -> str:
 
 
 def whole_parts(value: str, columns: int) -> str:
-    """Return a value, or as many of its parts as there is room for: a part of a number is another number."""
+    """Return a value, cut after the last part that fits: a cut number would be another number."""
     ends = [part.start() for part in PARTS.finditer(value)]
     fitting = [end for end in ends if end <= columns]
     if len(value) <= columns or not fitting:
@@ -31,7 +31,7 @@ def whole_parts(value: str, columns: int) -> str:
 
 
 def title_parts(name: str, attempt: str, phase: str, elapsed: str, columns: int) -> Sequence[str]:
-    """Return the parts of a title that there is room for, two spaces apart; the name and the phase go last."""
+    """Return the parts of a title that fit, two spaces apart; the name and the phase are dropped last."""
     for parts in ((name, attempt, phase, elapsed), (name, attempt, phase), (name, phase)):
         given = [part for part in parts if part]
         if len("  ".join(given)) <= columns:

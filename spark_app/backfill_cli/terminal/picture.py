@@ -22,28 +22,28 @@ WIDTH_COLUMNS = 96
 
 def draw(recording: Path, picture: Path) -> None:
     """Write the SVG of a recording; the same recording gives the same file."""
-    words = json.loads(recording.read_text(encoding="utf-8"))
+    recorded = json.loads(recording.read_text(encoding="utf-8"))
     console = Console(
         width=WIDTH_COLUMNS, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
     console.print("$ backfill run -f orders.yaml", style="bold")
-    console.print(show_progress(words["job"], progress_in(words["progress"])))
-    if words.get("receipt"):
+    console.print(show_progress(recorded["job"], progress_in(recorded["progress"])))
+    if recorded.get("receipt"):
         console.print("…", style="dim")
-        console.print(show_receipt(Receipt.model_validate(words["receipt"])))
+        console.print(show_receipt(Receipt.model_validate(recorded["receipt"])))
     # Without a given id, it is a hash of the content; with one, the file changes only where the terminal does.
     picture.write_text(console.export_svg(title="backfill run", unique_id="run"), encoding="utf-8")
 
 
 def record(lines: Path, recording: Path, job: str, percent: int) -> None:
-    """Keep of a demo's `driver.jsonl` the first progress of at least `percent` that is throttled, and the receipt."""
-    words = [json.loads(line) for line in lines.read_text(encoding="utf-8").split("\n") if line.startswith("{")]
+    """Extract the first throttled progress of at least `percent`, and the receipt, from a demo's `driver.jsonl`."""
+    documents = [json.loads(line) for line in lines.read_text(encoding="utf-8").split("\n") if line.startswith("{")]
     shown = next(
-        one
-        for one in words
-        if one.get("percent", 0) >= percent and one.get("revision") and one.get("throttleRowsPerSecond")
+        document
+        for document in documents
+        if document.get("percent", 0) >= percent and document.get("revision") and document.get("throttleRowsPerSecond")
     )
-    receipts = [one["receipt"] for one in words if one.get("receipt")]
+    receipts = [document["receipt"] for document in documents if document.get("receipt")]
     kept = {"job": job, "progress": shown, "receipt": receipts[-1] if receipts else None}
     recording.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 

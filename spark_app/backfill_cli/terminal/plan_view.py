@@ -25,16 +25,16 @@ def _partition_plan(partitions: PlannedPartitions | None) -> list[tuple[str, str
     """Return the rows of the largest partitions in one line, and those of the rest in another."""
     if partitions is None:
         return []
-    words = " ".join(f"{one.partition}:{show_rows(one.rows)}" for one in partitions.largest) or "none"
+    largest = " ".join(f"{part.partition}:{show_rows(part.rows)}" for part in partitions.largest) or "none"
     more = f"{partitions.others:,} more with {show_rows(partitions.other_rows)} in all"
-    return [("partitions", words), *([("", more)] if partitions.others else [])]
+    return [("partitions", largest), *([("", more)] if partitions.others else [])]
 
 
 def _ways(plan: Plan) -> list[tuple[str, str]]:
-    """Return a line for each way of files."""
+    """Return a line for each copy mode."""
     lines = [
-        f"{one.files:,} {WAY_WORDS.get(one.way, one.way)}" + (f": {one.reason}" if one.reason else "")
-        for one in plan.ways
+        f"{mode.files:,} {WAY_WORDS.get(mode.way, mode.way)}" + (f": {mode.reason}" if mode.reason else "")
+        for mode in plan.ways
     ]
     return [("" if index else "files", line) for index, line in enumerate(lines)]
 
@@ -63,7 +63,7 @@ def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> R
     retention = "not known" if plan.retention_seconds is None else show_seconds(plan.retention_seconds)
     if amplification is not None:
         retention = "not needed: the newest version is read, and no old one is kept"
-    resumes = "" if plan.resumes_attempt is None else f"; goes on after attempt {plan.resumes_attempt}"
+    resumes = "" if plan.resumes_attempt is None else f"; resumes after attempt {plan.resumes_attempt}"
     for name, value in (
         *places,
         (
@@ -75,7 +75,7 @@ def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> R
         *_partition_plan(plan.partitions),
         *([] if plan.version is None else [("version", str(plan.version))]),
         ("time", f"about {show_seconds(plan.estimated_seconds)} ({show_seconds(low)} to {show_seconds(high)})"),
-        *(("", f"{STEP_WORDS.get(one.name, one.name)} {show_seconds(one.seconds)}") for one in plan.steps),
+        *(("", f"{STEP_WORDS.get(step.name, step.name)} {show_seconds(step.seconds)}") for step in plan.steps),
         ("splits", f"about {plan.splits}"),
         *(() if plan.order is None else (("order", _order_words(plan.order)),)),
         *(
@@ -87,12 +87,12 @@ def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> R
         ("transform", "row-wise and deterministic" if plan.deterministic else "NOT deterministic"),
         *([] if feed is None else [("change feed", feed)]),
         ("retention", retention),
-        ("", ("the target exists" if plan.target_exists else "the target will be made") + resumes),
+        ("", ("the target exists" if plan.target_exists else "the target will be created") + resumes),
         *_target(plan.target),
     ):
         table.add_row(Text(name, style="dim"), Text(value))
     parts: list[RenderableType] = [table]
-    for one in plan.warnings:
-        parts.append(Text.assemble((f"{one.reason}: ", "bold yellow"), one.message, " ", (one.hint, "dim")))
+    for warning in plan.warnings:
+        parts.append(Text.assemble((f"{warning.reason}: ", "bold yellow"), warning.message, " ", (warning.hint, "dim")))
     title = Text.assemble(("plan of ", TITLE), (job, f"bold {TITLE}"))
     return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")

@@ -15,7 +15,7 @@ CLEAR = "\x1b[H\x1b[2J"
 
 
 class Screen:
-    """Draws a block over the one before; a line never reaches the last column, where terminals wrap as they like."""
+    """Draws a block over the previous one. Lines end before the last column, where terminals wrap differently."""
 
     def __init__(self, out: Out, console: Console) -> None:
         """Take a terminal, and a console that writes to it."""
@@ -26,7 +26,7 @@ class Screen:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and lines of the terminal, whatever standard input and output are."""
+        """Return columns and lines of the terminal, also if standard input and output are redirected."""
         try:
             columns, lines = os.get_terminal_size(self._out.fileno())
         except OSError:  # it has been closed
@@ -35,12 +35,12 @@ class Screen:
 
     @property
     def room(self) -> tuple[int, int]:
-        """Columns and lines that a block may take."""
+        """Return the columns and lines that a block may take."""
         columns, lines = self.size
         return max(10, columns - 1), max(1, lines - 1)
 
     def draw(self, block: RenderableType) -> None:
-        """Draw a block over the one before."""
+        """Draw a block over the previous one."""
         size = self.size
         columns, most = self.room
         options = self._console.options.update(width=columns)
@@ -49,7 +49,7 @@ class Screen:
         before = HIDE_CURSOR + (CLEAR if self._drawn_at not in {(0, 0), size} else self._back())
         self._drawn_at = size
         lines = [self._styled(line) + ERASE_TO_END for line in drawn]
-        # Keys that a terminal echoes (^C) land where the cursor is: at the end of a full line they would move all of it.
+        # Keys that a terminal echoes (^C) appear at the cursor: at the end of a full line they would move the block.
         self._out.write(before + "\r" + "\r\n".join(lines) + ERASE_BELOW + "\r")
         self._lines = len(lines)
 
@@ -70,7 +70,7 @@ class Screen:
         colours = self._console._color_system  # noqa: SLF001 - rich has no public name for it
         plain = self._console.no_color or colours is None
         return "".join(
-            one.text if plain or one.style is None else one.style.render(one.text, color_system=colours)
-            for one in line
-            if not one.control
+            segment.text if plain or segment.style is None else segment.style.render(segment.text, color_system=colours)
+            for segment in line
+            if not segment.control
         )

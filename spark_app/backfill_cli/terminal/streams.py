@@ -1,4 +1,4 @@
-"""Standard output and error of the command: the JVM writes to a log, and a closed pipe is no error of the job."""
+"""Standard output and error of the command: the JVM writes to a log, and a closed pipe is not an error of the job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Out(io.TextIOBase):
         self._whole = threading.Lock()
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor."""
         return self._descriptor
 
     def isatty(self) -> bool:
@@ -33,11 +33,11 @@ class Out(io.TextIOBase):
         return os.isatty(self._descriptor)
 
     def writable(self) -> bool:
-        """It is."""
+        """Return true."""
         return True
 
     def write(self, text: str) -> int:
-        """Write all of it; what another thread writes comes before or after."""
+        """Write a whole string; strings of several threads do not mix."""
         left = text.encode("utf-8", errors="replace")
         with self._whole:
             try:

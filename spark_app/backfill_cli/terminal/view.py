@@ -41,30 +41,30 @@ ACKS_SHOWN_MAX = 3
 MISMATCHES_SHOWN_MAX = FILES_SHOWN_MAX = PARTITIONS_SHOWN_MAX = 10
 FRAME_LINES, FRAME_COLUMNS, TITLE_COLUMNS = 2, 4, 6
 FRAMED_LINES_MIN = 12
-"""On fewer lines a frame would take the place of facts."""
+"""Minimum lines for a frame: on fewer lines it would displace facts."""
 
 TWO_COLUMNS_MIN = 96
 BAR_MIN = 16
-"""Columns of a bar with its name, at least."""
+"""Minimum columns of a bar with its name."""
 
 DONE, LEFT_OPEN = "green", "bright_black"
 TITLE = "default"
-"""The colour of text that each terminal has chosen for its own background."""
+"""The terminal's default text colour, which fits its background."""
 
 
 @dataclass(frozen=True)
 class ProgressBlock:
-    """The status block of a job, as wide and as high as there is room: what matters least is left out first."""
+    """The status block of a job, fitted to the terminal: the least important lines are left out first."""
 
     job: str
     progress: Progress
     note: str = ""
     acks: Sequence[Ack] = ()
     elapsed_s: float | None = None
-    """Since the command began; None where it is unknown."""
+    """Seconds since the command began; `None` if unknown."""
 
     step_s: float | None = None
-    """Since the step of the start began."""
+    """Seconds since the current step of the start began."""
 
     lines: int | None = None
     """Lines of the terminal; `None` for no limit."""
@@ -87,7 +87,7 @@ class ProgressBlock:
             yield block
 
     def _parts(self, columns: int, *, bordered: bool) -> list[tuple[int, RenderableType]]:
-        """Return the lines from top to bottom, each with its rank: the highest goes first when there is no room."""
+        """Return the lines from top to bottom, each with its rank: the highest rank is left out first."""
         progress = self.progress
         parts: list[tuple[int, RenderableType]] = []
         if not progress.attempt:
@@ -103,10 +103,10 @@ class ProgressBlock:
                 parts.append((6, Text(show_steps(progress.steps), style="dim")))
         if progress.attempt and progress.reason:
             parts.append((1, Text(progress.reason, style="yellow")))
-        parts += [(1, Text(f"warning: {words}", style="red")) for words in progress.warnings]
+        parts += [(1, Text(f"warning: {warning}", style="red")) for warning in progress.warnings]
         for ack in self.acks[-ACKS_SHOWN_MAX:]:
-            words = f"revision {ack.revision} {ack.outcome.lower()} at epoch {ack.epoch}"
-            parts.append((8, Text(whole_words(words, columns), style="dim")))
+            line = f"revision {ack.revision} {ack.outcome.lower()} at epoch {ack.epoch}"
+            parts.append((8, Text(whole_words(line, columns), style="dim")))
         if self.note:
             parts.append((0, Text(whole_words(self.note, columns), style="bold yellow")))
         return parts
@@ -134,7 +134,7 @@ def show_progress(
 def _fitting(
     parts: list[tuple[int, RenderableType]], room: int | None, console: Console, columns: int
 ) -> list[RenderableType]:
-    """Leave out what matters least until the rest fits; long lines wrap only where there is room."""
+    """Leave out the least important lines until the rest fits; long lines wrap only if there is room."""
     kept = list(parts)
     while room is not None and len(kept) > max(1, room):
         worst = max(range(len(kept)), key=lambda number: (kept[number][0], number))
@@ -151,7 +151,7 @@ def _on_one_line(text: Text, columns: int) -> Text:
 
 
 def _title(block: ProgressBlock, columns: int) -> Text:
-    """Return the title in the terminal's own colour: that of the border may be unreadable as text."""
+    """Return the title in the terminal's text colour: the border's colour may be unreadable."""
     progress = block.progress
     attempt = f"attempt {progress.attempt}" if progress.attempt else ""
     elapsed = "" if block.elapsed_s is None else show_seconds(int(block.elapsed_s))
@@ -165,34 +165,36 @@ def _job_bar(progress: Progress) -> RenderableType:
 
 
 def _rows_bar(progress: Progress, columns: int) -> RenderableType:
-    """Return the bar of the rows that the target holds."""
+    """Return the bar of the rows in the target."""
     total = progress.rows_total
-    known = total or not progress.rows_done
+    has_total = total or not progress.rows_done
     long = (
-        f"{show_rows(progress.rows_done)} of {show_rows(total)} rows" if known else counted(progress.rows_done, "row")
+        f"{show_rows(progress.rows_done)} of {show_rows(total)} rows"
+        if has_total
+        else counted(progress.rows_done, "row")
     )
     longest = long + filtered_words(progress.rows_filtered)
     percent = 100 * progress.rows_done // total if total else 0
-    words = next((text for text in (longest, long) if len(text) <= columns - BAR_MIN), f"{percent} %")
-    return _bar("rows", percent, words)
+    label = next((text for text in (longest, long) if len(text) <= columns - BAR_MIN), f"{percent} %")
+    return _bar("rows", percent, label)
 
 
-def _bar(name: str, percent: int, words: str) -> RenderableType:
+def _bar(name: str, percent: int, label: str) -> RenderableType:
     bar = Table.grid(padding=(0, 1), expand=True)
     bar.add_column(width=4, no_wrap=True)
     bar.add_column(ratio=1)
     bar.add_column(justify="right", no_wrap=True)
     drawn = ProgressBar(total=100, completed=percent, style=LEFT_OPEN, complete_style=DONE, finished_style=DONE)
-    bar.add_row(Text(name, style="dim"), drawn, words)
+    bar.add_row(Text(name, style="dim"), drawn, label)
     return bar
 
 
 def _facts(block: ProgressBlock, columns: int, *, compact: bool) -> list[tuple[int, RenderableType]]:
-    """Return name and value of each fact: two side by side where there is room, else one a line."""
+    """Return name and value of each fact: two in a line if there is room, else one."""
     left, right = _left(block), _right(block)
     if compact:
-        known = [(rank, f"{name} {value}") for rank, name, value in sorted([*left, *right]) if value != "-"]
-        return [(rank, Text(whole_parts(words, columns))) for rank, words in _packed(known, columns)]
+        facts = [(rank, f"{name} {value}") for rank, name, value in sorted([*left, *right]) if value != "-"]
+        return [(rank, Text(whole_parts(line, columns))) for rank, line in _packed(facts, columns)]
     if columns < TWO_COLUMNS_MIN - FRAME_COLUMNS:
         return [
             (rank, Text.assemble((f"{name:<9}", "dim"), whole_parts(value, columns - 9)))
@@ -210,20 +212,20 @@ def _facts(block: ProgressBlock, columns: int, *, compact: bool) -> list[tuple[i
     return rows
 
 
-def _packed(words: list[tuple[int, str]], columns: int) -> list[tuple[int, str]]:
-    """Put as many on a line as it holds."""
+def _packed(facts: list[tuple[int, str]], columns: int) -> list[tuple[int, str]]:
+    """Join facts to lines that fit."""
     lines: list[tuple[int, str]] = []
-    for rank, one in words:
-        if lines and len(lines[-1][1]) + 3 + len(one) <= columns:
-            lines[-1] = (lines[-1][0], f"{lines[-1][1]} · {one}")
+    for rank, fact in facts:
+        if lines and len(lines[-1][1]) + 3 + len(fact) <= columns:
+            lines[-1] = (lines[-1][0], f"{lines[-1][1]} · {fact}")
         else:
-            lines.append((rank, one))
+            lines.append((rank, fact))
     return lines
 
 
 def show_steps(steps: Sequence[StepProgress]) -> str:
     """Return each step with its duration, or with the estimated time left."""
-    return " · ".join(f"{STEP_WORDS.get(one.name, one.name)} {_step_time(one)}".rstrip() for one in steps)
+    return " · ".join(f"{STEP_WORDS.get(step.name, step.name)} {_step_time(step)}".rstrip() for step in steps)
 
 
 def _step_time(step: StepProgress) -> str:
@@ -265,7 +267,7 @@ def _right(block: ProgressBlock) -> list[tuple[int, str, str]]:
 
 
 def show_grid(grid: Sequence[int]) -> str:
-    """Return one character for each part of the snapshot; any row sealed shows, and full means all of it."""
+    """Return one character for each part of the snapshot; the lightest shade means any row, a full block all rows."""
     return "".join(SHADES[0 if cell <= 0 else 4 if cell >= 100 else 1 + cell * 3 // 100] for cell in grid)
 
 
@@ -276,10 +278,10 @@ def _colour(progress: Progress) -> str:
 def verdict_words(receipt: Receipt) -> str:
     """Describe the result of a receipt."""
     if not receipt.equal:
-        words = [f"{len(receipt.mismatches)} of {counted(receipt.vnodes, 'vnode')}"] if receipt.mismatches else []
-        words += [counted(len(receipt.files), "file")] if receipt.files else []
+        differences = [f"{len(receipt.mismatches)} of {counted(receipt.vnodes, 'vnode')}"] if receipt.mismatches else []
+        differences += [counted(len(receipt.files), "file")] if receipt.files else []
         differs = "differs" if len(receipt.mismatches) + len(receipt.files) == 1 else "differ"
-        return f"{' and '.join(words)} {differs}"
+        return f"{' and '.join(differences)} {differs}"
     if receipt.complete:
         return "source and target are equal"
     if receipt.cut_off:
@@ -291,19 +293,22 @@ def verdict_words(receipt: Receipt) -> str:
 
 def partition_rows(partitions: Sequence[PartitionReceipt]) -> list[tuple[str, str]]:
     """Return a line for each partition of a topic, incomplete ones first; only the first lines if there are many."""
-    found = []
-    for one in sorted(partitions, key=lambda each: not each.missing)[:PARTITIONS_SHOWN_MAX]:
+    rows = []
+    for partition in sorted(partitions, key=lambda each: not each.missing)[:PARTITIONS_SHOWN_MAX]:
         span = (
             "no record"
-            if one.first is None
-            else f"{counted(one.records, 'record')} at offsets {one.first} to {one.last}"
+            if partition.first is None
+            else f"{counted(partition.records, 'record')} at offsets {partition.first} to {partition.last}"
         )
-        words = [span, f"{counted(one.gaps, 'offset')} without a record (the broker's own)" if one.gaps else ""]
-        words += [counted(one.bad_records, "bad record") if one.bad_records else ""]
-        words += ["" if one.missing is None else _missing_words(one.missing)]
-        found.append((f"partition {one.partition}", "; ".join(filter(None, words))))
+        facts = [
+            span,
+            f"{counted(partition.gaps, 'offset')} without a record (the broker's own)" if partition.gaps else "",
+        ]
+        facts += [counted(partition.bad_records, "bad record") if partition.bad_records else ""]
+        facts += ["" if partition.missing is None else _missing_words(partition.missing)]
+        rows.append((f"partition {partition.partition}", "; ".join(filter(None, facts))))
     more = len(partitions) - PARTITIONS_SHOWN_MAX
-    return [*found, ("", f"and {more} more")] if more > 0 else found
+    return [*rows, ("", f"and {more} more")] if more > 0 else rows
 
 
 def _missing_words(missing: int) -> str:
@@ -313,7 +318,7 @@ def _missing_words(missing: int) -> str:
 
 
 def named_lines() -> Table:
-    """Return an empty table of names and values; a value that is too long for its line continues on the next one."""
+    """Return an empty table of names and values; long values wrap."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -338,9 +343,10 @@ def show_receipt(receipt: Receipt, head: SourceHead | None = None) -> Renderable
     table.add_row("proof", f"{proof_words(receipt)}, digest {receipt.digest[:16]}")
     taken = f", at {show_clock(receipt.verified_at)}" if receipt.verified_at else ""
     table.add_row("took", f"{receipt.seconds:.1f} s{taken}")
-    for one in receipt.mismatches[:MISMATCHES_SHOWN_MAX]:
+    for mismatch in receipt.mismatches[:MISMATCHES_SHOWN_MAX]:
         table.add_row(
-            f"vnode {one.vnode}", f"{counted(one.source_rows, 'row')} in the source, {one.target_rows:,} in the target"
+            f"vnode {mismatch.vnode}",
+            f"{counted(mismatch.source_rows, 'row')} in the source, {mismatch.target_rows:,} in the target",
         )
     if len(receipt.mismatches) > MISMATCHES_SHOWN_MAX:
         table.add_row("", f"and {len(receipt.mismatches) - MISMATCHES_SHOWN_MAX} more")

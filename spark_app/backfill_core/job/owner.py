@@ -87,6 +87,6 @@ def _others(ours: Claim, claims: Iterable[Claim]) -> list[Claim]:
 def _mapping(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}

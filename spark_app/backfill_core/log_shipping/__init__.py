@@ -1,1 +1,1 @@
-"""The log of a source table, brought into a target as file actions: what several versions come to, and which files those are there."""
+"""Log shipping: folds several versions of a source's log into file actions of the target."""

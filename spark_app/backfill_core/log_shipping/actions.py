@@ -1,32 +1,32 @@
-"""File actions of a table's log, as its commits have them."""
+"""File actions of a table's log."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 UNIQUE_DIGITS = 20
-"""Of the identifier of a file of vectors, after the name of its folder."""
+"""Length of a vector file's identifier, without the folder prefix."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionVector:
-    """Which rows of a file are deleted: where that is written, and how many they are."""
+    """Reference to the deletion vector of a file, with its number of deleted rows."""
 
     storage: str
-    """`u`: a file of the table, named by an identifier; `i`: in the log itself; `p`: a file at an absolute path."""
+    """`u` for a file of the table, named by an identifier; `i` for inline in the log; `p` for a file at an absolute path."""
 
     place: str
-    """The identifier with the folder before it, the vector itself, or the path."""
+    """The identifier with its folder prefix, the inline vector, or the path."""
 
     offset: int | None
-    """Of the vector in its file, bytes."""
+    """Offset of the vector in its file, in bytes."""
 
     bytes: int
     rows: int
-    """How many rows it hides."""
+    """Number of rows that the vector hides."""
 
     def hides_the_same(self, other: DeletionVector) -> bool:
-        """Does it hide what another one does? A file of vectors may lie in another folder; False: it may all the same."""
+        """Return true if both vectors certainly hide the same rows. Vector files may be in different folders."""
         same = (self.storage, self.offset, self.bytes, self.rows) == (
             other.storage,
             other.offset,
@@ -39,17 +39,17 @@ class DeletionVector:
 
 @dataclass(frozen=True, slots=True)
 class FileAdded:
-    """A file that belongs to the table from a version on, or a file of it under another deletion vector."""
+    """A file that a version adds to the table, or a file of the table with a new deletion vector."""
 
     path: str
-    """As the log spells it: relative to the table or absolute, percent-encoded."""
+    """Path as stored in the log: relative to the table or absolute, percent-encoded."""
 
     bytes: int
     rows: int | None
-    """Deleted ones included; None: the log does not say."""
+    """Row count including deleted rows; `None` if the log has no count."""
 
     data_change: bool
-    """Do its rows differ from those that left with the files of the same version?"""
+    """True if its rows differ from the rows of the files that the same version removes."""
 
     vector: DeletionVector | None
     action: str
@@ -57,38 +57,43 @@ class FileAdded:
 
     @property
     def live_rows(self) -> int:
-        """Rows that a reader sees; 0 where the log has no count."""
+        """Return the number of rows that a reader sees; 0 if the log has no count."""
         return (self.rows or 0) - (0 if self.vector is None else self.vector.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class FileRemoved:
-    """A file that left the table, or that stays under the deletion vector of a `FileAdded` in the same version."""
+    """A file that a version removes; it stays if the same version adds it with another deletion vector."""
 
     path: str
     data_change: bool
     live_rows: int | None = None
-    """Rows that a reader saw; None: the log does not say."""
+    """Number of rows that a reader saw; `None` if the log has no count."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionActions:
-    """The file actions of one version, in any order: a version is one step."""
+    """File actions of one version, in any order: a version is atomic."""
 
     version: int
     files: tuple[FileAdded | FileRemoved, ...]
     layout: object | None = field(default=None, compare=False, repr=False)
-    """How the table is laid out from this version on, where that is otherwise than before; opaque to the core."""
+    """The table's layout from this version on; `None` if unchanged. Opaque to the core."""
 
     rows_copied: int = 0
-    """Rows that the version moved unchanged from files that it removed to files that it added, as its writer counted them."""
+    """Rows that the version moved unchanged from removed to added files, as counted by its writer."""
 
     @property
     def rows_changed(self) -> int:
-        """Rows that came, went or are hidden otherwise; without a count of its writer, all rows of a file that it rewrote."""
-        removed = {one.path: one.live_rows for one in self.files if isinstance(one, FileRemoved) and one.data_change}
-        added = {one.path: one.live_rows for one in self.files if isinstance(one, FileAdded) and one.data_change}
+        """Return the number of added, removed, newly hidden and restored rows.
+
+        If the writer did not count copied rows, all rows of a rewritten file count.
+        """
+        removed = {
+            file.path: file.live_rows for file in self.files if isinstance(file, FileRemoved) and file.data_change
+        }
+        added = {file.path: file.live_rows for file in self.files if isinstance(file, FileAdded) and file.data_change}
         both = added.keys() & removed.keys()
         hidden = sum(abs(added[path] - (removed[path] or 0)) for path in both)
-        came, gone = (sum(rows or 0 for path, rows in some.items() if path not in both) for some in (added, removed))
-        return hidden + max(0, came - self.rows_copied) + max(0, gone - self.rows_copied)
+        new, old = (sum(rows or 0 for path, rows in side.items() if path not in both) for side in (added, removed))
+        return hidden + max(0, new - self.rows_copied) + max(0, old - self.rows_copied)

@@ -1,4 +1,4 @@
-"""The columns of a table as a log has them: fields as JSON, and which name each has in files."""
+"""Columns of a table in its log: fields as JSON, and their physical names."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 COLUMN_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 COMMENT, DEFAULT = "comment", "CURRENT_DEFAULT"
 TYPE_CHANGES = "delta.typeChanges"
-"""Of a field, in its metadata; the last one tells how types in it became wider, and files may have the old ones."""
+"""Key in a field's metadata that lists type widenings; files may still have the old types."""
 
 WIDENING = "typeWidening"
-"""The table feature by which readers know of that."""
+"""Table feature that makes readers convert widened types."""
 
 DEFAULTS = "allowColumnDefaults"
-"""The table feature by which writers know that a column that they leave out has a `DEFAULT`."""
+"""Table feature that makes writers fill an omitted column with its `DEFAULT`."""
 
 Field = Mapping[str, Any]
 """A field of a schema: `name`, `type`, `nullable`, `metadata`."""
 
 INSIDE = {"array": ("elementType",), "map": ("keyType", "valueType")}
-"""Where an array and a map have their types."""
+"""Keys of the inner types of an array and a map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,36 +31,36 @@ class Columns:
 
     fields: tuple[Field, ...]
     mapped: bool
-    """Do columns have names of their own in files, so that one may be renamed or dropped without a change of any file?"""
+    """True with column mapping: columns can be renamed or dropped without rewriting files."""
 
 
 def kinds_of_words(features: Collection[str]) -> tuple[str, ...]:
-    """Return the names in metadata under which fields of a table with these features may say something of themselves."""
+    """Return the metadata keys of comments and defaults that a table with these features supports."""
     return (COMMENT, DEFAULT) if DEFAULTS in features else (COMMENT,)
 
 
 def defaults_of(schema: str) -> dict[str, str]:
-    """Return the defaults of columns, which are JSON here, by name. Only those of a table itself have one."""
+    """Return the defaults in a JSON schema by column name. Only top-level columns have defaults."""
     fields = json.loads(schema)["fields"]
-    return {one["name"]: one["metadata"][DEFAULT] for one in fields if DEFAULT in one["metadata"]}
+    return {field["name"]: field["metadata"][DEFAULT] for field in fields if DEFAULT in field["metadata"]}
 
 
 def with_defaults(schema: str, defaults: Mapping[str, str]) -> str:
-    """Return columns, as JSON, with these defaults by name, and no others."""
+    """Return a JSON schema whose defaults are exactly these, by column name."""
     columns = json.loads(schema)
-    for one in columns["fields"]:
-        said = {name: word for name, word in one["metadata"].items() if name != DEFAULT}
-        one["metadata"] = said | ({DEFAULT: defaults[one["name"]]} if one["name"] in defaults else {})
+    for field in columns["fields"]:
+        metadata = {key: value for key, value in field["metadata"].items() if key != DEFAULT}
+        field["metadata"] = metadata | ({DEFAULT: defaults[field["name"]]} if field["name"] in defaults else {})
     return json.dumps(columns)
 
 
 def physical(field: Field) -> str:
-    """Return the name that a field has in files."""
+    """Return the physical name of a field."""
     return str((field.get("metadata") or {}).get(PHYSICAL_NAME, field["name"]))
 
 
 def fields_of(kind: Any) -> Iterator[Field]:
-    """Yield the fields inside a type, outer ones first."""
+    """Yield the fields inside a type, outermost first."""
     if not isinstance(kind, dict):
         return
     for field in kind.get("fields", ()):
@@ -71,10 +71,7 @@ def fields_of(kind: Any) -> Iterator[Field]:
 
 
 def loose(field: Field, *, mapped: bool, kept: tuple[str, ...] = (COMMENT,)) -> dict[str, Any]:
-    """Return a field that takes null, with what is `kept` and what its files need of its metadata.
-
-    `mapped`: it keeps its name and id in files.
-    """
+    """Return a nullable copy of a field; its metadata has only the keys in `kept` and, if `mapped`, physical name and id."""
     metadata = field.get("metadata") or {}
     names = (*kept, COLUMN_ID, PHYSICAL_NAME) if mapped else kept
     return {
@@ -104,7 +101,10 @@ def _loose_type(kind: Any, *, mapped: bool, kept: tuple[str, ...]) -> Any:
 
 
 def shape(kind: Any) -> Any:
-    """Return of a type what values in files go by: names, names in files, types; not nullability, words or ids."""
+    """Return the part of a type that determines values in files: names, physical names and types.
+
+    Nullability, comments, defaults and ids are left out.
+    """
     if not isinstance(kind, dict):
         return kind
     if kind["type"] == "struct":
@@ -113,5 +113,5 @@ def shape(kind: Any) -> Any:
 
 
 def words(kind: Any) -> str:
-    """Say a type in a message."""
+    """Format a type for a message."""
     return kind if isinstance(kind, str) else str(kind["type"])

@@ -1,4 +1,4 @@
-"""Locations of the files that a table's log names, and the folders in which a job may read them; no file system is asked."""
+"""Locations of the files in a table's log, and the folders that a job may read. The code accesses no file system."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 ONE_STORE = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss", "wasb": "wasbs"}
-"""Schemes of one object store, by the one that stands for both."""
+"""Alternative schemes of an object store, each with its canonical scheme."""
 
 LOCAL = "file://"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -16,18 +16,18 @@ _ENCODED = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 
 def in_one_store(uri: str) -> str:
-    """Return a URI with the scheme that stands for its store: `s3://b/t` and `s3a://b/t` are one table."""
+    """Return a URI with the canonical scheme of its store: `s3://b/t` and `s3a://b/t` are one table."""
     scheme, colon, rest = uri.partition(":")
     return f"{ONE_STORE.get(scheme, scheme)}{colon}{rest}"
 
 
 def is_below(path: str) -> bool:
-    """Does the log name a file by its plain path below the table's folder?"""
+    """Return true if a path in the log is relative and stays inside the table's folder."""
     return is_below_literally(_decoded(path)) and not _SCHEME.match(path) and not re.search("[?#]", path)
 
 
 def is_below_literally(path: str) -> bool:
-    """Is a path that is not encoded relative, without a scheme, and without a step to the parent folder?"""
+    """Return true if an unencoded path is relative, without a scheme and without `..`."""
     return not path.startswith("/") and not _SCHEME.match(path) and ".." not in path.split("/")
 
 
@@ -36,25 +36,25 @@ class FileLocations:
     """The folders in which a job may read files of one table. A location is a URI with two slashes: `file:///lake/orders`."""
 
     folder: str
-    """The table's."""
+    """The table's folder."""
 
     allowed: tuple[str, ...]
-    """Other folders, each with everything below it."""
+    """Other readable folders, including their subfolders."""
 
     default: str
-    """File system of a path without a scheme, such as `hdfs://namenode`; of this machine: `file://`."""
+    """File system of a path without a scheme, such as `hdfs://namenode`; `file://` for the local one."""
 
     @classmethod
     def of(cls, folder: str, allowed: tuple[str, ...], *, default: str) -> Self:
-        """Take folders as paths or URIs, in which a percent sign is a percent sign."""
+        """Build locations from folders given as paths or URIs that are not percent-encoded."""
         root = default if _SCHEME.match(default) else LOCAL
         scheme, authority, _ = _parts(root, "")
         base = f"{scheme}://{authority}"
-        return cls(_location(folder, base), tuple(_location(one, base) for one in allowed), base)
+        return cls(_location(folder, base), tuple(_location(path, base) for path in allowed), base)
 
     def of_path(self, path: str) -> str:
-        """Return the location of a path as the log spells it: relative to the table or absolute, percent-encoded."""
-        # Java takes what comes after these as a query or a fragment, and no part of the path.
+        """Return the location of a path in the log, which is relative to the table or absolute, and percent-encoded."""
+        # Java parses the rest as a query or a fragment, not as part of the path.
         plain = re.split("[?#]", path, maxsplit=1)[0]
         scheme, authority, rest = _parts(plain, self.default)
         return self._joined(scheme, authority, _decoded(rest))
@@ -70,9 +70,9 @@ class FileLocations:
         return _uri(scheme, authority, path)
 
     def permits(self, location: str) -> bool:
-        """Does a location lie in the table's folder, or in one that is allowed?"""
+        """Return true if a location is inside the table's folder or an allowed one."""
         folders = (self.folder, *self.allowed)
-        return any(location.startswith(f"{one.rstrip('/')}/") for one in folders)
+        return any(location.startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
 def local_path(location: str) -> str | None:
@@ -81,22 +81,22 @@ def local_path(location: str) -> str | None:
 
 
 def suggested_folder(location: str) -> str:
-    """Return the folder to allow for a file: the one above its partitions."""
+    """Return the folder to allow for a file: the parent of its partition folders."""
     folder, _, _ = location.rpartition("/")
     path = folder.split("/")
-    first = next((at for at, name in enumerate(path) if "=" in name), len(path))
+    first = next((index for index, name in enumerate(path) if "=" in name), len(path))
     return "/".join(path[:first]).removeprefix(LOCAL) or "/"
 
 
 def _decoded(path: str) -> str:
-    return _ENCODED.sub(lambda found: bytes.fromhex(found[0].replace("%", "")).decode(errors="replace"), path)
+    return _ENCODED.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode(errors="replace"), path)
 
 
 def _parts(text: str, default: str) -> tuple[str, str, str]:
-    """Return scheme, authority and path of a URI or a path; without a scheme where the path is relative."""
-    found = _SCHEME.match(text)
-    if found is not None:
-        scheme, rest = found[1].lower(), text[found.end() :]
+    """Return scheme, authority and path of a URI or a path; the scheme is empty if the path is relative."""
+    match = _SCHEME.match(text)
+    if match is not None:
+        scheme, rest = match[1].lower(), text[match.end() :]
     elif text.startswith("/"):
         (scheme, authority, _), rest = _parts(default, "") if default else ("", "", ""), text
         if not rest.startswith("//"):

@@ -1,8 +1,8 @@
-"""Several versions of a table's log as one step.
+"""Folds several versions of a table's log into one step.
 
-What comes and goes between the first and the last of them is not there. OPTIMIZE and its like say of their files that no data
-changes. One step may say so of a file only where every version that is in it does: if a version adds a file, and OPTIMIZE of a later one
-takes it in, then the file of OPTIMIZE is what brings the new rows.
+A step omits files that are both added and removed within it. OPTIMIZE and similar commands mark their files with `dataChange: false`.
+A step may do so only if no version in it changes the rows of the file: if one version adds a file, and an OPTIMIZE in a later version
+compacts it, then the compacted file brings the new rows.
 """
 
 from __future__ import annotations
@@ -15,52 +15,52 @@ from backfill_core.log_shipping.actions import FileAdded, FileRemoved, VersionAc
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What some versions come to."""
+    """Net effect of several versions."""
 
     present: Mapping[str, FileAdded]
-    """Of the files that they name, those that are in the table afterwards, under their last deletion vector; by path."""
+    """Files that the versions name and that are in the table afterwards, with their last deletion vector; by path."""
 
     absent: tuple[str, ...]
-    """Of the files that they name, those that are not in the table afterwards; some never were, before the first version."""
+    """Files that the versions name and that are not in the table afterwards; some were not in it before either."""
 
     needed: Mapping[str, int]
-    """Of the files that were in the table before, and leave it or get another vector, those with rows as the log says: how many."""
+    """Logged row counts of files that were in the table before and are removed or get another vector; without empty files."""
 
     changed: frozenset[str]
-    """Paths of the files whose coming, going or other vector changes data."""
+    """Paths of the files whose addition, removal or new vector changes data."""
 
 
 def fold(versions: Sequence[VersionActions]) -> Step:
-    """Return what versions come to, which follow each other without a gap."""
+    """Return the net effect of consecutive versions."""
     last: dict[str, FileAdded | None] = {}
     needed: dict[str, int] = {}
     for version in versions:
-        removed = {one.path: one for one in version.files if isinstance(one, FileRemoved)}
-        needed |= {path: one.live_rows for path, one in removed.items() if path not in last and one.live_rows}
+        removed = {file.path: file for file in version.files if isinstance(file, FileRemoved)}
+        needed |= {path: file.live_rows for path, file in removed.items() if path not in last and file.live_rows}
         last |= dict.fromkeys(removed)
         # A path in both stays, whatever their order in the commit.
-        last |= {one.path: one for one in version.files if isinstance(one, FileAdded)}
-    present = {path: one for path, one in last.items() if one is not None}
-    absent = tuple(path for path, one in last.items() if one is None)
+        last |= {file.path: file for file in version.files if isinstance(file, FileAdded)}
+    present = {path: file for path, file in last.items() if file is not None}
+    absent = tuple(path for path, file in last.items() if file is None)
     return Step(present, absent, needed, frozenset(_changed(versions)))
 
 
 def beginning(versions: Iterable[VersionActions], *, bytes_max: int) -> tuple[VersionActions, ...]:
-    """Return as many of the first versions as bring at most so many bytes of new files, together; at least one.
+    """Return the longest prefix of versions that adds at most `bytes_max` of new files, and at least one version.
 
-    A version with another layout comes alone: files before it and after it go other ways. No version after them is asked for but
-    the next one.
+    A version with another layout is returned separately: files before and after it have different copy modes. The function reads
+    at most one version beyond the prefix.
     """
     taken: list[VersionActions] = []
     new: dict[str, int] = {}
     for version in versions:
         if version.layout is not None:
             return tuple(taken) or (version,)
-        removed = {one.path for one in version.files if isinstance(one, FileRemoved)}
-        added = {one.path: one.bytes for one in version.files if isinstance(one, FileAdded)}
-        # Removed and added at once, a file was there before, unless it is one of the new ones.
-        came = {path: count for path, count in added.items() if path not in removed or path in new}
-        new = {path: count for path, count in new.items() if path not in removed} | came
+        removed = {file.path for file in version.files if isinstance(file, FileRemoved)}
+        added = {file.path: file.bytes for file in version.files if isinstance(file, FileAdded)}
+        # A file that one version removes and adds existed before, unless an earlier version of the prefix added it.
+        appeared = {path: count for path, count in added.items() if path not in removed or path in new}
+        new = {path: count for path, count in new.items() if path not in removed} | appeared
         if taken and sum(new.values()) > bytes_max:
             break
         taken.append(version)
@@ -68,14 +68,14 @@ def beginning(versions: Iterable[VersionActions], *, bytes_max: int) -> tuple[Ve
 
 
 def _changed(versions: Iterable[VersionActions]) -> set[str]:
-    """Return the paths that a change of data touched, and those that a rearrangement mixed with them."""
+    """Return the paths whose data changed, and those that a rearrangement mixed with them."""
     changed, mixed = set[str](), list[set[str]]()
     for version in versions:
-        changed |= {one.path for one in version.files if one.data_change}
-        mixed.append({one.path for one in version.files if not one.data_change})
-    known = -1
-    while known != len(changed):
-        known = len(changed)
+        changed |= {file.path for file in version.files if file.data_change}
+        mixed.append({file.path for file in version.files if not file.data_change})
+    count = -1
+    while count != len(changed):
+        count = len(changed)
         for paths in mixed:
             if not paths.isdisjoint(changed):
                 changed |= paths

@@ -1,16 +1,17 @@
-"""What a change of a source's columns asks of a target that follows it: metadata alone, or an end by name.
+"""Effect of a source's schema change on a target that follows it: a metadata change, or an error that names the column.
 
-A field is the same one as before where it has the same name in files. So with column mapping a field may get another name, or go,
-and no file changes. Without, its name is all that there is: one that goes has taken its values along.
+A field keeps its identity as long as it keeps its physical name. So with column mapping a field may be renamed or dropped without
+any file change. Without column mapping, the name is the identity: a renamed or dropped field loses its values.
 
 change of the source                    target
 -------------------------------------   ------------------------------------------------------------
-a new field, also inside another        the same, null in all rows that are there
-another name, another place             the same, where both tables map their columns
-a wider type, as the source's log says  the same, where the target has the table feature for it
-a field that went                       the same, where both tables map their columns
-any other type                          refused
-anything of a column that is computed   refused, also of one that the filter asks for
+a new field, also inside another        the same, null in all existing rows
+a new name, a new position              the same, if both tables use column mapping
+a type widening in the source's log     the same, if the target has the table feature for it
+a dropped field                         the same, if both tables use column mapping
+any other type change                   refused
+any change of a column that a computed  refused
+column or the filter uses
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ WIDENING_HINT = (
     "Run ALTER TABLE … SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true') on the target, then start the job again."
 )
 COMPUTED = "\0"
-"""Begins the origin of an output column that is computed; no name in files does."""
+"""Prefix of the origin of a computed output column; no physical name starts with it."""
 
 OF_EVERY_TABLE = frozenset({
     "binary", "boolean", "byte", "date", "double", "float", "integer", "long", "short", "string", "timestamp",
@@ -51,74 +52,74 @@ FEATURES = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
 
 
 class NotFollowedError(Exception):
-    """A change that a target cannot follow; the caller adds where it happened."""
+    """A change that a target cannot follow; the caller adds its version."""
 
     def __init__(self, what: str, hint: str = NEW_TARGET) -> None:
-        """Name the column in `what`; `hint` says what can be done."""
+        """Name the column in `what`; `hint` has the next step for the user."""
         super().__init__(what)
         self.what, self.hint = what, hint
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a transform makes of the columns of a version."""
+    """Output columns of a transform for the columns of one version."""
 
     source: Columns
     outputs: tuple[Field, ...]
-    """As the transform yields them; types and names are those of the target."""
+    """Output columns with the names and types of the target."""
 
     taken: Mapping[str, str | None]
-    """By the name of an output, the column that it is; None: it is computed."""
+    """Source column by the name of an output; `None` for a computed output."""
 
     asked: frozenset[str]
-    """Columns that computed ones and the filter are made of."""
+    """Source columns that computed columns and the filter use."""
 
     def origins(self) -> dict[str, Field]:
-        """Return the outputs by where their values come from; a column that is taken has the names in files of its source."""
-        known = {field["name"]: field for field in self.source.fields}
-        found: dict[str, Field] = {}
-        for one in self.outputs:
-            column = self.taken[one["name"]]
+        """Return the outputs by origin: the physical name of a taken column, or a name with the prefix `COMPUTED`."""
+        columns = {field["name"]: field for field in self.source.fields}
+        origins: dict[str, Field] = {}
+        for output in self.outputs:
+            column = self.taken[output["name"]]
             if column is None:
-                found[f"{COMPUTED}{one['name']}"] = one
+                origins[f"{COMPUTED}{output['name']}"] = output
                 continue
-            field = known[column]
-            if physical(field) in found:
+            field = columns[column]
+            if physical(field) in origins:
                 raise NotFollowedError(f"spec.transform.select takes the column {column!r} twice")
-            found[physical(field)] = {**field, "name": one["name"]}
-        return found
+            origins[physical(field)] = {**field, "name": output["name"]}
+        return origins
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is known of the target."""
+    """Facts of the target."""
 
     columns: Columns
     last_id: int = 0
-    """The largest id that it ever gave to a column; 0 without column mapping."""
+    """The largest column id that the target ever assigned; 0 without column mapping."""
 
     features: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What a change comes to."""
+    """Effect of a schema change on the job and the target."""
 
     reopens: bool
-    """Are columns that the job reads there no more, or others? Then what comes later is read by the new ones."""
+    """True if columns that the job reads changed or are gone: later versions are then read with the new columns."""
 
     fields: tuple[Field, ...] | None
-    """Columns that the target gets; None: it keeps its own."""
+    """New columns of the target; `None` if they stay unchanged."""
 
     last_id: int = 0
-    """The largest id among them."""
+    """The largest column id afterwards."""
 
 
 def follow(before: View, after: View, target: Target) -> Followed:
-    """Return what becomes of a target that has the columns of one version when those of a later one come.
+    """Return the effect of the columns of a later version on a target that has those of an earlier one.
 
     Raises:
-        NotFollowedError: names the column.
+        NotFollowedError: The target cannot follow; the message names the column.
     """
     _check_asked(before, after)
     old, new = before.origins(), after.origins()
@@ -130,11 +131,11 @@ def follow(before: View, after: View, target: Target) -> Followed:
 
 
 def _check_asked(before: View, after: View) -> None:
-    """Refuse to compute or to filter by other columns than before: what is there was made of those."""
-    strange = sorted(before.asked ^ after.asked)
-    if strange:
-        raise NotFollowedError(f"spec.transform computes with the column {strange[0]!r} where it did not, or no more")
-    old, new = ({one["name"]: one for one in view.source.fields} for view in (before, after))
+    """Refuse to compute or filter with other columns than before: existing rows were made with those."""
+    different = sorted(before.asked ^ after.asked)
+    if different:
+        raise NotFollowedError(f"spec.transform started or stopped computing with the column {different[0]!r}")
+    old, new = ({field["name"]: field for field in view.source.fields} for view in (before, after))
     for name in sorted(before.asked):
         if _shapes([old[name]]) != _shapes([new[name]]):
             raise NotFollowedError(
@@ -143,99 +144,105 @@ def _check_asked(before: View, after: View) -> None:
 
 
 def _still_there(before: View, after: View) -> bool:
-    """Are all columns of before there, as they were?"""
-    new = {one["name"]: one for one in after.source.fields}
-    return all(one["name"] in new and _shapes([one]) == _shapes([new[one["name"]]]) for one in before.source.fields)
+    """Return true if all earlier columns still exist unchanged."""
+    new = {field["name"]: field for field in after.source.fields}
+    return all(
+        field["name"] in new and _shapes([field]) == _shapes([new[field["name"]]]) for field in before.source.fields
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """Makes fields of the target out of fields of the source."""
+    """Derives the target's fields from the source's fields."""
 
     target: Target
     mapped: bool
-    """Does the source map its columns, before and after?"""
+    """True if the source uses column mapping both before and after the change."""
 
     def fields(
-        self, old: Mapping[str, Field], new: Mapping[str, Field], theirs: Sequence[Field], inside: str
+        self, old: Mapping[str, Field], new: Mapping[str, Field], targets: Sequence[Field], inside: str
     ) -> list[Field]:
-        """Return the fields of one struct; `old` and `new` are those of the source by origin, in their order."""
-        by_name = {one["name"]: one for one in theirs}
-        found: list[Field] = []
+        """Return the target's fields of one struct; `old` and `new` are the source's fields by origin, in order."""
+        by_name = {target["name"]: target for target in targets}
+        fields: list[Field] = []
         for origin, field in new.items():
             name, was = f"{inside}{field['name']}", old.get(origin)
             if was is None:
-                found.append(self._added(field, name))
+                fields.append(self._added(field, name))
                 continue
-            mine = by_name.get(was["name"])
-            if mine is None:
+            target = by_name.get(was["name"])
+            if target is None:
                 raise NotFollowedError(f"the target has no column {inside}{was['name']!r}")
             if was["name"] != field["name"]:
                 self._check_mapped(f"column {inside + was['name']!r} was renamed to {field['name']!r}")
             changes = TypeChanges.between(was, field)
-            kind = self._type(was["type"], field["type"], mine["type"], name, changes)
-            found.append(self._widened(was, {**mine, "name": field["name"], "type": kind}, name, changes))
+            kind = self._type(was["type"], field["type"], target["type"], name, changes)
+            fields.append(self._widened(was, {**target, "name": field["name"], "type": kind}, name, changes))
         for origin, field in old.items():
             if origin not in new:
                 self._check_mapped(f"column {inside + field['name']!r} was dropped")
-        before = {one["name"] for one in old.values()}
-        found += [one for one in theirs if one["name"] not in before]
-        _check_once(found, inside)
-        return found
+        before = {field["name"] for field in old.values()}
+        fields += [target for target in targets if target["name"] not in before]
+        _check_once(fields, inside)
+        return fields
 
     def _check_mapped(self, what: str) -> None:
         if not self.mapped:
-            raise NotFollowedError(f"{what}, and the source does not map its columns")
+            raise NotFollowedError(f"{what}, and the source does not use column mapping")
         if not self.target.columns.mapped:
             raise NotFollowedError(
-                f"{what}, and the target does not map its columns", "Start a new job on a new target."
+                f"{what}, and the target does not use column mapping", "Start a new job on a new target."
             )
 
-    def _type(self, was: Any, now: Any, mine: Any, name: str, changes: TypeChanges, path: str = "") -> Any:
-        """Return the target's type of a field that stays, or of what is in it at a path."""
+    def _type(self, was: Any, now: Any, target: Any, name: str, changes: TypeChanges, path: str = "") -> Any:
+        """Return the target's type of a field that stays, or of its inner type at a path."""
         if isinstance(was, str) or isinstance(now, str) or was["type"] != now["type"]:
             if was == now:
-                return mine
+                return target
             what = f"column {name!r} changed its type: {words(was)} became {words(now)}"
             if not changes.tell(path, was, now):
                 raise NotFollowedError(what)
             lacking = _lacking({WIDENING, FEATURES.get(words(now))} - {None} - self.target.features)
             if lacking:
                 hint = WIDENING_HINT if lacking == WIDENING else NEW_TARGET
-                raise NotFollowedError(f"{what}, and the target has not the table feature {lacking}", hint)
+                raise NotFollowedError(f"{what}, and the target does not have the table feature {lacking}", hint)
             return now
         if was["type"] == "struct":
-            old, new = ({physical(one): one for one in kind["fields"]} for kind in (was, now))
-            return {**mine, "fields": self.fields(old, new, mine["fields"], f"{name}.")}  # each tells of itself
+            old, new = ({physical(field): field for field in kind["fields"]} for kind in (was, now))
+            return {
+                **target,
+                "fields": self.fields(old, new, target["fields"], f"{name}."),
+            }  # each field records its own changes
         parts = {
-            part: self._type(was[part], now[part], mine[part], name, changes, f"{path}.{step}".strip("."))
+            part: self._type(was[part], now[part], target[part], name, changes, f"{path}.{step}".strip("."))
             for part, step in STEPS[was["type"]].items()
         }
-        return {**mine, **parts}
+        return {**target, **parts}
 
-    def _widened(self, was: Field, mine: Field, name: str, changes: TypeChanges) -> Field:
-        """Return a field that says how its type changed, where it did."""
+    def _widened(self, was: Field, target: Field, name: str, changes: TypeChanges) -> Field:
+        """Return a field that records its type changes, if it has any."""
         if not changes.new:
-            return mine
-        metadata = mine.get("metadata") or {}
-        if type_changes(mine) != type_changes(was):
-            raise NotFollowedError(f"column {name!r} changed its type, and that of the target changed otherwise before")
-        return {**mine, "metadata": {**metadata, TYPE_CHANGES: [*changes.old, *changes.new]}}
+            return target
+        metadata = target.get("metadata") or {}
+        if type_changes(target) != type_changes(was):
+            raise NotFollowedError(f"column {name!r} changed its type, and the target's column has other type changes")
+        return {**target, "metadata": {**metadata, TYPE_CHANGES: [*changes.old, *changes.new]}}
 
     def _added(self, field: Field, name: str) -> Field:
-        """Return a field that is new in the target; it takes null, as each of its columns does."""
-        kinds = (one["type"] for one in fields_of({"type": "struct", "fields": [field]}))
-        for kind in kinds:
-            self._check_type(kind, name)
+        """Return a new field of the target; it is nullable, like all columns of the target."""
+        for part in fields_of({"type": "struct", "fields": [field]}):
+            self._check_type(part["type"], name)
         mapped = self.target.columns.mapped
         made = loose(field, mapped=mapped, kept=kinds_of_words(self.target.features))
         if not mapped:
             return made
         inside = list(fields_of({"type": "struct", "fields": [made]}))
-        if any(not {COLUMN_ID, PHYSICAL_NAME} <= one["metadata"].keys() for one in inside):
-            raise NotFollowedError(f"column {name!r} was added, and the target maps its columns, the source does not")
-        if min(one["metadata"][COLUMN_ID] for one in inside) <= self.target.last_id:
-            # A table of another history: an id is given once.
+        if any(not {COLUMN_ID, PHYSICAL_NAME} <= part["metadata"].keys() for part in inside):
+            raise NotFollowedError(
+                f"column {name!r} was added, and the target uses column mapping, but the source does not"
+            )
+        if min(part["metadata"][COLUMN_ID] for part in inside) <= self.target.last_id:
+            # The target's history differs from the source's: a table assigns each id once.
             raise NotFollowedError(f"column {name!r} was added, and the target gave its id to another column")
         return made
 
@@ -245,7 +252,7 @@ class _Fields:
                 for part in INSIDE[outer]:
                     self._check_type(kind[part], name)
             case {"type": "struct"}:
-                pass  # its fields are asked themselves
+                pass  # its fields are checked separately
             case str() if kind in OF_EVERY_TABLE or kind.startswith("decimal"):
                 pass
             case _:
@@ -253,20 +260,20 @@ class _Fields:
                 if feature is None or feature not in self.target.features:
                     lacks = "" if feature is None else f" ({feature})"
                     raise NotFollowedError(
-                        f"column {name!r} was added, and the target has not the table feature for {words(kind)}{lacks}"
+                        f"column {name!r} was added, and the target does not have the table feature for {words(kind)}{lacks}"
                     )
 
 
 def _lacking(features: Iterable[str | None]) -> str:
-    return min((one for one in features if one is not None), default="")
+    return min((feature for feature in features if feature is not None), default="")
 
 
 def _check_once(fields: Iterable[Field], inside: str) -> None:
     seen: set[str] = set()
-    for one in fields:
-        name = one["name"].lower()
+    for field in fields:
+        name = field["name"].lower()
         if name in seen:
-            raise NotFollowedError(f"the target would have the column {inside + one['name']!r} twice")
+            raise NotFollowedError(f"the target would have the column {inside + field['name']!r} twice")
         seen.add(name)
 
 
@@ -276,4 +283,4 @@ def _shapes(fields: Iterable[Field]) -> Any:
 
 def _ids(fields: Iterable[Field]) -> list[int]:
     every = fields_of({"type": "struct", "fields": list(fields)})
-    return [int(one["metadata"][COLUMN_ID]) for one in every if COLUMN_ID in (one.get("metadata") or {})]
+    return [int(field["metadata"][COLUMN_ID]) for field in every if COLUMN_ID in (field.get("metadata") or {})]

@@ -1,4 +1,4 @@
-"""Which files of a target were made of which file of the source, and what a step of the source asks of them."""
+"""Maps source files to their copies in the target, and a step of the source to a step of the target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TargetFile:
     """A file of the newest version of the target."""
 
     path: str
-    """As the log spells it."""
+    """Path as stored in the log."""
 
     vector: DeletionVector | None
     action: str
@@ -23,20 +23,20 @@ class TargetFile:
 
     bytes: int = 0
     partition: Mapping[str, str | None] = field(default_factory=dict)
-    """Values of the partition columns as text, by physical name."""
+    """Values of the partition columns as strings, by physical name."""
 
     def misfit(self, source: FileAdded, partition: Mapping[str, str | None], *, same_bytes: bool) -> str | None:
-        """Return what says that this is no copy of a file of the source as it is named now, in words; None: nothing does.
+        """Describe why this file is no copy of a source file's current log entry; `None` if it may be one.
 
         Args:
-            source: Of which this is a copy, by its name.
-            partition: Its partition values in the target.
-            same_bytes: Was it copied whole?
+            source: The source file that this file's name refers to.
+            partition: The partition values of `source` in the target.
+            same_bytes: True if the file was copied whole.
         """
         if same_bytes and self.bytes != source.bytes:
             return f"{source.bytes:,} bytes, and had {self.bytes:,} when it was copied"
         for name in sorted(partition.keys() | self.partition.keys()):
-            now, before = (one.get(name) for one in (partition, self.partition))
+            now, before = partition.get(name), self.partition.get(name)
             if now != before:
                 return f"the partition value {name} = {now!r}, and had {before!r} when it was copied"
         return None
@@ -44,7 +44,7 @@ class TargetFile:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A file of the target that goes."""
+    """A file to remove from the target."""
 
     file: TargetFile
     data_change: bool
@@ -52,7 +52,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A file of the source that the target gets."""
+    """A source file to copy to the target."""
 
     file: FileAdded
     data_change: bool
@@ -60,7 +60,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class OtherVector:
-    """A file of the target that gets the deletion vector that its source file has now."""
+    """A target file that gets its source file's current deletion vector."""
 
     file: TargetFile
     source: FileAdded
@@ -69,89 +69,89 @@ class OtherVector:
 
 @dataclass(frozen=True, slots=True)
 class TargetStep:
-    """What a step of the source comes to in the target."""
+    """Effect of a source step on the target."""
 
     copies: tuple[Copy, ...]
     vectors: tuple[OtherVector, ...]
     kept: tuple[tuple[TargetFile, FileAdded], ...]
-    """Copies that stay, with the files of the source as the step names them; also those under another vector."""
+    """Copies that stay, each with its source file in the step; includes copies that get another vector."""
 
     removals: tuple[Removal, ...]
     missing: tuple[str, ...]
-    """Paths of source files of which the target should have rows and has no file, unless a filter left them all out."""
+    """Paths of source files with rows but without a target file; valid only if a filter excluded all their rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetFiles:
-    """The files of a target by the tag of the source file that they were made of; a change is a new value."""
+    """Files of a target, by the tag of the source file they were made of. Immutable: changes return a new value."""
 
     groups: dict[str, tuple[TargetFile, ...]] = field(default_factory=dict)
     strangers: tuple[str, ...] = ()
-    """Paths of files whose name says of no source file."""
+    """Paths of files whose name contains no source file's tag."""
 
     @classmethod
     def of(cls, files: Iterable[TargetFile]) -> TargetFiles:
-        """Sort files by what their names say."""
+        """Group files by the tags in their names."""
         groups: dict[str, tuple[TargetFile, ...]] = {}
-        strangers: list[str] = []
-        for one in files:
-            found = source_of(one.path)
-            if found is None:
-                strangers.append(one.path)
+        foreign: list[str] = []
+        for file in files:
+            origin = source_of(file.path)
+            if origin is None:
+                foreign.append(file.path)
             else:
-                groups[found.tag] = (*groups.get(found.tag, ()), one)
-        return cls(groups, tuple(strangers))
+                groups[origin.tag] = (*groups.get(origin.tag, ()), file)
+        return cls(groups, tuple(foreign))
 
     def step(self, step: Step) -> TargetStep:
-        """Return what a step of the source asks of these files.
+        """Return the effect of a source step on these files.
 
-        Another vector changes a copy in place. Decoded rows tell no place, so such a group goes, and is made anew; so does a copy
-        whose vector goes, as RESTORE has it.
+        If a source file gets another vector, its copy gets it, too. Decoded rows lost their positions, so their files are removed,
+        and the source file is copied again. So is a file whose vector a RESTORE removed.
         """
         copies: list[Copy] = []
         vectors: list[OtherVector] = []
         kept: list[tuple[TargetFile, FileAdded]] = []
         removals: list[Removal] = []
-        for path, one in step.present.items():
+        for path, source in step.present.items():
             group, changed = self.groups.get(tag_of(path), ()), path in step.changed
             if not group:
-                copies.append(Copy(one, changed))
+                copies.append(Copy(source, changed))
                 continue
-            if len(group) > 1 or not _in_place(group[0]) or _comes_back(group[0], one):
+            if len(group) > 1 or not _in_place(group[0]) or _comes_back(group[0], source):
                 removals += [Removal(file, changed) for file in group]
-                copies.append(Copy(one, changed))
+                copies.append(Copy(source, changed))
                 continue
-            kept.append((group[0], one))
-            if not _same(group[0].vector, one.vector):
-                vectors.append(OtherVector(group[0], one, changed))
+            kept.append((group[0], source))
+            if not _same(group[0].vector, source.vector):
+                vectors.append(OtherVector(group[0], source, changed))
         for path in step.absent:
             removals += [Removal(file, path in step.changed) for file in self.groups.get(tag_of(path), ())]
         missing = tuple(path for path in step.needed if tag_of(path) not in self.groups)
         return TargetStep(tuple(copies), tuple(vectors), tuple(kept), tuple(removals), missing)
 
     def after(self, removed: Iterable[str], added: Iterable[TargetFile]) -> TargetFiles:
-        """Return the files after a commit that took some paths out and put others in; a path in both stays, as it is added."""
-        gone = set(removed)
+        """Return the files after a commit that removed and added paths; a path in both stays, as added."""
+        removed_paths = set(removed)
         groups = dict(self.groups)
-        for tag in {found.tag for path in gone if (found := source_of(path)) is not None}:
-            groups[tag] = tuple(one for one in groups.get(tag, ()) if one.path not in gone)
+        for tag in {origin.tag for path in removed_paths if (origin := source_of(path)) is not None}:
+            groups[tag] = tuple(file for file in groups.get(tag, ()) if file.path not in removed_paths)
         more = TargetFiles.of(added)
         for tag, files in more.groups.items():
             groups[tag] = (*groups.get(tag, ()), *files)
-        strangers = (*(path for path in self.strangers if path not in gone), *more.strangers)
-        return TargetFiles({tag: files for tag, files in groups.items() if files}, strangers)
+        foreign = (*(path for path in self.strangers if path not in removed_paths), *more.strangers)
+        return TargetFiles({tag: files for tag, files in groups.items() if files}, foreign)
 
 
 def _in_place(file: TargetFile) -> bool:
-    found = source_of(file.path)
-    return found is not None and found.order is RowOrder.KEPT
+    origin = source_of(file.path)
+    return origin is not None and origin.order is RowOrder.KEPT
 
 
 def _comes_back(file: TargetFile, source: FileAdded) -> bool:
-    """May the target have had this file under the same vector before, as after RESTORE?
+    """Return true if the target may have had this file with the same vector before, as after RESTORE.
 
-    Then the log still has its removal. Delta Kernel writes both into a checkpoint, and Spark reads no row of such a file. A vector
-    that is staged has a name of its own in each step; none, or one in the log itself, has not.
+    Its log then still contains the file's removal. Delta Kernel writes both actions into a checkpoint, and Spark then reads no row
+    of the file. A staged vector has a unique name in each step; a missing or inline vector has none.
     """
     if _same(file.vector, source.vector) or (source.vector is not None and source.vector.storage != "i"):
         return False
@@ -162,5 +162,5 @@ def _hidden(vector: DeletionVector | None) -> int:
     return 0 if vector is None else vector.rows
 
 
-def _same(one: DeletionVector | None, other: DeletionVector | None) -> bool:
-    return other is None if one is None else other is not None and one.hides_the_same(other)
+def _same(vector: DeletionVector | None, other: DeletionVector | None) -> bool:
+    return other is None if vector is None else other is not None and vector.hides_the_same(other)

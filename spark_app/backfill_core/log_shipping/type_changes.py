@@ -1,4 +1,4 @@
-"""How the type of a column became wider, as its table's log tells: files of before keep the old type, and readers convert."""
+"""Type widenings of a column in its table's log. Older files keep the old type, and readers convert the values."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ Change = Mapping[str, Any]
 """`fromType`, `toType`, and `fieldPath` of a type inside arrays and maps."""
 
 STEPS = {"array": {"elementType": "element"}, "map": {"keyType": "key", "valueType": "value"}}
-"""How a path names what is in an array or a map."""
+"""Path segments of the inner types of an array or a map."""
 
 
 def type_changes(field: Field) -> tuple[Change, ...]:
-    """Return the changes that a field has told of, oldest first."""
+    """Return the recorded type changes of a field, oldest first."""
     return tuple((field.get("metadata") or {}).get(TYPE_CHANGES) or ())
 
 
 @dataclass(frozen=True, slots=True)
 class TypeChanges:
-    """Of one field, between two versions."""
+    """Type changes of one field between two versions."""
 
     old: tuple[Change, ...]
     new: tuple[Change, ...]
-    """Those that came; empty, also where the log tells another story of before than it did."""
+    """Changes since the old version; also empty if the later history does not start with the earlier one."""
 
     @classmethod
     def between(cls, was: Field, now: Field) -> Self:
-        """Return what a field tells more than before."""
+        """Return the changes that `now` records in addition to `was`."""
         old, new = type_changes(was), type_changes(now)
         return cls(old, new[len(old) :] if new[: len(old)] == old else ())
 
     def tell(self, path: str, was: Any, now: Any) -> bool:
-        """Do they lead from one type to another one, at a path in the field?"""
-        for one in self.new:
-            if one.get("fieldPath", "") == path:
-                if one["fromType"] != was:
+        """Return true if the new changes lead from the type `was` to the type `now`, at a path in the field."""
+        for change in self.new:
+            if change.get("fieldPath", "") == path:
+                if change["fromType"] != was:
                     return False
-                was = one["toType"]
+                was = change["toType"]
         return bool(was == now)

@@ -1,6 +1,6 @@
-"""One folder a strategy: params.py, strategy.py, README.md. Found by discovery, never listed.
+"""Strategies, one folder each: params.py, strategy.py, README.md. They are discovered, never listed.
 
-A folder's `__init__` holds `STRATEGY`; strategies do not know each other, and only tests know one by name.
+A folder's `__init__` defines `STRATEGY`. Strategies do not import each other, and only tests import one by name.
 """
 
 from collections.abc import Mapping
@@ -11,5 +11,5 @@ from backfill_core.protocol.strategy import StrategyPlugin
 
 
 def discover() -> Mapping[str, StrategyPlugin[Any]]:
-    """Return every strategy there is, by `spec.strategy.type`."""
+    """Return all strategies by `spec.strategy.type`."""
     return plugins.discover(__name__, __path__, group="backfill.strategies", attribute="STRATEGY", kind=StrategyPlugin)

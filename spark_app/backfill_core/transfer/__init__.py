@@ -1,1 +1,1 @@
-"""Which files of a source get into a target without being decoded. No Spark, no file: facts in, a way out."""
+"""Choice of the copy mode of each source file. Pure functions, without Spark or files: facts in, a copy mode out."""

@@ -1,21 +1,21 @@
-"""Which bounds of a copied file are believed: those of its footer, those of its source's log, or none.
+"""Source of a copied file's bounds: its footer, the source table's log, or none.
 
-A footer tells bounds in the file's own terms: milliseconds, unsigned numbers, days of another calendar. A reader that leaves out files
-takes them for values of the table's column. So a bound is believed only where both are the same, and one that is not is left out:
-a file without a bound is read, a file with a wrong one is lost.
+A footer stores bounds in the file's representation: milliseconds, unsigned numbers, days of another calendar. A reader that skips
+files interprets them as values of the table's column. So a bound is used only if both representations are the same, and is omitted
+otherwise: readers read a file without a bound, and lose the rows of a file with a wrong one.
 
-column of the table     in the file                                    bounds
+type of the column      type in the file                               bounds
 ---------------------   --------------------------------------------   --------------------------------------------------
-any                     its own physical and logical type              the footer's
-moments                 other units, INT96                             the log's, where the bytes are the same; else none
-any other               anything else                                  none
+any                     the matching physical and logical type         the footer's
+timestamp               other units, INT96                             the log's, if the bytes are the same; else none
+any other               any other                                      none
 
-value                   in                                             believed
+value                   file                                           used
 ---------------------   --------------------------------------------   --------------------------------------------------
-day, moment             a file whose calendar is not known             from 1900 on
-moment                  any file                                       from the year 1 on: Kernel writes others without a sign
-text with U+FFFD        any file                                       never: it was cut, or made of bytes that are no text
-largest float           a file whose writer may have left out NaN      never: NaN is larger
+date, timestamp         its calendar is unknown                        from 1900 on
+timestamp               any                                            from the year 1 on: Kernel drops the sign of others
+string with U+FFFD      any                                            never: it was cut, or its bytes are not UTF-8
+largest float           its writer may have ignored NaN                never: NaN is larger
 """
 
 from __future__ import annotations
@@ -25,47 +25,47 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 Path = tuple[str, ...]
-"""Names of a column in files, outer ones first."""
+"""Physical names of a column, outermost first."""
 
 MOMENTS = frozenset({"timestamp", "timestamp_ntz"})
 DAY_US = 86_400_000_000
 YEAR_1, SETTLED = -719_162, -25_567
-"""0001-01-01 and 1900-01-01, in days since 1970-01-01. From the second one on all calendars agree."""
+"""0001-01-01 and 1900-01-01, in days since 1970-01-01. All calendars agree from 1900 on."""
 
 NOT_A_TEXT = "\ufffd"
 
 
 class Teller(Enum):
-    """Who tells the bounds of a column."""
+    """Source of a column's bounds."""
 
     FOOTER = auto()
     LOG = auto()
-    """Of the source."""
+    """The log of the source table."""
 
     NONE = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """How a Parquet file stores a column, in Parquet's words."""
+    """Parquet types of a column in a file."""
 
     physical: str
     logical: str
-    """Empty: the column has no logical type."""
+    """Empty if the column has no logical type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a footer says of how values were written."""
+    """Properties of a footer that decide how values were written."""
 
     columns: tuple[tuple[Path, Stored], ...]
-    """Those that are in no list."""
+    """Columns outside lists."""
 
     calendar_is_known: bool
-    """Are days and moments those of today's calendar for every reader?"""
+    """True if every reader interprets dates and timestamps in the proleptic Gregorian calendar."""
 
     knows_nan: bool
-    """Is there no NaN where a float column has bounds?"""
+    """True if a float column with bounds has no NaN."""
 
 
 _STORED = {
@@ -81,18 +81,18 @@ _STORED = {
     "timestamp_ntz": {Stored("INT64", "TIMESTAMP(MICROS,false)")},
     "string": {Stored("BINARY", "STRING")},
 }
-"""By the name of a type in Delta's log."""
+"""Parquet types whose bounds are usable, by the type's name in the Delta log."""
 
 _DECIMAL = re.compile(r"decimal\((\d+), *(\d+)\)", re.IGNORECASE)
 
 
 def teller(kind: str, stored: Stored | None, *, same_bytes: bool) -> Teller:
-    """Return who tells the bounds of a column.
+    """Return the source of a column's bounds.
 
     Args:
-        kind: Its type, as Delta's log names it.
-        stored: How the file stores it; None: it has no such column, or in a list.
-        same_bytes: Is the file a copy of the one that the source's log describes?
+        kind: The column's type, as named in the Delta log.
+        stored: The column's types in the file; `None` if the file lacks the column, or has it in a list.
+        same_bytes: True if the file is a byte copy of the one in the source's log.
     """
     if stored is not None and (stored in _STORED.get(kind, ()) or _is_decimal(kind, stored)):
         return Teller.FOOTER
@@ -100,20 +100,20 @@ def teller(kind: str, stored: Stored | None, *, same_bytes: bool) -> Teller:
 
 
 def _is_decimal(kind: str, stored: Stored) -> bool:
-    """Has it the scale of the table's column, and no more digits?"""
-    wanted, found = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(stored.logical)
-    if wanted is None or found is None:
+    """Return true if the stored decimal has the scale of the table's column, and at most its precision."""
+    declared, actual = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(stored.logical)
+    if declared is None or actual is None:
         return False
-    return int(found[1]) <= int(wanted[1]) and int(found[2]) == int(wanted[2])
+    return int(actual[1]) <= int(declared[1]) and int(actual[2]) == int(declared[2])
 
 
 def first_believed(kind: str, *, calendar_is_known: bool) -> int | None:
-    """Return the smallest value that is believed as a bound, in days or microseconds since 1970-01-01; None: any is."""
+    """Return the smallest usable bound, in days or microseconds since 1970-01-01; `None` if every value is usable."""
     if kind in MOMENTS:
         return DAY_US * (YEAR_1 if calendar_is_known else SETTLED)
     return SETTLED if kind == "date" and not calendar_is_known else None
 
 
 def has_largest(kind: str, *, knows_nan: bool) -> bool:
-    """Is the largest value that a footer tells believed?"""
+    """Return true if the footer's largest value is usable."""
     return knows_nan or kind not in ("float", "double")

@@ -1,6 +1,6 @@
-"""What the `add` action of a copy says of the bytes that were read from the source: a tag, so that no state has a list of files.
+"""Digest of a copied file, stored as a tag of its `add` action, so that the job's state needs no list of files.
 
-Kernel, Spark and delta-rs keep the tags of a file that gets another deletion vector. An OPTIMIZE writes other files, which have none.
+Kernel, Spark and delta-rs keep the tags of a file whose deletion vector changes. OPTIMIZE writes new files without tags.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ _STATISTICS_DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class CopyDigest:
-    """Of one file that was copied whole."""
+    """Digest of one file that was copied whole."""
 
     bytes: str
     """CRC-32C of its bytes, hexadecimal."""
 
     statistics: str
-    """Of the statistics that the copy was logged with; see `statistics_digest`."""
+    """Digest of the statistics that were logged with the copy; see `statistics_digest`."""
 
     @property
     def tags(self) -> dict[str, str]:
-        """The tags of the `add` action."""
+        """Return the tags of the `add` action."""
         return {TAG: f"{ALGORITHM}:{self.bytes}:{self.statistics}"}
 
     @classmethod
     def of_tags(cls, tags: Mapping[str, str | None] | None) -> Self | None:
-        """Read the tags of an `add` action; None: they tell nothing, or in a way that this release does not know."""
+        """Parse the tags of an `add` action; `None` if they have no digest, or an unknown algorithm."""
         algorithm, *rest = ((tags or {}).get(TAG) or "").split(":")
         return cls(*rest) if algorithm == ALGORITHM and len(rest) == 2 else None
 
 
 def statistics_digest(statistics: str | None) -> str:
-    """Return a digest of statistics, which have the form of the log: JSON.
+    """Return a digest of statistics in the log's format, JSON.
 
-    The order of fields and spaces are none of it, nor is whether bounds are tight: a deletion vector changes that.
+    It ignores field order, whitespace and `tightBounds`: a deletion vector changes `tightBounds`.
     """
     try:
         values = json.loads(statistics or "{}", parse_float=str, parse_int=str)
     except (ValueError, RecursionError):
-        values = statistics  # another writer's: none that the job gave
+        values = statistics  # the job writes valid JSON: another writer's statistics
     if isinstance(values, dict):
         values.pop("tightBounds", None)
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:_STATISTICS_DIGITS]

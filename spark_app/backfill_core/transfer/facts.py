@@ -1,4 +1,4 @@
-"""What is known of a transform, of two tables and of a file before anything of the file is read."""
+"""Facts of a transform, of source and target and of a file that are available before the file is read."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ TEXT = '"string"'
 
 
 def partition_value(text: str | None, kind: str) -> str | None:
-    """Return the text of a partition value in the log; `None` if readers see null.
+    """Return a logged partition value as readers see it; `None` if readers see null.
 
-    Spark casts the text to the column's type: an empty text is a value of a STRING column, and null in any other. The protocol
-    calls it null, and writers other than Spark log it for an empty STRING.
+    Spark casts the logged string to the column's type: an empty string is a value of a STRING column, and null in any other.
+    The protocol defines it as null, and writers other than Spark log it for an empty STRING.
 
     Args:
-        text: The text in the log.
+        text: The string in the log.
         kind: The column's type, as `ColumnFacts.type` spells it.
     """
     return text if text or kind == TEXT else None
 
 
 class Oddity(Enum):
-    """What makes a reader see other values of a column than its file holds."""
+    """Reasons why readers see other values of a column than its file contains."""
 
     TYPE_CHANGED = "its type was changed after files were written"
     LENGTH = "it has a length limit (CHAR or VARCHAR)"
     FILLED = "older files have no values of it, and readers see its default"
-    COLLATION = "its texts are not compared byte by byte"
-    VARIANT = "it is a VARIANT, which a file may hold in parts"
+    COLLATION = "its strings are not compared byte by byte"
+    VARIANT = "it is a VARIANT, which a file may store in parts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,52 +41,52 @@ class ColumnFacts:
 
     name: str
     physical: str
-    """Its name in files, in statistics and in partition values."""
+    """The column's name in files, statistics and partition values."""
 
     type: str
-    """Its type and the physical names inside it, in one spelling; nullability is none of it."""
+    """The type with its physical field names, in canonical form, without nullability."""
 
     takes_null: bool = True
     oddity: Oddity | None = None
-    """Of the column or of a field inside it."""
+    """The oddity of the column or of a field inside it."""
 
     is_instant: bool = False
-    """Is it a timestamp with a time zone?"""
+    """True for a timestamp with a time zone."""
 
     widened: str = ""
-    """How its type, or one inside it, became wider after files were written, in one spelling; empty: it did not, or see `oddity`."""
+    """Type widenings of the column and its fields since files were written, in canonical form; empty if none, or see `oddity`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A version of a source, or a target as it is or will be made."""
+    """A version of a source, or an existing or planned target."""
 
     columns: tuple[ColumnFacts, ...]
     partitions: tuple[str, ...] = ()
-    """Names of the partition columns, in their order."""
+    """Names of the partition columns, in order."""
 
     features: frozenset[str] = frozenset()
-    """Of readers and writers, as far as the protocol names them."""
+    """Reader and writer features that the protocol action lists."""
 
     mapped_by_id: bool = False
     drops: bool = False
-    """May files hold values of columns that the table does not have any more?"""
+    """True if files may contain values of dropped columns."""
 
     vectors: bool = False
-    """May files that are added have deletion vectors?"""
+    """True if added files may have deletion vectors."""
 
     keeps_empty_texts: bool = False
-    """Does a partition column of a target hold an empty text? Spark's own writes store null instead."""
+    """True if the target's partition columns keep empty strings. Spark's own writes store null instead."""
 
     def stored_partition(self, text: str | None, column: ColumnFacts) -> str | None:
-        """Return the partition value that this target stores for one of a source's `column`; `None` is null."""
+        """Return the partition value that this target stores for a value of the source's `column`; `None` for null."""
         value = partition_value(text, column.type)
         return value if value or self.keeps_empty_texts else None
 
     @property
     def by_name(self) -> dict[str, ColumnFacts]:
-        """The columns by name."""
-        return {one.name: one for one in self.columns}
+        """Return the columns by name."""
+        return {column.name: column for column in self.columns}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +102,21 @@ class Computed:
 
     name: str
     may_fail: bool = True
-    """May there be a row of the source for which it cannot be computed?"""
+    """True if the computation may fail for a row of the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransformFacts:
-    """What a transform and a write mode make of a row of the source."""
+    """Effect of a transform and a write mode on a row of the source."""
 
     outputs: Mapping[str, Taken | Computed]
-    """By the name of the output column."""
+    """Outputs by the name of the output column."""
 
     condition: Condition | None = None
-    """Rows of which it is true are kept; None: all are."""
+    """Rows for which it is true are kept; `None` keeps all rows."""
 
     adds_columns: bool = False
-    """Does the write mode add columns of its own?"""
+    """True if the write mode adds columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +124,17 @@ class FileFacts:
     """A data file as the source's log describes it."""
 
     rows: int | None
-    """Deleted ones included; None: not said."""
+    """Row count including deleted rows; `None` if the log has no count."""
 
     nulls: Mapping[str, int] = field(default_factory=dict)
-    """Nulls of a column by physical name, deleted rows included, as far as the log says."""
+    """Null counts by physical name, including deleted rows; only those in the log."""
 
     partition: Mapping[str, str | None] = field(default_factory=dict)
-    """By physical name."""
+    """Partition values by physical name."""
 
     values: Mapping[str, Values] = field(default_factory=dict)
-    """By name of a column that the condition asks for."""
+    """Values by name, for the columns of the condition."""
 
     has_vector: bool = False
     is_elsewhere: bool = False
-    """Does it lie outside the table's folder, as after a shallow clone?"""
+    """True if the file is outside the table's folder, as after a shallow clone."""

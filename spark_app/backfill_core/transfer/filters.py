@@ -1,7 +1,7 @@
-"""Decides a filter for a whole file, from bounds of the file's values: are all of its rows kept, or none?
+"""Evaluates a filter for a whole file, from bounds of the file's values: all of its rows are kept, none, or some.
 
-A condition has one of three results for a row: true, false, null. Here it has the set of those results that rows within the
-bounds may have. The set may be too large, and never too small: then a file is decoded, and each row is asked.
+A condition has one of three results for a row: true, false, null. For a file it has the set of results that rows within the bounds
+may have. The set may be too large, never too small: then the file is decoded, and the filter is evaluated for each row.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from enum import Enum, auto
 from typing import Any
 
 Results = frozenset[bool | None]
-"""Of a condition; None: null."""
+"""Possible results of a condition; `None` for null."""
 
 ANY: Results = frozenset({True, False, None})
-TRUE, FALSE, NULL = (frozenset({one}) for one in (True, False, None))
+TRUE, FALSE, NULL = (frozenset({result}) for result in (True, False, None))
 NOTHING: Results = frozenset()
 
 
 class Nulls(Enum):
-    """Which rows of a file have no value of a column."""
+    """Null rows of a column in a file."""
 
     NONE = auto()
     PERHAPS = auto()
@@ -29,13 +29,13 @@ class Nulls(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What is known of a column in a file. Bounds compare with each other and with the condition's literals."""
+    """Bounds and nulls of a column in a file. Bounds are comparable with each other and with the condition's literals."""
 
     low: Any = None
-    """No value is smaller; None: not known."""
+    """Lower bound; `None` if unknown."""
 
     high: Any = None
-    """No value is larger; None: not known."""
+    """Upper bound; `None` if unknown."""
 
     nulls: Nulls = Nulls.PERHAPS
 
@@ -49,7 +49,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value; None: null."""
+    """A constant; `None` for null."""
 
     value: Any
 
@@ -58,7 +58,7 @@ Operand = Column | Literal
 
 
 class Operator(Enum):
-    """Between two operands; the others are made of these."""
+    """Comparison operators; the parser expresses other operators with these."""
 
     EQUAL = "="
     SAME = "<=>"
@@ -68,7 +68,7 @@ class Operator(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Two operands of one type are compared."""
+    """Comparison of two operands of one type."""
 
     operator: Operator
     left: Operand
@@ -77,45 +77,45 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """An operand has no value."""
+    """True if the operand is null."""
 
     operand: Operand
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The contrary of a condition; of null, null."""
+    """Negation of a condition; null if the condition is null."""
 
     condition: Condition
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All conditions are true."""
+    """Conjunction: all conditions are true."""
 
     conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """A condition is true."""
+    """Disjunction: at least one condition is true."""
 
     conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A condition of which nothing is known."""
+    """A condition that bounds cannot decide."""
 
     words: str
-    """What it is, for people."""
+    """The condition's expression, for messages."""
 
 
 Condition = Compare | IsNull | Not | And | Or | Opaque
 
 
 class Verdict(Enum):
-    """On all rows of a file."""
+    """Result of a filter for all rows of a file."""
 
     EXCLUDED = auto()
     PASSES = auto()
@@ -126,74 +126,74 @@ def judge(condition: Condition | None, values: Mapping[str, Values]) -> Verdict:
     """Return the verdict of a filter on a file.
 
     Args:
-        condition: Rows of which it is true are kept; None: all are.
-        values: By column; of a column that is not there nothing is known.
+        condition: Rows for which it is true are kept; `None` keeps all rows.
+        values: Values by column; a missing column has unknown values.
     """
     if condition is None:
         return Verdict.PASSES
-    found = results(condition, values)
-    if True not in found:
+    possible = results(condition, values)
+    if True not in possible:
         return Verdict.EXCLUDED
-    return Verdict.PASSES if found == TRUE else Verdict.UNDECIDED
+    return Verdict.PASSES if possible == TRUE else Verdict.UNDECIDED
 
 
 def results(condition: Condition, values: Mapping[str, Values]) -> Results:
-    """Return the results that a condition may have for rows with such values."""
+    """Return the results that a condition may have for rows with these values."""
     match condition:
         case Compare(operator, left, right):
-            return _compared(operator, _known(left, values), _known(right, values))
+            return _compared(operator, _values_of(left, values), _values_of(right, values))
         case IsNull(operand):
-            return _null(_known(operand, values))
+            return _null(_values_of(operand, values))
         case Not(inner):
-            return frozenset(None if one is None else not one for one in results(inner, values))
+            return frozenset(None if result is None else not result for result in results(inner, values))
         case And(conditions):
-            found = TRUE
-            for one in conditions:
-                found = _both(found, results(one, values))
-            return found
+            combined = TRUE
+            for part in conditions:
+                combined = _both(combined, results(part, values))
+            return combined
         case Or(conditions):
-            contrary = tuple(Not(one) for one in conditions)
-            return results(Not(And(contrary)), values)
+            negated = tuple(Not(part) for part in conditions)
+            return results(Not(And(negated)), values)
         case Opaque():
             return ANY
 
 
 def columns_of(condition: Condition) -> frozenset[str]:
-    """Return the names of the columns whose values may decide a condition."""
+    """Return the names of the columns whose values may decide the condition."""
     return frozenset(_columns(condition))
 
 
 def is_opaque(condition: Condition) -> bool:
-    """Is there nothing in a condition that values could decide?"""
+    """Return true if values cannot decide any part of the condition."""
     return not columns_of(condition)
 
 
 def first_opaque(condition: Condition) -> str:
-    """Return what the first part is that no values decide; empty where there is none."""
+    """Return the expression of the first opaque part; empty if the condition has none."""
     match condition:
-        case Opaque(words):
-            return words
+        case Opaque(expression):
+            return expression
         case Not(inner):
             return first_opaque(inner)
         case And(conditions) | Or(conditions):
-            return next((words for one in conditions if (words := first_opaque(one))), "")
+            return next((opaque for part in conditions if (opaque := first_opaque(part))), "")
     return ""
 
 
 def _columns(condition: Condition) -> Iterator[str]:
     match condition:
         case Compare(_, left, right):
-            yield from (one.name for one in (left, right) if isinstance(one, Column))
+            yield from (operand.name for operand in (left, right) if isinstance(operand, Column))
         case IsNull(Column(name)):
             yield name
         case Not(inner):
             yield from _columns(inner)
         case And(conditions) | Or(conditions):
-            for one in conditions:
-                yield from _columns(one)
+            for part in conditions:
+                yield from _columns(part)
 
 
-def _known(operand: Operand, values: Mapping[str, Values]) -> Values:
+def _values_of(operand: Operand, values: Mapping[str, Values]) -> Values:
     match operand:
         case Column(name):
             return values.get(name, Values())
@@ -203,23 +203,23 @@ def _known(operand: Operand, values: Mapping[str, Values]) -> Values:
             return Values(value, value, Nulls.NONE)
 
 
-def _null(found: Values) -> Results:
-    return (NOTHING if found.nulls is Nulls.NONE else TRUE) | (NOTHING if found.nulls is Nulls.ALL else FALSE)
+def _null(values: Values) -> Results:
+    return (NOTHING if values.nulls is Nulls.NONE else TRUE) | (NOTHING if values.nulls is Nulls.ALL else FALSE)
 
 
 def _compared(operator: Operator, left: Values, right: Values) -> Results:
     nulls = {left.nulls, right.nulls}
-    found = NOTHING if Nulls.ALL in nulls else _of_values(operator, left, right)
+    possible = NOTHING if Nulls.ALL in nulls else _of_values(operator, left, right)
     if operator is not Operator.SAME:
-        return found if nulls == {Nulls.NONE} else found | NULL
-    # Null is the same as null, and as nothing else.
+        return possible if nulls == {Nulls.NONE} else possible | NULL
+    # `<=>`: null equals null, and no other value.
     if Nulls.NONE not in nulls:
-        found |= TRUE
-    return found if nulls in ({Nulls.NONE}, {Nulls.ALL}) else found | FALSE
+        possible |= TRUE
+    return possible if nulls in ({Nulls.NONE}, {Nulls.ALL}) else possible | FALSE
 
 
 def _of_values(operator: Operator, left: Values, right: Values) -> Results:
-    """Return the results for rows in which both sides have a value."""
+    """Return the results for rows in which neither side is null."""
     match operator:
         case Operator.LESS:
             may, may_not = _may_be_less(left, right), _may_be_less_or_equal(right, left)
@@ -243,7 +243,7 @@ def _both(left: Results, right: Results) -> Results:
     """Return the results of AND: false beats null, and null beats true."""
     if NOTHING in (left, right):
         return NOTHING
-    found = (left | right) & FALSE
+    possible = (left | right) & FALSE
     if None in left | right and FALSE not in {left, right}:
-        found |= NULL
-    return found | (TRUE if True in left and True in right else NOTHING)
+        possible |= NULL
+    return possible | (TRUE if True in left and True in right else NOTHING)

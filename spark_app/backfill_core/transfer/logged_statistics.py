@@ -1,4 +1,4 @@
-"""Statistics of a data file, as its `add` action stores them: JSON of any writer. What has not the form of Delta counts as absent."""
+"""Statistics of a data file in its `add` action: JSON of any writer. A malformed part counts as absent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Final, Self
 
 ROWS_MAX: Final = 2**40
-"""Of one file; a larger count is none, so that the rows are counted."""
+"""Largest plausible row count of one file; a larger count is ignored, so that the rows are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,28 +17,28 @@ class LoggedStatistics:
     """Statistics by physical names; numbers are exact."""
 
     rows: int | None = None
-    """Deleted ones included; `None` if the log has no count."""
+    """Row count including deleted rows; `None` if the log has no count."""
 
     smallest: Mapping[str, Any] = field(default_factory=dict)
     largest: Mapping[str, Any] = field(default_factory=dict)
     nulls: Mapping[str, Any] = field(default_factory=dict)
-    """Counts of nulls; of a struct a mapping."""
+    """Null counts; a mapping for a struct."""
 
     @classmethod
     def of(cls, text: str | None) -> Self:
         """Read the field `stats` of an action."""
         try:
-            # A float would round a decimal, and a whole number beyond 2^53.
-            found = json.loads(text or "{}", parse_float=Decimal)
+            # A float would round decimals, and integers beyond 2^53.
+            statistics = json.loads(text or "{}", parse_float=Decimal)
         except (ValueError, RecursionError):
-            found = {}
-        found = found if isinstance(found, dict) else {}
-        values = (found.get(name) for name in ("minValues", "maxValues", "nullCount"))
+            statistics = {}
+        statistics = statistics if isinstance(statistics, dict) else {}
+        values = (statistics.get(name) for name in ("minValues", "maxValues", "nullCount"))
         smallest, largest, nulls = (value if isinstance(value, dict) else {} for value in values)
-        return cls(_count(found.get("numRecords")), smallest, largest, nulls)
+        return cls(_count(statistics.get("numRecords")), smallest, largest, nulls)
 
     def null_count(self, column: str) -> int | None:
-        """Return the nulls of a top-level column, deleted rows included; `None` if the log has no count."""
+        """Return the null count of a top-level column, including deleted rows; `None` if the log has no count."""
         return _count(self.nulls.get(column))
 
 

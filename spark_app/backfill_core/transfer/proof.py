@@ -1,16 +1,16 @@
-"""Which files of a source and of a target are compared by their bytes, and what of their log entries does not fit.
+"""Pairs of source and target files that are compared by bytes, and differences between their log entries.
 
-Two files with the same bytes, partition values and hidden rows have the same rows, and leave both sides of the comparison. Whatever
-does not fit stays on both sides, where rows decide. So a receipt is as true as one that compares all rows.
+Two files with the same bytes, partition values and hidden rows have the same rows. Such a pair is left out of the comparison by rows;
+all other files stay in it. So the receipt proves as much as one that compares all rows.
 
-of a file that was copied whole          what follows
+target file of a file copied whole       comparison
 --------------------------------------   -----------------------------------------------------------------
-it is there once, and its entry fits     its bytes are read back, and compared with its digest
-its entry has another size or count      the sides differ, whatever rows say: engines answer by such counts
-another vector or partition value        by rows; named when they differ
-statistics that it was not given         by rows; and its values are compared with them: readers skip files by statistics
-there is no such file, or another one    by rows; named when they differ
-it has no digest                         by rows: an older release copied it, or another engine wrote it anew
+it exists once, and its entry fits       its bytes are read back, and compared with its digest
+its entry has another size or count      source and target differ, even if rows agree: engines answer by such counts
+another vector or partition value        by rows; named if rows differ
+statistics that the job did not write    by rows; its values are compared with them: readers skip files by statistics
+it is missing, or is one too many        by rows; named if rows differ
+it has no digest                         by rows: an older release copied it, or another engine rewrote it
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ from backfill_core.transfer.copy_digest import CopyDigest, statistics_digest
 
 @dataclass(frozen=True, slots=True)
 class LoggedCopy:
-    """A file of the source that is copied whole, as the target's log should have it."""
+    """The log entry that the target should have for a source file that is copied whole."""
 
     path: str
-    """As the source's log spells it."""
+    """Path as stored in the source's log."""
 
     bytes: int
     rows: int
-    """Deleted ones included."""
+    """Row count including deleted rows."""
 
     partition: Mapping[str, str | None]
-    """As the target stores them, by its physical names."""
+    """Partition values that the target stores, by its physical names."""
 
     vector: DeletionVector | None
 
     @property
     def live_rows(self) -> int:
-        """Rows that a reader sees."""
+        """Return the number of rows that a reader sees."""
         return self.rows - _hidden(self.vector)
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedTargetFile:
-    """A file of the target, as its log has it."""
+    """A file of the target as its log describes it."""
 
     path: str
-    """As the log spells it."""
+    """Path as stored in the log."""
 
     bytes: int
     rows: int | None
-    """Deleted ones included; None: the log does not say."""
+    """Row count including deleted rows; `None` if the log has no count."""
 
     partition: Mapping[str, str | None]
-    """As readers see them; `facts.partition_value`."""
+    """Partition values as readers see them; see `facts.partition_value`."""
 
     statistics: str | None
     vector: DeletionVector | None
@@ -67,13 +67,13 @@ class LoggedTargetFile:
 
     @property
     def id(self) -> tuple[str, DeletionVector | None]:
-        """What no other file of a version has: a path may be there under two vectors."""
+        """Return a key that is unique within a version: one path may occur with two vectors."""
         return self.path, self.vector
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two files that have the same rows, if their bytes and their vectors are the same."""
+    """A source file and its copy; they have the same rows if bytes and vectors are the same."""
 
     source: LoggedCopy
     target: LoggedTargetFile
@@ -81,54 +81,54 @@ class Pair:
 
     @property
     def vectors_are_read(self) -> bool:
-        """Do their vectors have to be read, to tell that they hide the same rows? An inline one is in the log as it is."""
-        mine, theirs = self.source.vector, self.target.vector
-        return mine is not None and theirs is not None and not (mine.storage == "i" and mine == theirs)
+        """Return true if the vectors must be read to compare their hidden rows. The log contains inline vectors."""
+        source, target = self.source.vector, self.target.vector
+        return source is not None and target is not None and not (source.storage == "i" and source == target)
 
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """What the logs of both sides say."""
+    """Result of comparing the logs of source and target."""
 
     pairs: tuple[Pair, ...]
     wrong: tuple[FileMismatch, ...]
-    """In which both sides differ, whatever their rows say; none of `pairs`."""
+    """Differences that count even if rows agree; their files are not in `pairs`."""
 
     wrong_pairs: tuple[Pair, ...]
-    """The files that are named there; they are not read."""
+    """The pairs of `wrong`; their bytes are not read."""
 
     notes: tuple[FileMismatch, ...]
-    """What may be the reason, if rows differ; last those that an OPTIMIZE of others leaves too."""
+    """Possible reasons, if rows differ. Missing copies come last: a foreign OPTIMIZE causes them too."""
 
     doubtful: tuple[LoggedTargetFile, ...] = ()
-    """Files whose statistics are not those that the job gave them."""
+    """Files whose statistics differ from the ones that the job wrote."""
 
 
 def paired(source: Iterable[LoggedCopy], target: Sequence[LoggedTargetFile]) -> Pairing:
-    """Return which files are compared by bytes. Files that are not copied whole are in neither list, or in no pair."""
+    """Pair source files with their copies. `source` has only the files that are copied whole; other target files get no pair."""
     copies: dict[str, list[LoggedTargetFile]] = {}
-    for one in target:
-        found = source_of(one.path)
-        if found is not None and found.order is RowOrder.KEPT:
-            copies.setdefault(found.tag, []).append(one)
+    for file in target:
+        origin = source_of(file.path)
+        if origin is not None and origin.order is RowOrder.KEPT:
+            copies.setdefault(origin.tag, []).append(file)
     pairs: list[Pair] = []
     wrong_pairs: list[Pair] = []
     wrong: list[FileMismatch] = []
     notes: list[FileMismatch] = []
     lost: list[FileMismatch] = []
     doubtful: list[LoggedTargetFile] = []
-    for wanted in source:
-        group = copies.get(tag_of(wanted.path), [])
+    for copied in source:
+        group = copies.get(tag_of(copied.path), [])
         if not group:
-            lost.append(FileMismatch(wanted.path, "the target has no copy of this file of the source"))
+            lost.append(FileMismatch(copied.path, "the target has no copy of this file of the source"))
             continue
-        # Of two, the one that fits best is the copy, and the other one too many.
-        fitting, *others = sorted(group, key=lambda one: len(_misfits(wanted, one)))
-        notes += [FileMismatch(one.path, f"{wanted.path} of the source was copied more than once") for one in others]
+        # The candidate with the fewest differences is the copy; the other candidates are surplus.
+        fitting, *surplus = sorted(group, key=lambda file: len(_misfits(copied, file)))
+        notes += [FileMismatch(file.path, f"{copied.path} of the source was copied more than once") for file in surplus]
         if fitting.digest is None:
             continue
-        pair = Pair(wanted, fitting, fitting.digest)
-        counts, misfits = _miscounts(wanted, fitting), _misfits(wanted, fitting)
+        pair = Pair(copied, fitting, fitting.digest)
+        counts, misfits = _miscounts(copied, fitting), _misfits(copied, fitting)
         doubtful += [] if counts or _same_statistics(fitting) else [fitting]
         wrong += [FileMismatch(fitting.path, what) for what in counts]
         if counts:
@@ -140,35 +140,35 @@ def paired(source: Iterable[LoggedCopy], target: Sequence[LoggedTargetFile]) -> 
     return Pairing(tuple(pairs), tuple(wrong), tuple(wrong_pairs), (*notes, *lost), tuple(doubtful))
 
 
-def _miscounts(wanted: LoggedCopy, found: LoggedTargetFile) -> list[str]:
-    """Return which numbers of a log entry no file with these bytes can have, in words."""
-    words = []
-    if found.bytes != wanted.bytes:
-        words.append(f"its log entry says {found.bytes:,} bytes, and that of the source {wanted.bytes:,}")
-    if found.rows != wanted.rows:
-        said = "no number of" if found.rows is None else f"{found.rows:,}"
-        words.append(f"its log entry says {said} rows, and that of the source {wanted.rows:,}")
-    return words
+def _miscounts(expected: LoggedCopy, file: LoggedTargetFile) -> list[str]:
+    """Describe the sizes and counts of a log entry that contradict the source's entry of the same bytes."""
+    messages = []
+    if file.bytes != expected.bytes:
+        messages.append(f"its log entry has {file.bytes:,} bytes, and that of the source {expected.bytes:,}")
+    if file.rows != expected.rows:
+        rows = "no number of" if file.rows is None else f"{file.rows:,}"
+        messages.append(f"its log entry has {rows} rows, and that of the source {expected.rows:,}")
+    return messages
 
 
-def _misfits(wanted: LoggedCopy, found: LoggedTargetFile) -> list[str]:
-    """Return what else of a log entry does not fit, in words."""
-    words = []
-    for name in sorted(wanted.partition.keys() | found.partition.keys()):
-        mine, theirs = (one.get(name) for one in (wanted.partition, found.partition))
-        if mine != theirs:
-            words.append(f"its partition value {name} is {theirs!r}, and that of the source {mine!r}")
-    if (wanted.vector is None) != (found.vector is None) or _hidden(wanted.vector) != _hidden(found.vector):
-        hidden = (f"{_hidden(one.vector):,}" for one in (found, wanted))
-        words.append("its deletion vector hides {} rows, and that of the source {}".format(*hidden))
-    if not _same_statistics(found):
-        words.append("its statistics are not those that the job gave it")
-    return words
+def _misfits(expected: LoggedCopy, file: LoggedTargetFile) -> list[str]:
+    """Describe the other differences between a log entry and the source's entry."""
+    messages = []
+    for name in sorted(expected.partition.keys() | file.partition.keys()):
+        source, target = expected.partition.get(name), file.partition.get(name)
+        if source != target:
+            messages.append(f"its partition value {name} is {target!r}, and that of the source {source!r}")
+    if (expected.vector is None) != (file.vector is None) or _hidden(expected.vector) != _hidden(file.vector):
+        hidden, hidden_in_source = _hidden(file.vector), _hidden(expected.vector)
+        messages.append(f"its deletion vector hides {hidden:,} rows, and that of the source {hidden_in_source:,}")
+    if not _same_statistics(file):
+        messages.append("its statistics differ from the ones that the job wrote")
+    return messages
 
 
-def _same_statistics(found: LoggedTargetFile) -> bool:
-    """Are they those that the job gave it, with its copy or with its last deletion vector?"""
-    return found.digest is not None and statistics_digest(found.statistics) == found.digest.statistics
+def _same_statistics(file: LoggedTargetFile) -> bool:
+    """Return true if the job wrote these statistics, with the copy or with its last deletion vector."""
+    return file.digest is not None and statistics_digest(file.statistics) == file.digest.statistics
 
 
 def _hidden(vector: DeletionVector | None) -> int:
@@ -182,46 +182,46 @@ class Same:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """The target's file, or its vector, is not what was copied."""
+    """The target's file, or its vector, differs from the copied one."""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class HidesOthers:
-    """Its vector hides other rows than that of the source, as many of them."""
+    """The target's vector hides the same number of rows as the source's, but other rows."""
 
 
 Verdict = Same | Damaged | HidesOthers
 
 
 def verdict(pair: Pair, *, read_bytes: int, read_digest: str) -> Same | Damaged:
-    """Judge the bytes of a pair, as they were read back from the target."""
+    """Compare the bytes that were read back from the target with the pair's log entry and digest."""
     if read_bytes != pair.target.bytes:
-        return Damaged(f"it has {read_bytes:,} bytes, and its log entry says {pair.target.bytes:,}")
+        return Damaged(f"it has {read_bytes:,} bytes, and its log entry has {pair.target.bytes:,}")
     if read_digest != pair.digest.bytes:
-        return Damaged(f"its bytes have the digest {read_digest}, and those that were copied {pair.digest.bytes}")
+        return Damaged(f"its bytes have the digest {read_digest}, and the copied bytes {pair.digest.bytes}")
     return Same()
 
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """What is known without rows."""
+    """Part of the proof that needs no comparison by rows."""
 
     files: int = 0
     """Pairs with the same rows."""
 
     rows: int = 0
-    """Of the source, that a reader sees in the files which are left out."""
+    """Visible source rows in the files that are left out of the comparison by rows."""
 
     digest: str = ""
-    """Over those pairs; empty: there is none."""
+    """Digest over those pairs; empty if there is no pair."""
 
     source_paths: frozenset[str] = frozenset()
-    """Files that are left out of the comparison by rows: those pairs, and those with a file that is wrong."""
+    """Source files that are left out of the comparison by rows: pairs with the same rows, and wrong pairs."""
 
     target_ids: frozenset[tuple[str, DeletionVector | None]] = frozenset()
-    """The same in the target, each as `LoggedTargetFile.id`."""
+    """The target files of those pairs, each as `LoggedTargetFile.id`."""
 
     wrong: tuple[FileMismatch, ...] = ()
     notes: tuple[FileMismatch, ...] = ()
@@ -229,27 +229,27 @@ class Proven:
 
 
 def proven(pairing: Pairing, verdicts: Sequence[Verdict]) -> Proven:
-    """Return what a pairing comes to, with a verdict on each of its pairs, in their order."""
+    """Combine a pairing with the verdicts on its pairs, in the order of the pairs."""
     same: list[Pair] = []
     left_out = list(pairing.wrong_pairs)
     wrong, notes = list(pairing.wrong), list[FileMismatch]()
-    for pair, found in zip(pairing.pairs, verdicts, strict=True):
-        match found:
+    for pair, judged in zip(pairing.pairs, verdicts, strict=True):
+        match judged:
             case Same():
                 same.append(pair)
             case Damaged(what):
                 wrong.append(FileMismatch(pair.target.path, what))
                 left_out.append(pair)
             case HidesOthers():
-                words = "its deletion vector hides other rows than that of the source"
-                notes.append(FileMismatch(pair.target.path, words))
+                message = "its deletion vector hides other rows than that of the source"
+                notes.append(FileMismatch(pair.target.path, message))
     left_out += same
     return Proven(
         files=len(same),
-        rows=sum(one.source.live_rows for one in left_out),
+        rows=sum(pair.source.live_rows for pair in left_out),
         digest=_digest(same),
-        source_paths=frozenset(one.source.path for one in left_out),
-        target_ids=frozenset(one.target.id for one in left_out),
+        source_paths=frozenset(pair.source.path for pair in left_out),
+        target_ids=frozenset(pair.target.id for pair in left_out),
         wrong=tuple(wrong),
         notes=(*notes, *pairing.notes),
     )
@@ -258,5 +258,5 @@ def proven(pairing: Pairing, verdicts: Sequence[Verdict]) -> Proven:
 def _digest(pairs: Sequence[Pair]) -> str:
     if not pairs:
         return ""
-    lines = sorted(f"{one.source.path}\0{one.digest.bytes}\0{one.source.live_rows}\n" for one in pairs)
+    lines = sorted(f"{pair.source.path}\0{pair.digest.bytes}\0{pair.source.live_rows}\n" for pair in pairs)
     return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -154,11 +154,16 @@ def _found(state_dir: Path) -> list[tuple[Address, bool]]:
     for file in state_dir.glob("*.json") if state_dir.is_dir() else ():
         try:
             address = Address(**json.loads(file.read_text()))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             continue  # the file is being replaced, or another program wrote it
-        if file == control_file(state_dir, address.job_id):
+        if _is_ours(address) and file == control_file(state_dir, address.job_id):
             addresses.append((address, _held(file.with_suffix(".lock"))))
     return sorted(addresses, key=lambda item: item[0].job_id)
+
+
+def _is_ours(address: Address) -> bool:
+    strings, numbers = (address.job_id, address.url, address.token, address.step), (address.attempt, address.pid)
+    return all(isinstance(value, str) for value in strings) and all(isinstance(number, int) for number in numbers)
 
 
 def _take(path: Path) -> IO[str] | None:

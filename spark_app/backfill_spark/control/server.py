@@ -16,6 +16,7 @@ import json
 import math
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -42,6 +43,11 @@ WAIT_MAX_S = 60.0
 ACKS_KEPT_MAX = 256
 GOODBYE_S = 2.0
 """Seconds that `close` waits for answers to be sent; the last answer is usually that of the stop command."""
+
+READY_WAIT_S = 3.0
+"""Longest wait of a probe: a driver commits its fence within two seconds, and a kubelet waits five seconds for an answer."""
+
+FENCE_LOOK_S = 0.1
 
 
 class ControlServer:
@@ -184,8 +190,11 @@ class ControlServer:
         with self._changed:
             return [self._acks[revision] for revision in sorted(self._acks) if revision > after]
 
-    def ready(self) -> bool:
-        """Return True if the fence is committed, the attempt has not ended and Java answers."""
+    def ready(self, wait_s: float = 0.0) -> bool:
+        """Return whether the fence is committed, the attempt has not ended and Java answers; wait up to `wait_s` seconds for the fence."""
+        deadline_s = time.monotonic() + wait_s
+        while not self._closed and self.progress().table_version is None and time.monotonic() < deadline_s:
+            threading.Event().wait(FENCE_LOOK_S)
         return not self._closed and self.alive() and self.progress().table_version is not None
 
     def allowed(self, header: str | None) -> bool:
@@ -266,7 +275,7 @@ class _Connection(BaseHTTPRequestHandler):
             alive = self._control.alive()
             return self._send(200 if alive else 503, b"ok\n" if alive else b"Java does not answer\n", "text/plain")
         if parts.path == "/readyz":
-            ready = self._control.ready()
+            ready = self._control.ready(READY_WAIT_S)
             return self._send(
                 200 if ready else 503,
                 b"ok\n" if ready else b"not committed yet, or Java does not answer\n",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,9 @@ _FOLDER: ContextVar[Path] = ContextVar("folder", default=Path())
 """Folder for relative paths."""
 
 SPARK_CATALOG = "spark_catalog"
+NO_CATALOG_CLASS = "lugin class for catalog"
+"""Part of what Spark says of a catalog whose class, or a class that it needs, is missing or is no catalog."""
+
 SOURCE_PATH, TARGET_PATH = "spec.source.delta.path", "spec.target.delta.path"
 JARS = {
     "gs": "com.google.cloud.bigdataoss:gcs-connector",
@@ -47,17 +50,22 @@ def location(spark: SparkSession, path: str | None, table: str | None) -> str:
     """Return the canonical location of a source, given by path or by catalog name.
 
     Raises:
-        SourceNotFoundError: the catalog has no such table.
-        InvalidSpecError: the path is invalid, or this driver has no file system for it.
+        SourceNotFoundError: no such table in the catalog.
+        InvalidSpecError: the path names no place, or one that this driver has no file system for; or the catalog or the
+            schema of the name does not exist.
     """
     from pyspark.errors import AnalysisException
 
     if table is None:
         return one_spelling(spark, str(path), field=SOURCE_PATH)
+    field = "spec.source.delta.table"
     try:
-        return _of_table(spark, table, field="spec.source.delta.table")
-    except AnalysisException as error:
-        hint = "Set its path instead, or name the catalog in spec.spark.conf or with --conf (docs/operating.md)."
+        return _of_table(spark, table, field=field)
+    except JAVA_ERRORS as error:
+        _check_name(spark, table, field=field, error=error)
+        if not isinstance(error, AnalysisException):
+            raise
+        hint = "Give its path instead, or name the catalog in spec.spark.conf or with --conf (docs/operating.md)."
         raise SourceNotFoundError(f"no table {table!r} in the catalog.", hint=hint) from error
 
 
@@ -65,8 +73,9 @@ def target_location(spark: SparkSession, path: str | None, table: str | None) ->
     """Return the canonical location of a target. If a catalog table does not exist yet, return the place where the catalog would create it.
 
     Raises:
-        TargetNotFoundError: the catalog defines no place for the table, or is not Spark's own catalog.
-        InvalidSpecError: the path is invalid, or a table cannot be there.
+        TargetNotFoundError: the catalog does not know, or is not Spark's own.
+        InvalidSpecError: the path names no place, or one that no table can be at; or the catalog or the schema of the name
+            does not exist.
     """
     from pyspark.errors import AnalysisException
 
@@ -78,16 +87,20 @@ def target_location(spark: SparkSession, path: str | None, table: str | None) ->
             )
         return target
     field = "spec.target.delta.table"
-    with suppress(AnalysisException):
-        return _of_table(spark, table, field=field)
-    state: Any = java_session(spark).sessionState()
     try:
-        name = state.sqlParser().parseTableIdentifier(table)
-        if name.catalog().isDefined() and name.catalog().get() != SPARK_CATALOG:
-            raise _no_place(table)
-        return _of_uri(spark, state.catalog().defaultTablePath(name), field=field)
+        return _of_table(spark, table, field=field)
     except JAVA_ERRORS as error:
-        raise _no_place(table) from error
+        catalog, name = _check_name(spark, table, field=field, error=error)
+        if not isinstance(error, AnalysisException):
+            raise
+        if catalog != SPARK_CATALOG:
+            raise _no_place(table) from error
+        state: Any = java_session(spark).sessionState()
+        try:
+            identifier = state.sqlParser().parseTableIdentifier(_quoted(name))
+            return _of_uri(spark, state.catalog().defaultTablePath(identifier), field=field)
+        except JAVA_ERRORS as unknown:
+            raise _no_place(table) from unknown
 
 
 def one_spelling(spark: SparkSession, text: str, *, field: str) -> str:
@@ -162,6 +175,55 @@ def _of_table(spark: SparkSession, table: str, *, field: str) -> str:
     detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
     assert detail is not None
     return one_spelling(spark, str(detail["location"]), field=field)
+
+
+def _check_name(spark: SparkSession, table: str, *, field: str, error: Exception) -> tuple[str, list[str]]:
+    """Return the catalog of a table that was not found, and the parts of its name there.
+
+    Raises:
+        InvalidSpecError: it is no name, or its catalog or its schema does not exist.
+    """
+    state: Any = java_session(spark).sessionState()
+    try:
+        scala = state.sqlParser().parseMultipartIdentifier(table)
+        parts = [str(scala.apply(at)) for at in range(scala.size())]
+    except JAVA_ERRORS:
+        words = f"{field}: {table!r} is not the name of a table."
+        raise InvalidSpecError(words, hint="Write catalog.schema.table; odd names in backticks.") from error
+    if is_a(error, "AnalysisException") and "EXPECT_TABLE_NOT_VIEW" in str(error):
+        raise InvalidSpecError(f"{field}: {table!r} is a view.", hint="Name a Delta table.") from error
+    if len(parts) > 1 and NO_CATALOG_CLASS in str(error):
+        words = f"{field}: catalog {parts[0]} cannot be loaded: {first_line(error)}"
+        hint = f"Correct spark.sql.catalog.{parts[0]} and its settings in spec.spark.conf, and add its jars to the driver's."
+        raise InvalidSpecError(f"{words.rstrip('.')}.", hint=hint) from error
+    catalog = str(state.catalogManager().currentCatalog().name())
+    if len(parts) > 1 and (
+        parts[0].lower() == SPARK_CATALOG or spark.conf.get(f"spark.sql.catalog.{parts[0]}", None) is not None
+    ):
+        catalog, parts = parts[0], parts[1:]
+    elif len(parts) > 2 and catalog == SPARK_CATALOG:  # it has no schemas in schemas
+        hint = f"Set spark.sql.catalog.{parts[0]} in spec.spark.conf or with --conf (docs/operating.md), or correct the name."
+        raise InvalidSpecError(f"{field}: catalog {parts[0]} does not exist.", hint=hint) from error
+    schema = parts[:-1]
+    if schema and not _schema_exists(spark, [catalog, *schema]):
+        words = f"{field}: schema {'.'.join(schema)} does not exist in catalog {catalog}."
+        hint = f"Make it (CREATE SCHEMA {catalog}.{_quoted(schema)}), or correct the name."
+        raise InvalidSpecError(words, hint=hint) from error
+    return catalog.lower() if catalog.lower() == SPARK_CATALOG else catalog, parts
+
+
+def _schema_exists(spark: SparkSession, parts: list[str]) -> bool:
+    from pyspark.errors import AnalysisException
+
+    try:
+        spark.sql(f"DESCRIBE SCHEMA {_quoted(parts)}")
+    except AnalysisException as error:  # such as a catalog without schemas
+        return error.getCondition() != "SCHEMA_NOT_FOUND"
+    return True
+
+
+def _quoted(parts: list[str]) -> str:
+    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
 
 
 def _of_uri(spark: SparkSession, uri: Any, *, field: str) -> str:

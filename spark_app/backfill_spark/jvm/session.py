@@ -37,6 +37,9 @@ LISTS = {"spark.driver.extraJavaOptions": " ", "spark.driver.extraClassPath": ":
 LEFT_TO_THE_CLUSTER = ("spark.master", "spark.driver.memory", "spark.driver.bindAddress", "spark.driver.host")
 POOLS_FILE = Path(__file__).with_name("pools.xml")
 LOG_FILE = Path(__file__).with_name("log4j2.properties")
+POD_LOG_FILE = Path(__file__).with_name("log4j2-pod.properties")
+"""The same loggers, as JSON lines."""
+
 CIPHERS_SOON = " ".join(
     f"-XX:CompileCommand={command}"
     for command in (
@@ -71,6 +74,10 @@ NEVER_OTHERWISE = {
     "spark.sql.sources.partitionOverwriteMode": "STATIC",
     # Delta returns a change feed as Java objects; Java's older classes shift the days from 1582-10-05 to 1582-10-14.
     "spark.sql.datetime.java8API.enabled": "true",
+    # Delta refuses a table that maps its columns by id without the first two; the third reads a file without ids as nulls.
+    "spark.sql.parquet.fieldId.read.enabled": "true",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
 }
 """Settings that override those of a spec, an image and a cluster."""
 
@@ -282,6 +289,9 @@ def _settings(
         for name in LEFT_TO_THE_CLUSTER:
             del settings[name]
         settings |= ON_A_CLUSTER
+        settings["spark.driver.extraJavaOptions"] = settings["spark.driver.extraJavaOptions"].replace(
+            f"file:{LOG_FILE}", f"file:{POD_LOG_FILE}"
+        )
     elif jars is not None:
         # Not `spark.jars`: a class archive does not work with its class loader.
         settings["spark.driver.extraClassPath"] = ":".join(str(jar.resolve()) for jar in sorted(jars.glob("*.jar")))

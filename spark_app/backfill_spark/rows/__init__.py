@@ -1,1 +1,1 @@
-"""DataFrame in, DataFrame out: transform, changes, verification."""
+"""Functions from DataFrames to DataFrames: transform, changes, verification."""

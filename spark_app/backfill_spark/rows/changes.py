@@ -1,7 +1,7 @@
-"""Changes of a Delta table as what a target must do: pure functions from frames to frames.
+"""Translation of a change feed into changes of the target: pure functions from frames to frames.
 
-Order in one version is removals, then additions, as a multiset; the last image of a key wins. A row that does not
-pass the filter is not there, so a change whose new image fails it removes the key of the old one.
+Within one version, removals come before additions, as a multiset; the last image of a key wins. The target does not
+contain rows that fail the filter. So a change whose new image fails the filter removes the key of the old image.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ OP, EPOCH, VERSION = "_op", "_epoch", "_version"
 INSERTED, DELETED, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
 REMOVALS = (DELETED, BEFORE)
 WHOLE_NUMBERS = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L"}
-"""How SQL spells a whole number of each type. A literal of another type would be cast, and no statistics of files would answer it."""
+"""SQL suffix of an integer literal, by type. A literal of another type adds a cast, and then file statistics cannot skip files."""
 
 KEYS_MAX = 1_000
-"""Changed keys that a MERGE names one by one."""
+"""Largest number of changed keys that a MERGE condition lists one by one."""
 
 INTERVALS_MAX = 16
-"""Intervals of keys by which it finds the files."""
+"""Largest number of key intervals in a MERGE condition, by which Delta skips files."""
 
 UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 
@@ -45,41 +45,41 @@ def _columns(names: list[str] | tuple[str, ...]) -> list[Column]:
 
 
 def _images(changes: DataFrame, transform: Transform, within: Column | None) -> DataFrame:
-    """Filter, then project: `where` guards `select` here as it does in history, the key's expression included.
+    """Filter, then project: `where` guards `select`, including the key's expression, as it does for history.
 
-    An image of a row that is not read yet does not pass either (R-ARR-13); `within` tells, of columns of the source.
+    Images of rows that are not copied yet are dropped too (R-ARR-13); `within` is that condition, on source columns.
 
-    An image that does not pass is not needed: before its version the row was not there, or after it it is not. Each is
-    judged by itself, so what passes is exactly what the view lost and what it got.
+    Dropping an image is safe: the view does not contain the row before its version, or after it. Each image is checked
+    separately, so the remaining images are exactly the rows that the view lost and the rows that it gained.
 
     Shape: the output columns, `__backfill_type`, `__backfill_at` (version).
     """
-    # Under names that no transform yields: one of the feed's own may be a column of the target, and another one's source.
+    # Renamed first: the feed's column names may be columns of the target, or inputs of its expressions.
     images = changes.withColumnsRenamed({CHANGE_TYPE: _FEED_TYPE, COMMIT_VERSION: _FEED_AT})
-    there = images if within is None else images.where(within)
-    passing = there if transform.where is None else there.where(transform.where)
-    expressions = [F.expr(one) for one in (transform.select or ("*",))]
+    copied = images if within is None else images.where(within)
+    passing = copied if transform.where is None else copied.where(transform.where)
+    expressions = [F.expr(expression) for expression in (transform.select or ("*",))]
     labels = (F.col(_FEED_TYPE).alias(_TYPE), F.col(_FEED_AT).alias(_AT))
-    return passing.select(*expressions, *labels).drop(_FEED_TYPE, _FEED_AT)  # a `*` brings them along
+    return passing.select(*expressions, *labels).drop(_FEED_TYPE, _FEED_AT)  # a `*` selects them too
 
 
 def net_changes(
     changes: DataFrame, transform: Transform, key: tuple[str, ...], within: Column | None = None
 ) -> DataFrame:
-    """Keep the last image of every key, of those within a bound.
+    """Keep the last image of every key, among the images that satisfy `within`.
 
     Shape:
         in:  source columns, `_change_type`, `_commit_version`
-        out: target columns and `__backfill_delete` (boolean); one row a key, plus `__backfill_add`: 2 where the changes
+        out: target columns and `__backfill_delete` (boolean); one row per key, plus `__backfill_add`: 2 if the changes
              prove that two rows shared the key, else 1 (see `check_net_changes`)
 
-    Lazy. Shuffles once, by key. Pre-images are removals of their own key, so a changed key removes the old one.
+    Lazy. Shuffles once, by key. Pre-images remove their own key, so an update that changes the key removes the old key.
     """
     images = _images(changes, transform, within)
     output = [name for name in images.columns if name not in {_TYPE, _AT}]
     removal = F.col(_TYPE).isin(*REMOVALS)
     ranked = images.select(*_columns(output), _AT, (~removal).alias(ADD), removal.alias(_REMOVE))
-    # Placed by key once: both groupings find their rows where they are.
+    # One shuffle by key serves both groupings.
     by_version = (
         ranked.repartition(*_columns(key))
         .groupBy(*_columns(key), _AT)
@@ -103,12 +103,12 @@ def net_changes(
 
 
 def _swing(steps: Column) -> Column:
-    """Return how far the number of rows of a key moved between its extremes: above 1, two were there at once."""
+    """Return the largest minus the smallest number of rows of a key over time: above 1, two rows existed at once."""
     zero = F.lit(0).cast("bigint")
     start = F.struct(zero.alias("rows"), zero.alias("low"), zero.alias("high"))
 
-    def step(seen: Column, one: Column) -> Column:
-        rows = seen["rows"] + one["step"]
+    def step(seen: Column, change: Column) -> Column:
+        rows = seen["rows"] + change["step"]
         return F.struct(
             rows.alias("rows"), F.least(seen["low"], rows).alias("low"), F.greatest(seen["high"], rows).alias("high")
         )
@@ -117,16 +117,16 @@ def _swing(steps: Column) -> Column:
 
 
 DOUBLED = "is not unique in the source"
-DOUBLED_HINT = "An Upsert target holds one row a key: choose another key in spec.source, or writeMode Changelog."
+DOUBLED_HINT = "An Upsert target holds one row per key: choose another key in spec.source, or use writeMode Changelog."
 
 
 def check_net_changes(net: DataFrame, key: tuple[str, ...], *, doubled: str = DOUBLED, hint: str = DOUBLED_HINT) -> int:
-    """Return the number of net changes. Runs a job; give it a frame that is computed already.
+    """Return the number of net changes. Runs a job; pass a frame that is already computed.
 
-    Found is what the changes themselves prove; what happened before them is the receipt's to find.
+    It detects only duplicates that the changes themselves prove; the receipt detects older ones.
 
     Raises:
-        KeyInvalidError: a row that must be in the target has a null in its key; a MERGE would add it again and again.
+        KeyInvalidError: a row for the target has a null in its key; each MERGE would add it again.
         DuplicateKeyError: two rows of the source shared a key at the same time.
     """
     nameless = _any_null(key) & ~F.col(DELETE)
@@ -153,38 +153,38 @@ def check_net_changes(net: DataFrame, key: tuple[str, ...], *, doubled: str = DO
 
 
 def of_keys(net: DataFrame, key: tuple[str, ...], *, alias: str) -> Column:
-    """Return what is true of each row of a table that has the key of a change: by it a MERGE reads few files and few rows.
+    """Return a condition that holds for each table row whose key changes, so that a MERGE reads few files and rows.
 
-    Only columns of whole numbers and plain texts tell: statistics answer them, and their values come through Python unchanged. With more
-    than `KEYS_MAX` changes it is always true (ADR 0012). Runs a small job.
+    Only integer and string columns are used: file statistics cover them, and their values pass through Python unchanged.
+    With more than `KEYS_MAX` changes the condition is always true (ADR 0012). Runs a small job.
 
     Args:
-        net: Net changes, computed already.
+        net: Net changes, already computed.
         key: Columns of `net` and of the table.
         alias: Name of the table in the MERGE.
     """
     types = {field.name.lower(): field.dataType.simpleString() for field in net.schema}
-    told = [name for name in key if types[name.lower()] in (*WHOLE_NUMBERS, "string")]
-    rows = net.select(*_columns(told)).limit(KEYS_MAX + 1).collect() if told else []
+    usable = [name for name in key if types[name.lower()] in (*WHOLE_NUMBERS, "string")]
+    rows = net.select(*_columns(usable)).limit(KEYS_MAX + 1).collect() if usable else []
     if not 0 < len(rows) <= KEYS_MAX:
         return F.lit(True)
-    columns = (F.col(f"{alias}.{quoted(name)}") for name in told)
-    suffixes = (WHOLE_NUMBERS.get(types[name.lower()]) for name in told)
-    found = (sorted({row[at] for row in rows if row[at] is not None}) for at in range(len(told)))
-    return reduce(Column.__and__, map(_one_of, columns, suffixes, found))
+    columns = (F.col(f"{alias}.{quoted(name)}") for name in usable)
+    suffixes = (WHOLE_NUMBERS.get(types[name.lower()]) for name in usable)
+    values = (sorted({row[at] for row in rows if row[at] is not None}) for at in range(len(usable)))
+    return reduce(Column.__and__, map(_one_of, columns, suffixes, values))
 
 
 def _one_of(column: Column, suffix: str | None, values: list[Any]) -> Column:
-    if any(suffix is None and UNREADABLE in one for one in values):
-        # Bytes that are no text look like this one; the row that has them must be found.
+    if any(suffix is None and UNREADABLE in value for value in values):
+        # Bytes that are not UTF-8 reach Python as this character; the condition must not exclude their row.
         return F.lit(True)
-    literals = {one: F.lit(one) if suffix is None else F.expr(f"{one}{suffix}") for one in values}
+    literals = {value: F.lit(value) if suffix is None else F.expr(f"{value}{suffix}") for value in values}
     meets = ((column >= literals[low]) & (column <= literals[high]) for low, high in _intervals(values))
     return reduce(Column.__or__, meets, F.lit(False)) & column.isin([*literals.values()])
 
 
 def _intervals(values: list[Any]) -> list[tuple[Any, Any]]:
-    """Cut ascending values at their widest gaps; return the first and the last one of each interval."""
+    """Cut ascending values at their widest gaps; return the first and the last value of each interval."""
     places = _places(values)
     gaps = sorted(range(1, len(values)), key=lambda at: places[at] - places[at - 1], reverse=True)
     cuts = [0, *sorted(gaps[: INTERVALS_MAX - 1]), len(values)]
@@ -192,19 +192,19 @@ def _intervals(values: list[Any]) -> list[tuple[Any, Any]]:
 
 
 def _places(values: list[Any]) -> list[int]:
-    """Return where ascending values stand on a line; of texts, the first bytes in which they differ tell."""
+    """Return the position of each ascending value on a number line; strings are placed by the first 8 bytes that differ."""
     if not values or not isinstance(values[0], str):
         return values
-    texts = [one.encode() for one in values]
-    same = next((at for at, (low, high) in enumerate(zip(texts[0], texts[-1], strict=False)) if low != high), 0)
-    return [int.from_bytes(one[same : same + 8].ljust(8, b"\0")) for one in texts]
+    encoded = [value.encode() for value in values]
+    same = next((at for at, (low, high) in enumerate(zip(encoded[0], encoded[-1], strict=False)) if low != high), 0)
+    return [int.from_bytes(value[same : same + 8].ljust(8, b"\0")) for value in encoded]
 
 
 def _any_null(names: tuple[str, ...]) -> Column:
-    found = F.lit(False)
+    condition = F.lit(False)
     for name in names:
-        found = found | F.col(quoted(name)).isNull()
-    return found
+        condition = condition | F.col(quoted(name)).isNull()
+    return condition
 
 
 def _example(rows: DataFrame, key: tuple[str, ...]) -> str:
@@ -224,20 +224,20 @@ def snapshot_rows(rows: DataFrame, *, epoch: int, version: int) -> DataFrame:
 def changelog_rows(
     changes: DataFrame, transform: Transform, *, key: tuple[str, ...], epoch: int, within: Column | None = None
 ) -> DataFrame:
-    """Return every image that passes the filter, and is within a bound, as a row with `_op`, `_epoch` and `_version`. Lazy.
+    """Return every image that passes the filter and satisfies `within`, with `_op`, `_epoch` and `_version`. Lazy.
 
-    Halves of an update are judged one by one. One that lost its other half to the filter is what is left of it:
-    a `delete`, or an `insert` (R-ARR-17); pairs stay pairs. Readers apply removals (`delete`, `update_preimage`)
-    before additions within a version.
+    The two images of an update are filtered separately. If only one passes, it becomes a `delete` or an `insert`
+    (R-ARR-17); complete pairs stay pairs. Readers apply removals (`delete`, `update_preimage`) before additions
+    within a version.
 
-    With a filter or a bound, and a key, it shuffles once, by key and version. Without a key nothing tells which halves belong
-    together, so then all of them are told as `delete` and `insert`.
+    With a key and a filter or `within`, it shuffles once, by key and version. Without a key, images cannot be paired:
+    then each becomes a `delete` or an `insert`.
     """
     images = _images(changes, transform, within)
     output = [name for name in images.columns if name not in (_TYPE, _AT)]
     whole = transform.where is None and within is None
-    told = images if whole else images.withColumn(_TYPE, _single(key if set(key) <= set(output) else ()))
-    return told.select(
+    labelled = images if whole else images.withColumn(_TYPE, _single(key if set(key) <= set(output) else ()))
+    return labelled.select(
         *_columns(output),
         F.col(_TYPE).alias(OP),
         F.lit(epoch).cast("long").alias(EPOCH),
@@ -246,22 +246,22 @@ def changelog_rows(
 
 
 def _single(key: tuple[str, ...]) -> Column:
-    """Return the type of an image, as that of a change of its own where its pair is not whole."""
+    """Return the type of an image; an image without its pair gets `delete` or `insert`."""
     kind = F.col(_TYPE)
-    alone = F.when(kind == BEFORE, DELETED).when(kind == AFTER, INSERTED).otherwise(kind)
+    single = F.when(kind == BEFORE, DELETED).when(kind == AFTER, INSERTED).otherwise(kind)
     if not key:
-        return alone
-    # An update that changes the key leaves one half with each key; neither has a pair there.
+        return single
+    # An update that changes the key has one image under each key, so neither has a pair.
     same = Window.partitionBy(*_columns(key), _AT)
-    before, after = (F.count_if(kind == one).over(same) for one in (BEFORE, AFTER))
-    return F.when(before != after, alone).otherwise(kind)
+    before, after = (F.count_if(kind == image).over(same) for image in (BEFORE, AFTER))
+    return F.when(before != after, single).otherwise(kind)
 
 
 def append_rows(changes: DataFrame) -> DataFrame:
     """Return the inserted rows without the change columns.
 
     Raises:
-        SourceNotAppendOnlyError: there is any other change. Runs a job.
+        SourceNotAppendOnlyError: the feed contains another type of change. Runs a job.
     """
     other = changes.where(F.col(CHANGE_TYPE) != INSERTED).select(CHANGE_TYPE, COMMIT_VERSION).limit(1).collect()
     if other:

@@ -1,4 +1,4 @@
-"""Columns of any table: how SQL spells a name, which one was probably meant, what a type allows, whether they are a key."""
+"""Columns of any table: SQL spelling of names, suggestions for unknown names, types, uniqueness of keys."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ LISTED_MAX = 20
 _ROWS, _GROUP, _BIT = "__backfill_rows", "__backfill_group", "__backfill_bit"
 WHOLE = (ByteType, ShortType, IntegerType, LongType)
 BLOCK_BITS = 6
-"""Whole numbers that share a group: as many as a bigint has bits. Keys mostly come in their order, so that a task sends a
-sixty-fourth of what it reads."""
+"""Integers that share a group: 2**6, one per bit of a bigint. Keys are mostly in order, so a task shuffles about 1/64 of its rows."""
 
 DOUBTFUL_MAX = 100
 NULL_HASH = 42
@@ -41,52 +40,52 @@ NULL_HASH = 42
 
 
 def no_rows(session: SparkSession, schema: StructType) -> DataFrame:
-    """Return an empty relation of a schema; pyspark's own call would make this session the active one of the process."""
+    """Return an empty relation with a schema; pyspark's `createDataFrame` would change the active session of the process."""
     return local_rows(session, java(session).java.util.ArrayList(), schema)
 
 
 def local_rows(session: SparkSession, rows: Any, schema: StructType) -> DataFrame:
-    """Return a relation of a Java list of Java's rows."""
+    """Return a relation over a Java list of Java rows."""
     made: Any = java_session(session).createDataFrame(rows, java_session(session).parseDataType(schema.json()))
     return DataFrame(made, session)
 
 
 def by_folder(rows: DataFrame, folders: Sequence[str]) -> DataFrame:
-    """Return rows so that a task writes one folder after the other, where Spark's own sort would not do. Lazy.
+    """Sort rows so that a task writes one partition folder after the other; Spark's own sort fails for floats. Lazy.
 
-    A task with too many folders sorts its rows by the values of the folders (`spark.sql.maxConcurrentOutputFileWriters`). 0.0 and
-    -0.0 are equal values with different folders: the task comes back to a folder that it has left, and its file is there. Each
-    NaN becomes the same one: they are one folder, but differ in their bits, by which the task tells folders apart.
+    A task with too many folders sorts its rows by the partition values (`spark.sql.maxConcurrentOutputFileWriters`). 0.0 and
+    -0.0 are equal values with different folders. So the task would return to a folder that it has left, and fail at its
+    existing file. NaNs share one folder, but the task distinguishes folders by bits, so every NaN gets the same bits.
 
     Args:
-        rows: The rows that are written.
-        folders: Columns whose values name the folders, the outermost first.
+        rows: The rows to write.
+        folders: Partition columns, the outermost first.
     """
     fractions = [name for name in folders if isinstance(rows.schema[name].dataType, FloatType | DoubleType)]
     if not fractions:
         return rows
     one_nan = {name: F.nanvl(quoted(name), F.lit(float("nan")).cast(rows.schema[name].dataType)) for name in fractions}
     rows = rows.withColumns(one_nan)
-    # Spark adds no sort of its own if its columns come first.
+    # Spark adds no second sort if the partition columns come first.
     names = (F.col(quoted(name)).cast("string") for name in fractions)
     return rows.sortWithinPartitions(*map(quoted, folders), *names)
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as SQL spells it, whatever characters it has."""
+    """Return a column's name quoted for SQL; it may contain any character."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def unused(name: str, names: Sequence[str]) -> str:
-    """Return a name for a column of ours that none of these has, in any case of letters."""
-    there = {one.lower() for one in names}
-    while name in there:
+    """Return a name for an internal column that differs from all `names`, case-insensitively."""
+    existing = {column.lower() for column in names}
+    while name in existing:
         name += "_"
     return name
 
 
 def instead(name: str, names: Sequence[str]) -> str:
-    """Return the hint for a column that is not there."""
+    """Return the hint for a column that does not exist."""
     near = nearest(name, names)
     return f"Did you mean {near!r}?" if near else f"There are {', '.join(names[:LISTED_MAX])}."
 
@@ -106,7 +105,7 @@ def every_type(data_type: DataType) -> Iterator[DataType]:
 
 
 def nullable(data_type: DataType) -> DataType:
-    """Return a type in which every part may be null: what cannot be null in one query may be in the next."""
+    """Return the type with every part nullable, because nullability differs between queries."""
     match data_type:
         case StructType():
             result = StructType()
@@ -121,21 +120,21 @@ def nullable(data_type: DataType) -> DataType:
 
 
 def key_hash(key: Sequence[str]) -> Column:
-    """Return the hash by which messages name a key: its values are private data, and messages go everywhere."""
+    """Return the hash by which messages identify a key; key values are private data and must not appear in messages."""
     return F.xxhash64(*(F.col(quoted(name)) for name in key))
 
 
-def said_key(key: Sequence[str], found: int) -> str:
+def said_key(key: Sequence[str], hashed: int) -> str:
     """Return the condition that finds the rows of a key in its table, without its values."""
     names = (name if re.fullmatch(r"[A-Za-z_]\w*", name) else quoted(name) for name in key)
-    return f"xxhash64({', '.join(names)}) = {found}"
+    return f"xxhash64({', '.join(names)}) = {hashed}"
 
 
 def doubled_key(rows: DataFrame, key: Sequence[str]) -> tuple[str, int] | None:
-    """Return a key that more than one row has (see `said_key`), and how many; None when each key stands in one row.
+    """Return a key that several rows share (see `said_key`) and their number; `None` if every key is unique.
 
-    Runs a job that reads the key's columns once. What it shuffles is a number for each group of keys: of a whole number
-    64 neighbours, of other keys a hash. Only the groups that cannot be unique are looked at key by key, by another job.
+    Runs a job that reads the key's columns once. It shuffles one number per group of keys: 64 consecutive integers form a
+    group, keys of other types are grouped by hash. A second job checks, key by key, only groups that cannot be unique.
     """
     group, bit = _groups_of(rows, key)
     counted = rows.select(group.alias(_GROUP), bit.alias(_BIT)).groupBy(_GROUP)
@@ -144,13 +143,13 @@ def doubled_key(rows: DataFrame, key: Sequence[str]) -> tuple[str, int] | None:
     doubtful = [row[_GROUP] for row in marked.where(crowded).select(_GROUP).limit(DOUBTFUL_MAX).collect()]
     if not doubtful:
         return None
-    # Two keys may share a hash; so many pairs of them are no chance.
-    found = _doubled(rows.where(group.isin(*doubtful) | group.isNull()), key)
-    return found if found or len(doubtful) < DOUBTFUL_MAX else _doubled(rows, key)
+    # Two keys may share a hash by chance, but not `DOUBTFUL_MAX` pairs of keys.
+    doubled = _doubled(rows.where(group.isin(*doubtful) | group.isNull()), key)
+    return doubled if doubled or len(doubtful) < DOUBTFUL_MAX else _doubled(rows, key)
 
 
 def _groups_of(rows: DataFrame, key: Sequence[str]) -> tuple[Column, Column]:
-    """Return the group of a row's key, and the bit that stands for the key within it."""
+    """Return the group of a row's key, and the bit of the key within the group."""
     last = F.col(quoted(key[-1]))
     if not isinstance(rows.schema[key[-1]].dataType, WHOLE):
         return F.xxhash64(*(F.col(quoted(name)) for name in key)), F.lit(1).cast("bigint")
@@ -164,12 +163,12 @@ def _groups_of(rows: DataFrame, key: Sequence[str]) -> tuple[Column, Column]:
 def _doubled(rows: DataFrame, key: Sequence[str]) -> tuple[str, int] | None:
     counted = rows.groupBy(*(F.col(quoted(name)) for name in key)).agg(F.count(F.lit(1)).alias(_ROWS))
     doubled = counted.where(F.col(_ROWS) > 1).select(key_hash(key).alias("hash"), _ROWS)
-    found = doubled.limit(1).collect()
-    return (said_key(key, found[0]["hash"]), int(found[0][_ROWS])) if found else None
+    first = doubled.limit(1).collect()
+    return (said_key(key, first[0]["hash"]), int(first[0][_ROWS])) if first else None
 
 
 def deep_hash(value: Column, data_type: DataType) -> Column:
-    """Return 64 bits of a value of any type, never null."""
+    """Return a 64-bit hash of a value of any type, never null."""
     if isinstance(data_type, StructType):
         parts = [deep_hash(value.getField(field.name), field.dataType) for field in data_type]
         return F.when(value.isNull(), F.lit(NULL_HASH).cast("long")).otherwise(F.xxhash64(*parts))

@@ -1,4 +1,4 @@
-"""Source and target of a job, made comparable: what the receipt reads on both sides, and how much of the source that is."""
+"""Comparison of a job's source and target for a receipt: the rows of both sides, and how many source rows they cover."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 Sides = tuple["DataFrame", "DataFrame"] | None
-"""The transformed rows of the source, and the target's; None: there is none to compare."""
+"""The transformed rows of the source, and the target's rows; `None` if no rows are to be compared."""
 
 
 @dataclass(frozen=True)
@@ -46,23 +46,23 @@ class Comparison:
     vnodes: int
     mode: WriteMode
     source_version: int | None
-    """None: the source has no versions."""
+    """`None` if the source has no versions."""
 
     source_position: str
-    """In the source's words."""
+    """Position of the source, formatted by the source."""
 
     target_version: int
     complete: bool
-    """Is that all of the source?"""
+    """True if the comparison covers the whole source."""
 
     head: Callable[[], Position]
-    """Looks at the newest position of the source."""
+    """Reads the newest position of the source."""
 
     files: FileProof | None
-    """None: all is compared by rows."""
+    """Comparison of files by their bytes; `None` if everything is compared by rows."""
 
     check: Callable[[], None]
-    """Called often while files are read; what it raises ends that."""
+    """Called often while files are read; an exception that it raises ends the reading."""
 
     misstated: Callable[[], tuple[FileMismatch, ...]] | None = None
     """Compares the statistics of all files of the target with their values; `None` if only doubtful ones are compared."""
@@ -71,7 +71,10 @@ class Comparison:
     """Offsets of the source that open transactions hide from every reader of committed records."""
 
     def receipt(self, *, epoch: int) -> Receipt:
-        """Compare; reads both sides once, of files that are proven by their bytes the target's alone."""
+        """Compare both sides and return the receipt.
+
+        Reads both sides once; for files proven by their bytes, it reads only the target's.
+        """
         began_s = time.monotonic()
         receipt = self._with_files(
             self._taken(self._sides(), epoch) if self.source.ranges is None else self._tallied(epoch)
@@ -86,7 +89,7 @@ class Comparison:
         partitions, left = receipt.partitions, None if receipt.equal else self._left()
         if left is not None:
             receipt = self._taken(left, epoch)
-        # Where the last record of a key decides, a record that is no row need not have met the filter.
+        # If the last record of a key decides, the number of records that the filter rejects is undefined.
         filtered = self.transform.where is not None and not isinstance(self.transform, FoldingTransform)
         covered = self._covered(partitions) if filtered else receipt.rows
         return replace(
@@ -100,24 +103,24 @@ class Comparison:
         )
 
     def _with_files(self, receipt: Receipt) -> Receipt:
-        """Return a receipt of rows with what is known of files."""
-        known = self._proven
-        # Where others write by key, files that are gone or changed tell nothing.
-        notes = known.notes if receipt.mismatches and not self.mode.merges else ()
-        if not (known.source_paths or known.wrong or notes):
+        """Return a receipt of rows with the results of the comparison by files added."""
+        proven = self._proven
+        # If a MERGE by key writes the target, missing or changed files prove nothing.
+        notes = proven.notes if receipt.mismatches and not self.mode.merges else ()
+        if not (proven.source_paths or proven.wrong or notes):
             return receipt
-        both = hashlib.sha256(f"{receipt.digest}\n{known.digest}\n".encode()).hexdigest()
+        both = hashlib.sha256(f"{receipt.digest}\n{proven.digest}\n".encode()).hexdigest()
         return replace(
             receipt,
-            rows=receipt.rows + known.rows,
+            rows=receipt.rows + proven.rows,
             rows_by_rows=receipt.rows,
-            files_by_bytes=known.files,
-            files=(*known.wrong, *notes),
-            digest=both if known.digest else receipt.digest,
+            files_by_bytes=proven.files,
+            files=(*proven.wrong, *notes),
+            digest=both if proven.digest else receipt.digest,
         )
 
     def _tallied(self, epoch: int) -> Receipt:
-        """Return the receipt of a source with offsets, with its partitions."""
+        """Return the receipt of a source with offsets, including its partitions."""
         transform, ranges = self.transform, self.source.ranges
         assert isinstance(transform, ParsingTransform), "a source with offsets has a transform of records"
         assert ranges is not None
@@ -142,10 +145,10 @@ class Comparison:
         )
 
     def _left(self) -> Sides:
-        """Return both sides without what tells nothing, where the source removes a record that a newer one has replaced.
+        """Return both sides without rows that prove nothing, if the source removes records that newer ones replaced.
 
-        What the target was made of may be gone: a row of it that is in no record any more, or a key that has newer records by now.
-        None: the source keeps what is compared, or the target does not keep the places.
+        A record behind a target row may be deleted, or its key may have newer records by now.
+        Returns `None` if the source keeps all compared records, or if the target does not store partition and offset.
         """
         later, sides = self.source.later(self.head()), self._sides()
         if later is None or sides is None:
@@ -159,15 +162,17 @@ class Comparison:
         places = place_columns(self.transform)
         if places is None:
             return None
-        there = self.source.rows.select(F.col("partition").cast("string").alias(PARTITION), F.col("offset").alias(LAST))
+        existing = self.source.rows.select(
+            F.col("partition").cast("string").alias(PARTITION), F.col("offset").alias(LAST)
+        )
         of_partition = F.col(quoted(places.partition)).cast("string") == F.col(PARTITION)
-        return source, target.join(there, of_partition & (F.col(quoted(places.offset)) == F.col(LAST)), "left_semi")
+        return source, target.join(existing, of_partition & (F.col(quoted(places.offset)) == F.col(LAST)), "left_semi")
 
     def _covered(self, partitions: tuple[PartitionReceipt, ...]) -> int:
-        """Return how many rows of the source are compared; bad records are none, nor are offsets without a record."""
+        """Return the number of compared source rows, without bad records and offsets that hold no record."""
         if self.source.ranges is None:
             return self.source.count()
-        return sum(one.records - one.bad_records for one in partitions)
+        return sum(partition.records - partition.bad_records for partition in partitions)
 
     def examples(self, receipt: Receipt) -> list[tuple[str, dict[str, Any]]]:
         """Return rows that differ; reads both sides again."""
@@ -175,7 +180,7 @@ class Comparison:
         if sides is None or not receipt.mismatches:
             return []
         source, target = sides
-        wrong = tuple(one.vnode for one in receipt.mismatches)
+        wrong = tuple(mismatch.vnode for mismatch in receipt.mismatches)
         return differing_rows(source, target, key=self.key, vnodes=self.vnodes, wrong=wrong, mode=self.mode)
 
     @cached_property
@@ -185,7 +190,7 @@ class Comparison:
     def _sides(self) -> Sides:
         source, target = self.source.rows, self.sink.at(self.target_version)
         if self.transform.where is not None and self.source.files is not None:
-            # By its files: a query with a filter would skip those whose statistics exclude rows that they have.
+            # Reads every file: a filter in the query would skip files whose wrong statistics exclude rows that they contain.
             source = self.source.files.without(frozenset())
         if self.files is not None and self._proven.source_paths:
             rest = self.files.rest(self._proven)

@@ -1,6 +1,6 @@
-"""A filter as Spark understands it, in the words of the core: names, types and casts are those of Spark's analyser.
+"""Translation of a filter, analyzed by Spark, into the core's `Condition`; names, types and casts are Spark's.
 
-What is constant is computed by Spark itself, in the zone of the session. What is not listed here is opaque.
+Spark computes constants itself, in the session's time zone. Expressions that are not listed here become `Opaque`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NODES_MAX = 500
-"""Each costs some calls into the JVM."""
+"""Largest number of nodes that are read; each costs several calls into the JVM."""
 
-WORDS_MAX = 60
+SQL_MAX = 60
 
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _COMPARED = {
@@ -44,15 +44,15 @@ _COMPARED = {
     "GreaterThan": (Operator.LESS, True),
     "GreaterThanOrEqual": (Operator.LESS_OR_EQUAL, True),
 }
-"""By Spark's name; is it the other way round?"""
+"""Operator by Spark's class name; True if its operands must be swapped."""
 
 
 class _OpaqueError(Exception):
-    """Nothing is known of an expression; the text says which."""
+    """Raised for an expression that cannot be translated; the message is its SQL."""
 
 
 def condition_of(filtered: DataFrame) -> Condition:
-    """Return the condition of a frame that is a filter of a relation."""
+    """Return the condition of a frame that filters a relation."""
     rules = java(filtered.sparkSession).org.apache.spark.sql.catalyst.optimizer
     plan: Any = java_frame(filtered).queryExecution().analyzed()
     try:
@@ -65,29 +65,29 @@ def condition_of(filtered: DataFrame) -> Condition:
 
 
 class _Reader:
-    """Reads one tree."""
+    """Translates one expression tree."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._left = NODES_MAX
-        self._names = {**{one.lower(): one for one in names}, **{one: one for one in names}}
+        self._names = {**{name.lower(): name for name in names}, **{name: name for name in names}}
 
     def condition(self, node: Any) -> Condition:
-        """Return what is known of a boolean expression."""
+        """Translate a boolean expression; parts that cannot be translated become `Opaque`."""
         try:
-            return self._known(node)
+            return self._translated(node)
         except _OpaqueError as error:
             return Opaque(str(error))
 
-    def _known(self, node: Any) -> Condition:
+    def _translated(self, node: Any) -> Condition:
         self._left -= 1
         if self._left < 0:
-            raise _OpaqueError("more than can be looked at")
+            raise _OpaqueError("more expressions than can be read")
         name = _name(node)
         match name:
             case "And":
-                return And(tuple(self.condition(one) for one in _children(node)))
+                return And(tuple(self.condition(child) for child in _children(node)))
             case "Or":
-                return Or(tuple(self.condition(one) for one in _children(node)))
+                return Or(tuple(self.condition(child) for child in _children(node)))
             case "Not":
                 return Not(self.condition(node.child()))
             case "IsNull":
@@ -96,31 +96,31 @@ class _Reader:
                 return Not(IsNull(self._operand(node.child())))
             case "In":
                 value = self._operand(node.value())
-                return Or(tuple(Compare(Operator.EQUAL, value, self._operand(one)) for one in _items(node.list())))
+                return Or(tuple(Compare(Operator.EQUAL, value, self._operand(item)) for item in _items(node.list())))
             case "AttributeReference":
                 return Compare(Operator.EQUAL, self._operand(node), Literal(value=True))
         if name not in _COMPARED:
-            raise _OpaqueError(_words(node))
+            raise _OpaqueError(_sql(node))
         operator, turned = _COMPARED[name]
-        left, right = (self._operand(one) for one in _children(node))
+        left, right = (self._operand(child) for child in _children(node))
         return Compare(operator, right, left) if turned else Compare(operator, left, right)
 
     def _operand(self, node: Any) -> Operand:
         self._left -= 1
         if self._left < 0:
-            raise _OpaqueError("more than can be looked at")
+            raise _OpaqueError("more expressions than can be read")
         if node.foldable():
             return _literal(node)
         match _name(node):
             case "AttributeReference":
-                # It has the name that the filter calls it by.
-                said = str(node.name())
-                found = self._names.get(said) or self._names.get(said.lower())
-                if found is not None:
-                    return Column(found)
+                # Spark keeps the spelling of the filter, which may differ in case from the column's name.
+                spelled = str(node.name())
+                name = self._names.get(spelled) or self._names.get(spelled.lower())
+                if name is not None:
+                    return Column(name)
             case "Cast" if _keeps_value(_type(node.child()), _type(node)):
                 return self._operand(node.child())
-        raise _OpaqueError(_words(node))
+        raise _OpaqueError(_sql(node))
 
 
 def _literal(node: Any) -> Literal:
@@ -132,10 +132,10 @@ def _literal(node: Any) -> Literal:
         if value is None:
             return Literal(None)
         if read is None:
-            raise _OpaqueError(_words(node))
+            raise _OpaqueError(_sql(node))
         return Literal(read(value))
     except (*JAVA_ERRORS, ValueError, OverflowError) as error:
-        raise _OpaqueError(_words(node)) from error
+        raise _OpaqueError(_sql(node)) from error
 
 
 def _exact(value: Any) -> Decimal:
@@ -145,7 +145,7 @@ def _exact(value: Any) -> Decimal:
 def _text(value: Any) -> str:
     text = str(value)
     if "\ufffd" in text:
-        raise ValueError(text)  # of bytes that are no text
+        raise ValueError(text)  # the bytes are not UTF-8
     return text
 
 
@@ -164,24 +164,24 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "timestamp": lambda micros: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros),
     "timestamp_ntz": lambda micros: datetime(1970, 1, 1) + timedelta(microseconds=micros),  # noqa: DTZ001 - it has no zone
 }
-"""By Spark's name of a type: how Spark's own value becomes one that compares with those of the log."""
+"""Conversion of Spark's internal value into one that compares with values of the Delta log, by the type's name."""
 
 
-def _keeps_value(given: str, wanted: str) -> bool:
-    """Is each value of a type the same number in another one?"""
-    if given == wanted:
-        return True  # texts, where a null is among constants
-    if wanted in _DIGITS:
-        return given in _DIGITS and _DIGITS[given] <= _DIGITS[wanted]
-    if (given, wanted) == ("float", "double"):
+def _keeps_value(given: str, target: str) -> bool:
+    """Return True if a cast from one type to the other changes no value."""
+    if given == target:
+        return True  # strings, if one of the constants is null
+    if target in _DIGITS:
+        return given in _DIGITS and _DIGITS[given] <= _DIGITS[target]
+    if (given, target) == ("float", "double"):
         return True
-    whole, fraction = _size(wanted)
+    whole, fraction = _size(target)
     given_whole, given_fraction = (_DIGITS[given], 0) if given in _DIGITS else _size(given)
     return 0 < given_whole <= whole and given_fraction <= fraction
 
 
 def _size(kind: str) -> tuple[int, int]:
-    """Return the digits of a decimal before and after its point; of another type none."""
+    """Return the digits of a decimal type before and after its point; (0, 0) for other types."""
     if not kind.startswith("decimal("):
         return 0, 0
     precision, scale = map(int, kind[len("decimal(") : -1].split(","))
@@ -204,8 +204,8 @@ def _items(sequence: Any) -> Iterator[Any]:
     return (sequence.apply(index) for index in range(sequence.size()))
 
 
-def _words(node: Any) -> str:
+def _sql(node: Any) -> str:
     try:
-        return str(node.sql())[:WORDS_MAX]
+        return str(node.sql())[:SQL_MAX]
     except JAVA_ERRORS:
         return _name(node)

@@ -1,7 +1,6 @@
-"""Which columns of a projection can be computed for any row at all?
+"""Finds projected columns that can be computed for every row, without an error.
 
-What may be in an expression is listed, not what may not: most of Spark's functions refuse some values (overflow, division,
-casts).
+Safe expressions are listed, because most Spark functions fail for some values (overflow, division, casts).
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ SAFE = {
     "GreaterThanOrEqual", "If", "In", "IsNotNull", "IsNull", "LessThan", "LessThanOrEqual", "Length", "Literal", "Lower", "Not",
     "Or", "StringTrim", "StringTrimLeft", "StringTrimRight", "Substring", "Upper",
 }  # fmt: skip
-"""They have a value for each value of their arguments, or null."""
+"""Expressions that return a value or null for all arguments, and never raise an error."""
 
 
 def may_fail(projection: DataFrame) -> dict[str, bool]:
-    """Say of each column of a projection of a relation whether there may be a row for which it cannot be computed."""
+    """Return, for each column of a projection of a relation, True if its expression may fail for some row."""
     plan: Any = java_frame(projection).queryExecution().analyzed()
-    found = [any(part.name not in SAFE for part in root.all()) for root in expressions(plan)]
-    if len(found) != len(projection.columns):
-        return dict.fromkeys(projection.columns, True)  # not one projection
-    return dict(zip(projection.columns, found, strict=True))
+    unsafe = [any(part.name not in SAFE for part in root.all()) for root in expressions(plan)]
+    if len(unsafe) != len(projection.columns):
+        return dict.fromkeys(projection.columns, True)  # the plan is not a single projection
+    return dict(zip(projection.columns, unsafe, strict=True))

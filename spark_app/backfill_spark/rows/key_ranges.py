@@ -1,6 +1,6 @@
-"""Rows between two positions of a key, as conditions on columns: in the order that `positions.key_order` tells.
+"""Column conditions for rows between two key positions, in the order that `positions.key_order` defines.
 
-Conditions are never null. Each also says something plain of the first column, by which an engine finds the files that it need not read.
+Conditions are never null. Each also contains a simple comparison of the first column, so that engines can skip files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DAY_US = 86_400_000_000
 
 # ------------------------------------------------------------------ values
 def literal(column: KeyColumn, value: KeyValue) -> Column:
-    """Return a value of a column as Spark has it."""
+    """Return a key value as a Spark literal of the column's type."""
     if value is None:
         return F.lit(None).cast(column.type)
     match column.type:
@@ -44,25 +44,25 @@ def literal(column: KeyColumn, value: KeyValue) -> Column:
 
 
 def stored_value(column: KeyColumn) -> Column:
-    """Return the column of a row as `value_of` reads it from a collected row."""
-    found = F.col(quoted(column.name))
+    """Return the expression whose collected value `value_of` converts into a value of a position."""
+    value = F.col(quoted(column.name))
     match column.type:
         case "date":
-            return F.unix_date(found)
+            return F.unix_date(value)
         case "timestamp":
-            return F.unix_micros(found)
+            return F.unix_micros(value)
         case "timestamp_ntz":
             # By its fields: a cast to `timestamp` would depend on the session's time zone.
-            seconds = F.hour(found) * 3600 + F.minute(found) * 60
-            micros = (F.date_part(F.lit("SECOND"), found) * 1_000_000).cast("bigint")
-            return F.unix_date(found.cast("date")).cast("bigint") * DAY_US + seconds.cast("bigint") * 1_000_000 + micros
+            seconds = F.hour(value) * 3600 + F.minute(value) * 60
+            micros = (F.date_part(F.lit("SECOND"), value) * 1_000_000).cast("bigint")
+            return F.unix_date(value.cast("date")).cast("bigint") * DAY_US + seconds.cast("bigint") * 1_000_000 + micros
         case _:
-            return found
+            return value
 
 
-def value_of(found: Any) -> KeyValue:
-    """Return what `stored_value` yielded as a value of a position."""
-    return bytes(found) if isinstance(found, bytearray) else found  # type: ignore[no-any-return]
+def value_of(collected: Any) -> KeyValue:
+    """Return a collected result of `stored_value` as a value of a position."""
+    return bytes(collected) if isinstance(collected, bytearray) else collected  # type: ignore[no-any-return]
 
 
 # ------------------------------------------------------------------ conditions
@@ -71,20 +71,20 @@ def _true_or_false(condition: Column) -> Column:
 
 
 def _after(column: KeyColumn, value: KeyValue) -> Column:
-    """Is a row's value behind one in the order of its column? NULL is the largest value."""
-    found = F.col(quoted(column.name))
+    """Return the condition that a row's value sorts after `value` in the column's order; NULL is the largest value."""
+    stored = F.col(quoted(column.name))
     if column.descending:
-        return found.isNotNull() if value is None else _true_or_false(found < literal(column, value))
-    return F.lit(False) if value is None else found.isNull() | _true_or_false(found > literal(column, value))
+        return stored.isNotNull() if value is None else _true_or_false(stored < literal(column, value))
+    return F.lit(False) if value is None else stored.isNull() | _true_or_false(stored > literal(column, value))
 
 
 def _equal(column: KeyColumn, value: KeyValue) -> Column:
-    found = F.col(quoted(column.name))
-    return found.isNull() if value is None else _true_or_false(found == literal(column, value))
+    stored = F.col(quoted(column.name))
+    return stored.isNull() if value is None else _true_or_false(stored == literal(column, value))
 
 
 def beyond(order: KeyOrder, position: KeyPosition) -> Column:
-    """Is a row behind a position?"""
+    """Return the condition that a row sorts after a position."""
     condition = F.lit(False)
     for column, value in reversed([*zip(order.columns, position, strict=True)]):
         condition = _after(column, value) | (_equal(column, value) & condition)
@@ -92,40 +92,40 @@ def beyond(order: KeyOrder, position: KeyPosition) -> Column:
 
 
 def upto(order: KeyOrder, position: KeyPosition) -> Column:
-    """Is a row at a position or before it?"""
+    """Return the condition that a row is at a position or before it."""
     return ~beyond(order, position) & _first_upto(order.columns[0], position[0])
 
 
 def _first_from(column: KeyColumn, value: KeyValue) -> Column:
-    """Say of the first column what follows from being behind a position, in words that statistics of files answer."""
-    found = F.col(quoted(column.name))
+    """Return the bound that `beyond` implies for the first column, as a comparison that file statistics can evaluate."""
+    stored = F.col(quoted(column.name))
     if column.descending:
-        return F.lit(True) if value is None else _true_or_false(found <= literal(column, value))
-    return found.isNull() if value is None else found.isNull() | _true_or_false(found >= literal(column, value))
+        return F.lit(True) if value is None else _true_or_false(stored <= literal(column, value))
+    return stored.isNull() if value is None else stored.isNull() | _true_or_false(stored >= literal(column, value))
 
 
 def _first_upto(column: KeyColumn, value: KeyValue) -> Column:
-    found = F.col(quoted(column.name))
+    stored = F.col(quoted(column.name))
     if column.descending:
-        return found.isNull() if value is None else found.isNull() | _true_or_false(found >= literal(column, value))
-    return F.lit(True) if value is None else _true_or_false(found <= literal(column, value))
+        return stored.isNull() if value is None else stored.isNull() | _true_or_false(stored >= literal(column, value))
+    return F.lit(True) if value is None else _true_or_false(stored <= literal(column, value))
 
 
 def between(order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> Column:
-    """Is a row behind `low`, and at `high` or before it? None: from the first row, to the last."""
+    """Return the condition that a row is after `low` and not after `high`; a bound that is `None` does not apply."""
     bounds = [] if low is None else [beyond(order, low)]
     bounds += [] if high is None else [upto(order, high)]
     return reduce(Column.__and__, bounds, F.lit(True))
 
 
 def vnode(space: KeySpace) -> Column:
-    """Return the vnode of a row: of its distribution columns alone (R-ARR-16)."""
+    """Return the vnode of a row, computed from its distribution columns only (R-ARR-16)."""
     columns = [F.col(quoted(name)) for name in space.distribution]
     return F.pmod(F.xxhash64(*columns), F.lit(space.vnodes))
 
 
 def of_vnodes(space: KeySpace, spans: Iterable[Span]) -> Column:
-    """Is a row of one of these vnodes?"""
+    """Return the condition that a row belongs to one of these vnodes."""
     chosen = sorted(spans)
     if chosen == [(0, space.vnodes)]:
         return F.lit(True)
@@ -134,7 +134,10 @@ def of_vnodes(space: KeySpace, spans: Iterable[Span]) -> Column:
 
 
 def within(bound: KeyBound) -> Column:
-    """Is a row at the position of its vnode or before it (R-ARR-13)? All of a completed one are (R-ARR-21)."""
+    """Return the condition that a row is not after the position of its vnode (R-ARR-13).
+
+    Every row of a completed vnode satisfies it (R-ARR-21).
+    """
     space = bound.space
     condition = F.lit(False)
     for reached, spans in bound.positions.groups().items():
@@ -150,22 +153,22 @@ def within(bound: KeyBound) -> Column:
 
 # ------------------------------------------------------------------ the first rows
 def nth_position(rows: DataFrame, order: KeyOrder, count: int) -> KeyPosition | None:
-    """Return the position of the last one of the first rows; None: there are no more rows than these. Runs a job.
+    """Return the position of row number `count`; `None` if no more rows follow. Runs a job.
 
     Args:
-        rows: In any order.
+        rows: Rows in any order.
         order: Columns of `rows`.
-        count: How many rows, at least 1.
+        count: Number of rows, at least 1.
     """
     names = [f"c{at}" for at in range(len(order.columns))]
     columns = [*zip(order.columns, names, strict=True)]
     values = rows.select(*(F.col(quoted(column.name)).alias(name) for column, name in columns))
-    # Two rows at most: the last one, and one that is left.
+    # Two rows at most: row number `count`, and the next one.
     ends = values.orderBy(*(_sorting(column, name) for column, name in columns)).limit(count + 1).offset(count - 1)
-    found = ends.select(*(stored_value(KeyColumn(name, column.type)) for column, name in columns)).collect()
-    return tuple(value_of(value) for value in found[0]) if len(found) > 1 else None
+    collected = ends.select(*(stored_value(KeyColumn(name, column.type)) for column, name in columns)).collect()
+    return tuple(value_of(value) for value in collected[0]) if len(collected) > 1 else None
 
 
 def _sorting(column: KeyColumn, name: str) -> Column:
-    """Return the sorting of Spark: NULL last where it goes up, first where it goes down."""
+    """Return Spark's sort order: NULL last if ascending, first if descending."""
     return F.col(name).desc_nulls_first() if column.descending else F.col(name).asc_nulls_last()

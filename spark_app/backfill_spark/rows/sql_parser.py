@@ -1,7 +1,7 @@
-"""Spark's own parser, without a session: is the SQL of a spec SQL?
+"""Syntax check of a spec's SQL with Spark's own parser, without a session.
 
-Another parser would refuse what Spark takes, or take what Spark refuses. This one needs Java, and two seconds of it; no
-table is looked at, so columns and functions are not.
+Another parser would disagree with Spark. This one needs Java and about two seconds. It reads no table, so columns and
+functions are not checked.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ OPENED = ("java.lang", "java.util", "java.nio", "sun.nio.ch", "sun.util.calendar
 
 
 def check_sql(transform: TransformSpec, settings: DriverSettings) -> str:
-    """Parse every expression of a transform; return why that could not be done, or nothing.
+    """Parse every expression of a transform; return why the check was impossible, or an empty string.
 
     Raises:
-        InvalidTransformError: one is not SQL; the message names its field and what Spark's parser says.
+        InvalidTransformError: an expression is not SQL; the message has its field and the parser's error.
     """
     fields = [(f"spec.transform.select[{number}]", text) for number, text in enumerate(transform.select)]
     fields += [("spec.transform.where", transform.where)] if transform.where else []
@@ -44,7 +44,7 @@ def check_sql(transform: TransformSpec, settings: DriverSettings) -> str:
             try:
                 parser.parseExpression(text)
             except JAVA_ERRORS as error:
-                hint = "Write one Spark SQL expression there, with AS for a new name."
+                hint = "Write one Spark SQL expression, with AS for a new name."
                 raise InvalidTransformError(f"{field}: {text!r} is not SQL: {_reason(error)}.", hint=hint) from error
             reached = outside(parser, text)
             if reached is not None:
@@ -55,10 +55,10 @@ def check_sql(transform: TransformSpec, settings: DriverSettings) -> str:
 
 
 def _start(java_home: str | None) -> JavaGateway:
-    """Start a Java that has Spark's classes and no Spark; it ends with us."""
+    """Start a JVM that has Spark's classes but runs no Spark; it ends with this process."""
     port, token = launch_gateway(
         classpath=f"{SPARK_JARS}/*",
-        javaopts=["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *(f"--add-opens=java.base/{one}=ALL-UNNAMED" for one in OPENED)],
+        javaopts=["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED)],
         java_path=f"{java_home}/bin/java" if java_home else shutil.which("java"),
         jarpath=str(next(SPARK_JARS.glob("py4j-*.jar"))),
         die_on_exit=True, enable_auth=True,
@@ -67,6 +67,6 @@ def _start(java_home: str | None) -> JavaGateway:
 
 
 def _reason(error: Exception) -> str:
-    words = str(getattr(error, "java_exception", error).getMessage() if hasattr(error, "java_exception") else error)
-    first = next((line.strip() for line in words.splitlines() if line.strip()), "")
+    message = str(getattr(error, "java_exception", error).getMessage() if hasattr(error, "java_exception") else error)
+    first = next((line.strip() for line in message.splitlines() if line.strip()), "")
     return re.sub(r"^\[[A-Z_.]+\]", "", first).partition("SQLSTATE: ")[0].strip().rstrip(".")

@@ -31,50 +31,50 @@ RAISED_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """`select` (None: all columns as they are) applied to the rows that pass `where`."""
+    """Projection `select` (`None` keeps all columns) of the rows that pass `where`."""
 
     select: tuple[str, ...] | None = None
     where: str | None = None
 
     def apply(self, rows: DataFrame, *kept: str) -> DataFrame:
-        """Filter, then project; columns of ours that are `kept` come along. Lazy."""
+        """Filter, then project; keeps the internal columns `kept` too. Lazy."""
         return self.project(rows if self.where is None else rows.where(self.where), *kept)
 
     def project(self, rows: DataFrame, *kept: str) -> DataFrame:
-        """Project without the filter. Lazy."""
+        """Project without filtering. Lazy."""
         return rows if self.select is None else rows.selectExpr(*self.select, *map(quoted, kept))
 
     def output_schema(self, spark: SparkSession, schema: StructType) -> StructType:
-        """Return the columns that rows of `schema` become."""
+        """Return the schema that the transform yields for rows of `schema`."""
         return self.apply(no_rows(spark, schema)).schema
 
     def taken(self, spark: SparkSession, schema: StructType) -> dict[str, str | None]:
-        """Return the columns that rows of `schema` become, each with the column that it is; None: it is computed."""
+        """Return the transform's columns for `schema`, each with the column that it copies; `None` if it is computed."""
         if self.select is None:
             return {name: name for name in schema.names}
         return taken(self.project(no_rows(spark, schema)))
 
     def asked(self, spark: SparkSession, schema: StructType) -> frozenset[str]:
-        """Return the columns of `schema` that computed columns and the filter are made of."""
+        """Return the columns of `schema` that computed columns and the filter use."""
         rows = no_rows(spark, schema)
         computed = frozenset() if self.select is None else asked(self.project(rows))
         return computed if self.where is None else computed | asked(rows.where(self.where))
 
     def may_fail(self, spark: SparkSession, schema: StructType) -> dict[str, bool]:
-        """Say of each column that rows of `schema` become whether there may be a row for which it cannot be computed."""
+        """Return, for each column of the transform, True if its expression may fail for some row of `schema`."""
         return may_fail(self.project(no_rows(spark, schema)))
 
     def condition(self, spark: SparkSession, schema: StructType) -> Condition | None:
-        """Return what the filter is for rows of `schema`; None: there is none."""
+        """Return the filter's condition for rows of `schema`; `None` without a filter."""
         return None if self.where is None else condition_of(no_rows(spark, schema).where(self.where))
 
     def check(self, empty: DataFrame, *, reserved: tuple[str, ...] = ()) -> None:
-        """Analyse the expressions against an empty frame with the source's columns; `reserved` are names of the target's own.
+        """Analyze the expressions with an empty frame of the source's columns; `reserved` are names that the target adds.
 
         Raises:
             InvalidTransformError: names the field (`spec.transform.select[2]`), the expression and the hint.
         """
-        # A relation of its own: the plan has one leaf, and no column that only files have (`_metadata`).
+        # A local relation: the plan has one leaf, and no column that only files have (`_metadata`).
         empty = no_rows(empty.sparkSession, empty.schema)
         if self.select is not None and not self.select:
             raise InvalidTransformError("spec.transform.select is empty.", hint="Name a column, or leave it out.")
@@ -85,7 +85,7 @@ class Transform:
         stray = stray_node(optimized)
         if stray is not None:
             raise InvalidTransformError(
-                f"spec.transform is not row-wise: Spark makes a {stray} of it.", hint=ROW_WISE_HINT
+                f"spec.transform is not row-wise: Spark plans it as {stray}.", hint=ROW_WISE_HINT
             )
         self._check_names([name.lower() for name in self.project(empty).columns], reserved)
 
@@ -110,7 +110,7 @@ class Transform:
         ours = [name for name in names if name.startswith(OURS)]
         if ours:
             raise InvalidTransformError(
-                f"the column {ours[0]!r} has a name that is kept for the work itself ({OURS}…).",
+                f"the column {ours[0]!r} has a reserved name ({OURS}…).",
                 hint="Give it another name with AS, in spec.transform.select.",
             )
         taken = [name for name in reserved if name in names]
@@ -121,67 +121,70 @@ class Transform:
             )
 
     def explain_failure(self, error: Exception) -> InvalidTransformError | None:
-        """Say which expression could not compute a row, never of what values; None when that was not the matter."""
-        found = row_failure(error)
-        if found is None or (self.select is None and self.where is None):
+        """Return an error that names the expression that failed for a row, without values; `None` for other failures."""
+        failure = row_failure(error)
+        if failure is None or (self.select is None and self.where is None):
             return None
         fields = {f"spec.transform.select[{index}]": text for index, text in enumerate(self.select or ())}
         if self.where is not None:
             fields["spec.transform.where"] = self.where
-        blamed = [f"{name} = {text!r}" for name, text in fields.items() if found.sql and found.sql in text]
+        blamed = [f"{name} = {text!r}" for name, text in fields.items() if failure.sql and failure.sql in text]
         place = f" in {blamed[0]}" if blamed else " in spec.transform"
         return InvalidTransformError(
-            f"a row cannot be computed{place}: {found.condition} (SQLSTATE {found.state}).",
+            f"a row cannot be computed{place}: {failure.condition} (SQLSTATE {failure.state}).",
             hint=RAISED_HINT
-            if found.state == RAISED
+            if failure.state == RAISED
             else "Guard the expression, for example with try_cast, try_divide or nullif.",
         )
 
     def check_sample(self, rows: DataFrame) -> None:
-        """Compute a few rows twice, a moment apart and with other seeds, and refuse what is not the same again.
+        """Compute a few rows twice, at different times and with different seeds, and reject columns that differ.
 
-        The rows are read once (the only Spark job), and computed by Spark's optimizer where the driver is: what a query
-        freezes for its own length (a clock, a seed) is frozen anew each time. `check` sees the causes that Spark knows of;
-        this sees what says that it is deterministic and is not.
+        The rows are read once (the only Spark job), and Spark's optimizer computes them on the driver. So each query gets
+        its own clock and seed. `check` detects the causes that Spark declares; this test detects functions that are
+        declared deterministic but are not.
 
         Raises:
             InvalidTransformError: a value differs, or a row cannot be computed.
         """
         if self.select is None and self.where is None:
-            return  # nothing is computed, and a start has no time to lose
+            return  # nothing is computed; saves a Spark job at the start
         try:
             sample = _local(rows.limit(SAMPLE_ROWS))
             first, second = (self._values(sample) for _ in range(2))
         except JAVA_ERRORS as error:
-            known = self.explain_failure(error)
-            if known is None:
-                return  # not about values; the work itself will report it
-            raise known from error
+            explained = self.explain_failure(error)
+            if explained is None:
+                return  # not caused by values; the work itself reports it
+            raise explained from error
         for name, before, after in zip(first.columns, first.hashes, second.hashes, strict=True):
             if before != after:
                 raise InvalidTransformError(
-                    f"the column {name!r} of spec.transform was computed twice from the same rows, and differs.",
+                    f"the column {name!r} of spec.transform differs when it is computed twice from the same rows.",
                     hint=FIXED_HINT,
                 )
 
     def _values(self, rows: DataFrame) -> _Computed:
         out = self.apply(rows)
         hashed = out.select(
-            *(deep_hash(F.col(quoted(one.name)), one.dataType).alias(f"c{at}") for at, one in enumerate(out.schema))
+            *(
+                deep_hash(F.col(quoted(field.name)), field.dataType).alias(f"c{at}")
+                for at, field in enumerate(out.schema)
+            )
         ).collect()
         return _Computed(tuple(out.columns), tuple(zip(*hashed, strict=True)) if hashed else ((),) * len(out.columns))
 
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    """Hashes of the values of a few rows, column by column."""
+    """Hashes of the values of a few rows, by column."""
 
     columns: tuple[str, ...]
     hashes: tuple[tuple[int, ...], ...]
 
 
 def _local(rows: DataFrame) -> DataFrame:
-    """Return rows as a relation that holds them."""
+    """Return rows as a local relation, read from Spark once."""
     session = rows.sparkSession
     made: Any = java_session(session).createDataFrame(java_frame(rows).collectAsList(), java_frame(rows).schema())
     return DataFrame(made, session)

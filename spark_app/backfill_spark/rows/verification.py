@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 LOW_HALF = 0xFFFFFFFF
 HASH_FORMAT = b"2\n"
-"""How rows are hashed; part of the digest, which compares with those of the same format only."""
+"""Version of the row hash. Part of the digest, so that digests of other versions differ."""
 
 SOURCE, TARGET = 0, 1
 OF_PARTITIONS = 0b10
-"""Of two columns to group by, the first is not grouped by."""
+"""Value of `grouping_id` for rows grouped by the second of two columns only."""
 
 MASK_BITS = 60
-"""Columns whose nulls one number tells."""
+"""Number of columns whose nulls fit into one bigint."""
 
 
 def take_receipt(
@@ -50,45 +50,45 @@ def take_receipt(
     mode: WriteMode = APPEND,
     tallies: Tallies | None = None,
 ) -> Receipt:
-    """Compare the transformed source with the target, column by column of the target; reads both sides once.
+    """Compare the transformed source with the target, over the columns of the target; reads both sides once.
 
     Args:
         source: The view: transformed rows of the source at `source_version`.
         target: The target's rows at `target_version`; its columns and types decide.
-        key: Distribution key; empty: all columns.
+        key: Distribution key; if empty, all columns.
         vnodes: Number of hash partitions of the key space.
-        source_version: Named in the receipt.
-        target_version: Named in the receipt.
-        epoch: The epoch that was open.
-        mode: How the target is written: it says which columns are its own, and what a row counts for.
-        tallies: What rows count for their partitions; the source has records that are no rows, too.
+        source_version: Recorded in the receipt.
+        target_version: Recorded in the receipt.
+        epoch: The open epoch.
+        mode: Write mode of the target; defines the columns that it adds and the count of each row.
+        tallies: Counts of each row per partition; the source also contains records that yield no row.
 
     Raises:
         DuplicateKeyError: see `partition_receipts`.
     """
     began_s = time.monotonic()
     fields = _compared(source, target, mode)
-    found = _both(source, target, fields, key, vnodes, mode.sign(), tallies).collect()
-    rows = [row for row in found if any(_values(row)) and (tallies is None or row["of"] != OF_PARTITIONS)]
-    ours, theirs = ({row["vnode"]: row for row in rows if row["side"] == side} for side in (SOURCE, TARGET))
+    sums = _both(source, target, fields, key, vnodes, mode.sign(), tallies).collect()
+    rows = [row for row in sums if any(_values(row)) and (tallies is None or row["of"] != OF_PARTITIONS)]
+    of_source, of_target = ({row["vnode"]: row for row in rows if row["side"] == side} for side in (SOURCE, TARGET))
     wrong = tuple(
-        VnodeMismatch(vnode, _count(ours.get(vnode)), _count(theirs.get(vnode)))
-        for vnode in sorted(ours.keys() | theirs.keys())
-        if _values(ours.get(vnode)) != _values(theirs.get(vnode))
+        VnodeMismatch(vnode, _count(of_source.get(vnode)), _count(of_target.get(vnode)))
+        for vnode in sorted(of_source.keys() | of_target.keys())
+        if _values(of_source.get(vnode)) != _values(of_target.get(vnode))
     )
     digest = hashlib.sha256(HASH_FORMAT)
-    for vnode in sorted(ours):
-        digest.update(f"{vnode}:{_values(ours[vnode])}\n".encode())
+    for vnode in sorted(of_source):
+        digest.update(f"{vnode}:{_values(of_source[vnode])}\n".encode())
     return Receipt(
         source_version=source_version,
         target_version=target_version,
         epoch=epoch,
-        rows=sum(_count(row) for row in ours.values()),
+        rows=sum(_count(row) for row in of_source.values()),
         vnodes=vnodes,
         digest=digest.hexdigest(),
         mismatches=wrong,
         seconds=round(time.monotonic() - began_s, 3),
-        partitions=() if tallies is None else _partitions(found, tallies),
+        partitions=() if tallies is None else _partitions(sums, tallies),
     )
 
 
@@ -103,51 +103,51 @@ def _both(
 ) -> DataFrame:
     """Return the sums of both sides.
 
-    One query: neither waits for the other's last task. Each is summed before the union, because Spark hands rows over a union one by
-    one: it compiles scan, hash and sums into one loop only without one between them.
+    One query, so that neither side waits for the other's last task. Each side is summed before the union: Spark passes rows
+    through a union one by one, and compiles scan, hash and sums into one loop only if no union is between them.
     """
     names = [field.name for field in fields]
     if tallies is None:
-        ours = _sums(_as_typed(source, fields), names, key, vnodes, None, SOURCE)
-        return ours.unionAll(_sums(target, names, key, vnodes, sign, TARGET))
-    ours = _tallied_sums(_as_typed(source, fields, *tallies.source.columns), names, key, vnodes, SOURCE)
+        of_source = _sums(_as_typed(source, fields), names, key, vnodes, None, SOURCE)
+        return of_source.unionAll(_sums(target, names, key, vnodes, sign, TARGET))
+    of_source = _tallied_sums(_as_typed(source, fields, *tallies.source.columns), names, key, vnodes, SOURCE)
     if tallies.target is None:
-        return ours.unionByName(_sums(target, names, key, vnodes, sign, TARGET), allowMissingColumns=True)
+        return of_source.unionByName(_sums(target, names, key, vnodes, sign, TARGET), allowMissingColumns=True)
     tallied = target.select("*", *tallies.target.columns)
-    return ours.unionAll(_tallied_sums(tallied, names, key, vnodes, TARGET))
+    return of_source.unionAll(_tallied_sums(tallied, names, key, vnodes, TARGET))
 
 
-def _partitions(found: list[Row], tallies: Tallies) -> tuple[PartitionReceipt, ...]:
-    ours, theirs = (
+def _partitions(sums: list[Row], tallies: Tallies) -> tuple[PartitionReceipt, ...]:
+    of_source, of_target = (
         {
             row[PARTITION]: PartitionSums(*(row[name] for name in ("rows", RECORDS, BAD, SPREAD, FIRST, LAST)))
-            for row in found
+            for row in sums
             if row["of"] == OF_PARTITIONS and row["side"] == side
         }
         for side in (SOURCE, TARGET)
     )
-    return partition_receipts(ours, None if tallies.target is None else theirs, tallies.ranges)
+    return partition_receipts(of_source, None if tallies.target is None else of_target, tallies.ranges)
 
 
 def receipt_without_rows(vnodes: int, source_version: int | None, target_version: int, epoch: int) -> Receipt:
-    """Return what `take_receipt` returns where neither side has a row; no Spark job."""
+    """Return the receipt that `take_receipt` returns if both sides are empty; runs no Spark job."""
     digest = hashlib.sha256(HASH_FORMAT).hexdigest()
     return Receipt(source_version, target_version, epoch, 0, vnodes, digest, (), 0.0)
 
 
 def check_one_row_a_key(rows: DataFrame, key: tuple[str, ...], *, what: str) -> None:
-    """Refuse two rows with one key; reads the key's columns once and shuffles them. `what` has the rows, in the message.
+    """Reject two rows with one key; reads and shuffles the key's columns once. `what` names the table in the message.
 
-    A receipt cannot see them: where the source has both rows too, both sides are the same multiset.
+    A receipt cannot detect them: if the source has both rows too, both sides are the same multiset.
 
     Raises:
         DuplicateKeyError: names one such key, by its hash.
     """
-    found = doubled_key(rows, key)
-    if found:
+    doubled = doubled_key(rows, key)
+    if doubled:
         raise DuplicateKeyError(
-            f"key ({', '.join(key)}) is not unique: {found[1]} rows of {what} have {found[0]}.",
-            hint="An Upsert target holds one row a key: choose another key, or writeMode Changelog, and an empty target.",
+            f"key ({', '.join(key)}) is not unique: {doubled[1]} rows of {what} have {doubled[0]}.",
+            hint="An Upsert target holds one row per key: choose another key, or writeMode Changelog, and an empty target.",
         )
 
 
@@ -161,15 +161,15 @@ def differing_rows(
     limit: int = 5,
     mode: WriteMode = APPEND,
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return examples of rows that one side has more often, within the vnodes that differ; reads both sides again.
+    """Return examples of rows that one side contains more often, within the vnodes that differ; reads both sides again.
 
     Args:
         source: The view, as in `take_receipt`.
         target: The target's rows.
-        key: Distribution key; empty: all columns.
+        key: Distribution key; if empty, all columns.
         vnodes: Number of hash partitions of the key space.
-        wrong: The vnodes to look at.
-        limit: Most examples of each side.
+        wrong: The vnodes that differ.
+        limit: Largest number of examples per side.
         mode: As in `take_receipt`.
     """
     fields = _compared(source, target, mode)
@@ -178,34 +178,35 @@ def differing_rows(
     sides = ((_as_typed(source, fields), F.lit(1)), (target, F.lit(-1) if sign is None else -sign))
     frames = []
     for rows, sign in sides:
-        plain = [_comparable(F.col(quoted(one.name)), one.dataType).alias(f"c{at}") for at, one in enumerate(fields)]
+        columns = ((F.col(quoted(field.name)), field.dataType) for field in fields)
+        plain = [_comparable(column, data_type).alias(f"c{at}") for at, (column, data_type) in enumerate(columns)]
         whole = F.struct(*(F.col(quoted(name)) for name in names)).alias("row")
         frames.append(
             rows.where(_vnode(rows, names, key, vnodes).isin(*wrong)).select(*plain, whole, sign.alias("sign"))
         )
     grouped = frames[0].unionAll(frames[1]).groupBy(*(f"c{at}" for at in range(len(fields))))
     counted = grouped.agg(F.sum("sign").alias("more"), F.any_value("row").alias("row"))
-    found = []
-    for where, words in ((F.col("more") > 0, "only in the source"), (F.col("more") < 0, "only in the target")):
-        found += [(words, one["row"].asDict()) for one in counted.where(where).limit(limit).collect()]
-    return found
+    examples = []
+    for where, label in ((F.col("more") > 0, "only in the source"), (F.col("more") < 0, "only in the target")):
+        examples += [(label, row["row"].asDict()) for row in counted.where(where).limit(limit).collect()]
+    return examples
 
 
 def _compared(source: DataFrame, target: DataFrame, mode: WriteMode) -> list[StructField]:
-    """Return the target's columns that the source has too; others are not ours, and null in our rows."""
-    there = {name.lower() for name in source.columns}
-    return [field for field in target.schema if field.name.lower() in there and field.name not in mode.columns]
+    """Return the target's columns that the source has too; the job leaves the other columns null."""
+    existing = {name.lower() for name in source.columns}
+    return [field for field in target.schema if field.name.lower() in existing and field.name not in mode.columns]
 
 
 def _as_typed(source: DataFrame, fields: list[StructField], *more: Column) -> DataFrame:
-    typed = (F.col(quoted(one.name)).cast(nullable(one.dataType)).alias(one.name) for one in fields)
+    typed = (F.col(quoted(field.name)).cast(nullable(field.dataType)).alias(field.name) for field in fields)
     return source.select(*typed, *more)
 
 
 def _sums(
     rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int, sign: Column | None, side: int
 ) -> DataFrame:
-    """Return side, vnode, rows, and the sums of both halves of the rows' hashes; `sign` None: each row counts for one."""
+    """Return side, vnode, rows, and the sums of both halves of the rows' hashes; without `sign`, each row counts 1."""
     row_hash = _hash_of(rows, names)
     counted = [] if sign is None else [sign.cast("long").alias("sign")]
     hashed = rows.select(_vnode(rows, names, key, vnodes).alias("vnode"), row_hash.alias("hash"), *counted)
@@ -218,11 +219,11 @@ def _sums(
 
 
 def _tallied_sums(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int, side: int) -> DataFrame:
-    """Return what `_sums` does of the rows, and what all count for their partitions; `of`: which of the two a line is of."""
+    """Return the columns of `_sums`, and the counts per partition; `of` is the `grouping_id` that separates both."""
     is_row = F.col(IS_ROW)
     vnode, row_hash = F.when(is_row, _vnode(rows, names, key, vnodes)), F.when(is_row, _hash_of(rows, names))
     hashed = rows.select(vnode.alias("vnode"), row_hash.alias("hash"), *TALLIED)
-    # Each row twice, once for its vnode and once for its partition, behind the scan and the hash.
+    # Spark duplicates each row after scan and hash: once for its vnode and once for its partition.
     return hashed.groupingSets([["vnode"], [PARTITION]], "vnode", PARTITION).agg(
         F.lit(side).alias("side"),
         F.grouping_id().alias("of"),
@@ -236,7 +237,7 @@ def _tallied_sums(rows: DataFrame, names: list[str], key: tuple[str, ...], vnode
 
 
 def _vnode(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int) -> Column:
-    """Return a row's vnode: of its key, or of all compared columns where not all of the key is among them."""
+    """Return a row's vnode: by its key, or by all compared columns if the key is not among them."""
     parts = key if key and set(key) <= set(names) else names
     return F.pmod(_hash_of(rows, parts), F.lit(vnodes)).cast("int")
 
@@ -246,17 +247,17 @@ def _hash_of(rows: DataFrame, names: Sequence[str]) -> Column:
 
 
 def _hash(columns: list[tuple[Column, DataType]]) -> Column:
-    """Hash columns so that moving a null changes the result: Spark's own hash skips nulls."""
+    """Hash columns so that moving a null changes the result; Spark's `xxhash64` skips nulls."""
     values = [_comparable(column, data_type) for column, data_type in columns]
     bare = [column for column, _ in columns]
     masks = [_mask(bare[at : at + MASK_BITS]) for at in range(0, len(bare), MASK_BITS)]
-    # Without any null there is nothing to add, and the hash is Spark's own.
+    # Without nulls the mask adds nothing, and the hash equals Spark's `xxhash64`.
     mask = masks[0] if len(masks) == 1 else F.when(_tree(masks) != 0, F.xxhash64(*masks))
     return F.xxhash64(*values, F.nullif(mask, F.lit(0).cast("long")))
 
 
 def _mask(columns: list[Column]) -> Column:
-    """Return a bit for each column that is null. A column that cannot be null costs nothing: Spark knows its bit."""
+    """Return a number with one bit per null column. A non-nullable column costs nothing: Spark folds its bit."""
     bits = [
         F.when(column.isNull(), F.lit(1 << at).cast("long")).otherwise(F.lit(0).cast("long"))
         for at, column in enumerate(columns)
@@ -265,14 +266,14 @@ def _mask(columns: list[Column]) -> Column:
 
 
 def _tree(numbers: list[Column]) -> Column:
-    """Return the bits of all; nested as deep as there are columns it would end in a StackOverflowError."""
+    """Return the bitwise OR of all numbers as a balanced tree; a chain of many columns causes a StackOverflowError."""
     while len(numbers) > 1:
         numbers = [reduce(Column.bitwiseOR, numbers[at : at + 2]) for at in range(0, len(numbers), 2)]
     return numbers[0]
 
 
 def _comparable(column: Column, data_type: DataType) -> Column:
-    """Return flat values as they are, nested ones as a hash that sees every null and no order in maps."""
+    """Return flat values unchanged, and nested ones as a hash that includes every null and ignores map order."""
     nested = isinstance(data_type, StructType | ArrayType | MapType | VariantType)
     return F.when(column.isNotNull(), deep_hash(column, data_type)) if nested else column
 

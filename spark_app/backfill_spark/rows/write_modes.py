@@ -1,4 +1,4 @@
-"""How rows of a source become rows of a target: one object for each `writeMode`, from frames to frames."""
+"""Conversion of source rows into target rows: one object for each `writeMode`, from frames to frames."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class WriteMode(ABC):
     """One `writeMode`."""
 
     name: ClassVar[str]
-    """As the spec spells it."""
+    """Its spelling in the spec."""
 
     merges: ClassVar[bool] = False
-    """Does the target hold one row a key? Then changes are a MERGE, and the key must be unique and without nulls."""
+    """True if the target holds one row per key. Then changes are merged, and the key must be unique and without nulls."""
 
     columns: ClassVar[tuple[str, ...]] = ()
-    """Columns that the mode adds behind those of the transform."""
+    """Columns that the mode adds after those of the transform."""
 
     def target_schema(self, schema: StructType) -> StructType:
         """Return the columns of a target whose transform yields `schema`."""
@@ -58,16 +58,16 @@ class WriteMode(ABC):
     ) -> DataFrame:
         """Return row changes of the source as net changes to merge, or as rows to stage; see `merges`.
 
-        `within` is a condition on columns of the source: images that do not fulfil it are left out, each by itself.
+        `within` is a condition on columns of the source. Each image that does not satisfy it is left out.
         """
 
     def sign(self) -> Column | None:
-        """Return what a row of the target counts for in a receipt, 1 or -1; None: every row counts 1."""
+        """Return the count of a target row in a receipt, 1 or -1; `None` if every row counts 1."""
         return None
 
 
 class Upsert(WriteMode):
-    """The target is the transformed source, one row a key."""
+    """The target is the transformed source, with one row per key."""
 
     name = "Upsert"
     merges = True
@@ -134,7 +134,7 @@ class Changelog(WriteMode):
         return changelog_rows(changes, transform, key=key, epoch=epoch, within=within)
 
     def sign(self) -> Column | None:
-        """Count removals negative: the sums are those of the table that a reader of all changes arrives at."""
+        """Return -1 for removals, so that the sums are those of the table after all changes."""
         return F.when(F.col(OP).isin(*REMOVALS), -1).otherwise(1)
 
 

@@ -1,1 +1,1 @@
-"""How work is done: what the driver offers to the code that does it, and that code, one module a kind of work."""
+"""Execution of work: the context that the driver offers to a runner, and the runners, one module per kind of work."""

@@ -1,4 +1,4 @@
-"""The files that versions of an append-only source added, staged as they are: a Spark job for each version costs twenty times as much."""
+"""Staging of the files that versions of an append-only source added, by copying them; Spark jobs cost twenty times as much."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _Added = tuple[int, str]
 def stage_appended(after: int, upto: int, context: WorkContext) -> tuple[StagedFile, ...] | None:
     """Copy the files of the versions `(after, upto]`, and decode those that cannot be copied.
 
-    Without files, or if the filter excludes all of them, nothing is staged and no Spark job runs. None: nothing of them can be
-    copied, or a version did more than add rows.
+    Without files, or if the filter excludes all of them, nothing is staged and no Spark job runs. Returns `None` if none of
+    them can be copied, or if a version did more than add rows.
 
     Raises:
-        SourceDamagedError, AccountingError: a file is not what the source's log says.
+        SourceDamagedError, AccountingError: a file differs from the source's log.
     """
     source, ways = context.job.source, context.copies.ways
     if not isinstance(source, SupportsAppends):
@@ -40,11 +40,11 @@ def stage_appended(after: int, upto: int, context: WorkContext) -> tuple[StagedF
     if all(isinstance(way, Excluded) for _, way in planned):
         return ()
     copies = [way for _, way in planned if isinstance(way, PlannedCopy)]
-    # Only footers tell which files have values of a dropped column.
+    # Only footers show which files have values of a dropped column.
     if not copies or ways.table.drops:
         return None
     what = f"the files of versions {after + 1} to {upto}"
-    # Decoded first: a write removes what lies in the folder of the work.
+    # Decoded first: a write empties the folder of the work.
     decoded = _decoded([file for file, way in planned if isinstance(way, Decoded)], what, source, context)
     done = context.copy_files(copies)
     if done.left:

@@ -1,4 +1,4 @@
-"""What a piece of work may use while it runs, and what the driver must know of it: was it cancelled, what did it stage."""
+"""Context of a piece of work: the functions that a runner may use, and the driver's record of cancellations and staged files."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
 
 
 class WorkCancelledError(Exception):
-    """Work was cancelled between two of its steps."""
+    """The work was cancelled between two of its steps."""
 
 
 @dataclass
 class WorkLedger:
-    """What is known of all work of an attempt; each change is made under the lock."""
+    """State of all work of an attempt; every access holds the lock."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     cancelled: set[int] = field(default_factory=set)
     in_effect: set[int] = field(default_factory=set)
-    """Work that may have changed the target: its own result is waited for."""
+    """Work that may have changed the target; the driver waits for its result."""
 
     unsealed: set[str] = field(default_factory=set)
-    """Files that this attempt staged and no commit names yet."""
+    """Files that this attempt staged and that no commit contains yet."""
 
     def is_cancelled(self, work_id: int) -> bool:
-        """Was its end asked for?"""
+        """Return True if the work was cancelled."""
         with self.lock:
             return work_id in self.cancelled
 
     def cancel(self, work_id: int) -> bool:
-        """Note it; return whether the work's own answer is waited for."""
+        """Record the cancellation; return True if the driver must wait for the work's result."""
         with self.lock:
             self.cancelled.add(work_id)
             return work_id in self.in_effect
@@ -57,7 +57,7 @@ class WorkLedger:
 
 @dataclass(frozen=True)
 class SparkWorkContext:
-    """Satisfies `ports.work.WorkContext`."""
+    """Implementation of `ports.work.WorkContext`."""
 
     job: OpenedJob
     attempt: int
@@ -66,14 +66,14 @@ class SparkWorkContext:
     copies: JobCopies
 
     def stage(self, rows: DataFrame, *, what: str, folder: str = "") -> tuple[StagedFile, ...]:
-        """See `WorkContext`; the job itself counts, because files may be gone before their footers are read."""
+        """See `WorkContext`; the Spark job counts the rows, because files may be gone before their footers are read."""
         counted, sink = CountedRows(self.job.spark, rows), self.job.sink
         if folder:
             shipping = ability(sink, SupportsShipping)
             paths = shipping.stage_of(counted.frame, folder, attempt=self.attempt, work_id=self.work_id)
         else:
             paths = sink.stage(counted.frame, attempt=self.attempt, work_id=self.work_id)
-        return self._known(counted, self.job.committer.measure(paths), what)
+        return self._recorded(counted, self.job.committer.measure(paths), what)
 
     def copy(
         self, planned: Sequence[PlannedRange], *, segment: int | None = None
@@ -81,8 +81,8 @@ class SparkWorkContext:
         """See `WorkContext`."""
         if not planned:
             return (), ()
-        done = self.copy_files([one for _, one in planned], segment=segment)
-        return done.staged, tuple(one for one, file in planned if any(file is other for other in done.left))
+        done = self.copy_files([file for _, file in planned], segment=segment)
+        return done.staged, tuple(part for part, file in planned if any(file is other for other in done.left))
 
     def copy_files(
         self, files: Sequence[PlannedCopy], *, vectors: Sequence[VectorDescriptor] = (), segment: int | None = None
@@ -114,10 +114,10 @@ class SparkWorkContext:
         sink, counted = ability(self.job.sink, SupportsSegments), CountedRows(self.job.spark, rows)
         staged = sink.stage_segments(counted.frame, label=label, attempt=self.attempt, work_id=self.work_id)
         files = [(segment, self.job.committer.measure(paths)) for segment, paths in staged.items()]
-        known = tuple(replace(file, segment=segment) for segment, measured in files for file in measured)
-        return self._known(counted, known, what)
+        of_segments = tuple(replace(file, segment=segment) for segment, measured in files for file in measured)
+        return self._recorded(counted, of_segments, what)
 
-    def _known(self, counted: CountedRows, files: tuple[StagedFile, ...], what: str) -> tuple[StagedFile, ...]:
+    def _recorded(self, counted: CountedRows, files: tuple[StagedFile, ...], what: str) -> tuple[StagedFile, ...]:
         with self.ledger.lock:
             self.ledger.unsealed.update(file.path for file in files)
         check_staged(what, written=counted.rows(), found=sum(file.rows for file in files))
@@ -128,7 +128,7 @@ class SparkWorkContext:
         transform = self.job.transform
         if not isinstance(transform, ParsingTransform) or not transform.judges(records):
             return self.stage(transform.apply(records), what=what)
-        # Counted between parsers and rows: Spark moves no filter past what counts, which would parse once more.
+        # Counted between parsers and rows: Spark moves no filter past the count, and so does not parse twice.
         counted = CountedRows(self.job.spark, transform.judged(records), only=is_bad())
         files = self.stage(transform.rows(counted.frame), what=what)
         rows = counted.rows()
@@ -145,15 +145,17 @@ class SparkWorkContext:
         return files
 
     def _stage_bad(self, records: DataFrame, rows: int, what: str) -> tuple[StagedFile, ...]:
-        """Read the bad records once more, which there are few of, into their own table, or fail by one of them."""
+        """Read the few bad records again, into their own table; without such a table, fail with one of them."""
         quarantine = self.job.quarantine
         if quarantine is None or not quarantine.keeps:
             raise bad_record(records, rows, what)
         files = quarantine.stage(records, attempt=self.attempt, work_id=self.work_id)
-        found = sum(file.rows for file in files)
-        if found != rows:
-            # Compaction may have taken one meanwhile.
-            raise TransientError(f"{what} had {counted(rows, 'bad record')}, and then {found:,}.")
+        staged = sum(file.rows for file in files)
+        if staged != rows:
+            # Compaction may have removed one in the meantime.
+            raise TransientError(
+                f"{what} had {counted(rows, 'bad record')} at the first read, and {staged:,} at the second."
+            )
         return files
 
     def begin_effect(self) -> None:

@@ -1,4 +1,4 @@
-"""A MERGE as a part of work: made once, and found again where its answer was lost."""
+"""MERGE as a part of work: runs once, and is detected again if its result was lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def merge(net: DataFrame, context: WorkContext, txn_version: int) -> None:
-    """Bring net changes, which are computed and checked, into the target under a transaction version."""
+    """Merge net changes, which are computed and checked, into the target under a transaction version."""
     job = context.job
     sink = ability(job.sink, SupportsMerge)
     context.begin_effect()
@@ -25,18 +25,18 @@ def merge(net: DataFrame, context: WorkContext, txn_version: int) -> None:
 
 
 def is_merged(context: WorkContext, txn_version: int, what: str) -> bool:
-    """Is a MERGE in the target whose answer was lost?
+    """Return True if the target contains a MERGE whose result was lost.
 
-    Doing it again under another number would be right too, but the state must not say less than the target holds.
+    A second MERGE under another version would be correct too, but the state must record everything that the target holds.
 
     Raises:
-        StateMovedError: the target does not say.
+        StateMovedError: the target's log cannot be read.
     """
     try:
         return context.job.committer.read_state().txn_version == txn_version
     except Exception as error:
-        # The reason does not matter: what happened is unknown.
+        # For any reason, the outcome of the MERGE is unknown.
         raise StateMovedError(
             f"{what} may be in the target, which cannot be read now: {error}",
-            hint="Start the job again: it looks first.",
+            hint="Start the job again: it checks the target first.",
         ) from error

@@ -1,4 +1,4 @@
-"""Ranges of offsets that work reads: how a message names them, and whether they are still of the same source."""
+"""Offset ranges that work reads: their description in messages, and the check that the source is still the same."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from backfill_spark.ports.work import WorkContext
 
 
 def words(ranges: tuple[OffsetRange, ...]) -> str:
-    """Return ranges in words; at least one."""
+    """Return the description of one or more ranges for a message."""
     first = ranges[0]
     if len(ranges) == 1:
         return f"the offsets {first.start} to {first.stop} of partition {first.partition}"
-    return f"{count(ranges)} offsets of {len(ranges)} partitions, from offset {first.start} of partition {first.partition} on"
+    return f"{count(ranges)} offsets of {len(ranges)} partitions, starting at offset {first.start} of partition {first.partition}"
 
 
 def check_same_source(context: WorkContext) -> None:
-    """Refuse what was read if the source was made again: another one has other records at these offsets.
+    """Reject the records read if the source was recreated, because the new one has other records at these offsets.
 
     Raises:
-        SourceReplacedError: it was, before the read or during it.
+        SourceReplacedError: the source was recreated before or during the read.
     """
     source, opened = context.job.source, context.job.opened.found
     if isinstance(opened, Subscribed) and source.head().source_id != opened.source_id:
         raise SourceReplacedError(
-            f"{source.path} is another one than when the attempt began.",
+            f"{source.path} was replaced since the attempt began.",
             hint=MADE_AGAIN_HINT,
         )

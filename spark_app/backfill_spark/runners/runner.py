@@ -1,7 +1,7 @@
-"""What does one kind of work. A strategy asks for work, a runner does it; it is found by discovery, never listed (ADR 0010).
+"""Runner of one kind of work. A strategy requests work, and a runner does it. Discovery finds runners (ADR 0010).
 
-The driver calls a runner on a thread of its own, in the work's scheduler pool and job group. What a runner raises is explained,
-retried or ends the attempt as any failure.
+The driver calls each runner on a separate thread, in the work's scheduler pool and job group. Exceptions of a runner are
+explained, retried, or end the attempt, like any failure.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ class WorkRunner:
     """Does one kind of work."""
 
     name: str
-    """Name of the class of the work; two distributions cannot bring the same."""
+    """Name of the work's class; two distributions cannot register the same name."""
 
     work: type[Work]
 
     run: Callable[[Any, WorkContext], Result]
-    """Do it and return its result. May block; ends soon after a cancellation, which cancels its Spark jobs."""
+    """Do the work and return its result. May block; ends soon after a cancellation, which cancels its Spark jobs."""
 
     took_effect: Callable[[Any, WorkContext], Result | None] | None = None
-    """Say, after a failure, whether the target has its effect already; None for work that only stages or reads.
+    """Return the result after a failure if the target already has the effect; `None` for work that only stages or reads.
 
-    Raises StateMovedError when that cannot be told: the next attempt can.
+    Raises StateMovedError if this cannot be determined; then the next attempt determines it.
     """
 
 
 def discover() -> Mapping[type[Work], WorkRunner]:
-    """Return what does each kind of work that there is."""
-    found = plugins.discover(kinds.__name__, kinds.__path__, group="backfill.work", attribute="RUNNER", kind=WorkRunner)
-    return {one.work: one for one in found.values()}
+    """Return all runners by the class of their work."""
+    runners = plugins.discover(
+        kinds.__name__, kinds.__path__, group="backfill.work", attribute="RUNNER", kind=WorkRunner
+    )
+    return {runner.work: runner for runner in runners.values()}

@@ -1,1 +1,1 @@
-"""A source's log brought into a target: which files that are there. Rules are in the core (`log_shipping`); rows are not read here."""
+"""Log shipping: file actions of the source become file actions of the target. The rules are in `log_shipping` of the core."""

@@ -1,4 +1,4 @@
-"""File actions of a log: read from the text of a commit, and written as lines of one."""
+"""File actions of a Delta log, read from the JSON of a commit and written as its lines."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ KEPT_OF_A_REMOVED_FILE = (
     "baseRowId",
     "defaultRowCommitVersion",
 )
-"""Of an `add` action, what the `remove` action says too."""
+"""Fields of an `add` action that the `remove` action repeats."""
 
 COPIED = ("numCopiedRows", "numTargetRowsCopied", "num_copied_rows", "num_target_rows_copied")
-"""Metrics of an UPDATE or DELETE, and of a MERGE, by Spark and by delta-rs."""
+"""Metric names of copied rows for UPDATE or DELETE, and for MERGE, by Spark and by delta-rs."""
 
 COUNT = re.compile("[0-9]{1,18}")
 
 
 def file_actions(version: int, text: str) -> VersionActions:
-    """Return the file actions of a version; its transactions, domains and files of the change feed are none.
+    """Return the file actions of a version, without transactions, domains and files of the change feed.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: it is no commit.
+        ValueError, KeyError, TypeError, AttributeError: the text is not a commit.
     """
-    found: list[FileAdded | FileRemoved] = []
+    actions: list[FileAdded | FileRemoved] = []
     copied = 0
     for line in lines_of(text):
         action = action_of(line)
         if "add" in action:
-            found.append(file_added(action["add"]))
+            actions.append(file_added(action["add"]))
         elif "remove" in action:
-            found.append(_removed(action["remove"]))
+            actions.append(_removed(action["remove"]))
         elif "commitInfo" in action:
             copied = _rows_copied(action["commitInfo"])
-    return VersionActions(version, tuple(found), rows_copied=copied)
+    return VersionActions(version, tuple(actions), rows_copied=copied)
 
 
 def _rows_copied(info: Any) -> int:
-    """Return the rows that a rewrite copied unchanged; 0 if its writer did not count them: what it notes is free."""
+    """Return the number of rows that a rewrite copied unchanged; 0 if its writer recorded none, since metrics are optional."""
     metrics = info.get("operationMetrics") if isinstance(info, Mapping) else None
     counts = [str(metrics.get(name)) for name in COPIED] if isinstance(metrics, Mapping) else []
     return next((int(count) for count in counts if COUNT.fullmatch(count)), 0)
@@ -74,14 +74,14 @@ def _removed(remove: Mapping[str, Any]) -> FileRemoved:
 
 
 def removal(action: str, *, data_change: bool, now_ms: int) -> str:
-    """Return the `remove` action that takes out a file of an `add` action; both are lines of a commit."""
+    """Return the `remove` action for the file of an `add` action; both are lines of a commit."""
     add = json.loads(action)["add"]
     kept = {name: add[name] for name in KEPT_OF_A_REMOVED_FILE if add.get(name) is not None}
-    said = {"deletionTimestamp": now_ms, "dataChange": data_change, "extendedFileMetadata": True}
-    return json.dumps({"remove": {"path": add["path"], **said, **kept}})
+    fields = {"deletionTimestamp": now_ms, "dataChange": data_change, "extendedFileMetadata": True}
+    return json.dumps({"remove": {"path": add["path"], **fields, **kept}})
 
 
 def with_fields(action: str, **fields: Any) -> str:
-    """Return an `add` action with other values of some fields; None takes a field out."""
+    """Return an `add` action with new values of some fields; `None` removes a field."""
     add = {**json.loads(action)["add"], **fields}
     return json.dumps({"add": {name: value for name, value in add.items() if value is not None}})

@@ -1,4 +1,4 @@
-"""How a target is laid out as its source, so that the source's files fit: columns, their names in files, partitions, features."""
+"""Layout of a target that takes its source's files: columns, their names in files, partitions, features."""
 
 from __future__ import annotations
 
@@ -27,65 +27,65 @@ OF_DELTA = "delta."
 """Prefix of the properties that engines act on; the owner of each table sets them."""
 
 FILES_REFUSED = {
-    CHANGE_FEED: "a change feed, and what the source's log says of files tells no row changes",
-    ROW_TRACKING: "row tracking, and the files of the source bring no ids of its rows",
-    "delta.appendOnly": "append only, and files of the source go",
+    CHANGE_FEED: "a change feed, and shipped file actions contain no row changes for it",
+    ROW_TRACKING: "row tracking, and the files of the source have no row ids for it",
+    "delta.appendOnly": "an append-only property, and the source removes files",
 }
 
 
 def carried_properties(source: LoggedTable) -> dict[str, str]:
-    """Return the table properties that a target needs to take the source's files, and those of users."""
-    found = {name: text for name, text in source.properties.items() if not name.lower().startswith(OF_DELTA)}
+    """Return the table properties that a target needs for the source's files, and the user's own properties."""
+    properties = {name: text for name, text in source.properties.items() if not name.lower().startswith(OF_DELTA)}
     if VECTORS in source.features:
-        found[VECTORS_ON] = "true"
+        properties[VECTORS_ON] = "true"
     if value(source.properties, MAPPING_MODE) == "name":
-        found[MAPPING_MODE] = "name"
+        properties[MAPPING_MODE] = "name"
     for feature in (WIDENING, DEFAULTS):
         if feature in source.features:
-            found[f"{FEATURE}{feature}"] = "supported"
-    return found
+            properties[f"{FEATURE}{feature}"] = "supported"
+    return properties
 
 
-def carried_schema(wanted: StructType, source: LoggedTable) -> str:
-    """Return the columns of a target as JSON: a column of the source keeps its names and ids in files, and any may be null.
+def carried_schema(schema: StructType, source: LoggedTable) -> str:
+    """Return the columns of a target as JSON: source columns keep their physical names and ids, and any column may be null.
 
-    Comments, defaults and type changes are those of what is `wanted`: a computed column has none, whatever its name.
+    Comments, defaults and type changes are those of `schema`: computed columns have none, even with the name of a source column.
     """
     mapped = value(source.properties, MAPPING_MODE) == "name"
-    there = schema_of(source.schema)
-    # A computed column may have the name of one of the source, and another type.
-    alike = {one.name for one in wanted if one.name in there.names and _same_type(one, there[one.name])}
-    fields_there = json.loads(source.schema)["fields"] if mapped else ()
-    known = {field["name"]: field for field in fields_there if field["name"] in alike}
+    existing = schema_of(source.schema)
+    # A computed column may have the name of a source column, but another type.
+    alike = {field.name for field in schema if field.name in existing.names and _same_type(field, existing[field.name])}
+    source_fields = json.loads(source.schema)["fields"] if mapped else ()
+    by_name = {field["name"]: field for field in source_fields if field["name"] in alike}
     kept = (*kinds_of_words(source.features), *((TYPE_CHANGES,) if WIDENING in source.features else ()))
     fields = []
-    for field in json.loads(wanted.json())["fields"]:
-        same = known.get(field["name"])
+    for field in json.loads(schema.json())["fields"]:
+        same = by_name.get(field["name"])
         made = loose(field if same is None else same, mapped=same is not None, kept=kept)
-        named = {name: value for name, value in made["metadata"].items() if name not in kept}
-        said = {name: value for name, value in field["metadata"].items() if name in kept}
-        fields.append({**made, "metadata": {**named, **said}})
+        of_source = {name: value for name, value in made["metadata"].items() if name not in kept}
+        of_target = {name: value for name, value in field["metadata"].items() if name in kept}
+        fields.append({**made, "metadata": {**of_source, **of_target}})
     return json.dumps({"type": "struct", "fields": fields})
 
 
-def _same_type(one: StructField, other: StructField) -> bool:
-    return nullable(one.dataType) == nullable(other.dataType)
+def _same_type(left: StructField, right: StructField) -> bool:
+    return nullable(left.dataType) == nullable(right.dataType)
 
 
 def check_followed(path: str, partitions: Sequence[str], properties: Mapping[str, str], source: LoggedTable) -> None:
-    """Refuse an existing target that cannot take a source's files and their going.
+    """Reject an existing target to which a source's added and removed files cannot be applied.
 
     Raises:
         UnsupportedTargetFeatureError: names the property.
-        TargetSchemaMismatchError: it has other partitions.
+        TargetSchemaMismatchError: the target has other partitions.
     """
-    for name, words in FILES_REFUSED.items():
+    for name, problem in FILES_REFUSED.items():
         if is_on(properties, name):
             raise UnsupportedTargetFeatureError(
-                f"{path} has {words} ({name}).", hint="Unset it, or use a target that the job makes."
+                f"{path} has {problem} ({name}).", hint="Unset it, or use a target that the job creates."
             )
     if tuple(partitions) != source.partitions:
         raise TargetSchemaMismatchError(
             f"{path} is partitioned by {list(partitions)}, and the source by {list(source.partitions)}.",
-            hint="Use a target that the job makes: it has the partitions of the source.",
+            hint="Use a target that the job creates: it has the partitions of the source.",
         )

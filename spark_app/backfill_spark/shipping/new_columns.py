@@ -28,12 +28,12 @@ GONE_HINT = "Undo it, or start a new job on a new target with another spec.trans
 
 
 def new_columns(version: VersionActions, before: int, context: WorkContext) -> NewColumns | None:
-    """Return what the target gets, or what the job reads otherwise from then on; None: nothing of it concerns the job.
+    """Return the schema change for the target, or for the job's reads; `None` if the change does not affect the job.
 
     Args:
-        version: Of the source, with another layout.
-        before: The version that was shipped last.
-        context: Of the work.
+        version: The version of the source with another layout.
+        before: The last shipped version.
+        context: Context of the work.
 
     Raises:
         SchemaChangedError: names the column, the version and what to do.
@@ -45,18 +45,18 @@ def new_columns(version: VersionActions, before: int, context: WorkContext) -> N
     at, number = job.source.path, version.version
     try:
         last = source.layout_at(before)
-        first, shipped, now = (_view(job, one) for one in (source.shippable(), last, layout))
+        first, shipped, now = (_view(job, table) for table in (source.shippable(), last, layout))
         if follow(first, shipped, target).fields is not None:
             raise SchemaChangedError(
-                f"columns of {at} changed up to version {before}, and the target was not told: schemaChange was Ignore then.",
+                f"columns of {at} changed up to version {before}, but not in the target: schemaChange was Ignore then.",
                 hint="Start a new job on a new target.",
             )
         followed = follow(first, now, target)
     except NotFollowedError as refused:
         raise SchemaChangedError(f"{refused.what}, in version {number} of {at}.", hint=refused.hint) from refused
     except PySparkException as error:
-        words = f"spec.transform cannot be made of the columns of version {number} of {at}: {in_words(error)}"
-        raise SchemaChangedError(words, hint=GONE_HINT) from error
+        message = f"spec.transform cannot be computed from the columns of version {number} of {at}: {in_words(error)}"
+        raise SchemaChangedError(message, hint=GONE_HINT) from error
     fields = followed.fields
     # Compared with the pinned version, also columns that an earlier version brought are new.
     if fields is None or fields == target.columns.fields:
@@ -65,7 +65,7 @@ def new_columns(version: VersionActions, before: int, context: WorkContext) -> N
 
 
 def _view(job: OpenedJob, layout: LoggedTable) -> View:
-    """Return what the transform makes of a layout."""
+    """Return the view of a layout: its columns, and the transform's output for them."""
     columns = tuple(json.loads(layout.schema)["fields"])
     schema = schema_of(layout.schema)
     outputs = job.transform.output_schema(job.spark, schema)

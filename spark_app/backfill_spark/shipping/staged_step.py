@@ -1,4 +1,4 @@
-"""What a step of the source comes to in a target, staged: copies, files under other vectors, and what goes."""
+"""Staging of one step of the source for the target: copies, files with new deletion vectors, and removals."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ VECTORS_HINT = "Run ALTER TABLE … SET TBLPROPERTIES ('delta.enableDeletionVect
 def stage_step(
     step: TargetStep, version: int, context: WorkContext
 ) -> tuple[tuple[StagedFile, ...], tuple[RemovedFile, ...]]:
-    """Copy what came, and return what the commit takes in and out; a file under another vector is in both.
+    """Copy new files, and return the commit's added and removed files; a file with a new vector is in both.
 
     Args:
-        step: What the target needs.
-        version: Of the source, after the step.
-        context: Of the work.
+        step: The changes that the target needs.
+        version: The source's version after the step.
+        context: Context of the work.
 
     Raises:
-        TargetChangedError: the target has no file of one that it must have been made of.
-        UnsupportedTargetFeatureError: the target takes no deletion vectors.
-        SourceDamagedError, AccountingError: a file is not what the source's log says.
+        TargetChangedError: the target lacks the copy of a source file.
+        UnsupportedTargetFeatureError: the target does not support deletion vectors.
+        SourceDamagedError, AccountingError: a file differs from the source's log.
     """
     ways = context.copies.ways
-    _check_found(step, context)
+    _check_present(step, context)
     _check_kept(step, ways, context)
-    step = _made_anew(step, ways)
+    step = _with_new_copies(step, ways)
     copies, decoded = _planned(step, ways)
     _check_vectors(step, ways, context)
-    vectors = [vector for one in step.vectors if (vector := _logged(one.source).vector) is not None]
+    vectors = [vector for file in step.vectors if (vector := _logged(file.source).vector) is not None]
     done = context.copy_files(copies, vectors=vectors)
-    by_path = {one.file.path: one for one in step.copies}
-    decoded += [by_path[one.file.path] for one in done.left]
-    # What Spark writes is logged as a change of data: then what it replaces must be one too.
-    changes = any(not one.data_change for one in decoded)
-    files = [_flagged(one.staged, changes or by_path[one.planned.file.path].data_change) for one in done.copied]
-    for one in decoded:
-        files += _decoded(one, version, context)
-    files += _under_other_vectors(step.vectors, changes, context)
-    gone = [(one.file, one.data_change) for one in step.removals]
-    gone += [(one.file, one.data_change) for one in step.vectors]
+    by_path = {copy.file.path: copy for copy in step.copies}
+    decoded += [by_path[planned.file.path] for planned in done.left]
+    # Spark logs its files as a data change, so the files that they replace must be logged as one too.
+    changes = any(not copy.data_change for copy in decoded)
+    files = [_flagged(file.staged, changes or by_path[file.planned.file.path].data_change) for file in done.copied]
+    for copy in decoded:
+        files += _decoded(copy, version, context)
+    files += _with_new_vectors(step.vectors, changes, context)
+    gone = [(removed.file, removed.data_change) for removed in step.removals]
+    gone += [(file.file, file.data_change) for file in step.vectors]
     now_ms = time.time_ns() // 1_000_000
     removed = tuple(
         RemovedFile(
@@ -74,126 +74,134 @@ def stage_step(
     return (*files, *done.beside), removed
 
 
-def _check_found(step: TargetStep, context: WorkContext) -> None:
-    # Of a file whose rows the filter leaves out there is none.
+def _check_present(step: TargetStep, context: WorkContext) -> None:
+    # With a filter, files without matching rows have no copy.
     if step.missing and context.job.transform.where is None:
         more = f" and of {len(step.missing) - 1} more" if len(step.missing) > 1 else ""
         raise TargetChangedError(
-            f"{context.job.sink.path} has no file that was made of {step.missing[0]} of the source{more}.",
-            hint="Others took it out, or rewrote it: start a new job on a new target.",
+            f"{context.job.sink.path} has no copy of {step.missing[0]} of the source{more}.",
+            hint="Another writer removed or rewrote it: start a new job on a new target.",
         )
 
 
 def check_known(files: TargetFiles, path: str) -> None:
-    """Refuse a target with files of which the source's log says nothing: its readers see rows that the source has not.
+    """Reject a target with files that were not made from a source file: readers would see rows that the source lacks.
 
     Raises:
-        TargetChangedError: names one.
+        TargetChangedError: names one such file.
     """
     if files.strangers:
         more = f" and {len(files.strangers) - 1} more" if len(files.strangers) > 1 else ""
         raise TargetChangedError(
-            f"{path} has the file {files.strangers[0]}{more}, which was made of no file of the source.",
-            hint="Others wrote to it: start a new job on a new target.",
+            f"{path} has the file {files.strangers[0]}{more}, which was not made from a file of the source.",
+            hint="Another writer added it: start a new job on a new target.",
         )
 
 
 def _check_kept(step: TargetStep, ways: JobWays, context: WorkContext) -> None:
-    """Refuse a file of the source that has other bytes or another partition than when it was copied, under its name."""
-    for file, one in step.kept:
-        source = _logged(one)
+    """Reject a source file whose size or partition changed under the same name since it was copied."""
+    for file, added in step.kept:
+        source = _logged(added)
         what = file.misfit(
-            one, ways.partition(source), same_bytes=_digest_of(json.loads(file.action)["add"]) is not None
+            added, ways.partition(source), same_bytes=_digest_of(json.loads(file.action)["add"]) is not None
         )
         if what is not None:
             raise SourceDamagedError(
                 f"{source.below} of the source {context.job.source.path} has {what}.",
-                hint="Another program gave the name to another file: start a new job on a new target.",
+                hint="Another program replaced the file under its name: start a new job on a new target.",
             )
 
 
 def _check_vectors(step: TargetStep, ways: JobWays, context: WorkContext) -> None:
-    if not ways.target.vectors and any(one.source.vector is not None for one in step.vectors):
+    if not ways.target.vectors and any(file.source.vector is not None for file in step.vectors):
         raise UnsupportedTargetFeatureError(
-            f"rows of the source are deleted by deletion vectors, and {context.job.sink.path} takes none.",
+            f"rows of the source are deleted by deletion vectors, which {context.job.sink.path} does not support.",
             hint=VECTORS_HINT,
         )
 
 
 def _planned(step: TargetStep, ways: JobWays) -> tuple[list[PlannedCopy], list[Copy]]:
-    """Return what is copied, and what is decoded."""
+    """Return the files to copy, and the files to decode."""
     copies: list[PlannedCopy] = []
     decoded: list[Copy] = []
-    for one in step.copies:
-        planned = ways.planned(_logged(one.file))
+    for copy in step.copies:
+        planned = ways.planned(_logged(copy.file))
         if isinstance(planned, PlannedCopy):
             copies.append(planned)
         elif isinstance(planned, Decoded):
-            decoded.append(one)
+            decoded.append(copy)
     return copies, decoded
 
 
-def _made_anew(step: TargetStep, ways: JobWays) -> TargetStep:
-    """Return a step that makes those files anew which another vector does not change in place."""
-    kept = tuple(one for one in step.vectors if _stays(_logged(one.source), ways))
-    others = [one for one in step.vectors if one not in kept]
-    removals = (*step.removals, *(Removal(one.file, one.data_change) for one in others))
-    copies = (*step.copies, *(Copy(one.source, one.data_change) for one in others))
+def _with_new_copies(step: TargetStep, ways: JobWays) -> TargetStep:
+    """Return a step that copies again the files whose existing copies cannot take the new vector."""
+    kept = tuple(file for file in step.vectors if _stays(_logged(file.source), ways))
+    replaced = [file for file in step.vectors if file not in kept]
+    removals = (*step.removals, *(Removal(file.file, file.data_change) for file in replaced))
+    copies = (*step.copies, *(Copy(file.source, file.data_change) for file in replaced))
     return replace(step, vectors=kept, removals=removals, copies=copies)
 
 
 def _stays(source: SourceFile, ways: JobWays) -> bool:
-    """May its copy get its vector? One of another folder is not copied; under another one there may be rows that the filter leaves out."""
+    """Return True if the existing copy can take the file's new vector.
+
+    Files in another folder are not copied. With a filter, the new vector may expose rows that the filter excludes.
+    """
     if source.is_elsewhere:
         return False
     return ways.transform.condition is None or isinstance(ways.planned(source), PlannedCopy)
 
 
-def _decoded(one: Copy, version: int, context: WorkContext) -> tuple[StagedFile, ...]:
+def _decoded(copy: Copy, version: int, context: WorkContext) -> tuple[StagedFile, ...]:
     job = context.job
-    rows = job.transform.apply(ability(job.source, SupportsLog).rows_of([one.file.action], version))
-    return context.stage(rows, what=f"the file {one.file.path} of the source", folder=folder_of(one.file.path, "0"))
+    rows = job.transform.apply(ability(job.source, SupportsLog).rows_of([copy.file.action], version))
+    return context.stage(rows, what=f"the file {copy.file.path} of the source", folder=folder_of(copy.file.path, "0"))
 
 
 def _flagged(file: StagedFile, data_change: bool) -> StagedFile:
-    """Return a copy with an action that says whether data changes."""
+    """Return a copy whose action has the given `dataChange`."""
     assert isinstance(file.handle, CommitLine)
     return replace(file, handle=CommitLine(with_fields(file.handle.text, dataChange=data_change)))
 
 
-def _under_other_vectors(vectors: Sequence[OtherVector], changes: bool, context: WorkContext) -> list[StagedFile]:
-    adds = [json.loads(one.file.action)["add"] for one in vectors]
+def _with_new_vectors(vectors: Sequence[OtherVector], changes: bool, context: WorkContext) -> list[StagedFile]:
+    adds = [json.loads(file.file.action)["add"] for file in vectors]
     made = [
-        MadeCopy(_logged(one.source), unquote(one.file.path), whole=_digest_of(add) is not None)
-        for one, add in zip(vectors, adds, strict=True)
+        MadeCopy(_logged(file.source), unquote(file.file.path), whole=_digest_of(add) is not None)
+        for file, add in zip(vectors, adds, strict=True)
     ]
-    told = context.copies.statistics(made)
+    statistics = context.copies.statistics(made)
     return [
-        _under_other_vector(one, add, copy, stats.text, changes or one.data_change, context)
-        for one, add, copy, stats in zip(vectors, adds, made, told, strict=True)
+        _with_new_vector(file, add, copy, stats.text, changes or file.data_change, context)
+        for file, add, copy, stats in zip(vectors, adds, made, statistics, strict=True)
     ]
 
 
-def _under_other_vector(
-    one: OtherVector, add: Mapping[str, Any], made: MadeCopy, stats: str | None, data_change: bool, context: WorkContext
+def _with_new_vector(
+    file: OtherVector,
+    add: Mapping[str, Any],
+    made: MadeCopy,
+    stats: str | None,
+    data_change: bool,
+    context: WorkContext,
 ) -> StagedFile:
     digest, vector = _digest_of(add), made.file.vector
     copied = {} if digest is None else replace(digest, statistics=statistics_digest(stats)).tags
     if vector is not None and not vector.is_inline:
         vector = vector.in_folder(context.folder)
     line = with_fields(
-        one.file.action,
+        file.file.action,
         stats=stats,
         deletionVector=None if vector is None else dict(vector.fields),
         tags={**(add.get("tags") or {}), **copied} or None,
         dataChange=data_change,
     )
     path = context.copies.staged_path(made.below)
-    return StagedFile(path, add["size"], one.source.live_rows, CommitLine(line), way=FileWay.WHOLE)
+    return StagedFile(path, add["size"], file.source.live_rows, CommitLine(line), way=FileWay.WHOLE)
 
 
 def _digest_of(add: Mapping[str, Any]) -> CopyDigest | None:
-    """Return the digest of a file of the target; None: it was not copied whole."""
+    """Return the digest of a target file; `None` if it was not copied whole."""
     return CopyDigest.of_tags(add.get("tags"))
 
 

@@ -1,4 +1,4 @@
-"""The files of a target by the source file that each was made of: listed once, then kept up by the target's own log."""
+"""Target files by the source file of each: listed once, then updated from the target's log."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class TargetLog:
-    """Knows the files of one target. One caller at a time."""
+    """The current files of one target. Not thread-safe."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        """Take the table's path; nothing is read yet."""
+        """Store the table's path; reads nothing yet."""
         self._spark, self._path = spark, path
         self._version = -1
         self._files = TargetFiles()
@@ -29,7 +29,7 @@ class TargetLog:
         The first call lists them; a later one reads the commits since.
 
         Raises:
-            Whatever Kernel or the storage say (`LOG_ERRORS`).
+            LOG_ERRORS: Kernel or the storage failed.
         """
         newest = int(newest_version(self._spark, self._path).position)
         if self._version < 0:
@@ -38,15 +38,16 @@ class TargetLog:
             self._version = newest
         while self._version < newest:
             actions = file_actions(self._version + 1, commit_text(self._spark, self._path, self._version + 1)).files
-            added = [one for one in actions if isinstance(one, FileAdded)]
-            # An action may name again a file that is there.
-            gone = [one.path for one in actions if isinstance(one, FileRemoved)] + [one.path for one in added]
+            added = [action for action in actions if isinstance(action, FileAdded)]
+            # An `add` may repeat an existing file.
+            removed = [action.path for action in actions if isinstance(action, FileRemoved)]
+            gone = removed + [action.path for action in added]
             self._files = self._files.after(gone, map(_target_file, added))
             self._version += 1
         return self._files
 
 
-def _target_file(one: FileAdded) -> TargetFile:
-    add = json.loads(one.action)["add"]
+def _target_file(added: FileAdded) -> TargetFile:
+    add = json.loads(added.action)["add"]
     add.pop("stats", None)
-    return TargetFile(one.path, one.vector, json.dumps({"add": add}), one.bytes, add.get("partitionValues") or {})
+    return TargetFile(added.path, added.vector, json.dumps({"add": add}), added.bytes, add.get("partitionValues") or {})

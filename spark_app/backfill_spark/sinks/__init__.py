@@ -1,6 +1,6 @@
-"""Where rows go: one folder a kind of target, found by discovery, never listed.
+"""Targets: one folder per kind. Discovery finds the folders; no list names them.
 
-A folder's `__init__` holds `SINK` and imports no Spark: what costs a second to import is loaded by `open`.
+A folder's `__init__` defines `SINK` and does not import Spark; `open` loads the modules that take a second to import.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class SinkPlugin:
     """Its `spec.target.type`."""
 
     open: Callable[[SparkSession, Backfill], Sink]
-    """Make the sink of a job; writes nothing."""
+    """Create the sink of a job; writes nothing."""
 
     code: Callable[[], type[Sink]]
-    """Load the class that `open` makes: it has what the `VARIANT` promises."""
+    """Load the class that `open` creates; it implements the abilities that the `VARIANT` declares."""
 
     quarantine: Callable[[SparkSession, Backfill, str], Quarantine] | None = None
-    """Make the table at a path for the bad records of a job; writes nothing. None: such targets have none."""
+    """Create the table at a path for the bad records of a job; writes nothing. `None` if such targets have no such table."""
 
 
 def discover() -> Mapping[str, SinkPlugin]:
-    """Return every kind of target there is, by `spec.target.type`."""
+    """Return all kinds of targets by `spec.target.type`."""
     return plugins.discover(__name__, __path__, group="backfill.sinks", attribute="SINK", kind=SinkPlugin)

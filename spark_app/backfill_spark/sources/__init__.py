@@ -1,6 +1,6 @@
-"""Where rows come from: one folder a kind of source, found by discovery, never listed.
+"""Sources: one folder per kind. Discovery finds the folders; no list names them.
 
-A folder's `__init__` holds `SOURCE` and imports no Spark: what costs a second to import is loaded by `open`.
+A folder's `__init__` defines `SOURCE` and does not import Spark; `open` loads the modules that take a second to import.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def version_words(position: Position) -> str:
-    """Say the position of a source with versions."""
+    """Format the position of a source with versions."""
     return f"version {position}"
 
 
 def version_of(position: Position | None) -> int | None:
-    """Return a position as a version; None where it is none."""
+    """Return a position as a version; `None` if it is not one."""
     return count(position) if isinstance(position, int) else None
 
 
@@ -37,15 +37,15 @@ class SourcePlugin:
     """Its `spec.source.type`."""
 
     open: Callable[[SparkSession, sources.Source], Source]
-    """Make the source of a spec; reads nothing but what a name in a catalog stands for."""
+    """Create the source of a spec; reads only the catalog, to resolve a name."""
 
     code: Callable[[], type[Source]]
-    """Load the class that `open` makes: it has what the `VARIANT` promises."""
+    """Load the class that `open` creates; it implements the abilities that the `VARIANT` declares."""
 
     words: Callable[[Position], str] = version_words
-    """Say a position of it to people, in at most 256 characters; needs no open source."""
+    """Format a position for users, in at most 256 characters; needs no open source."""
 
 
 def discover() -> Mapping[str, SourcePlugin]:
-    """Return every kind of source there is, by `spec.source.type`."""
+    """Return all kinds of sources by `spec.source.type`."""
     return plugins.discover(__name__, __path__, group="backfill.sources", attribute="SOURCE", kind=SourcePlugin)

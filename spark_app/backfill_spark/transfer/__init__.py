@@ -1,1 +1,1 @@
-"""Copies of files that are not decoded: facts of two tables, and bytes. No rows, no Spark job."""
+"""Copies of files that are not decoded, from facts of two tables and bytes. Copying reads no rows and runs no Spark job."""

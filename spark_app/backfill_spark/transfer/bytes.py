@@ -1,7 +1,7 @@
-"""Bytes of a file from one file system to another, and their digest: by the system where both are this machine's, else by Hadoop.
+"""Copies of a file's bytes between file systems, with their digest: by the operating system for local files, else by Hadoop.
 
-A local file is copied without Hadoop, which starts a process for each file that it makes (ADR 0002), and the system may share
-blocks instead of copying them. What goes wrong there is tried again by Hadoop, whose errors are explained as everywhere.
+Local files are copied without Hadoop, which starts a process for each file that it creates (ADR 0002). The operating system may
+also share blocks instead of copying them. If such a copy fails, Hadoop tries again, so that its errors are explained.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHUNK_BYTES = 32 << 20
-"""Between two chunks a copy looks whether it was cancelled."""
+"""Size of a chunk; between two chunks, a copy checks for cancellation."""
 
 BUFFER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedBytes:
-    """What was read of a file, and may have been copied."""
+    """Size and digest of a file that was read, and perhaps copied."""
 
     size_bytes: int
-    """Of the copy, where there is one."""
+    """Size of the copy, or of the bytes read if nothing was copied."""
 
     digest: str
-    """CRC-32C of what was read, hexadecimal (ADR 0017)."""
+    """CRC-32C of the bytes read, hexadecimal (ADR 0017)."""
 
 
 class ByteReader:
-    """Reads files below one folder. From any thread."""
+    """Reader of files below one folder. Thread-safe."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
-        """Take the folder, as a path or a URI."""
+        """Store the folder, a path or a URI."""
         self._jvm = java(spark)
         self._path: Any = self._jvm.org.apache.hadoop.fs.Path
         self._files = self._path(folder).getFileSystem(hadoop_conf(spark))
         self._folder = folder.rstrip("/")
         self.is_local = str(self._files.getUri().getScheme()) == "file"
         self._local = str(self._path(self._folder).toUri().getPath())
-        # Each name of a class and of a static method is a question to Java, whenever it is said.
+        # Resolved once: each reference to a class or a static method is a call into the JVM.
         java_io, java_zip, commons = self._jvm.java.io, self._jvm.java.util.zip, self._jvm.org.apache.commons.io
         self._file, self._buffered = java_io.FileInputStream, java_io.BufferedInputStream
         self._checked, self._sum = java_zip.CheckedInputStream, java_zip.CRC32C
         self._move, self._nowhere = commons.IOUtils.copyLarge, commons.output.NullOutputStream.INSTANCE
 
     def local_path(self, below: str) -> Path:
-        """Return the path of a file, where the folder is this machine's."""
+        """Return the local path of a file, if the folder is local."""
         return Path(f"{self._local}/{below}")
 
     def read(self, below: str, *, check: Callable[[], None], into: Any = None) -> CopiedBytes:
@@ -62,16 +62,16 @@ class ByteReader:
 
         Args:
             below: Its path below the folder.
-            check: Called before each chunk; what it raises ends the read.
-            into: Java's stream that gets the bytes; None: nothing is kept of them.
+            check: Called before each chunk; an exception that it raises ends the read.
+            into: Java stream for the bytes; `None` discards them.
 
         Raises:
-            Whatever the file system says (`JAVA_ERRORS`).
+            JAVA_ERRORS: the file system failed.
         """
         writer, opened, total, moved = self._nowhere if into is None else into, self._opened(below), 0, CHUNK_BYTES
         try:
             stream = self._checked(opened, self._sum())
-            while moved == CHUNK_BYTES:  # less is all that was left
+            while moved == CHUNK_BYTES:  # a shorter chunk is the last one
                 check()
                 moved = self._move(stream, writer, 0, CHUNK_BYTES)
                 total += moved
@@ -86,10 +86,10 @@ class ByteReader:
 
 
 class ByteCopier:
-    """Copies files from below one folder to below another. From any thread."""
+    """Copier of files from below one folder to below another. Thread-safe."""
 
     def __init__(self, spark: SparkSession, source: str, target: str) -> None:
-        """Take the two folders, as paths or URIs."""
+        """Store the two folders, paths or URIs."""
         self._jvm = java(spark)
         self._path: Any = self._jvm.org.apache.hadoop.fs.Path
         self._to = self._path(target).getFileSystem(hadoop_conf(spark))
@@ -103,27 +103,27 @@ class ByteCopier:
         return f"{self._target_path}/{below}"
 
     def make_folder(self, below: str) -> None:
-        """Make a folder below the target's, and those above it."""
+        """Create a folder below the target's, with its parents."""
         if self.is_local:
-            with suppress(OSError):  # Hadoop says why
+            with suppress(OSError):  # Hadoop tries again and reports the error
                 Path(self.staged_path(below)).mkdir(parents=True, exist_ok=True)
                 return
         self._to.mkdirs(self._path(f"{self.target}/{below}"))
 
     def files(self, below: str) -> list[str]:
-        """Return the paths of the Parquet files in a folder below the target's, and in those below it."""
+        """Return the paths of the Parquet files in a folder below the target's, recursively."""
         if self.is_local:
             return [str(path) for path in Path(self.staged_path(below)).rglob("*.parquet")]
-        found = self._to.listFiles(self._path(f"{self.target}/{below}"), True)
+        listing = self._to.listFiles(self._path(f"{self.target}/{below}"), True)
         paths = list[str]()
-        while found.hasNext():
-            paths.append(str(found.next().getPath().toString()))
+        while listing.hasNext():
+            paths.append(str(listing.next().getPath().toString()))
         return [path for path in paths if path.endswith(".parquet")]
 
     def remove_folder(self, below: str) -> None:
-        """Remove a folder below the target's, with all that is in it."""
+        """Remove a folder below the target's, with its contents."""
         if self.is_local:
-            with suppress(OSError):  # it is not there, or Hadoop says why
+            with suppress(OSError):  # it does not exist, or Hadoop reports the error
                 shutil.rmtree(self.staged_path(below))
                 return
         self._to.delete(self._path(f"{self.target}/{below}"), True)
@@ -137,16 +137,16 @@ class ByteCopier:
 
         Args:
             source: The file.
-            target: Does not exist; of a copy that fails something may be there.
-            check: Called before each chunk; what it raises ends the copy.
+            target: The new file; must not exist. A failed copy may leave a part of it.
+            check: Called before each chunk; an exception that it raises ends the copy.
 
         Raises:
-            Whatever the two file systems say (`JAVA_ERRORS`).
+            JAVA_ERRORS: one of the two file systems failed.
         """
         if self.is_local:
             with suppress(OSError):
                 size_bytes = _copied(self._reader.local_path(source), Path(self.staged_path(target)), check)
-                # The system tells nothing of what it copies; what it has just read is in its memory.
+                # The system computes no digest; the bytes that it has just read are in its page cache.
                 return CopiedBytes(size_bytes, self._reader.read(source, check=check).digest)
         writer = self._to.create(self._path(f"{self.target}/{target}"), True)
         try:
@@ -156,10 +156,10 @@ class ByteCopier:
 
 
 def _copied(source: Path, target: Path, check: Callable[[], None]) -> int:
-    """Return the size of the copy."""
+    """Copy a local file and return the size of the copy."""
     with source.open("rb", buffering=0) as reader, target.open("wb") as writer:
         _by_the_system(reader, writer, check)
-        # What the system did not copy; behind the last byte it is nothing.
+        # Copies the bytes that the system did not copy, if any.
         buffer = memoryview(bytearray(BUFFER_BYTES))
         check()
         while count := reader.readinto(buffer):
@@ -170,7 +170,7 @@ def _copied(source: Path, target: Path, check: Callable[[], None]) -> int:
 
 
 def _by_the_system(reader: Any, writer: BinaryIO, check: Callable[[], None]) -> None:
-    copy = getattr(os, "copy_file_range", None)  # of Linux alone, and not of all its file systems
+    copy = getattr(os, "copy_file_range", None)  # Linux only, and not on all its file systems
     with suppress(OSError):
         while copy is not None:
             check()

@@ -1,6 +1,6 @@
-"""How fast files are copied here: some are, into a folder of this machine that is removed again.
+"""Measures the copy speed: copies some files into a temporary folder.
 
-Of files that are grafted the copied columns are timed and the computed ones, one after the other, as a job has them.
+For files with computed columns, the copied and the computed columns are timed one after the other, as in a job.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from backfill_spark.driver.job_context import OpenedJob
 
 TIMES = 2
-"""The second time counts: a cold JVM is slow."""
+"""Number of runs; only the last one is timed, because a cold JVM is slow."""
 
 
 def copied_rows_per_s(job: OpenedJob, ways: JobWays, files: Sequence[FileRange], folder: str) -> float | None:
-    """Return the rows a second of one thread that copies some files into an empty folder; None: they are decoded."""
+    """Return the rows per second of one thread that copies some files into an empty folder; `None` if they are decoded."""
     pairs, _ = ways.split(files)
     if not pairs:
         return None
-    planned = [_copied_part(one) for _, one in pairs]
-    rows, seconds = sum(one.rows for one in planned), 0.0
+    planned = [_copied_part(copy) for _, copy in pairs]
+    rows, seconds = sum(copy.rows for copy in planned), 0.0
     for attempt in range(TIMES):
         began_s = time.monotonic()
         transfer = FileTransfer(
@@ -42,7 +42,7 @@ def copied_rows_per_s(job: OpenedJob, ways: JobWays, files: Sequence[FileRange],
         if transfer.copy(planned, str(attempt), check=lambda: None).left:
             return None
         seconds = time.monotonic() - began_s
-    return rows / (seconds + _computed_s(job, ways, [one for one, _ in pairs], folder))
+    return rows / (seconds + _computed_s(job, ways, [file for file, _ in pairs], folder))
 
 
 def _copied_part(planned: PlannedCopy) -> PlannedCopy:
@@ -51,7 +51,7 @@ def _copied_part(planned: PlannedCopy) -> PlannedCopy:
 
 
 def _computed_s(job: OpenedJob, ways: JobWays, files: Sequence[FileRange], folder: str) -> float:
-    """Return the seconds in which the computed columns of some files are written; 0: there are none."""
+    """Return the seconds that writing the computed columns of some files takes; 0 if there are none."""
     if not isinstance(ways.best, Grafted):
         return 0.0
     computed = job.transform.project(ability(job.source, SupportsPin).read(files))
@@ -64,6 +64,6 @@ def _computed_s(job: OpenedJob, ways: JobWays, files: Sequence[FileRange], folde
 
 
 def _unmeasured(planned: Sequence[PlannedCopy]) -> Callable[[str, CopiedFile], Statistics]:
-    """Return what stands for the committer of a target that may not be there yet: files have the rows that their logs say."""
-    rows = {one.file.name: one.rows for one in planned}
+    """Return a stand-in for the committer of a target that may not exist yet; it returns the row counts of the source's log."""
+    rows = {copy.file.name: copy.rows for copy in planned}
     return lambda path, _: Statistics(0, rows[path.rpartition("/")[2]], None)

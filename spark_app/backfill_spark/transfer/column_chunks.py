@@ -1,4 +1,4 @@
-"""Files with another footer over the column chunks of another one: columns are left out or renamed, or others stand beside them."""
+"""Copies of Parquet column chunks under a new footer: columns are left out or renamed, or computed columns are joined."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLD_SCHEMAS = ("ARROW:schema", "org.apache.spark.sql.parquet.row.metadata", "parquet.avro.schema")
-"""The columns of a file in the words of its writer, some of which readers believe: wrong once a column is left out."""
+"""Footer metadata with the schema of the writer, which some readers use; wrong once a column is left out."""
 
 ROW_GROUP_BYTES, PADDING_BYTES = 128 << 20, 8 << 20
-"""Parquet's own numbers; a group is copied as it is."""
+"""Parquet's defaults; row groups are copied unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Renamed:
-    """A leaf under another name; of Java, but for the leaf."""
+    """A leaf column under its new name; path and type are Java objects."""
 
     leaf: Leaf
     path: Any
@@ -45,51 +45,51 @@ class _Renamed:
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
-    """What becomes of the files of one schema."""
+    """Projection of all files with one schema."""
 
     way: Projected
     original: FileSchema
     schema: Any
-    """Java's, of the copies."""
+    """Java schema of the copies."""
 
     renamed: tuple[_Renamed, ...]
     stored: StoredColumns
-    """How a copy stores its columns."""
+    """Physical types of a copy's columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """What becomes of files of one schema with computed columns of another one."""
+    """Projection of all files with one schema, joined with computed columns of another schema."""
 
     projection: _Projection
     computed: FileSchema
     schema: Any
-    """Java's, of the copies."""
+    """Java schema of the copies."""
 
     taken: tuple[tuple[Leaf, Any], ...]
-    """The leaves of a file that stay, and Java's descriptors of them in a copy."""
+    """The copied leaves of a file, with their Java descriptors in a copy."""
 
     descriptors: Mapping[Path, Any]
-    """Those of all leaves of a copy."""
+    """Java descriptors of all leaves of a copy."""
 
     stored: StoredColumns
-    """How a copy stores its columns."""
+    """Physical types of a copy's columns."""
 
 
 class ChunkCopier:
-    """Copies column chunks as they are, in the JVM of a session. From any thread.
+    """Copies column chunks unchanged, in the JVM of a session. Thread-safe.
 
-    Parquet's own `ParquetRewriter` would do, but a column that it renames loses its logical type, and what is left of the
-    schema that Arrow keeps in a file does not fit any more.
+    Parquet's `ParquetRewriter` is not used: columns that it renames lose their logical type, and it keeps Arrow's schema in the
+    footer, which no longer fits.
     """
 
     def __init__(self, spark: SparkSession, *, local: bool) -> None:
-        """Take the session; `local`: the copies are this machine's."""
+        """Store the session; `local` is True if the copies are local files."""
         self._jvm, self._conf, self._local = java(spark), hadoop_conf(spark), local
         self._parquet: Any = self._jvm.org.apache.parquet
         self._projections: tuple[_Projection, ...] = ()
         self._joins: tuple[_Joined, ...] = ()
-        # Each name of a class and of a static method is a question to Java, whenever it is said.
+        # Resolved once: each reference to a class or a static method is a call into the JVM.
         hadoop = self._parquet.hadoop
         self._file, self._hash_map = self._jvm.java.io.File, self._jvm.java.util.HashMap
         self._path, self._to_path = self._jvm.org.apache.hadoop.fs.Path, hadoop.util.HadoopOutputFile.fromPath
@@ -98,13 +98,13 @@ class ChunkCopier:
         self._column_path, self._chunk = hadoop.metadata.ColumnPath.get, hadoop.metadata.ColumnChunkMetaData.get
 
     def project(self, source: Footer, target: str, way: Projected) -> Written:
-        """Copy the column chunks of a file into one that does not exist, without those and under the names that `way` says.
+        """Copy the column chunks of a file into a new file; `way` defines the columns left out and the new names.
 
         Returns:
-            How the values of the copy were written; it is not read for that.
+            Facts about the writer of the values; the copy is not read for them.
 
         Raises:
-            Whatever Parquet or the storage say (`JAVA_ERRORS`).
+            JAVA_ERRORS: Parquet or the storage failed.
         """
         projection = self._projection(source.schema, way)
         with (
@@ -116,20 +116,20 @@ class ChunkCopier:
         return source.words.written(projection.stored)
 
     def graft(self, source: Footer, target: str, way: Projected, parts: Sequence[Footer]) -> Written | None:
-        """Copy the column chunks of a file as `project` does, each row group with the chunks of its part beside them.
+        """Copy the column chunks of a file like `project`, and join the chunks of a part to each row group.
 
         Args:
             source: The file.
-            target: Does not exist.
-            way: What becomes of the file's own columns.
-            parts: One file for each row group of it, with columns that the others do not have, and the rows of the group in their order.
+            target: The new file; must not exist.
+            way: Projection of the file's own columns.
+            parts: One file per row group, with the computed columns, and with the group's rows in their order.
 
         Returns:
-            As `project`; None: nothing was done, for a part of several row groups, or with days of another calendar, cannot be joined.
+            Like `project`; `None` if a part has several row groups or days of another calendar. Then nothing is written.
 
         Raises:
-            AccountingError: a part has other rows than its row group.
-            Whatever Parquet or the storage say (`JAVA_ERRORS`).
+            AccountingError: the number of rows of a part differs from its row group.
+            JAVA_ERRORS: Parquet or the storage failed.
         """
         for rows, part in zip(source.groups, parts, strict=True):
             check_read(source.path, read=part.rows, promised=rows)
@@ -151,52 +151,52 @@ class ChunkCopier:
         return source.words.written(joined.stored)
 
     def _append_taken(self, writer: Any, stream: Any, block: Any, joined: _Joined) -> None:
-        chunks, renamed = block.getColumns(), {one.leaf.at: one for one in joined.projection.renamed}
+        chunks, renamed = block.getColumns(), {column.leaf.at: column for column in joined.projection.renamed}
         for leaf, descriptor in joined.taken:
             chunk = _chunk_of(chunks, leaf)
             kept = self._renamed_chunk(chunk, renamed[leaf.at]) if leaf.at in renamed else chunk
             writer.appendColumnChunk(descriptor, stream, kept, None, None, None)
 
     def _joined(self, projection: _Projection, computed: FileSchema) -> _Joined:
-        for known in self._joins:
-            if known.projection is projection and known.computed is computed:
-                return known
+        for cached in self._joins:
+            if cached.projection is projection and cached.computed is computed:
+                return cached
         schema = projection.schema.union(computed.java)
-        descriptors = {tuple(map(str, one.getPath())): one for one in items(schema.getColumns())}
+        descriptors = {tuple(map(str, column.getPath())): column for column in items(schema.getColumns())}
         names = dict(projection.way.renamed)
         taken = tuple(
             (leaf, descriptors[(names.get(leaf.path[0], leaf.path[0]), *leaf.path[1:])])
             for leaf in projection.original.leaves
             if leaf.path[0] not in projection.way.pruned
         )
-        found = _Joined(projection, computed, schema, taken, descriptors, stored_columns(schema))
-        self._joins = (found, *self._joins)[:SCHEMAS_MAX]
-        return found
+        joined = _Joined(projection, computed, schema, taken, descriptors, stored_columns(schema))
+        self._joins = (joined, *self._joins)[:SCHEMAS_MAX]
+        return joined
 
     @contextmanager
-    def _writing(self, target: str, schema: Any, words: FileWords) -> Iterator[Any]:
-        """Yield a writer of a file with the words of another one, but for those about its columns."""
+    def _writing(self, target: str, schema: Any, metadata: FileWords) -> Iterator[Any]:
+        """Yield a writer of a file that gets the footer metadata of the original, without its schemas."""
         writer = self._writer(target, schema)
         try:
             writer.start()
             yield writer
-            writer.end(self._words_of_a_copy(words))
+            writer.end(self._copied_metadata(metadata))
         except BaseException:
             with suppress(*JAVA_ERRORS):
                 writer.close()
             raise
 
-    def _words_of_a_copy(self, words: FileWords) -> Any:
-        said = self._hash_map(words.java)
+    def _copied_metadata(self, metadata: FileWords) -> Any:
+        copied = self._hash_map(metadata.java)
         for name in OLD_SCHEMAS:
-            if name in words:
-                said.remove(name)
-        said.put(CREATED_BY, words.creator)
-        return said
+            if name in metadata:
+                copied.remove(name)
+        copied.put(CREATED_BY, metadata.creator)
+        return copied
 
     def _writer(self, path: str, schema: Any) -> Any:
         if self._local:
-            # Hadoop starts a process for each file that it makes (ADR 0002), and writes its checksums beside it.
+            # Hadoop starts a process for each file that it creates (ADR 0002), and adds a checksum file.
             local = path if path.startswith("/") else str(self._path(path).toUri().getPath())
             file = self._to_local(self._file(local).toPath())
         else:
@@ -204,26 +204,26 @@ class ChunkCopier:
         return self._file_writer(file, schema, self._create, ROW_GROUP_BYTES, PADDING_BYTES)
 
     def _projection(self, schema: FileSchema, way: Projected) -> _Projection:
-        for known in self._projections:
-            if known.original is schema and known.way == way:
-                return known
+        for cached in self._projections:
+            if cached.original is schema and cached.way == way:
+                return cached
         names = dict(way.renamed)
         projected = self._schema(schema.java, frozenset(way.pruned), names)
-        columns = {tuple(map(str, one.getPath())): one for one in items(projected.getColumns())}
+        columns = {tuple(map(str, column.getPath())): column for column in items(projected.getColumns())}
         renamed = []
         for leaf in schema.leaves:
             if leaf.path[0] in names:
                 column = columns[(names[leaf.path[0]], *leaf.path[1:])]
                 renamed.append(_Renamed(leaf, self._column_path(column.getPath()), column.getPrimitiveType()))
-        found = _Projection(way, schema, projected, tuple(renamed), stored_columns(projected))
-        self._projections = (found, *self._projections)[:SCHEMAS_MAX]
-        return found
+        projection = _Projection(way, schema, projected, tuple(renamed), stored_columns(projected))
+        self._projections = (projection, *self._projections)[:SCHEMAS_MAX]
+        return projection
 
     def _with_renamed(self, block: Any, projection: _Projection) -> Any:
-        """Return what is said of a row group, with what is said of renamed chunks behind it: of two of one name the last one counts."""
+        """Append the metadata of renamed chunks to a row group, and return it; Parquet uses the last chunk of a name."""
         if projection.renamed:
             chunks = block.getColumns()
-            added = [self._renamed_chunk(_chunk_of(chunks, one.leaf), one) for one in projection.renamed]
+            added = [self._renamed_chunk(_chunk_of(chunks, column.leaf), column) for column in projection.renamed]
             for chunk in added:
                 block.addColumn(chunk)
         return block
@@ -237,7 +237,7 @@ class ChunkCopier:
         return self._parquet.schema.MessageType(schema.getName(), fields)
 
     def _renamed_field(self, field: Any, name: str) -> Any:
-        """Return a column under another name, with all else that it has."""
+        """Return a column under another name, with all its other attributes."""
         types, repetition = self._parquet.schema.Types, field.getRepetition()
         if field.isPrimitive():
             primitive = field.asPrimitiveType()
@@ -252,7 +252,7 @@ class ChunkCopier:
         return (built if number is None else built.id(number.intValue())).named(name)
 
     def _renamed_chunk(self, chunk: Any, renamed: _Renamed) -> Any:
-        """Return what is said of a chunk, for its column under another name."""
+        """Return the metadata of a chunk under its column's new name."""
         return self._chunk(
             renamed.path,
             renamed.type,
@@ -269,8 +269,8 @@ class ChunkCopier:
 
 
 def _chunk_of(chunks: Any, leaf: Leaf) -> Any:
-    """Return the chunk of a leaf among those of a row group, which are in the order of the schema, if its writer obeyed."""
+    """Return the chunk of a leaf in a row group; chunks are in the order of the schema, unless the writer broke the rule."""
     chunk = chunks.get(leaf.at)
     if leaf.java.equals(chunk.getPath()):
         return chunk
-    return next(one for one in items(chunks) if leaf.java.equals(one.getPath()))
+    return next(chunk for chunk in items(chunks) if leaf.java.equals(chunk.getPath()))

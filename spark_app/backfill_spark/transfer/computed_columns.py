@@ -1,4 +1,4 @@
-"""Computes the columns of whole files that are no copies, without the others: a file of its own for each row group."""
+"""Computes the computed columns of whole files, without the copied ones, into a separate file for each row group."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class FileToCompute:
 
 
 class ComputedColumns:
-    """Computes columns of what a transform makes of one source for one target. From any thread."""
+    """Computes output columns of a transform, for one source and one target. Thread-safe."""
 
     def __init__(self, spark: SparkSession, transform: Transform, source: SupportsFiles, sink: SupportsCopies) -> None:
-        """Take the session, the transform, the source and the target; nothing is asked yet."""
+        """Store the session, the transform, the source and the target; reads nothing yet."""
         self._spark, self._transform, self._source, self._sink = spark, transform, source, sink
 
     def parts(
@@ -52,32 +52,31 @@ class ComputedColumns:
         listed: Callable[[str], list[str]],
         check: Callable[[], None],
     ) -> list[list[str] | None]:
-        """Write columns of files, row group by row group, and return the paths of each file's parts; None: they are not all there.
+        """Write columns of files, one part per row group; return the paths of each file's parts, `None` if a part is missing.
 
-        One Spark job for as many files as have `PARTS_MAX` row groups together. In a part, rows have the order of the source's file.
+        One Spark job computes files with up to `PARTS_MAX` row groups in total. Rows in a part have the order of the source's file.
 
         Args:
-            files: Each `can_be_joined`.
+            files: Files whose row groups `can_be_joined`.
             columns: Names of output columns.
-            folder: Path or URI of a folder for the parts; what is in it goes.
-            listed: Gives the Parquet files in a folder below that one, and in those below it.
-            check: Called before each job; what it raises ends the work.
+            folder: Path or URI of a folder for the parts; its contents are removed.
+            listed: Returns the Parquet files in a folder below that one, recursively.
+            check: Called before each job; an exception that it raises ends the work.
 
         Raises:
-            StagedFilesGoneError: a part is gone before it is used.
-            Whatever Spark says of a row that cannot be computed.
+            StagedFilesGoneError: a part disappeared before it was used.
+            Spark's error for a row that cannot be computed.
         """
-        found: list[list[str] | None] = [None] * len(files)
-        for number, chosen in enumerate(rounds([one.groups for one in files])):
+        by_file: list[list[str] | None] = [None] * len(files)
+        for number, chosen in enumerate(rounds([file.groups for file in files])):
             check()
-            wanted = [files[at] for at in chosen]
-            self._write(wanted, columns, f"{folder}/{number}")
+            self._write([files[at] for at in chosen], columns, f"{folder}/{number}")
             written = _parts(listed(f"{number}"))
             for index, at in enumerate(chosen):
                 parts = [written.get((index, group), []) for group in range(len(files[at].groups))]
                 if all(len(paths) == 1 for paths in parts):
-                    found[at] = [path for (path,) in parts]
-        return found
+                    by_file[at] = [path for (path,) in parts]
+        return by_file
 
     def _write(self, files: Sequence[FileToCompute], columns: Collection[str], folder: str) -> None:
         rows, names = self._rows(files)
@@ -86,46 +85,46 @@ class ComputedColumns:
         outer, inner, _ = (unused(name, computed.select(*stored).columns) for name in (FILE, GROUP, ROW))
         labels = [F.col(quoted(name)).alias(label) for name, label in zip(names, (outer, inner), strict=False)]
         if int(self._spark.conf.get(WRITERS) or 0) < PARTS_MAX:
-            # Else Spark would sort by the labels alone, and promises nothing of the order within.
+            # Otherwise Spark sorts by the labels only, and does not guarantee the order within a label.
             computed = computed.sortWithinPartitions(*map(quoted, names))
         writer = computed.select(*labels, *stored).write.mode("overwrite").option("maxRecordsPerFile", 0)
         with while_staging(folder):
             writer.partitionBy(outer, inner).parquet(folder)
 
     def _rows(self, files: Sequence[FileToCompute]) -> tuple[DataFrame, tuple[str, ...]]:
-        """Return all rows of files with the numbers of file, row group and row; files with the same row groups are read together."""
+        """Return all rows of files with the numbers of file, row group and row; one read per set of equal row groups."""
         by_starts: dict[tuple[int, ...], list[int]] = {}
-        for at, one in enumerate(files):
-            by_starts.setdefault(starts(one.groups), []).append(at)
+        for at, file in enumerate(files):
+            by_starts.setdefault(starts(file.groups), []).append(at)
         frames, names = list[DataFrame](), tuple[str, ...]()
         for firsts, members in by_starts.items():
             rows, number, row = self._source.numbered_rows([files[at].file for at in members])
             names = tuple(unused(name, rows.columns) for name in (FILE, GROUP, ROW))
             labels = [_numbered(number, members), _group(row, firsts), row]
-            frames.append(rows.select("*", *(one.alias(name) for one, name in zip(labels, names, strict=True))))
+            frames.append(rows.select("*", *(label.alias(name) for label, name in zip(labels, names, strict=True))))
         return reduce(DataFrame.unionAll, frames), names
 
 
 def _numbered(number: Column, members: Sequence[int]) -> Column:
-    """Return the number of a row's file among all files, from that among those that are read together."""
+    """Return the index of a row's file among all files, from its index among the files of one read."""
     if members == list(range(len(members))):
         return number.cast("int")
     return F.element_at(F.array(*map(F.lit, members)), number.cast("int") + 1)
 
 
 def _group(row: Column, firsts: Sequence[int]) -> Column:
-    """Return the row group of a row, told by the first row of each."""
-    found = F.lit(0)
+    """Return the row group of a row, from the first row number of each group."""
+    number = F.lit(0)
     for group, first in list(enumerate(firsts))[1:]:
-        found = F.when(row >= first, group).otherwise(found)
-    return found
+        number = F.when(row >= first, group).otherwise(number)
+    return number
 
 
 def _parts(paths: Sequence[str]) -> dict[tuple[int, int], list[str]]:
-    """Return paths by the numbers of file and row group, as the names of their folders say."""
-    found: dict[tuple[int, int], list[str]] = {}
+    """Return paths by the numbers of file and row group in their folder names."""
+    parts: dict[tuple[int, int], list[str]] = {}
     for path in paths:
         named = _PART.search(path)
         if named is not None:
-            found.setdefault((int(named[1]), int(named[2])), []).append(path)
-    return found
+            parts.setdefault((int(named[1]), int(named[2])), []).append(path)
+    return parts

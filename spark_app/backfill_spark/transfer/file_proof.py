@@ -1,7 +1,7 @@
-"""Proves copied files by their bytes: which files both sides of a receipt have, and what is read back of the target.
+"""Proves copied files by their bytes: pairs the files of both sides of a receipt, and reads the target's files back.
 
-The source's files are not read again, but for deletion vectors: what was read of them while they were copied is in the tags of the
-copies. What is proven leaves both sides; the rest is read by Spark.
+The source's files are not read again, except deletion vectors: the tags of the copies contain the digests from the copying.
+Proven files are removed from both sides; Spark reads the remaining files.
 """
 
 from __future__ import annotations
@@ -50,89 +50,89 @@ if TYPE_CHECKING:
     from backfill_spark.opening.compared import ComparedFiles
 
 AT_ONCE = 4
-"""Files that are read back at once."""
+"""Number of files that are read back in parallel."""
 
 UNREADABLE = frozenset({Trouble.GONE, Trouble.DAMAGED, Trouble.UNKNOWN})
-"""What is wrong with a file, and not with the way to it."""
+"""Troubles of the file itself, not of the access to it."""
 
 
 class FileProof:
     """The files of a source and of one version of a target."""
 
     def __init__(self, job: OpenedJob, files: ComparedFiles, version: int) -> None:
-        """Take a job, the files of the source that are compared, and the version of the target; nothing is asked yet."""
+        """Store the job, the compared files of the source, and the target's version; reads nothing yet."""
         self._job, self._spark = job, job.spark
         self._source, self._version = files, version
         self._target: Sequence[tuple[LoggedFile, LoggedTargetFile]] = ()
 
     @classmethod
     def of(cls, job: OpenedJob, files: ComparedFiles | None, version: int) -> Self | None:
-        """Return None where one of the sides keeps no files that could be copied."""
+        """Return the proof; `None` if the source or the target has no files that can be copied."""
         return None if files is None or not isinstance(job.sink, SupportsCopies) else cls(job, files, version)
 
     def proven(self, check: Callable[[], None]) -> Proven:
-        """Read the copied files of the target back; `check` is called often, and what it raises ends that.
+        """Read the copied files of the target back; `check` is called often, and an exception that it raises ends the reading.
 
         Raises:
-            Whatever the storage says of a file that may be there (`JAVA_ERRORS`).
+            JAVA_ERRORS: the storage failed, and the file may exist.
         """
         ways = JobWays.of(self._job)
-        # What a filter lets pass was told by the source's statistics: rows prove that too.
+        # With a filter, the source's statistics decided which files are copied; only rows can prove that.
         if ways.source is None or not isinstance(ways.best, Whole) or self._job.transform.where is not None:
             return Proven()
         logged = files_at(self._spark, self._job.sink.path, self._version, nulls_of=())
-        kinds = {one.physical: one.type for one in ways.target.columns}
-        self._target = [(one, _found(one, kinds)) for one in logged]
-        found = [one for _, one in self._target]
-        if all(one.digest is None for one in found):
+        kinds = {column.physical: column.type for column in ways.target.columns}
+        self._target = [(file, _existing(file, kinds)) for file in logged]
+        existing = [file for _, file in self._target]
+        if all(file.digest is None for file in existing):
             return Proven()
-        wanted = (_wanted(one, ways) for one in self._source.listed)
-        pairing = paired([one for one in wanted if one is not None], found)
+        expected = (_expected(file, ways) for file in self._source.listed)
+        pairing = paired([copy for copy in expected if copy is not None], existing)
         reader = ByteReader(self._spark, self._job.sink.path)
         tasks = [partial(self._read, pair, reader, check) for pair in pairing.pairs]
-        known, doubtful = proven(pairing, at_once(tasks, AT_ONCE)), {file.id for file in pairing.doubtful}
-        wrong = self._misstated([file for file, found in self._target if found.id in doubtful])
-        return replace(known, wrong=(*known.wrong, *wrong))
+        result, doubtful = proven(pairing, at_once(tasks, AT_ONCE)), {file.id for file in pairing.doubtful}
+        wrong = self._misstated([file for file, target_file in self._target if target_file.id in doubtful])
+        return replace(result, wrong=(*result.wrong, *wrong))
 
     def _misstated(self, files: Sequence[LoggedFile]) -> tuple[FileMismatch, ...]:
         return misstated(self._spark, self._job.sink.path, self._version, files)
 
-    def rest(self, known: Proven) -> tuple[DataFrame, DataFrame] | None:
-        """Return the rows of both sides in files that are not left out, before the transform; None: there is no such file."""
-        there = [one for one, found in self._target if found.id not in known.target_ids]
-        if not there and self._source.are_all(known.source_paths):
+    def rest(self, proof: Proven) -> tuple[DataFrame, DataFrame] | None:
+        """Return the rows of both sides in files that are not proven, before the transform; `None` without such files."""
+        unproven = [file for file, target_file in self._target if target_file.id not in proof.target_ids]
+        if not unproven and self._source.are_all(proof.source_paths):
             return None
         log = SparkDeltaLog(self._spark, self._job.sink.path)
-        actions = delta_actions(self._spark, [one.action for one in there])
-        return self._source.without(known.source_paths), log.frame(actions, log.at(self._version))
+        actions = delta_actions(self._spark, [file.action for file in unproven])
+        return self._source.without(proof.source_paths), log.frame(actions, log.at(self._version))
 
     def _read(self, pair: Pair, reader: ByteReader, check: Callable[[], None]) -> Verdict:
         try:
             read = reader.read(unquote(pair.target.path), check=check)
         except JAVA_ERRORS as error:
             if trouble_of(error) is Trouble.GONE:
-                return Damaged("it is not there")
+                return Damaged("it does not exist")
             raise
-        found = verdict(pair, read_bytes=read.size_bytes, read_digest=read.digest)
-        if isinstance(found, Damaged) or not pair.vectors_are_read:
-            return found
+        result = verdict(pair, read_bytes=read.size_bytes, read_digest=read.digest)
+        if isinstance(result, Damaged) or not pair.vectors_are_read:
+            return result
         assert pair.source.vector is not None
         assert pair.target.vector is not None
-        mine = hidden_rows(self._spark, self._job.source.path, pair.source.vector)
+        hidden_in_source = hidden_rows(self._spark, self._job.source.path, pair.source.vector)
         try:
-            theirs = hidden_rows(self._spark, self._job.sink.path, pair.target.vector)
+            hidden_in_target = hidden_rows(self._spark, self._job.sink.path, pair.target.vector)
         except JAVA_ERRORS as error:
             if trouble_of(error) in UNREADABLE:
                 return Damaged(f"its deletion vector cannot be read: {first_line(error)}")
             raise
-        return Same() if same_rows(self._spark, mine, theirs) else HidesOthers()
+        return Same() if same_rows(self._spark, hidden_in_source, hidden_in_target) else HidesOthers()
 
 
 def misstated_files(job: OpenedJob, version: int) -> tuple[FileMismatch, ...]:
-    """Return the files of a version of the target whose statistics exclude rows; reads all of them.
+    """Return the files of a target version whose statistics exclude rows that they contain; reads all files.
 
     Raises:
-        Whatever the storage says (`JAVA_ERRORS`).
+        JAVA_ERRORS: the storage failed.
     """
     if not isinstance(job.sink, SupportsCopies):
         return ()
@@ -140,8 +140,8 @@ def misstated_files(job: OpenedJob, version: int) -> tuple[FileMismatch, ...]:
     return misstated(job.spark, path, version, files_at(job.spark, path, version, nulls_of=()))
 
 
-def _wanted(file: LoggedFile, ways: JobWays) -> LoggedCopy | None:
-    """Return a file of the source as its copy should be; None: it is not copied whole."""
+def _expected(file: LoggedFile, ways: JobWays) -> LoggedCopy | None:
+    """Return the expected copy of a source file; `None` if it is not copied whole."""
     planned = ways.planned(SourceFile.of_logged(file))
     if not isinstance(planned, PlannedCopy) or not isinstance(planned.way, Whole):
         return None
@@ -149,8 +149,8 @@ def _wanted(file: LoggedFile, ways: JobWays) -> LoggedCopy | None:
     return LoggedCopy(file.path, file.bytes, planned.rows, planned.partition, vector)
 
 
-def _found(file: LoggedFile, kinds: Mapping[str, str]) -> LoggedTargetFile:
-    """Return a file of the target; `kinds`: types of its columns, by their physical names."""
+def _existing(file: LoggedFile, kinds: Mapping[str, str]) -> LoggedTargetFile:
+    """Return a file of the target; `kinds` are the types of its columns, by physical name."""
     add = json.loads(file.action)["add"]
     partition = add.get("partitionValues") or {}
     return LoggedTargetFile(

@@ -1,7 +1,7 @@
-"""Files of a source as staged files of a target, without decoding; from any thread.
+"""Copies files of a source into staged files of a target, without decoding. Thread-safe.
 
-A copy lies in the folder of its work, under a name that follows from the path of its source, with a commit line of its own. The
-file of a deletion vector lies beside it, as a staged file without rows.
+Each copy is in the folder of its work, has a name derived from the path of its source file, and its own commit line. The file of
+a deletion vector is in the same folder, as a staged file without rows.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
 WAYS = {Whole: FileWay.WHOLE, Projected: FileWay.PROJECTED, Grafted: FileWay.GRAFTED}
 
 ASKED_AT_ONCE = 16
-"""Footers and deletion vectors that are read at once where a store answers late: each is a few requests, of a few KiB."""
+"""Footers and deletion vectors read in parallel from a remote store: each takes a few requests of a few KiB."""
 
 COMPUTED_FOLDER = "computed"
-"""Below the folder of the work; it is gone when the work is done."""
+"""Folder of computed columns, below the folder of the work; removed at the end of the work."""
 
 AT_ONCE = 4
-"""Files of one piece of work that are under way at once where a store answers late. Local ones take a core each, so as many as there are cores."""
+"""Files that one piece of work copies in parallel from a remote store. Local copies use a core each, and at most all cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCopy:
-    """A file and its way."""
+    """A file and its copy mode."""
 
     file: SourceFile
     way: Copying
@@ -61,38 +61,38 @@ class PlannedCopy:
     """Its partition values in the target, by physical name."""
 
     rows: int
-    """As the source's log counts them, deleted ones included."""
+    """Number of rows in the source's log, deleted ones included."""
 
     known: TableFacts | None = None
-    """The columns of the source, by which the footer of the file has the last word; None: it was asked, or there is none."""
+    """Columns of the source, against which the file's footer is checked; `None` if no check remains."""
 
     @property
     def is_doubtful(self) -> bool:
-        """Must the footer be asked before anything is copied?"""
+        """True if the footer must be read before anything is copied."""
         return isinstance(self.way, Grafted) or (self.known is not None and self.known.drops)
 
 
 @dataclass(frozen=True, slots=True)
-class _Looked:
-    """A file whose way is decided."""
+class _Decision:
+    """A file whose copy mode is final."""
 
     planned: PlannedCopy
     footer: Footer | None
-    """None: it was not asked."""
+    """`None` if it was not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class MadeCopy:
-    """A copy that is there."""
+    """An existing copy."""
 
     file: SourceFile
-    """It was made of."""
+    """Its source file."""
 
     below: str
     """Its path below the target's folder."""
 
     whole: bool
-    """Was it copied byte by byte?"""
+    """True if it was copied byte by byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,32 +101,32 @@ class Copied:
 
     planned: PlannedCopy
     staged: StagedFile
-    """Its rows are those that a reader sees."""
+    """The staged file; its row count excludes deleted rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """What came of some files."""
+    """Result of copying some files."""
 
     copied: tuple[Copied, ...]
     beside: tuple[StagedFile, ...]
-    """The files of their deletion vectors; without rows."""
+    """Files of their deletion vectors; without rows."""
 
     left: tuple[PlannedCopy, ...]
-    """Those that must be decoded after all, as their footers say.
+    """Files that must be decoded, because of their footers.
 
-    Encrypted, as their computed columns may be, without a kept column, projected with INT96, with row groups to which no computed columns can be joined, or with
-    a field that was dropped inside a column.
+    The reasons: the file, or a file of its computed columns, is encrypted. It has none of the kept columns. It is projected and
+    has INT96. Computed columns cannot be joined to its row groups. It has a field that was dropped inside a column.
     """
 
     @property
     def staged(self) -> tuple[StagedFile, ...]:
-        """All that a commit is to name or needs."""
-        return (*(one.staged for one in self.copied), *self.beside)
+        """All files that a commit contains or needs."""
+        return (*(copy.staged for copy in self.copied), *self.beside)
 
 
 class FileTransfer:
-    """Copies files of one source into the staging folders of one target."""
+    """Copier of files of one source into the staging folders of one target."""
 
     def __init__(
         self,
@@ -137,21 +137,21 @@ class FileTransfer:
         measure: Callable[[str, CopiedFile], Statistics],
         computed: ComputedColumns | None = None,
     ) -> None:
-        """Take the two tables' folders.
+        """Prepare copies between the folders of two tables.
 
         Args:
             spark: The session.
-            source: Path or URI.
-            target: Path or URI.
+            source: Path or URI of the source's folder.
+            target: Path or URI of the target's folder.
             measure: The committer's `statistics`.
-            computed: Computes columns of files that are `Grafted`; without it there must be none.
+            computed: Computes the columns of files with copy mode `Grafted`; required for such files.
         """
         self._spark = spark
         self._bytes, self._measure, self._computed = ByteCopier(spark, source, target), measure, computed
         self._footers, self._chunks = Footers(spark), ChunkCopier(spark, local=self._bytes.is_local)
         cores = int(java(spark).java.lang.Runtime.getRuntime().availableProcessors())
         self._at_once = min(AT_ONCE, cores) if self._bytes.is_local else AT_ONCE
-        self._asked_at_once = self._at_once if self._bytes.is_local else ASKED_AT_ONCE
+        self._footers_at_once = self._at_once if self._bytes.is_local else ASKED_AT_ONCE
 
     def copy(
         self,
@@ -164,16 +164,16 @@ class FileTransfer:
         """Copy files, in their order.
 
         Args:
-            files: No two of one path.
-            folder: Of the work, below the target's: `backfill-<hash>/a<attempt>/s<work>`.
-            check: Called often; what it raises ends the copies.
-            vectors: Copied too, beside those of the files.
+            files: Files with different paths.
+            folder: Folder of the work, below the target's: `backfill-<hash>/a<attempt>/s<work>`.
+            check: Called often; an exception that it raises ends the copies.
+            vectors: Deletion vectors to copy in addition to those of the files.
 
         Raises:
-            SourceDamagedError: a file changed under its name, or was cut off.
-            AccountingError: a file has another number of rows than its log says.
-            StagedFilesGoneError: a copy is gone before it was looked at.
-            Whatever the two file systems say (`JAVA_ERRORS`).
+            SourceDamagedError: a file changed under its name, or is truncated.
+            AccountingError: the number of rows of a file differs from its log.
+            StagedFilesGoneError: a copy disappeared before it was read back.
+            JAVA_ERRORS: one of the two file systems failed.
         """
         with while_staging(f"{self._bytes.target}/{folder}"):
             return self._copied(files, folder, check, vectors)
@@ -186,39 +186,44 @@ class FileTransfer:
         vectors: Sequence[VectorDescriptor],
     ) -> Transferred:
         self._bytes.make_folder(folder)
-        decided = self._looked(files)
-        kept = [one.planned for one in decided if one is not None]
-        needed = [*vectors, *(one.file.vector for one in kept if one.file.vector is not None)]
-        stored = [one for one in needed if not one.is_inline]
-        beside = copied_vectors(self._spark, self._bytes, stored, folder, check=check, at_once_max=self._asked_at_once)
-        parts = self._parts(decided, f"{folder}/{COMPUTED_FOLDER}", check)
-        tasks = [partial(self._copy, one, folder, check, of_file) for one, of_file in zip(decided, parts, strict=True)]
+        decisions = self._decisions(files)
+        kept = [decision.planned for decision in decisions if decision is not None]
+        needed = [*vectors, *(copy.file.vector for copy in kept if copy.file.vector is not None)]
+        stored = [vector for vector in needed if not vector.is_inline]
+        beside = copied_vectors(
+            self._spark, self._bytes, stored, folder, check=check, at_once_max=self._footers_at_once
+        )
+        parts = self._parts(decisions, f"{folder}/{COMPUTED_FOLDER}", check)
+        tasks = [
+            partial(self._copy, decision, folder, check, of_file)
+            for decision, of_file in zip(decisions, parts, strict=True)
+        ]
         done = at_once(tasks, self._at_once)
-        if any(isinstance(one.way, Grafted) for one in files):
+        if any(isinstance(planned.way, Grafted) for planned in files):
             self._bytes.remove_folder(f"{folder}/{COMPUTED_FOLDER}")
-        copied = tuple(one for one in done if one is not None)
-        left = tuple(one for one, result in zip(files, done, strict=True) if result is None)
+        copied = tuple(result for result in done if result is not None)
+        left = tuple(planned for planned, result in zip(files, done, strict=True) if result is None)
         return Transferred(copied, beside, left)
 
     def by_footers(self, files: Sequence[PlannedCopy]) -> list[PlannedCopy | None]:
-        """Return files with the ways that their footers leave those that are doubtful; None: it is decoded.
+        """Return files with the copy modes that the footers of doubtful ones allow; `None` for a file to decode.
 
         Raises:
-            Whatever the source's file system says (`JAVA_ERRORS`).
+            JAVA_ERRORS: the source's file system failed.
         """
-        return [None if one is None else one.planned for one in self._looked(files)]
+        return [None if decision is None else decision.planned for decision in self._decisions(files)]
 
-    def _looked(self, files: Sequence[PlannedCopy]) -> list[_Looked | None]:
-        if not any(one.is_doubtful for one in files):
-            return [_Looked(one, None) for one in files]
-        return at_once([partial(self._look, one) for one in files], self._asked_at_once)
+    def _decisions(self, files: Sequence[PlannedCopy]) -> list[_Decision | None]:
+        if not any(planned.is_doubtful for planned in files):
+            return [_Decision(planned, None) for planned in files]
+        return at_once([partial(self._decision, planned) for planned in files], self._footers_at_once)
 
-    def _look(self, planned: PlannedCopy) -> _Looked | None:
+    def _decision(self, planned: PlannedCopy) -> _Decision | None:
         if not planned.is_doubtful:
-            return _Looked(planned, None)
+            return _Decision(planned, None)
         footer = self._footer(planned)
         decided = None if footer is None else _decided(planned, footer)
-        return None if decided is None else _Looked(decided, footer)
+        return None if decided is None else _Decision(decided, footer)
 
     def _footer(self, planned: PlannedCopy) -> Footer | None:
         below = planned.file.below
@@ -232,33 +237,41 @@ class FileTransfer:
             ) from error
 
     def staged_path(self, below: str) -> str:
-        """Return the path of a file below the target's folder, as staged files have it."""
+        """Return the path of a file below the target's folder, in the form of staged files."""
         return self._bytes.staged_path(below)
 
-    def _parts(self, files: Sequence[_Looked | None], folder: str, check: Callable[[], None]) -> list[list[str] | None]:
-        """Compute the columns of files that are grafted, all of which have the same; return the parts of each, None: there are none."""
-        found: list[list[str] | None] = [None] * len(files)
-        grafted = {at: one for at, one in enumerate(files) if one is not None and isinstance(one.planned.way, Grafted)}
-        wanted = {
-            at: FileToCompute(one.planned.file, groups) for at, one in grafted.items() if (groups := self._groups(one))
+    def _parts(
+        self, files: Sequence[_Decision | None], folder: str, check: Callable[[], None]
+    ) -> list[list[str] | None]:
+        """Compute the columns of `Grafted` files, which all have the same ones; return the parts of each, or `None`."""
+        by_file: list[list[str] | None] = [None] * len(files)
+        grafted = {
+            at: decision
+            for at, decision in enumerate(files)
+            if decision is not None and isinstance(decision.planned.way, Grafted)
         }
-        ways = [one.planned.way for one in grafted.values()]
+        to_compute = {
+            at: FileToCompute(decision.planned.file, groups)
+            for at, decision in grafted.items()
+            if (groups := self._groups(decision))
+        }
+        ways = [decision.planned.way for decision in grafted.values()]
         columns = {name for way in ways if isinstance(way, Grafted) for name in way.computed}
-        if wanted:
+        if to_compute:
             assert self._computed is not None
             parts = self._computed.parts(
-                list(wanted.values()), columns, f"{self._bytes.target}/{folder}",
+                list(to_compute.values()), columns, f"{self._bytes.target}/{folder}",
                 listed=lambda below: self._bytes.files(f"{folder}/{below}"), check=check,
             )  # fmt: skip
-            for at, of_file in zip(wanted, parts, strict=True):
-                found[at] = of_file
-        return found
+            for at, of_file in zip(to_compute, parts, strict=True):
+                by_file[at] = of_file
+        return by_file
 
-    def _groups(self, looked: _Looked) -> Groups | None:
-        """Return the row groups of a file that is grafted; None: no computed columns can be joined to them."""
-        planned, footer = looked.planned, looked.footer
+    def _groups(self, decision: _Decision) -> Groups | None:
+        """Return the row groups of a `Grafted` file; `None` if computed columns cannot be joined to them."""
+        planned, footer = decision.planned, decision.footer
         assert isinstance(planned.way, Grafted)
-        assert footer is not None  # such a file is doubtful, so it was asked
+        assert footer is not None  # such a file is doubtful, so its footer was read
         if not _can_be_projected(footer, planned.way.taken) or footer.has_old_days:
             return None
         check_read(planned.file.below, read=footer.rows, promised=planned.rows)
@@ -266,42 +279,42 @@ class FileTransfer:
         return groups if can_be_joined(groups) else None
 
     def _copy(
-        self, looked: _Looked | None, folder: str, check: Callable[[], None], parts: Sequence[str] | None
+        self, decision: _Decision | None, folder: str, check: Callable[[], None], parts: Sequence[str] | None
     ) -> Copied | None:
-        if looked is None:
+        if decision is None:
             return None
-        below = f"{folder}/{looked.planned.file.name}"
-        match looked.planned.way:
+        below = f"{folder}/{decision.planned.file.name}"
+        match decision.planned.way:
             case Whole():
-                return self._whole(looked, below, check)
+                return self._whole(decision, below, check)
             case Projected():
                 check()
-                return self._projected(looked, below)
+                return self._projected(decision, below)
             case Grafted() as way:
                 check()
-                return None if parts is None else self._grafted(looked, below, way, parts)
+                return None if parts is None else self._grafted(decision, below, way, parts)
 
-    def _whole(self, looked: _Looked, below: str, check: Callable[[], None]) -> Copied | None:
-        planned, file = looked.planned, looked.planned.file
-        # First the footer: bytes that are no file of the table do not belong into the target's folder.
-        footer = looked.footer or self._footer(planned)
+    def _whole(self, decision: _Decision, below: str, check: Callable[[], None]) -> Copied | None:
+        planned, file = decision.planned, decision.planned.file
+        # The footer is checked first, so that a file that does not belong to the table is never copied.
+        footer = decision.footer or self._footer(planned)
         if footer is None:
             return None
         _check_size(file, footer.size_bytes)
         check_read(file.below, read=footer.rows, promised=planned.rows)
         decided = _decided(planned, footer)
         if decided is None or decided.way != planned.way:
-            left = None if decided is None else _Looked(decided, footer)
+            left = None if decided is None else _Decision(decided, footer)
             return self._copy(left, below.rpartition("/")[0], check, None)
         copied = self._bytes.copy(file.below, below, check=check)
         _check_size(file, copied.size_bytes)
-        found = self._statistics(file, below, footer.written, whole=True)
-        check_read(file.below, read=found.rows, promised=planned.rows)
-        return self._named(planned, below, found, copied.digest)
+        statistics = self._statistics(file, below, footer.written, whole=True)
+        check_read(file.below, read=statistics.rows, promised=planned.rows)
+        return self._named(planned, below, statistics, copied.digest)
 
-    def _projected(self, looked: _Looked, below: str) -> Copied | None:
-        footer = looked.footer or self._footer(looked.planned)
-        decided = None if footer is None else _decided(looked.planned, footer)
+    def _projected(self, decision: _Decision, below: str) -> Copied | None:
+        footer = decision.footer or self._footer(decision.planned)
+        decided = None if footer is None else _decided(decision.planned, footer)
         if footer is None or decided is None:
             return None
         assert isinstance(decided.way, Projected)
@@ -310,68 +323,68 @@ class FileTransfer:
         written = self._chunks.project(footer, f"{self._bytes.target}/{below}", decided.way)
         return self._measured(decided, below, written)
 
-    def _grafted(self, looked: _Looked, below: str, way: Grafted, parts: Sequence[str]) -> Copied | None:
-        assert looked.footer is not None  # its row groups are known
-        computed = [found for part in parts if (found := self._footers.read(part)) is not None]
+    def _grafted(self, decision: _Decision, below: str, way: Grafted, parts: Sequence[str]) -> Copied | None:
+        assert decision.footer is not None  # its row groups are known
+        computed = [footer for part in parts if (footer := self._footers.read(part)) is not None]
         if len(computed) < len(parts):
-            return None  # Spark is told to encrypt what it writes
-        written = self._chunks.graft(looked.footer, f"{self._bytes.target}/{below}", way.taken, computed)
-        return None if written is None else self._measured(looked.planned, below, written)
+            return None  # Spark is configured to encrypt the files that it writes
+        written = self._chunks.graft(decision.footer, f"{self._bytes.target}/{below}", way.taken, computed)
+        return None if written is None else self._measured(decision.planned, below, written)
 
     def statistics(self, copies: Sequence[MadeCopy]) -> list[Statistics]:
-        """Return the statistics of copies that are there, under the deletion vectors that their source files have now; in order.
+        """Return the statistics of existing copies, in order, with the current deletion vectors of their source files.
 
         Raises:
-            Whatever Parquet or the storage say (`JAVA_ERRORS`), and what `measure` raises.
+            JAVA_ERRORS: Parquet or the storage failed; exceptions of `measure` are raised too.
         """
-        return at_once([partial(self._statistics_of, one) for one in copies], self._asked_at_once)
+        return at_once([partial(self._statistics_of, copy) for copy in copies], self._footers_at_once)
 
     def _statistics_of(self, made: MadeCopy) -> Statistics:
         footer = self._footers.read(f"{self._bytes.target}/{made.below}")
-        assert footer is not None  # what is encrypted is not copied
+        assert footer is not None  # encrypted files are not copied
         return self._statistics(made.file, made.below, footer.written, whole=made.whole)
 
     def _statistics(self, file: SourceFile, below: str, written: Written, *, whole: bool) -> Statistics:
-        known = CopiedFile(written, wide=file.vector is not None, logged=file.statistics if whole else None)
-        return self._measure(self._bytes.staged_path(below), known)
+        copied = CopiedFile(written, wide=file.vector is not None, logged=file.statistics if whole else None)
+        return self._measure(self._bytes.staged_path(below), copied)
 
     def _measured(self, planned: PlannedCopy, below: str, written: Written) -> Copied:
-        found = self._statistics(planned.file, below, written, whole=False)
-        check_read(planned.file.below, read=found.rows, promised=planned.rows)
-        return self._named(planned, below, found, None)
+        statistics = self._statistics(planned.file, below, written, whole=False)
+        check_read(planned.file.below, read=statistics.rows, promised=planned.rows)
+        return self._named(planned, below, statistics, None)
 
-    def _named(self, planned: PlannedCopy, below: str, found: Statistics, digest: str | None) -> Copied:
-        """Return a copied file with the action that names it."""
+    def _named(self, planned: PlannedCopy, below: str, statistics: Statistics, digest: str | None) -> Copied:
+        """Return a copied file with its `add` action."""
         vector = planned.file.vector
         if vector is not None and not vector.is_inline:
             vector = vector.in_folder(below.rpartition("/")[0])
         add = {
             "path": below,
             "partitionValues": planned.partition,
-            "size": found.size_bytes,
+            "size": statistics.size_bytes,
             "modificationTime": time.time_ns() // 1_000_000,
             "dataChange": True,
-            "stats": found.text,
+            "stats": statistics.text,
             "deletionVector": None if vector is None else vector.fields,
-            "tags": None if digest is None else CopyDigest(digest, statistics_digest(found.text)).tags,
+            "tags": None if digest is None else CopyDigest(digest, statistics_digest(statistics.text)).tags,
         }
         line = json.dumps({"add": {name: value for name, value in add.items() if value is not None}})
-        rows = found.rows - planned.file.deleted
+        rows = statistics.rows - planned.file.deleted
         way = WAYS[type(planned.way)]
-        staged = StagedFile(self._bytes.staged_path(below), found.size_bytes, rows, CommitLine(line), way=way)
+        staged = StagedFile(self._bytes.staged_path(below), statistics.size_bytes, rows, CommitLine(line), way=way)
         return Copied(planned, staged)
 
 
 def _check_size(file: SourceFile, size_bytes: int) -> None:
     if size_bytes != file.size_bytes:
         raise SourceDamagedError(
-            f"{file.below} of the source has {size_bytes:,} bytes, and its log says {file.size_bytes:,}.",
+            f"{file.below} of the source has {size_bytes:,} bytes, but its log records {file.size_bytes:,}.",
             hint="The file changed under its name: restore it, or start a new job from a newer version.",
         )
 
 
 def _decided(planned: PlannedCopy, footer: Footer) -> PlannedCopy | None:
-    """Return a file with the way that its footer leaves it; None: it must be decoded."""
+    """Return a file with the copy mode that its footer allows; `None` if it must be decoded."""
     if planned.known is None:
         return planned
     way = with_known_columns(planned.way, planned.known, footer.leaves)

@@ -1,4 +1,4 @@
-"""What is known of the values of a file, for a filter that asks for some columns."""
+"""Bounds of the values in a file, for the columns of a filter."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ if TYPE_CHECKING:
     from backfill_spark.delta.source_file import SourceFile
 
 SETTLED = date(1900, 1, 1)
-"""Since then all calendars that a file was written by agree."""
+"""First day on which the Julian and Gregorian calendars of writers agree for all later dates."""
 
 NOT_A_TEXT = "\ufffd"
-"""What a writer puts into statistics for bytes that are no text, or behind a text that it cut."""
+"""Replacement character in statistics for bytes that are not UTF-8, or at the end of a truncated string."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterColumn:
-    """A column that a filter asks for, and of which the log says exactly what is in files."""
+    """A filter column whose statistics are exact."""
 
     facts: ColumnFacts
     kind: DataType
     is_partition: bool
 
     def values(self, logged: LoggedValues, column: int) -> Values:
-        """Return what is known of it in a file; `column`: which of the columns of `logged` it is."""
+        """Return the bounds of the column in a file; `column` is its index in `logged`."""
         name = self.facts.physical
         if self.is_partition and name not in logged.partition:
             return Values()
-        (found,) = bounds_of([logged], column, self.kind, partition=name if self.is_partition else None)
-        if isinstance(found, OnlyNulls):
+        (bounds,) = bounds_of([logged], column, self.kind, partition=name if self.is_partition else None)
+        if isinstance(bounds, OnlyNulls):
             return Values(nulls=Nulls.ALL)
         if self.is_partition:
             none = is_partition_value(logged.partition[name], self.kind)
         else:
             none = logged.nulls[column] == 0
         nulls = Nulls.NONE if none else Nulls.PERHAPS
-        match found:
+        match bounds:
             case Unknown():
                 return Values(nulls=nulls)
             case Bounds(low, high):
                 values = Values(_trusted(low), _trusted(high), nulls)
-        # NaN is larger than any number, and in no bounds.
+        # NaN is larger than any number, but never included in bounds.
         return replace(values, high=None) if isinstance(self.kind, FloatType | DoubleType) else values
 
 
@@ -70,26 +70,29 @@ class FilterColumns:
 
     @classmethod
     def of(cls, condition: Condition | None, table: TableFacts, schema: StructType) -> Self:
-        """Return those of a condition whose values are what files hold."""
-        asked = frozenset[str]() if condition is None else columns_of(condition)
+        """Return the columns of a condition whose stored values equal the values that the condition compares."""
+        used = frozenset[str]() if condition is None else columns_of(condition)
+        columns = (
+            column for column in table.columns if column.name in used and column.oddity is None and not column.widened
+        )
         return cls(
             tuple(
-                FilterColumn(one, schema[one.name].dataType, one.name in table.partitions)
-                for one in table.columns
-                if one.name in asked and one.oddity is None and not one.widened and has_order(schema[one.name].dataType)
+                FilterColumn(column, schema[column.name].dataType, column.name in table.partitions)
+                for column in columns
+                if has_order(schema[column.name].dataType)
             )
         )
 
     def values(self, file: SourceFile) -> Mapping[str, Values]:
-        """Return what is known of each in a file, by name."""
+        """Return the bounds of each column in a file, by name."""
         if not self.columns:
             return {}
-        logged = file.logged_values([one.facts.physical for one in self.columns])
-        return {one.facts.name: one.values(logged, at) for at, one in enumerate(self.columns)}
+        logged = file.logged_values([column.facts.physical for column in self.columns])
+        return {column.facts.name: column.values(logged, at) for at, column in enumerate(self.columns)}
 
 
 def _trusted(bound: Any) -> Any:
-    """Return a bound; None: another writer's may be wrong."""
+    """Return a bound; `None` if it may be wrong in statistics of some writers."""
     match bound:
         case str():
             return None if NOT_A_TEXT in bound or bound == NO_FOLDER else bound

@@ -1,4 +1,4 @@
-"""What the footer of a Parquet file says. Of what Java is asked, most is asked once for all files of one schema."""
+"""Parquet footers. Facts of a schema are read once and cached, because each JVM call is slow."""
 
 from __future__ import annotations
 
@@ -21,52 +21,52 @@ JAVA_LIBRARY = "parquet-mr version "
 StoredColumns = tuple[tuple[Path, Stored], ...]
 OLD_CALENDAR = ("org.apache.spark.legacyDateTime", "org.apache.spark.legacyINT96")
 WRITER = "org.apache.spark.version"
-"""What readers ask for when they wonder which calendar the days of a file are of; it is said once for all columns."""
+"""Metadata key by which readers decide the calendar of a file's days, for all columns together."""
 
 CREATED_BY = "backfill.createdBy"
-"""Who wrote the chunks of a file that has another footer: that field of a footer is the library's own."""
+"""Metadata key for the writer of copied chunks, because Parquet overwrites `created_by` in a new footer."""
 
 SCHEMAS_MAX = 4
-"""Of files that are looked at by turns: those of the source, and their copies."""
+"""Number of cached schemas: work alternates between the files of the source and their copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column that is no group."""
+    """A primitive column."""
 
     at: int
-    """Its place in the schema, and that of its chunk in a row group."""
+    """Its index in the schema, and the index of its chunk in a row group."""
 
     path: Path
     java: Any
-    """Java's path of it."""
+    """Its path as a Java object."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileSchema:
-    """What is known of the files of one schema: those of a table mostly have the same, and each question to Java costs."""
+    """Facts of a schema. Files of a table mostly share one schema, and each JVM call is slow."""
 
     java: Any
     names: tuple[str, ...]
-    """Of top-level columns, in their order."""
+    """Names of top-level columns, in their order."""
 
     leaves: tuple[Leaf, ...]
     stored: StoredColumns
-    """How those in no list are stored."""
+    """Physical types of the columns outside of lists."""
 
     has_int96: bool
 
 
 class FileWords:
-    """The words that the writer of a file left in its footer."""
+    """Key-value metadata of a file's footer."""
 
     def __init__(self, metadata: Any) -> None:
-        """Ask for all of them at once."""
+        """Read all metadata with one JVM call."""
         self.java: Any = metadata.getKeyValueMetaData()
         self._metadata, self._text = metadata, str(self.java.toString())
 
     def __contains__(self, name: str) -> bool:
-        """Is there one of this name? Java is asked only where it may be."""
+        """Return True if a key exists; calls into the JVM only if it may exist."""
         return name in self._text and bool(self.java.containsKey(name))
 
     @cached_property
@@ -76,7 +76,7 @@ class FileWords:
 
     @cached_property
     def creator(self) -> str:
-        """The library that wrote the chunks."""
+        """Library that wrote the chunks."""
         return str(self.java.get(CREATED_BY) if CREATED_BY in self else self._metadata.getCreatedBy())
 
     @cached_property
@@ -84,80 +84,80 @@ class FileWords:
         return self.java.get(WRITER) if WRITER in self else None
 
     def written(self, columns: StoredColumns) -> Written:
-        """Return how the values of a file that has these words were written."""
+        """Return facts about the writer of a file with this metadata."""
         by_spark = self._spark is not None and not self.has_old_days
-        # Since its version 3 Spark has a library that writes no bounds where a NaN is; other engines use Spark's words, too.
+        # The Parquet library of Spark 3 and later writes no bounds for chunks with NaN. Other engines copy Spark's metadata keys.
         return Written(columns, by_spark, by_spark and self.creator.startswith(JAVA_LIBRARY))
 
 
 class Footer:
-    """Of one file; for one thread. `file` and `java` are Java's: the file itself, and the whole of its footer."""
+    """Footer of one file; not thread-safe. `file` and `java` are Java objects: the file, and its footer."""
 
     def __init__(self, path: str, schema: FileSchema, rows: int, *, file: Any, java: Any, metadata: Any) -> None:
-        """Take what `Footers` read; the last three are Java's."""
+        """Store the results of `Footers.read`; the last three are Java objects."""
         self.path, self.schema, self.rows = path, schema, rows
         self.file, self.java, self._metadata = file, java, metadata
 
     @property
     def size_bytes(self) -> int:
-        """Of the file, as its file system has it."""
+        """Size of the file in its file system."""
         return int(self.file.getLength())
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Top-level columns."""
+        """Names of top-level columns."""
         return self.schema.names
 
     @property
     def has_int96(self) -> bool:
-        """Has it times in the old form, of which no footer has statistics?"""
+        """True if the file has INT96 timestamps, for which footers contain no statistics."""
         return self.schema.has_int96
 
     @property
     def leaves(self) -> tuple[Path, ...]:
-        """All columns."""
-        return tuple(one.path for one in self.schema.leaves)
+        """Paths of all primitive columns."""
+        return tuple(leaf.path for leaf in self.schema.leaves)
 
     @cached_property
     def groups(self) -> Groups:
-        """Rows of each row group."""
+        """Number of rows of each row group."""
         return tuple(int(block.getRowCount()) for block in items(self.java.getBlocks()))
 
     @cached_property
     def words(self) -> FileWords:
-        """Of its writer."""
+        """Key-value metadata of the footer."""
         return FileWords(self._metadata)
 
     @property
     def has_old_days(self) -> bool:
-        """Are its days of the calendar that Spark had before its version 3?"""
+        """True if its days use the calendar of Spark 2 and earlier."""
         return self.words.has_old_days
 
     @property
     def written(self) -> Written:
-        """How its values were written."""
+        """Facts about the writer of its values."""
         return self.words.written(self.schema.stored)
 
 
 class Footers:
-    """Reads them, in the JVM of a session. From any thread."""
+    """Reader of footers, in the JVM of a session. Thread-safe."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Take the session."""
+        """Prepare the reader options of the session."""
         jvm, self._conf = java(spark), hadoop_conf(spark)
         parquet: Any = jvm.org.apache.parquet
         self._schemas: tuple[FileSchema, ...] = ()
-        # Without them each reader would parse Hadoop's settings again, which takes longer than all else that it does.
+        # Without options, each reader parses Hadoop's configuration again, which takes most of its time.
         self._options = parquet.HadoopReadOptions.builder(self._conf).build()
-        # Each name of a class and of a static method is a question to Java, whenever it is said.
+        # Resolved once: each reference to a class or a static method is a call into the JVM.
         self._path, self._from_path = jvm.org.apache.hadoop.fs.Path, parquet.hadoop.util.HadoopInputFile.fromPath
         self._open, self._column_path = parquet.hadoop.ParquetFileReader.open, parquet.hadoop.metadata.ColumnPath.get
 
     def read(self, path: str) -> Footer | None:
-        """Read a file's footer; a file that was cut off has none. None: the file is encrypted, with or without a key that is known.
+        """Read a file's footer; `None` if the file is encrypted, even if its key is known.
 
         Raises:
-            Whatever Parquet or the storage say (`JAVA_ERRORS`).
+            JAVA_ERRORS: Parquet or the storage failed; also for a truncated file, which has no footer.
         """
         file = self._from_path(self._path(path), self._conf)
         try:
@@ -177,19 +177,19 @@ class Footers:
         return Footer(path, schema, rows, file=file, java=footer, metadata=metadata)
 
     def _schema_of(self, schema: Any) -> FileSchema:
-        for known in self._schemas:
-            if known.java.equals(schema):
-                return known
-        names = tuple(str(one.getName()) for one in items(schema.getFields()))
-        paths = [one.getPath() for one in items(schema.getColumns())]
+        for cached in self._schemas:
+            if cached.java.equals(schema):
+                return cached
+        names = tuple(str(field.getName()) for field in items(schema.getFields()))
+        paths = [column.getPath() for column in items(schema.getColumns())]
         leaves = tuple(Leaf(at, tuple(map(str, path)), self._column_path(path)) for at, path in enumerate(paths))
-        found = FileSchema(schema, names, leaves, stored_columns(schema), " int96 " in str(schema.toString()))
-        self._schemas = (found, *self._schemas)[:SCHEMAS_MAX]
-        return found
+        facts = FileSchema(schema, names, leaves, stored_columns(schema), " int96 " in str(schema.toString()))
+        self._schemas = (facts, *self._schemas)[:SCHEMAS_MAX]
+        return facts
 
 
 def stored_columns(schema: Any) -> StoredColumns:
-    """Return how files of a schema, Java's, store the columns that are in no list."""
+    """Return the physical types of the columns of a Java schema that are outside of lists."""
     return tuple(_stored(schema))
 
 
@@ -199,5 +199,5 @@ def _stored(schema: Any) -> Iterator[tuple[Path, Stored]]:
             kind = column.getPrimitiveType()
             logical = kind.getLogicalTypeAnnotation()
             name = str(kind.getPrimitiveTypeName())
-            path = tuple(str(one) for one in column.getPath())
+            path = tuple(str(name) for name in column.getPath())
             yield path, Stored(name, "" if logical is None else str(logical.toString()))

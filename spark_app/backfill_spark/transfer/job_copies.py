@@ -1,4 +1,4 @@
-"""The copies of one attempt: what is found once for all of its work."""
+"""Copies of one attempt; its pieces of work share the copy modes and the copier."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
 
 
 class JobCopies:
-    """Safe to use from several threads."""
+    """Copy modes and copier of one attempt. Thread-safe."""
 
     def __init__(self, job: OpenedJob) -> None:
-        """Take the job; nothing is asked yet: the target may be made first."""
+        """Store the job; reads nothing yet, because the target may be created later."""
         self._job, self._lock = job, threading.Lock()
         self._ways: JobWays | None = None
         self._transfer: FileTransfer | None = None
 
     @property
     def ways(self) -> JobWays:
-        """The way of each file of the pinned version."""
+        """Copy mode of each file of the pinned version."""
         with self._lock:
             if self._ways is None:
                 self._ways = JobWays.of(self._job)
             return self._ways
 
     def split(self, ranges: Sequence[FileRange]) -> tuple[list[PlannedRange], list[FileRange]]:
-        """Return what `JobWays.split` does, with the ways that the footers of files leave them where columns were dropped.
+        """Return the result of `JobWays.split`; if columns were dropped, footers decide the copy modes.
 
         Raises:
-            Whatever the source's file system says (`JAVA_ERRORS`).
+            JAVA_ERRORS: the source's file system failed.
         """
         planned, left = self.ways.split(ranges)
         if not planned or not self.ways.table.drops:
             return planned, left
-        told = self._copier().by_footers([one for _, one in planned])
-        copied = {one: file for (one, _), file in zip(planned, told, strict=True) if file is not None}
-        decoded = {*left, *(one for one, _ in planned if one not in copied)}
-        return list(copied.items()), [one for one in ranges if one in decoded]
+        decided = self._copier().by_footers([copy for _, copy in planned])
+        copied = {part: copy for (part, _), copy in zip(planned, decided, strict=True) if copy is not None}
+        decoded = {*left, *(part for part, _ in planned if part not in copied)}
+        return list(copied.items()), [part for part in ranges if part in decoded]
 
     def stage(
         self,
@@ -63,11 +63,11 @@ class JobCopies:
         return self._copier().copy(files, folder, check=check, vectors=vectors)
 
     def statistics(self, copies: Sequence[MadeCopy]) -> list[Statistics]:
-        """Return the statistics of copies that are there; see `FileTransfer.statistics`."""
+        """Return the statistics of existing copies; see `FileTransfer.statistics`."""
         return self._copier().statistics(copies)
 
     def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
-        """Return the folder for what a piece of work stages, or a segment of it, below the target's."""
+        """Return the staging folder of a piece of work, or of one of its segments, below the target's folder."""
         return ability(self._job.sink, SupportsCopies).folder_of(attempt, work_id, segment)
 
     def staged_path(self, below: str) -> str:

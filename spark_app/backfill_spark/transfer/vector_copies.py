@@ -1,4 +1,4 @@
-"""Files of deletion vectors as staged files of a target: copied, and read back before a commit names them."""
+"""Copies of deletion vector files as staged files of a target, read back before a commit refers to them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def copied_vectors(
     check: Callable[[], None],
     at_once_max: int,
 ) -> tuple[StagedFile, ...]:
-    """Copy the files of vectors into the folder of a piece of work, below the target's; return them without rows.
+    """Copy the files of vectors into the folder of a piece of work; return them as staged files without rows.
 
     Raises:
         SourceDamagedError: a vector cannot be read.
-        AccountingError: a vector hides another number of rows than the log says.
-        Whatever the two file systems say (`JAVA_ERRORS`).
+        AccountingError: the number of rows that a vector hides differs from the log.
+        JAVA_ERRORS: one of the two file systems failed.
     """
-    copied = tuple(_copied(copier, path, folder, check) for path in sorted({one.file for one in vectors}))
+    copied = tuple(_copied(copier, path, folder, check) for path in sorted({vector.file for vector in vectors}))
     at_once([partial(_check, spark, copier.target, vector, folder, check) for vector in vectors], at_once_max)
     return copied
 
@@ -51,12 +51,12 @@ def _copied(copier: ByteCopier, path: str, folder: str, check: Callable[[], None
 
 
 def _check(spark: SparkSession, target: str, vector: VectorDescriptor, folder: str, check: Callable[[], None]) -> None:
-    """Refuse a copied vector that no reader could read, or that hides other rows than the log counts."""
+    """Reject a copied vector that is unreadable, or whose number of hidden rows differs from the log."""
     check()
-    found = vector_of({"deletionVector": vector.in_folder(folder).fields})
-    assert found is not None
+    copied = vector_of({"deletionVector": vector.in_folder(folder).fields})
+    assert copied is not None
     try:
-        rows = len(hidden_rows(spark, target, found))
+        rows = len(hidden_rows(spark, target, copied))
     except JAVA_ERRORS as error:
         if trouble_of(error) not in (Trouble.DAMAGED, Trouble.UNKNOWN):
             raise

@@ -191,11 +191,11 @@ class TestWhatItSays:
         demo.show_changes("a reader looks")
 
         match = re.search(
-            r"1,421 orders, changed in version (\d+), are changed in the copy 3.3 s later", output.getvalue()
+            r"1,421 orders, changed in version (\d+), are in the copy at most 3.3 s later", output.getvalue()
         )
         assert match is not None
         assert int(match[1]) > 7
-        assert "at most; 700 rows are still to be read" in output.getvalue()
+        assert "later; 700 rows are still to be read" in output.getvalue()
 
     def test_a_reader_that_finds_no_change_is_an_error(self, tmp_path, start):
         """A demo that skips its promise has shown nothing."""
@@ -226,8 +226,8 @@ class TestWhatItSays:
         demo.tell_steps(demo.steps_after())
 
         assert "until the copy has caught up" in output.getvalue()
-        assert "every row of both sides" in output.getvalue()
-        assert "each key occurs in one row" not in output.getvalue()
+        assert "every row of source and target" in output.getvalue()
+        assert "each key is unique" not in output.getvalue()
 
 
 class TestTheWriter:

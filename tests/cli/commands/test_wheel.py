@@ -58,7 +58,13 @@ class TestTheWheel:
 
         assert {
             f"backfill_spark/jvm/{name}"
-            for name in ("jars.sha256", "pools.xml", "log4j2.properties", "log_stores/BackfillS3LogStore.java")
+            for name in (
+                "jars.sha256",
+                "pools.xml",
+                "log4j2.properties",
+                "log4j2-pod.properties",
+                "log_stores/BackfillS3LogStore.java",
+            )
         } <= held
         assert {"backfill/__init__.py", "backfill/py.typed"} <= held
         text = zipfile.ZipFile(wheel).read("backfill_spark/jvm/jars.sha256").decode()

@@ -284,6 +284,20 @@ class TestLooksShowWhatTheJobSays:
         assert ask(job, "GET", "/readyz", token="")[0] == 503
 
 
+class TestADriverThatHasJustStarted:
+    """Its first commit comes a second or two after it listens."""
+
+    def test_ready_waits_for_the_fence(self):
+        """A kubelet makes a Warning event of each probe that fails, and every start had some (fault K15)."""
+        with ScriptedJob() as job:
+            fenced = job.progress
+            unfenced = fenced.model_copy(update={"table_version": None})
+            looks = iter([unfenced, unfenced])
+            job.server.progress = lambda: next(looks, fenced)
+
+            assert ask(job, "GET", "/readyz", token="")[0] == 200
+
+
 class TestJavaThatHangs:
     """The server needs no Java, so it must check Java itself: the kubelet only sees the probes."""
 

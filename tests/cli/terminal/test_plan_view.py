@@ -67,5 +67,5 @@ class TestAPlan:
         )  # fmt: skip
         shown = text(show_plan("demo/orders", plan))
         for fact in ("3,000,000 in 16 files, 210.0 MB", "about 20 s (15 s to 30 s)", "order_id; unique: not checked",
-                     "will be made", "ShortRetention: it is short. Raise it."):  # fmt: skip
+                     "will be created", "ShortRetention: it is short. Raise it."):  # fmt: skip
             assert fact in shown

@@ -268,7 +268,7 @@ class TestAReceipt:
         path = "part-00000-d74dee7e-1f2a-4b26-b95e-dfdc7cd98ac6-c000.snappy.parquet"
         receipt = Receipt(
             source_version=9, target_version=40, epoch=39, rows=5, vnodes=256, digest="ab" * 32, seconds=1.5,
-            files=(FileMismatch(path=path, what="it is not there"),),
+            files=(FileMismatch(path=path, what="it does not exist"),),
         )  # fmt: skip
         shown = text(show_receipt(receipt), columns)
 
@@ -358,14 +358,14 @@ class TestAReceipt:
         """It shows how many files and rows were compared, and the file that differs, although all compared rows are equal."""
         receipt = Receipt(
             source_version=9, target_version=40, epoch=39, rows=12_345, vnodes=256, digest="ab" * 32, seconds=1.5,
-            files_by_bytes=1_200, rows_by_rows=45, files=(FileMismatch(path="w-1.parquet", what="it is not there"),),
+            files_by_bytes=1_200, rows_by_rows=45, files=(FileMismatch(path="w-1.parquet", what="it does not exist"),),
         )  # fmt: skip
         shown = text(show_receipt(receipt))
 
         for fact in (
             "1 file differs",
             "1,200 files by their bytes, 45 rows in 256 vnodes",
-            "w-1.parquet: it is not there",
+            "w-1.parquet: it does not exist",
         ):
             assert fact in shown
         assert "are equal" in text(show_receipt(receipt.model_copy(update={"files": ()})))

@@ -1,4 +1,4 @@
-"""What the chart installs: its objects fit each other, the operator's settings and the pods that it makes."""
+"""The installed objects of the chart fit each other, the operator's settings and the pods that it creates."""
 
 import json
 import re
@@ -24,13 +24,13 @@ SETTINGS = OperatorSettings()
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 OF_KUBERNETES = {"global", "operator.nodeSelector", "tenant.quota.hard"}
-"""Values that go to the API server as they are, and whose names are its own."""
+"""Values that go to the API server unchanged, with names of the user's choice."""
 
 BY_THE_CHART = {
     "namespaces", "leader_election", "lease_name", "lease_namespace", "identity", "default_image", "service_account",
     "health_port", "metrics_port", "bind", "pod_user",
 }  # fmt: skip
-"""Settings that the chart gives from other values, or that its own objects rely on."""
+"""Settings that the chart sets from other values, or that its own objects rely on."""
 
 
 def pod(made):
@@ -40,7 +40,8 @@ def pod(made):
 def environment(made):
     """Return the operator's variables."""
     return {
-        one["name"]: one.get("value", "x" if "valueFrom" in one else "") for one in pod(made)["containers"][0]["env"]
+        variable["name"]: variable.get("value", "x" if "valueFrom" in variable else "")
+        for variable in pod(made)["containers"][0]["env"]
     }
 
 
@@ -49,54 +50,52 @@ def objects_of(schema, path=""):
     schema = SCHEMA["definitions"][schema["$ref"].rsplit("/", 1)[-1]] if "$ref" in schema else schema
     if schema.get("type") == "object":
         yield path, schema
-        for name, one in schema.get("properties", {}).items():
-            yield from objects_of(one, f"{path}.{name}".lstrip("."))
+        for name, value in schema.get("properties", {}).items():
+            yield from objects_of(value, f"{path}.{name}".lstrip("."))
 
 
 def snake(name):
-    return re.sub("[A-Z]", lambda one: "_" + one.group().lower(), name)
+    return re.sub("[A-Z]", lambda match: "_" + match.group().lower(), name)
 
 
 def camel(name):
-    return re.sub("_([a-z])", lambda one: one.group(1).upper(), name)
+    return re.sub("_([a-z])", lambda match: match.group(1).upper(), name)
 
 
 class TestTheChart:
-    def test_has_the_version_of_the_package(self):
+    def test_chart_has_the_version_of_the_package(self):
         """Image and chart of one version belong together."""
         chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
         version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
         assert chart["version"] == chart["appVersion"] == version
 
-    @pytest.mark.parametrize(
-        "words", [(), ("watch.namespaces={shop}",), ("watch.clusterWide=true",)], ids=lambda one: str(one)
-    )
-    def test_passes_lint(self, words):
-        """What helm itself finds wrong."""
-        done = run("lint", "--strict", CHART, *(part for word in words for part in ("--set", word)))
+    @pytest.mark.parametrize("settings", [(), ("watch.namespaces={shop}",), ("watch.clusterWide=true",)], ids=str)
+    def test_chart_passes_lint(self, settings):
+        """`helm lint` finds no problem."""
+        done = run("lint", "--strict", CHART, *(part for word in settings for part in ("--set", word)))
         assert done.returncode == 0, done.stdout
 
-    def test_asks_where_the_backfills_are(self):
-        """An operator that watches nothing looks as if it worked; one that watches all is more than most want."""
+    def test_chart_requires_the_watched_namespaces(self):
+        """An operator that watches no namespace seems to work; most users do not want one that watches all."""
         assert "watch.namespaces is empty" in charts.refusal()
 
-    def test_keeps_drivers_out_of_the_operators_namespace(self):
-        """Who may create pods beside the operator can act as it."""
+    def test_chart_refuses_drivers_in_the_operators_namespace(self):
+        """A user who may create pods in the operator's namespace can act as the operator."""
         assert "the operator's own" in charts.refusal(watch={"namespaces": ["shop", SYSTEM]})
 
-    def test_can_be_packed(self, tmp_path):
-        """Its files folder goes along: roles and the CRD are made of it."""
+    def test_chart_can_be_packed(self, tmp_path):
+        """The package includes the files folder, which contains the rules of roles and the CRD."""
         assert run("package", CHART, "-d", tmp_path).returncode == 0
         [packed] = tmp_path.glob("*.tgz")
         done = run(
             "template", RELEASE, packed, "--namespace", SYSTEM, "--skip-tests", "--set", "watch.namespaces={shop,stock}"
         )
-        assert [one for one in yaml.safe_load_all(done.stdout) if one] == rendered()
+        assert [document for document in yaml.safe_load_all(done.stdout) if document] == rendered()
 
 
 class TestValues:
-    def test_are_all_in_the_schema_with_defaults_that_it_takes(self):
-        """values.yaml is the list that people read."""
+    def test_values_are_all_in_the_schema_with_defaults_that_it_accepts(self):
+        """Users read values.yaml as the list of values."""
         missing = []
         for path, schema in objects_of(SCHEMA):
             there = VALUES
@@ -106,13 +105,13 @@ class TestValues:
                 missing += [(path, name) for name in {*schema["properties"]} ^ {*there} if name != "global"]
         assert missing == []
 
-    def test_are_closed_at_every_level(self):
-        """A typo is an error of the installation, not a setting that is not there."""
+    def test_values_are_closed_at_every_level(self):
+        """A misspelt value fails the installation instead of being ignored."""
         for path, schema in objects_of(SCHEMA):
-            words = schema.get("description", "")
-            assert schema.get("additionalProperties") is False or path in OF_KUBERNETES or "Kubernetes API" in words, (
-                path
-            )
+            description = schema.get("description", "")
+            assert (
+                schema.get("additionalProperties") is False or path in OF_KUBERNETES or "Kubernetes API" in description
+            ), path
         for typo in (
             {"wach": {}},
             {"watch": {"namespaces": ["shop"], "clusterwide": True}},
@@ -120,24 +119,26 @@ class TestValues:
         ):
             assert re.search("wach|clusterwide|hrd", charts.refusal(**({"watch": {"namespaces": ["shop"]}} | typo)))
 
-    def test_hold_every_setting_of_the_operator_once_with_its_bounds(self):
-        """A setting that the chart does not know cannot be set on a cluster."""
+    def test_values_include_every_setting_of_the_operator_once_with_its_bounds(self):
+        """A setting that the chart does not support cannot be set on a cluster."""
         groups = {"operator.settings": "", "limits": ""}
         given = {}
         for path, schema in objects_of(SCHEMA):
             if path in groups:
-                given |= {snake(name): one for name, one in schema["properties"].items()}
+                given |= {snake(name): definition for name, definition in schema["properties"].items()}
 
-        wanted = OperatorSettings.model_json_schema()["properties"]
-        assert given.keys() == wanted.keys() - BY_THE_CHART
-        for name, one in given.items():
-            one = SCHEMA["definitions"][one["$ref"].rsplit("/", 1)[-1]] if "$ref" in one else one
-            assert one == {
-                word: wanted[name][word] for word in wanted[name] if word not in ("default", "title", "description")
+        defined = OperatorSettings.model_json_schema()["properties"]
+        assert given.keys() == defined.keys() - BY_THE_CHART
+        for name, definition in given.items():
+            definition = (
+                SCHEMA["definitions"][definition["$ref"].rsplit("/", 1)[-1]] if "$ref" in definition else definition
+            )
+            assert definition == {
+                word: defined[name][word] for word in defined[name] if word not in ("default", "title", "description")
             }
 
-    def test_reach_the_operator_as_they_were_given(self):
-        """Helm reads every number as one with a point."""
+    def test_values_reach_the_operator_unchanged(self):
+        """Helm parses every number as a float."""
         settings = {"pageSize": 5000, "queriesPerSecond": 0.5, "pollSeconds": 3, "logLevel": "DEBUG"}
         made = rendered(operator={"settings": settings})
         read = OperatorSettings.from_environ(environment(made))
@@ -147,8 +148,8 @@ class TestValues:
 
 
 class TestPodUser:
-    def test_user_is_that_of_every_pod(self):
-        """Of the operator, of the trial, and of drivers by a setting of the operator."""
+    def test_every_pod_has_the_user(self):
+        """Pods of the operator, of the trial, and drivers through a setting of the operator."""
         made = [only(rendered(podUser=1000), "Deployment"), *charts.of_kind(charts.trial(podUser=1000), "Pod")]
 
         for pod in (made[0]["spec"]["template"], made[1]):
@@ -157,7 +158,7 @@ class TestPodUser:
         assert OperatorSettings.from_environ(environment(rendered(podUser=1000))).pod_user == "1000"
 
     def test_user_can_be_left_to_the_cluster(self):
-        """OpenShift gives each namespace a range of its own, and refuses a pod that names another user (fault C2)."""
+        """OpenShift gives each namespace a range of users, and refuses a pod with another user (fault C2)."""
         made = [only(rendered(podUser=None), "Deployment"), *charts.of_kind(charts.trial(podUser=None), "Pod")]
 
         for pod in (made[0]["spec"]["template"], made[1]):
@@ -169,21 +170,21 @@ class TestPodUser:
 
 
 class TestLimits:
-    def test_are_those_of_the_operator(self):
-        """What stands in values.yaml is what the operator does without it; nothing is allowed by the chart alone."""
+    def test_limits_equal_the_defaults_of_the_operator(self):
+        """The chart allows no more than the operator does by default."""
         plain = OperatorSettings.from_environ(environment(rendered()))
 
         assert VALUES["limits"].keys() <= {*map(camel, OperatorSettings.model_fields)}
         for name in VALUES["limits"]:
             assert getattr(plain, snake(name)) == getattr(SETTINGS, snake(name)), name
 
-    def test_are_explained(self):
-        """One page says what each allows."""
+    def test_limits_are_documented(self):
+        """A page explains each limit."""
         page = (ROOT / "docs" / "kubernetes.md").read_text()
         assert [name for name in VALUES["limits"] if f"`{name}`" not in page] == []
 
-    def test_that_allow_nothing_are_no_default(self):
-        """An empty list is a decision."""
+    def test_empty_limits_are_not_replaced_by_a_default(self):
+        """An empty list is an explicit choice."""
         made = rendered(
             limits={"allowedVolumes": [], "allowedEnv": [], "allowedImages": ["one", "two/*"], "allowSidecars": True}
         )
@@ -192,9 +193,9 @@ class TestLimits:
         assert (read.allowed_volumes, read.allowed_env, read.allowed_images) == ((), (), ("one", "two/*"))
         assert read.allow_sidecars is True
 
-    def test_are_kept_by_the_api_server_where_the_operator_watches(self):
-        """Two installations of a cluster do not judge each other's namespaces; one of the whole cluster judges all."""
-        [binding, _] = [one["spec"] for one in of_kind(rendered(), "ValidatingAdmissionPolicyBinding")]
+    def test_api_server_checks_limits_in_watched_namespaces(self):
+        """Two installations of a cluster do not check each other's namespaces; a cluster-wide installation checks all."""
+        [binding, _] = [manifest["spec"] for manifest in of_kind(rendered(), "ValidatingAdmissionPolicyBinding")]
         [where] = binding["matchResources"]["namespaceSelector"]["matchExpressions"]
         assert (where["key"], where["operator"], where["values"]) == (
             "kubernetes.io/metadata.name",
@@ -209,9 +210,9 @@ class TestLimits:
         without = rendered(admissionPolicy={"enabled": False})
         assert of_kind(without, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") == []
 
-    def test_warn_where_the_operator_does_not_watch(self):
-        """A Backfill there has no status, no event and no driver (fault K11); another installation may watch it, so it is taken."""
-        [_, binding] = [one["spec"] for one in of_kind(rendered(), "ValidatingAdmissionPolicyBinding")]
+    def test_api_server_warns_in_unwatched_namespaces(self):
+        """A Backfill there has no status, no event and no driver (fault K11). It is accepted, because another installation may watch it."""
+        [_, binding] = [manifest["spec"] for manifest in of_kind(rendered(), "ValidatingAdmissionPolicyBinding")]
         [_, policy] = of_kind(rendered(), "ValidatingAdmissionPolicy")
         [where] = binding["matchResources"]["namespaceSelector"]["matchExpressions"]
 
@@ -221,11 +222,11 @@ class TestLimits:
         assert policy["spec"]["failurePolicy"] == "Ignore"
         for quiet in ({"warnUnwatched": False}, {"enabled": False}):
             made = of_kind(rendered(admissionPolicy=quiet), "ValidatingAdmissionPolicyBinding")
-            assert not any(one["spec"]["validationActions"] == ["Warn"] for one in made)
+            assert not any(manifest["spec"]["validationActions"] == ["Warn"] for manifest in made)
 
 
 class TestTheTable:
-    """Its rows are put to a real API server too (test_chart_real.py): both must say the same."""
+    """A real API server also gets the rows of this table (test_chart_real.py), and both must agree."""
 
     LIMITS = OperatorSettings(**{snake(name): tuple(value) for name, value in limit_rows.LIMITS.items()}).limits
 
@@ -237,30 +238,30 @@ class TestTheTable:
         return Launch("shop", "one", "uid", 1, "Run", made.spec, installation)
 
     def built(self, given):
-        one = self.launch(given)
-        return driver_pod(one), executor_template(one)
+        launched = self.launch(given)
+        return driver_pod(launched), executor_template(launched)
 
     @pytest.mark.parametrize("given", limit_rows.ACCEPTED.values(), ids=limit_rows.ACCEPTED.keys())
-    def test_is_judged_so_by_the_operator_that_accepts(self, given):
-        """What the API server lets pass, the operator launches."""
+    def test_operator_accepts_the_accepted_rows(self, given):
+        """The operator launches every spec that the API server accepts."""
         assert self.built(given)
 
     @pytest.mark.parametrize(("given", "limit"), limit_rows.REFUSED.values(), ids=limit_rows.REFUSED.keys())
-    def test_is_judged_so_by_the_operator_that_refuses(self, given, limit):
-        """Without the policy nothing more is allowed."""
+    def test_operator_refuses_the_refused_rows(self, given, limit):
+        """Without the policy, the operator allows no more."""
         with pytest.raises(ManifestRefusedError) as refused:
             self.built(given)
         variable = PREFIX + snake(limit).upper()
         assert variable in refused.value.hint or limit == "allowedPodFields"
 
-    def test_knows_the_fields_that_the_operator_lets_everybody_set(self):
-        """The policy has a copy: CEL reads no Python."""
+    def test_policy_has_the_pod_fields_that_the_operator_always_allows(self):
+        """The policy has a copy of the list, because CEL cannot read Python."""
         assert {*yaml.safe_load((CHART / "files" / "pod-fields.yaml").read_text())} == POD_FIELDS
 
 
 class TestTheCrd:
-    def test_is_the_one_of_this_tree(self):
-        """As generated, and kept: all Backfills would go with it."""
+    def test_crd_equals_the_generated_one_and_is_kept(self):
+        """Deleting it would delete all Backfills."""
         made = only(rendered(), "CustomResourceDefinition")
         generated = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())
 
@@ -268,8 +269,8 @@ class TestTheCrd:
         assert made["metadata"]["name"] == generated["metadata"]["name"] == f"{PLURAL}.{GROUP}"
         assert made["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
-    def test_can_be_installed_apart_or_with_the_release(self):
-        """A second operator of a cluster, a GitOps tool; a cluster for tests."""
+    def test_crd_can_be_installed_separately_or_deleted_with_the_release(self):
+        """For a second operator of a cluster, for a GitOps tool, and for test clusters."""
         assert of_kind(rendered(crd={"install": False}), "CustomResourceDefinition") == []
         [crd] = of_kind(rendered(crd={"keep": False}), "CustomResourceDefinition")
         assert "helm.sh/resource-policy" not in crd["metadata"].get("annotations", {})
@@ -277,28 +278,28 @@ class TestTheCrd:
 
 class TestBindings:
     @pytest.mark.parametrize("wide", [False, True], ids=["namespaces", "cluster"])
-    def test_name_a_role_and_an_account_that_are_there(self, wide):
-        """A binding to nothing is accepted by every server, and allows nothing."""
+    def test_bindings_name_existing_roles_and_accounts(self, wide):
+        """Every server accepts a binding to a missing role, and it allows nothing."""
         made = charts.of_the_operator(rendered(watch={"namespaces": list(TENANTS), "clusterWide": wide}))
-        roles = {(one["kind"], *place(one)) for one in of_kind(made, "Role", "ClusterRole")}
-        accounts = {place(one) for one in of_kind(made, "ServiceAccount")}
+        roles = {(manifest["kind"], *place(manifest)) for manifest in of_kind(made, "Role", "ClusterRole")}
+        accounts = {place(manifest) for manifest in of_kind(made, "ServiceAccount")}
         bindings = of_kind(made, "RoleBinding", "ClusterRoleBinding")
 
         bound = set()
-        for one in bindings:
-            role = one["roleRef"]
-            bound.add((role["kind"], place(one)[0] if role["kind"] == "Role" else None, role["name"]))
-            assert {(who["namespace"], who["name"]) for who in one["subjects"]} <= accounts
+        for manifest in bindings:
+            role = manifest["roleRef"]
+            bound.add((role["kind"], place(manifest)[0] if role["kind"] == "Role" else None, role["name"]))
+            assert {(who["namespace"], who["name"]) for who in manifest["subjects"]} <= accounts
         assert bound == roles
 
-    def test_are_for_the_accounts_that_pods_have(self):
-        """The operator's own, and the default of its drivers."""
+    def test_bindings_are_for_the_accounts_of_pods(self):
+        """The operator's own account, and the default account of its drivers."""
         made = rendered(tenant={"serviceAccount": "filler"})
         operators, drivers = (SYSTEM, pod(made)["serviceAccountName"]), environment(made)[f"{PREFIX}SERVICE_ACCOUNT"]
 
         subjects = {
-            place(one): [(who["namespace"], who["name"]) for who in one["subjects"]]
-            for one in of_kind(made, "RoleBinding")
+            place(manifest): [(who["namespace"], who["name"]) for who in manifest["subjects"]]
+            for manifest in of_kind(made, "RoleBinding")
         }
         assert subjects == {
             (SYSTEM, f"{RELEASE}-lease"): [operators],
@@ -308,8 +309,8 @@ class TestBindings:
 
 
 class TestTheOperatorsPod:
-    def test_stands_where_its_lease_is_and_is_given_settings_that_there_are(self):
-        """The role over leases is of one namespace; an unknown setting ends the process at its start."""
+    def test_pod_runs_where_its_lease_is_and_has_only_known_settings(self):
+        """The role for leases is limited to one namespace; an unknown setting ends the process at its start."""
         made = rendered()
         given = OperatorSettings.from_environ(environment(made))
 
@@ -319,10 +320,10 @@ class TestTheOperatorsPod:
         everywhere = rendered(watch={"namespaces": [], "clusterWide": True})
         assert OperatorSettings.from_environ(environment(everywhere)).namespaces == ()
 
-    def test_has_the_ports_that_it_listens_on(self):
-        """Probes go by name, and a name that leads nowhere restarts it for ever."""
+    def test_pod_declares_the_ports_that_it_listens_on(self):
+        """Probes refer to ports by name, and a wrong name would restart the pod for ever."""
         container = pod(rendered())["containers"][0]
-        ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
 
         assert ports == {"health": SETTINGS.health_port, "metrics": SETTINGS.metrics_port}
         probes = {name: container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe")}
@@ -330,16 +331,16 @@ class TestTheOperatorsPod:
             "livenessProbe": {"path": "/livez", "port": "health"}, "readinessProbe": {"path": "/readyz", "port": "health"},
         }  # fmt: skip
 
-    def test_is_selected_by_its_labels_and_meets_the_restricted_standard(self):
-        """Its namespace may enforce it; and the variables that Kubernetes makes of Services are not read."""
+    def test_pod_is_selected_by_its_labels_and_meets_the_restricted_standard(self):
+        """Its namespace may enforce the standard. The pod has no variables that Kubernetes creates for Services."""
         made = rendered()
         deployment, spec = only(made, "Deployment"), pod(made)
-        labels, wanted = (
+        labels, expected = (
             deployment["spec"]["template"]["metadata"]["labels"],
             deployment["spec"]["selector"]["matchLabels"],
         )
 
-        assert wanted.items() <= labels.items()
+        assert expected.items() <= labels.items()
         assert (spec["securityContext"]["runAsNonRoot"], spec["enableServiceLinks"]) == (True, False)
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         security = spec["containers"][0]["securityContext"]
@@ -348,16 +349,17 @@ class TestTheOperatorsPod:
 
 
 class TestTheTenantsPart:
-    def test_is_in_every_watched_namespace(self):
-        """Account, role and who may call whom."""
+    def test_every_watched_namespace_has_the_tenant_objects(self):
+        """Account, role and network policies."""
         kinds = {
-            namespace: sorted(one["kind"] for one in rendered() if place(one)[0] == namespace) for namespace in TENANTS
+            namespace: sorted(manifest["kind"] for manifest in rendered() if place(manifest)[0] == namespace)
+            for namespace in TENANTS
         }
         whole = ["NetworkPolicy"] * 2 + ["Role"] * 2 + ["RoleBinding"] * 2 + ["ServiceAccount"]
         assert kinds == dict.fromkeys(TENANTS, whole)
 
-    def test_is_made_in_named_namespaces_alone_by_one_of_the_whole_cluster(self):
-        """Which namespaces there are the chart does not know; the page has a command for one more."""
+    def test_cluster_wide_installation_creates_tenant_objects_only_in_named_namespaces(self):
+        """The chart cannot list all namespaces; a documented command adds one more."""
         kinds = ("NetworkPolicy", "ServiceAccount", "Role", "RoleBinding")
         wide = of_kind(rendered(("shop",), watch={"namespaces": ["shop"], "clusterWide": True}), *kinds)
         page = (ROOT / "docs" / "kubernetes.md").read_text()
@@ -365,25 +367,28 @@ class TestTheTenantsPart:
 
         done = run(*shlex.split(command.replace("charts/backfill-operator", str(CHART))))
 
-        parts = {name: sorted(one["kind"] for one in wide if place(one)[0] == name) for name in ("shop", "stock")}
+        parts = {
+            name: sorted(manifest["kind"] for manifest in wide if place(manifest)[0] == name)
+            for name in ("shop", "stock")
+        }
         assert parts == {"shop": ["NetworkPolicy"] * 2 + ["Role", "RoleBinding", "ServiceAccount"], "stock": []}
-        made = [one for one in yaml.safe_load_all(done.stdout) if one]
-        assert sorted(one["kind"] for one in made) == parts["shop"]
-        assert {place(one)[0] for one in made} == {"stock"}
+        made = [document for document in yaml.safe_load_all(done.stdout) if document]
+        assert sorted(manifest["kind"] for manifest in made) == parts["shop"]
+        assert {place(manifest)[0] for manifest in made} == {"stock"}
 
-    def test_limits_how_many_backfills_there_are_where_that_is_wanted(self):
-        """Each is kept in the operator's memory. Kubernetes refuses objects that it does not count yet: so not at first."""
+    def test_quota_limits_the_number_of_backfills_if_it_is_enabled(self):
+        """The operator keeps each Backfill in memory. Kubernetes refuses objects that it does not count yet, so the quota is off by default."""
         assert of_kind(rendered(), "ResourceQuota") == []
         made = of_kind(rendered(tenant={"quota": {"enabled": True, "hard": {"pods": 20}}}), "ResourceQuota")
-        assert [one["spec"]["hard"] for one in made] == [{f"count/{PLURAL}.{GROUP}": "100", "pods": "20"}] * len(
-            TENANTS
-        )
+        assert [manifest["spec"]["hard"] for manifest in made] == [
+            {f"count/{PLURAL}.{GROUP}": "100", "pods": "20"}
+        ] * len(TENANTS)
 
-    def test_makes_namespaces_only_when_asked_restricted_and_kept(self):
-        """Most are there already; one that goes takes all Backfills along."""
+    def test_namespaces_are_created_only_on_request_restricted_and_kept(self):
+        """Most namespaces exist already; deleting one deletes all its Backfills."""
         assert of_kind(rendered(), "Namespace") == []
         made = of_kind(rendered(tenant={"createNamespaces": True}), "Namespace")
-        assert [place(one)[1] for one in made] == list(TENANTS)
-        for one in made:
-            assert one["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-            assert one["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+        assert [place(manifest)[1] for manifest in made] == list(TENANTS)
+        for manifest in made:
+            assert manifest["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+            assert manifest["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"

@@ -1,4 +1,4 @@
-"""The chart's objects on a real API server: each is taken, and its Roles are all that the operator needs. Skipped without one."""
+"""A real API server accepts the chart's objects, and the Roles are sufficient for the operator. Skipped without a server."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ from backfill_operator.kube.resources import BACKFILLS, PODS, SECRETS
 
 @pytest.fixture
 def system(real_cluster):
-    """A namespace for the operator itself."""
+    """Create a namespace for the operator."""
     namespace = f"s-{secrets.token_hex(4)}"
     with config.new_client_from_config(str(real_cluster.kubeconfig)) as api:
         core = client.CoreV1Api(api)
@@ -33,8 +33,8 @@ def system(real_cluster):
         core.delete_namespace(namespace)
 
 
-def apply(cluster, objects, *words, whole=False):
-    """Have the server take objects, or only say whether it would; return what kubectl prints, as lines or object by object."""
+def apply(cluster, objects, *arguments, whole=False):
+    """Apply objects on the server, or only check them; return kubectl's output as lines or object by object."""
     kubectl = cluster_harness.tool("kubectl")
     if kubectl is None:
         pytest.skip("no kubectl")
@@ -46,7 +46,7 @@ def apply(cluster, objects, *words, whole=False):
         "--force-conflicts",
         "-f",
         "-",
-        *words,
+        *arguments,
     ]
     done = subprocess.run(command, input=yaml.safe_dump_all(objects), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -57,8 +57,8 @@ def apply(cluster, objects, *words, whole=False):
 
 class TestEveryObject:
     @pytest.mark.parametrize("wide", [False, True], ids=["namespaces", "cluster"])
-    def test_is_taken_by_the_server(self, real_cluster, system, wide):
-        """Unknown fields, wrong types and rules that do not compile are an error here, and not at a user's installation."""
+    def test_objects_are_accepted_by_the_server(self, real_cluster, system, wide):
+        """Unknown fields, wrong types and rules that do not compile fail here, and not in a user's installation."""
         peer = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
         everything = {
             "tenant": {"persistentVolumeClaims": True, "quota": {"enabled": True}}, "networkPolicy": {"metricsFrom": [peer]},
@@ -70,14 +70,14 @@ class TestEveryObject:
             watch = {"namespaces": [tenant], "clusterWide": wide}
             values = everything | {"watch": watch}
             objects = charts.rendered(system=system, **values) + charts.trial(system=system, **values)
-            # A server takes no pod of an account that is not there.
-            accounts = [one for one in objects if one["kind"] == "ServiceAccount"]
-            apply(real_cluster, [one for one in accounts if one["metadata"]["namespace"] == system])
+            # A server refuses a pod whose account does not exist.
+            accounts = [manifest for manifest in objects if manifest["kind"] == "ServiceAccount"]
+            apply(real_cluster, [account for account in accounts if account["metadata"]["namespace"] == system])
             taken = apply(real_cluster, objects, "--dry-run=server", "--validate=strict")
 
         assert len(taken) == len(objects) > 10
 
-    def test_objects_come_back_as_they_are_written(self, real_cluster, system):
+    def test_objects_are_returned_unchanged(self, real_cluster, system):
         """Argo CD compares on the client: a number beyond 2^53 and a default inside a list were never in sync (fault C6)."""
         with cluster_harness.prepared(real_cluster) as tenant:
             objects = charts.rendered((tenant,), system=system, tenant={"quota": {"enabled": True}})
@@ -85,22 +85,22 @@ class TestEveryObject:
                 json.loads(text) for text in apply(real_cluster, objects, "--dry-run=server", "-o=json", whole=True)
             ]
 
-        found = [
+        changed = [
             difference
             for written, there in zip(objects, stored, strict=True)
             for difference in differences(written, there)
         ]
-        assert found == []
+        assert changed == []
 
 
 def own_kubeconfig(cluster, system, folder):
-    """Write a kubeconfig of the operator's own account: what its roles forbid fails as it would in a pod."""
+    """Write a kubeconfig of the operator's own account, so that calls which its roles forbid fail as in a pod."""
     document = yaml.safe_load(cluster.kubeconfig.read_text())
     with config.new_client_from_config(str(cluster.kubeconfig)) as api:
         token = client.CoreV1Api(api).create_namespaced_service_account_token(
             RELEASE, system, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         )
-    chosen = next(one for one in document["contexts"] if one["name"] == document["current-context"])
+    chosen = next(context for context in document["contexts"] if context["name"] == document["current-context"])
     chosen["context"]["user"] = "operator"
     document |= {"users": [{"name": "operator", "user": {"token": token.status.token}}], "contexts": [chosen]}
     file = folder / "operator.kubeconfig"
@@ -110,14 +110,14 @@ def own_kubeconfig(cluster, system, folder):
 
 
 class Judge:
-    """The API server, asked about Backfills of one namespace."""
+    """The API server, with requests for Backfills of one namespace."""
 
     def __init__(self, api, namespace):
         self._custom = client.CustomObjectsApi(api)
         self._where = (BACKFILLS.group, BACKFILLS.version, namespace, BACKFILLS.plural)
 
     def said(self, *, name="new", dry_run="All", **spec):
-        """Return what it says against a new one; None: it would take it."""
+        """Return the server's message against a new Backfill; `None` if the server accepts it."""
         body = {
             "apiVersion": BACKFILLS.api_version,
             "kind": "Backfill",
@@ -128,15 +128,15 @@ class Judge:
         return self._words(self._custom.create_namespaced_custom_object, *self._where, body, **options)
 
     def said_of_change(self, **spec):
-        """Return what it says against a change of the one that is there."""
+        """Return the server's message against a change of the existing Backfill."""
         return self._words(
             self._custom.patch_namespaced_custom_object, *self._where, "old", {"spec": spec}, dry_run="All"
         )
 
     @staticmethod
-    def _words(ask, *words, **options):
+    def _words(ask, *arguments, **options):
         try:
-            ask(*words, **options)
+            ask(*arguments, **options)
         except client.ApiException as refused:
             return refused.body
         return None
@@ -144,7 +144,7 @@ class Judge:
 
 @contextlib.contextmanager
 def policy(cluster, **limits):
-    """Give a judge of a namespace where the chart's policy holds, and where a Backfill is older than that."""
+    """Yield a judge of a namespace with the chart's policy, in which a Backfill is older than the policy."""
     with (
         cluster_harness.prepared(cluster) as tenant,
         config.new_client_from_config(str(cluster.kubeconfig)) as api,
@@ -154,9 +154,9 @@ def policy(cluster, **limits):
         kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
         values = {"limits": limits, "admissionPolicy": {"warnUnwatched": False}}
         objects = charts.of_kind(charts.rendered((tenant,), **values), *kinds)
-        for one in objects:
-            one["metadata"]["name"] = tenant
-            one["spec"] |= {"policyName": tenant} if "policyName" in one["spec"] else {}
+        for manifest in objects:
+            manifest["metadata"]["name"] = tenant
+            manifest["spec"] |= {"policyName": tenant} if "policyName" in manifest["spec"] else {}
         apply(cluster, objects)
         admission = client.AdmissionregistrationV1Api(api)
         try:
@@ -178,19 +178,26 @@ def judge(real_cluster):
 
 class TestTheAdmissionPolicy:
     @pytest.mark.parametrize("given", ACCEPTED.values(), ids=ACCEPTED.keys())
-    def test_lets_pass_what_the_limits_allow(self, judge, given):
-        """A policy that is stricter than the operator would be a riddle."""
+    def test_policy_accepts_specs_within_the_limits(self, judge, given):
+        """A policy that is stricter than the operator would confuse users."""
         assert judge.said(**given) is None
 
     @pytest.mark.parametrize(("given", "limit"), REFUSED.values(), ids=REFUSED.keys())
-    def test_refuses_the_rest_and_names_the_limit(self, judge, given, limit):
-        """At once, to the user who applies it."""
+    def test_policy_refuses_other_specs_and_names_the_limit(self, judge, given, limit):
+        """The user who applies the spec sees the refusal at once."""
         assert f"limits.{limit}" in (judge.said(**given) or "")
 
-    def test_lets_an_older_backfill_be_stopped_but_not_widened(self, judge):
-        """It was there before the limits: an administrator who tightens them must be able to end it."""
+    def test_policy_allows_stopping_an_older_backfill_but_not_widening_it(self, judge):
+        """The Backfill existed before the limits, and an administrator who tightens them must be able to stop it."""
         assert judge.said_of_change(suspend=True, desiredState="Paused") is None
         assert "allowedImages" in judge.said_of_change(spark={"image": "another-thief"})
+
+    @pytest.mark.parametrize("path", ["lake/orders", "./lake/orders", "~/orders", "../orders"])
+    def test_refuses_a_path_that_depends_on_a_folder(self, judge, path):
+        """The operator refuses it too, but `kubectl apply` had taken it (fault K15)."""
+        for side in ("source", "target"):
+            relative = SPEC[side] | {"delta": SPEC[side]["delta"] | {"path": path}}
+            assert "a path is relative" in (judge.said(**{side: relative}) or "")
 
     def test_judges_images_of_further_containers_where_those_are_allowed(self, real_cluster):
         """They share the pod's volumes."""
@@ -206,14 +213,14 @@ class TestTheAdmissionPolicy:
 
 
 class TestANamespaceThatIsNotWatched:
-    def test_is_warned_of_at_kubectl_apply(self, real_cluster, system):
-        """Without it the Backfill is taken, and nothing ever says that no operator sees it (fault K11)."""
+    def test_kubectl_apply_warns_about_an_unwatched_namespace(self, real_cluster, system):
+        """Without the warning, nothing reports that no operator handles the Backfill (fault K11)."""
         kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
         with cluster_harness.prepared(real_cluster) as watched, cluster_harness.prepared(real_cluster) as other:
             objects = [
-                one
-                for one in charts.of_kind(charts.rendered((watched,), system=system), *kinds)
-                if one["metadata"]["name"].endswith("-unwatched")
+                manifest
+                for manifest in charts.of_kind(charts.rendered((watched,), system=system), *kinds)
+                if manifest["metadata"]["name"].endswith("-unwatched")
             ]
             apply(real_cluster, objects)
             try:
@@ -227,24 +234,24 @@ class TestANamespaceThatIsNotWatched:
 
 
 def warnings(cluster, namespace):
-    """Return the warnings that kubectl prints for a Backfill that the server takes."""
+    """Return the warnings that kubectl prints for a Backfill that the server accepts."""
     body = {"apiVersion": BACKFILLS.api_version, "kind": "Backfill", "metadata": {"name": "new"}, "spec": SPEC}
     command = [cluster_harness.tool("kubectl"), f"--kubeconfig={cluster.kubeconfig}", "-n", namespace]
-    words = ("apply", "--dry-run=server", "-f", "-")
-    done = subprocess.run([*command, *words], input=json.dumps(body), capture_output=True, text=True, check=False)
+    arguments = ("apply", "--dry-run=server", "-f", "-")
+    done = subprocess.run([*command, *arguments], input=json.dumps(body), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
 
-def until_warned(cluster, namespace, words):
-    """Wait until the server has the policy, which takes it a second or two."""
+def until_warned(cluster, namespace, warning):
+    """Wait until the server applies the policy, which takes a second or two."""
     deadline = time.monotonic() + 30
-    while words not in (said := warnings(cluster, namespace)):
-        assert time.monotonic() < deadline, said
+    while warning not in (shown := warnings(cluster, namespace)):
+        assert time.monotonic() < deadline, shown
 
 
 class OwnAccount(RealApi):
-    """A real API server on which the operator is its own account, and everybody else an administrator."""
+    """A real API server, with the operator's own account for the operator and an administrator for all other requests."""
 
     def __init__(self, kubeconfig, own, namespace):
         super().__init__(kubeconfig, namespace)
@@ -253,7 +260,7 @@ class OwnAccount(RealApi):
 
 @pytest.fixture
 def installed(real_cluster, system, tmp_path):
-    """Give what makes a rig whose operator is the chart's account; the roles are the chart's."""
+    """Yield a factory of rigs whose operator has the chart's account and roles."""
     with cluster_harness.prepared(real_cluster) as tenant:
         objects = charts.rendered((tenant,), system=system)
         apply(real_cluster, charts.of_kind(objects, "Role", "RoleBinding", "ServiceAccount"))
@@ -269,8 +276,8 @@ def installed(real_cluster, system, tmp_path):
 
 
 class TestTheOperatorsAccount:
-    async def test_is_all_that_it_needs_and_kopf_misses_nothing(self, installed, caplog):
-        """With a Role in one namespace it fills, retries, drains and elects; no log line speaks of a missing right."""
+    async def test_roles_are_sufficient_and_kopf_misses_no_event(self, installed, caplog):
+        """The operator fills, retries, drains and elects with a Role in one namespace; no log line reports a missing right."""
         make, _ = installed
         async with make() as rig:
             rig.create()
@@ -280,14 +287,18 @@ class TestTheOperatorsAccount:
             await rig.until(rig.events)
             rig.delete()
             await rig.until(lambda: rig.get() is None and rig.objects() == [])
-            refused = [one for one in rig.calls if one.status in (401, 403)]
+            refused = [call for call in rig.calls if call.status in (401, 403)]
 
         assert refused == []
-        said = [one.getMessage() for one in caplog.records if one.name.startswith("kopf") and one.levelno >= WARNING]
-        assert [words for words in said if "not in the main thread" not in words] == []
+        messages = [
+            record.getMessage()
+            for record in caplog.records
+            if record.name.startswith("kopf") and record.levelno >= WARNING
+        ]
+        assert [message for message in messages if "not in the main thread" not in message] == []
 
-    async def test_reaches_no_other_namespace(self, installed):
-        """Neither a Secret of kube-system by its name, nor a pod there, nor anything in its own but the lease."""
+    async def test_account_cannot_read_other_namespaces(self, installed):
+        """It cannot read a Secret of kube-system by name, a pod there, or any object in the operator's namespace except the lease."""
         make, system = installed
         pod = {"metadata": {"name": "thief"}, "spec": {"containers": [{"name": "thief", "image": "thief"}]}}
         async with make(start=False) as rig, Cluster(rig.api.configuration(), rig.settings) as cluster:

@@ -1,4 +1,4 @@
-"""The CRD on a real API server: what it accepts, refuses, fills in and shows. Skipped where there is no server."""
+"""The CRD on a real API server: its validation, defaults and output. Skipped without a server."""
 
 import contextlib
 import json
@@ -37,38 +37,38 @@ def document(given, name="orders"):
 
 @pytest.fixture(scope="module")
 def place(real_cluster):
-    """A namespace for all tests of this file."""
+    """Create a namespace for all tests of this file."""
     with cluster_harness.prepared(real_cluster) as namespace:
         yield real_cluster.kubeconfig, namespace
 
 
 @pytest.fixture
 def cluster(place, real_client):
-    """The operator's own client, as an async context manager."""
+    """Return the operator's own client, as an async context manager."""
     return lambda: real_client(*place, {})
 
 
 class TestTheTable:
-    """No server is asked: is there a row for everything that the CRD says?"""
+    """These tests need no server: they check that the table has a row for every rule of the CRD."""
 
     def test_every_rule_has_a_row_that_breaks_it(self):
-        """A rule that nothing breaks may be one that nothing can break."""
-        broken = {(one.path, one.words) for one in (*REFUSED.values(), *CHANGES.values())}
+        """It may be impossible to break a rule without such a row."""
+        broken = {(row.path, row.words) for row in (*REFUSED.values(), *CHANGES.values())}
         assert {(path, message) for path, _, message in rules()} - broken == set()
 
     def test_every_rule_has_a_row_that_keeps_it(self):
-        """Where its object is there: a rule that refuses everything would look as well. Before a change, too."""
+        """The row contains the rule's object, because a rule that refuses everything would pass otherwise. The same is true before a change."""
         for path, rule, message in rules():
-            rows = [one.begins for one in MAY_CHANGE.values()] if "oldSelf" in rule else ACCEPTED.values()
+            rows = [row.begins for row in MAY_CHANGE.values()] if "oldSelf" in rule else ACCEPTED.values()
             assert any(at(filled(SCHEMA, given), path) is not None for given in rows), (path, message)
 
-    def test_every_setting_of_the_operator_s_has_a_row(self):
-        """They are read from the rule, which may be written in another way one day."""
+    def test_every_setting_of_the_operators_has_a_row(self):
+        """The test reads the settings from the rule, whose form may change."""
         assert {"spark.master", "spark.kubernetes.namespace"} <= set(CONF_RESERVED)
         assert any(name.startswith("spark.kubernetes.authenticate.") for name in CONF_RESERVED)
 
-    def test_every_default_is_left_to_the_server_by_some_row(self):
-        """What no row leaves out, the server never fills in before our eyes."""
+    def test_every_default_is_omitted_in_some_row(self):
+        """Otherwise no test would see the server set the default."""
         seen = set()
         for given in ACCEPTED.values():
             filled(SCHEMA, given, seen=seen)
@@ -78,16 +78,16 @@ class TestTheTable:
 
 class TestWhatIsAccepted:
     @pytest.mark.parametrize("given", ACCEPTED.values(), ids=ACCEPTED.keys())
-    async def test_by_the_server_and_by_the_models_with_every_default(self, cluster, given):
-        """One opinion, and a reader of the object sees what will happen."""
+    async def test_server_and_models_accept_the_row_with_every_default(self, cluster, given):
+        """Both agree, and a reader of the object sees the values in effect."""
         async with cluster() as (api, namespace):
             made = await api.create(BACKFILLS, namespace, document(given), dry_run=True)
 
         assert made["spec"] == filled(SCHEMA, given)
         assert load_backfill({**made, "metadata": {"name": "orders"}}).spec == load_backfill(document(given)).spec
 
-    async def test_the_status_says_that_no_operator_has_looked(self, cluster):
-        """A new object must not look finished to tools that compare generations."""
+    async def test_new_object_has_a_status_without_an_operator(self, cluster):
+        """A new object must not seem finished to tools that compare generations."""
         async with cluster() as (api, namespace):
             await api.create(BACKFILLS, namespace, document(spec(suspend=True), "new"))
             there = await api.get(BACKFILLS, namespace, "new")
@@ -102,15 +102,15 @@ class TestWhatIsAccepted:
         assert "colour" not in made["spec"]
 
 
-def said(refused, path, words):
-    """Did the server say this of that field?"""
-    return re.search(rf"(?:^|[\s\[]){re.escape(path)}: .*{re.escape(words)}", refused.value.message) is not None
+def said(refused, path, message):
+    """Return whether the server reported this problem of that field."""
+    return re.search(rf"(?:^|[\s\[]){re.escape(path)}: .*{re.escape(message)}", refused.value.message) is not None
 
 
 class TestWhatIsRefused:
     @pytest.mark.parametrize("row", REFUSED.values(), ids=REFUSED.keys())
-    async def test_by_the_server_with_the_field_and_by_the_models(self, cluster, row):
-        """A person reads the server's words."""
+    async def test_server_and_models_refuse_the_row_with_its_field(self, cluster, row):
+        """Users read the server's message."""
         async with cluster() as (api, namespace):
             with pytest.raises(RefusedError) as refused:
                 await api.create(BACKFILLS, namespace, document(row.given), dry_run=True)
@@ -122,8 +122,8 @@ class TestWhatIsRefused:
 
 class TestWhatMayChange:
     @pytest.mark.parametrize("row", CHANGES.values(), ids=CHANGES.keys())
-    async def test_not_what_the_state_belongs_to(self, cluster, row):
-        """The state that is kept in the target is of these."""
+    async def test_fields_of_the_state_cannot_change(self, cluster, row):
+        """The state in the target belongs to these fields."""
         async with cluster() as (api, namespace):
             with pytest.raises(RefusedError) as refused:
                 await self.change(api, namespace, row)
@@ -131,8 +131,8 @@ class TestWhatMayChange:
         assert said(refused, row.path, row.words), refused.value.message
 
     @pytest.mark.parametrize("row", MAY_CHANGE.values(), ids=MAY_CHANGE.keys())
-    async def test_everything_else(self, cluster, row):
-        """Steering is what the object is for."""
+    async def test_other_fields_can_change(self, cluster, row):
+        """Users control a job with the object."""
         async with cluster() as (api, namespace):
             changed = await self.change(api, namespace, row)
 
@@ -159,13 +159,13 @@ class TestWhatItShows:
         return done.stdout
 
     @pytest.mark.parametrize("how", [[], ["--server-side", "--force-conflicts"]], ids=["client-side", "server-side"])
-    def test_it_can_be_applied(self, place, how):
-        """Twice, which is what GitOps does."""
+    def test_crd_can_be_applied_twice(self, place, how):
+        """GitOps tools apply it repeatedly."""
         for _ in range(2):
             self.kubectl(place, "apply", *how, "-f", str(ROOT / "crds" / "backfills.yaml"))
 
-    def test_the_columns(self, place):
-        """What a person sees first."""
+    def test_kubectl_get_shows_the_columns(self, place):
+        """Users see these columns first."""
         self.kubectl(place, "apply", "-f", "-", text=json.dumps(document(spec(), "shown")))
         short = self.kubectl(place, "get", "bf", "shown").splitlines()[0].split()
         wide = self.kubectl(place, "get", "bf", "shown", "-o", "wide").splitlines()[0].split()
@@ -174,12 +174,12 @@ class TestWhatItShows:
         assert set(wide) - set(short) == {"ROWS", "ROWS/S", "ETA", "LAG", "REASON", "DRIVER"}
 
     @pytest.mark.parametrize("field", ["", ".spec", ".spec.throttle.rowsPerSecond", ".status.conditions"])
-    def test_it_explains_itself(self, place, field):
+    def test_kubectl_explain_describes_every_field(self, place, field):
         """Every field has a sentence."""
-        said = self.kubectl(place, "explain", f"backfills{field}")
-        assert "<no description>" not in said.lower()
+        output = self.kubectl(place, "explain", f"backfills{field}")
+        assert "<no description>" not in output.lower()
 
-    def test_a_status_has_a_door_of_its_own(self, place):
+    def test_status_is_a_subresource(self, place):
         """An edit of the object cannot write it."""
         kubeconfig, namespace = place
         with config.new_client_from_config(str(kubeconfig)) as api, contextlib.suppress(client.ApiException):

@@ -1,4 +1,4 @@
-"""What the pages say of the chart and of the kind is there: each value, each field of a spec or status, each helm command."""
+"""Documented values of the chart, fields of a spec or status, and helm commands exist."""
 
 import json
 import re
@@ -19,7 +19,7 @@ KIND = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())["spec"]["v
     "openAPIV3Schema"
 ]
 VALUE = re.compile(
-    r"(?<![\w.$/-])(?:{})(?:\.\w+)+".format("|".join(one for one in SCHEMA["properties"] if one != "global"))
+    r"(?<![\w.$/-])(?:{})(?:\.\w+)+".format("|".join(name for name in SCHEMA["properties"] if name != "global"))
 )
 FIELD = re.compile(r"(?<![\w$/-])(?:spec|status)(?:\.\w+(?![\w(]))+")
 COMMAND = re.compile(r"helm (?:install|upgrade|template) [^\n`|#]*")
@@ -31,17 +31,17 @@ COMMANDS = [
 ELSEWHERE = {
     "crd": {"schema", "fields", "explain"}, "operator": {"md"}, "images": {"svg"}, "status": {"storedVersions"},
 }  # fmt: skip
-"""Second words of what only looks like a value or a field of ours: modules, files, a field of every CRD."""
+"""Second parts of paths that only look like a value or a field of this project: modules, files, a field of every CRD."""
 
 
 def named(pattern, text):
-    """Return the paths that a page names, each as a list of its parts."""
-    found = [one.split(".") for one in pattern.findall(text)]
-    return [parts for parts in found if parts[1] not in ELSEWHERE.get(parts[0], ())]
+    """Return the paths in a page, each as a list of its parts."""
+    paths = [match.split(".") for match in pattern.findall(text)]
+    return [parts for parts in paths if parts[1] not in ELSEWHERE.get(parts[0], ())]
 
 
 def has(schema, parts):
-    """Is a path in a schema? What is below a part without fields of its own is not ours to judge."""
+    """Return whether a path is in a schema; content of a part without a schema is accepted."""
     for part in parts:
         if "$ref" in schema:
             schema = SCHEMA["definitions"][schema["$ref"].rsplit("/", 1)[-1]]
@@ -54,35 +54,39 @@ def has(schema, parts):
     return True
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda one: one.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 class TestAPage:
-    def test_names_values_that_there_are(self, path):
-        """A value with a typo is refused; one that was renamed is looked for in vain."""
-        assert [".".join(one) for one in named(VALUE, path.read_text()) if not has(SCHEMA, one)] == []
+    def test_page_names_only_existing_values(self, path):
+        """A misspelt value is refused, and a renamed one would confuse readers."""
+        assert [".".join(name) for name in named(VALUE, path.read_text()) if not has(SCHEMA, name)] == []
 
-    def test_names_fields_that_there_are(self, path):
-        """The API server drops a field that it does not know, in silence."""
-        assert [".".join(one) for one in named(FIELD, path.read_text()) if not has(KIND, one)] == []
+    def test_page_names_only_existing_fields(self, path):
+        """The API server silently drops an unknown field."""
+        assert [".".join(name) for name in named(FIELD, path.read_text()) if not has(KIND, name)] == []
 
 
 class TestAnExample:
-    @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("**/*.yaml")), ids=lambda one: one.name)
-    def test_is_taken_by_kubectl_apply(self, path):
-        """`kubectl apply -f` of a folder ends at the first file that holds no objects (fault K15)."""
-        documents = [one for one in yaml.safe_load_all(path.read_text()) if one is not None]
+    @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("**/*.yaml")), ids=lambda path: path.name)
+    def test_kubectl_apply_accepts_the_example(self, path):
+        """`kubectl apply -f` of a folder stops at the first file without objects (fault K15)."""
+        documents = [document for document in yaml.safe_load_all(path.read_text()) if document is not None]
 
         assert documents
-        assert [one for one in documents if not (isinstance(one, dict) and {"apiVersion", "kind"} <= one.keys())] == []
+        assert [
+            document
+            for document in documents
+            if not (isinstance(document, dict) and {"apiVersion", "kind"} <= document.keys())
+        ] == []
 
 
 class TestACommand:
-    def test_is_found_in_the_pages(self):
-        """Else the test below proves nothing."""
+    def test_pages_contain_commands(self):
+        """Otherwise the next test checks nothing."""
         assert {"kubernetes.md", "README.md", "versions.md", "object-stores.md"} <= {page for page, _ in COMMANDS}
 
     @pytest.mark.parametrize(("page", "command"), COMMANDS, ids=[f"{page}-{n}" for n, (page, _) in enumerate(COMMANDS)])
-    def test_has_values_that_helm_takes(self, page, command):
-        """As it stands there, over an installation of one tenant."""
+    def test_helm_accepts_the_values_of_a_command(self, page, command):
+        """The documented command runs unchanged over an installation with one tenant."""
         flags = [word for given in SET.findall(command) for word in ("--set", *shlex.split(given))]
         done = charts.run("template", RELEASE, CHART, "--namespace", SYSTEM, "--set", "watch.namespaces={shop}", *flags)
 

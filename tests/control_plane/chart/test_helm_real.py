@@ -1,4 +1,4 @@
-"""Helm and the chart against a real API server: install, refuse, upgrade, leave. Skipped without a server or helm."""
+"""Helm and the chart on a real API server: install, refuse, upgrade, uninstall. Skipped without a server or helm."""
 
 import contextlib
 import re
@@ -19,24 +19,24 @@ CRD = f"{BACKFILLS.plural}.{BACKFILLS.group}"
 
 
 class Releases:
-    """Helm in namespaces of one test."""
+    """Helm releases in the namespaces of one test."""
 
     def __init__(self, cluster, system, tenant):
         self.kubeconfig, self.system, self.tenant = cluster.kubeconfig, system, tenant
 
-    def helm(self, *words):
-        """Run helm; return what became of it."""
-        return charts.run(*words, "--kubeconfig", self.kubeconfig, "--namespace", self.system)
+    def helm(self, *arguments):
+        """Run helm; return the result."""
+        return charts.run(*arguments, "--kubeconfig", self.kubeconfig, "--namespace", self.system)
 
-    def install(self, name, *words, chart=charts.CHART, **values):
-        """Install or upgrade a release; what is there already without one is taken over."""
+    def install(self, name, *arguments, chart=charts.CHART, **values):
+        """Install or upgrade a release; existing objects without a release are adopted."""
         given = {"watch": {"namespaces": [self.tenant]}} | values
-        return self.helm("upgrade", "--install", "--take-ownership", name, chart, *charts.as_flags(given), *words)
+        return self.helm("upgrade", "--install", "--take-ownership", name, chart, *charts.as_flags(given), *arguments)
 
 
 @pytest.fixture
 def releases(real_cluster):
-    """Helm, a namespace for the operator and one of a tenant, and an API client."""
+    """Yield helm, namespaces for the operator and a tenant, and an API client."""
     system = f"s-{secrets.token_hex(4)}"
     with (
         cluster_harness.prepared(real_cluster) as tenant,
@@ -53,7 +53,7 @@ def releases(real_cluster):
 
 @pytest.fixture
 def older(tmp_path):
-    """The chart of a version before: its CRD has other words."""
+    """Return an older version of the chart, whose CRD has another description."""
     folder = tmp_path / "chart"
     shutil.copytree(charts.CHART, folder)
     crd = folder / "files" / "backfills.yaml"
@@ -70,13 +70,13 @@ def older(tmp_path):
 
 
 def words_of_crd(api):
-    """Return the CRD as the server has it, as text."""
+    """Return the description in the CRD on the server."""
     return yaml.safe_dump(client.ApiextensionsV1Api(api).read_custom_resource_definition(CRD).to_dict())
 
 
 class TestARelease:
-    def test_brings_its_crd_with_each_upgrade_and_leaves_it_with_all_backfills(self, releases, older):
-        """Helm's own folder for CRDs is installed once, and never upgraded."""
+    def test_upgrade_replaces_the_crd_and_uninstall_keeps_it_with_all_backfills(self, releases, older):
+        """Helm never upgrades CRDs in its own folder for CRDs."""
         made, api = releases
         name = f"r-{secrets.token_hex(3)}"
         first = made.install(name, chart=older)
@@ -98,8 +98,8 @@ class TestARelease:
         assert custom.get_namespaced_custom_object(*where, "stays")["spec"]
         assert client.RbacAuthorizationV1Api(api).list_namespaced_role(made.tenant).items == []
 
-    def test_goes_back_without_its_crd(self, releases, older):
-        """An older CRD has the server drop fields of the spec, and the older operator would run the rest of it."""
+    def test_rollback_keeps_the_newer_crd(self, releases, older):
+        """The server drops fields of the spec under an older CRD, and the older operator would run the other fields."""
         made, api = releases
         name = f"r-{secrets.token_hex(3)}"
         assert made.install(name).returncode == 0
@@ -110,8 +110,8 @@ class TestARelease:
         again = made.install(name)
         assert again.returncode == 0, again.stderr
 
-    def test_is_refused_where_another_one_watches(self, releases):
-        """Two operators of one namespace would launch two drivers; `--take-ownership` would give the second its account."""
+    def test_release_is_refused_in_a_namespace_that_another_one_watches(self, releases):
+        """Two operators of one namespace would launch two drivers; `--take-ownership` would give the second one its account."""
         made, _ = releases
         name, other = f"r-{secrets.token_hex(3)}", f"s-{secrets.token_hex(4)}"
         assert made.install(name).returncode == 0
@@ -122,7 +122,7 @@ class TestARelease:
         assert refused.returncode != 0
         assert f"{made.tenant} is watched by release {name} of namespace {made.system}" in refused.stderr
 
-    def test_is_refused_by_name_where_the_kind_is_of_another_one(self, releases):
+    def test_release_is_refused_with_a_value_if_another_one_owns_the_crd(self, releases):
         """helm's own error names annotations of the CRD, and no value (fault K15)."""
         made, api = releases
         name, other = f"r-{secrets.token_hex(3)}", f"s-{secrets.token_hex(4)}"
@@ -140,8 +140,8 @@ class TestARelease:
             in refused.stderr
         )
 
-    def test_is_refused_where_another_one_is(self, releases):
-        """Two operators of one namespace would share neither Lease nor labels."""
+    def test_release_is_refused_in_the_namespace_of_another_one(self, releases):
+        """The Lease and labels of two operators in one namespace would conflict."""
         made, _ = releases
         name = f"r-{secrets.token_hex(3)}"
         assert made.install(name).returncode == 0
@@ -151,8 +151,8 @@ class TestARelease:
         assert f"release {name} is in namespace {made.system} already" in refused.stderr
         assert made.install(name).returncode == 0, "its own upgrade is refused"
 
-    def test_is_refused_where_a_watched_namespace_is_missing(self, releases):
-        """Before anything is made: half an installation is hard to understand."""
+    def test_release_is_refused_if_a_watched_namespace_is_missing(self, releases):
+        """The check runs before the first object is created, because half an installation is hard to understand."""
         made, api = releases
         name, missing = f"r-{secrets.token_hex(3)}", f"t-{secrets.token_hex(4)}"
         watch = {"namespaces": [made.tenant, missing]}

@@ -1,4 +1,4 @@
-"""What an installation is besides its objects' fit: it survives a node, users have rights, and bad values are refused in words."""
+"""An installation survives the loss of a node, gives users rights, and refuses bad values with a message."""
 
 import os
 import re
@@ -37,19 +37,21 @@ VALUE_SETS = {
         },
     },
 }  # fmt: skip
-"""The main ways to install it, by name."""
+"""The main value sets, by name."""
 
 
 class TestAPicture:
     @pytest.mark.parametrize("name", VALUE_SETS)
-    def test_of_each_main_value_set_is_as_it_was(self, name):
-        """A change of the chart is looked at, not asserted: `BACKFILL_DRAW=1` writes the pictures anew.
+    def test_rendered_value_set_equals_its_picture(self, name):
+        """A change of the chart is reviewed in the pictures: `BACKFILL_DRAW=1` writes them again.
 
-        The CRD is left out: it is generated, and the chart's copy is compared with it elsewhere.
+        The CRD is not included: it is generated, and another test compares it with the chart's copy.
         """
-        objects = [one for one in rendered(**VALUE_SETS[name]) if one["kind"] != "CustomResourceDefinition"]
+        objects = [
+            manifest for manifest in rendered(**VALUE_SETS[name]) if manifest["kind"] != "CustomResourceDefinition"
+        ]
         drawn = yaml.safe_dump_all(
-            sorted(objects, key=lambda one: (one["kind"], *map(str, charts.place(one)))), width=120
+            sorted(objects, key=lambda manifest: (manifest["kind"], *map(str, charts.place(manifest)))), width=120
         )
 
         picture = PICTURES / f"{name}.yaml"
@@ -60,8 +62,8 @@ class TestAPicture:
 
 class TestTheNotes:
     @pytest.mark.parametrize("name", VALUE_SETS)
-    def test_of_each_main_value_set_are_as_they_were(self, name, tmp_path):
-        """What helm prints after an installation is looked at, too: `BACKFILL_DRAW=1`."""
+    def test_notes_of_a_value_set_equal_their_picture(self, name, tmp_path):
+        """The notes after an installation are also reviewed: `BACKFILL_DRAW=1` writes them again."""
         drawn = charts.notes(tmp_path, **VALUE_SETS[name]) + "\n"
 
         picture = PICTURES / f"notes-{name}.txt"
@@ -69,16 +71,16 @@ class TestTheNotes:
             picture.write_text(drawn)
         assert drawn == picture.read_text()
 
-    def test_name_no_label_that_the_chart_has_set(self, tmp_path):
-        """A user who sets it again learns that the notes are about someone else."""
+    def test_notes_do_not_suggest_a_label_that_the_chart_has_set(self, tmp_path):
+        """A user who set it again would stop reading the notes."""
         made = {"createNamespaces": True}
 
         assert "kubectl label" not in charts.notes(tmp_path, tenant=made)
         assert "kubectl label" in charts.notes(tmp_path, tenant={**made, "podSecurity": "baseline"})
 
-    def test_say_what_jobs_reach_until_stores_are_named(self, tmp_path):
-        """A job whose store is closed only times out."""
-        closed = "name their object stores and brokers in networkPolicy.egress.to"
+    def test_notes_list_reachable_peers_until_stores_are_named(self, tmp_path):
+        """The only symptom of a job with a blocked store is a time-out."""
+        closed = "add their object stores and brokers to networkPolicy.egress.to"
 
         assert closed in charts.notes(tmp_path)
         assert closed not in charts.notes(tmp_path, networkPolicy={"egress": {"to": [{"to": []}]}})
@@ -86,8 +88,8 @@ class TestTheNotes:
 
 
 class TestTheOperatorSurvives:
-    def test_the_loss_of_a_node(self):
-        """Two replicas, spread over nodes, of which a drain takes one at a time; one Lease says who works."""
+    def test_operator_survives_the_loss_of_a_node(self):
+        """Two replicas are spread over nodes, a drain evicts one at a time, and one Lease determines the leader."""
         made = rendered()
         spec = only(made, "Deployment")["spec"]
         [spread] = spec["template"]["spec"]["topologySpreadConstraints"]
@@ -98,15 +100,15 @@ class TestTheOperatorSurvives:
         assert spread["labelSelector"] == budget["selector"] == spec["selector"]
         assert budget["maxUnavailable"] == 1
 
-    def test_with_one_replica_as_well_and_lets_its_node_be_drained(self):
+    def test_single_replica_does_not_block_the_drain_of_its_node(self):
         """A budget for one pod would block every drain."""
         made = rendered(operator={"replicas": 1})
 
         assert only(made, "Deployment")["spec"]["replicas"] == 1
         assert of_kind(made, "PodDisruptionBudget") == []
 
-    def test_pods_of_less_weight_where_that_is_wanted(self):
-        """A full node evicts by priority."""
+    def test_operator_can_have_a_priority_class(self):
+        """A full node evicts pods by priority."""
         given = rendered(operator={"priorityClassName": "system-cluster-critical"})
 
         assert only(given, "Deployment")["spec"]["template"]["spec"]["priorityClassName"] == "system-cluster-critical"
@@ -114,12 +116,12 @@ class TestTheOperatorSurvives:
 
 
 class TestUsers:
-    def test_have_backfills_with_the_roles_of_kubernetes(self):
-        """View reads, edit writes; Kubernetes adds view to edit and edit to admin. The status is the operator's alone."""
+    def test_users_access_backfills_with_the_roles_of_kubernetes(self):
+        """View reads and edit writes; Kubernetes adds view to edit and edit to admin. Only the operator writes the status."""
         made = {
-            label.rsplit("/", 1)[1].removeprefix("aggregate-to-"): one["rules"]
-            for one in of_kind(rendered(), "ClusterRole")
-            for label in one["metadata"]["labels"]
+            label.rsplit("/", 1)[1].removeprefix("aggregate-to-"): manifest["rules"]
+            for manifest in of_kind(rendered(), "ClusterRole")
+            for label in manifest["metadata"]["labels"]
             if "/aggregate-to-" in label
         }
         verbs = {role: {verb for rule in rules for verb in rule["verbs"]} for role, rules in made.items()}
@@ -133,14 +135,14 @@ class TestUsers:
         }
         assert of_kind(rendered(), "ClusterRoleBinding") == []
 
-    def test_have_no_role_where_that_is_not_wanted(self):
-        """Some clusters give every right by hand."""
+    def test_user_roles_can_be_disabled(self):
+        """Some clusters grant every right by hand."""
         assert of_kind(rendered(rbac={"aggregate": False}), "ClusterRole") == []
 
-    def test_have_roles_whose_names_two_installations_do_not_share(self):
-        """A role of the cluster belongs to one release."""
-        names = {one["metadata"]["name"] for one in of_kind(rendered(), "ClusterRole")}
-        others = {one["metadata"]["name"] for one in of_kind(rendered(system="other"), "ClusterRole")}
+    def test_user_roles_of_two_installations_have_different_names(self):
+        """A cluster role belongs to one release."""
+        names = {manifest["metadata"]["name"] for manifest in of_kind(rendered(), "ClusterRole")}
+        others = {manifest["metadata"]["name"] for manifest in of_kind(rendered(system="other"), "ClusterRole")}
 
         assert names.isdisjoint(others)
         assert all(name.startswith(f"{RELEASE}-{SYSTEM}-") for name in names)
@@ -181,21 +183,21 @@ WRONG = {
 
 class TestBadValues:
     @pytest.mark.parametrize(("given", "named"), WRONG.values(), ids=WRONG.keys())
-    def test_are_refused_with_the_place(self, given, named):
-        """Before anything is installed; helm's own words for what was wanted follow."""
-        said = charts.refusal(**{"watch": {"namespaces": ["shop"]}} | given)
+    def test_bad_values_are_refused_with_their_path(self, given, named):
+        """The refusal comes before the installation, and helm's own message follows."""
+        message = charts.refusal(**{"watch": {"namespaces": ["shop"]}} | given)
 
-        assert re.search(rf"{re.escape(named)}\b", said.replace(".", "/")), said
+        assert re.search(rf"{re.escape(named)}\b", message.replace(".", "/")), message
 
-    def test_of_times_are_told_by_the_defaults_of_the_operator(self):
-        """Helm refuses what would end the operator at its start; it knows a setting only when it was given."""
+    def test_bad_times_are_compared_with_the_defaults_of_the_operator(self):
+        """Helm refuses times with which the operator would not start, even if a value only has its default."""
         text = (charts.CHART / "templates" / "_helpers.tpl").read_text()
-        known = {
-            re.sub("([A-Z])", r"_\1", name).lower(): float(one)
-            for name, one in re.findall(r'"(\w+Seconds)" (\d+)', text)
+        defaults = {
+            re.sub("([A-Z])", r"_\1", name).lower(): float(seconds)
+            for name, seconds in re.findall(r'"(\w+Seconds)" (\d+)', text)
         }
 
-        assert known.keys() == {
+        assert defaults.keys() == {
             "lease_seconds", "lease_renew_deadline_seconds", "lease_retry_seconds", "relist_min_seconds", "relist_max_seconds",
         }  # fmt: skip
-        assert known == {name: getattr(OperatorSettings(), name) for name in known}
+        assert defaults == {name: getattr(OperatorSettings(), name) for name in defaults}

@@ -1,4 +1,4 @@
-"""Who may call whom once the chart's network policies are enforced: asked of a model, for the pods that there really are."""
+"""Connections that the chart's network policies allow, computed by a model for the pods of an installation."""
 
 import copy
 
@@ -29,10 +29,10 @@ PORTS = {
     CONTROL_PORT, DRIVER_PORT, BLOCK_MANAGER_PORT, SETTINGS.health_port, SETTINGS.metrics_port, 1, 22, 80, 443, 4040, 7077, 7080, 8444,
     65_535,
 }  # fmt: skip
-"""All that our pods listen on, their neighbours, and some of others."""
+"""All ports of our pods, their adjacent ports, and some other ports."""
 
 DISGUISE = {"app.kubernetes.io/name": "backfill-operator", "app.kubernetes.io/instance": RELEASE}
-"""The operator's labels. A template may ask for them where the administrator has allowed their names."""
+"""The operator's labels. A template may have them if the administrator has allowed their names."""
 
 
 def launch(namespace, name, **fields):
@@ -41,17 +41,17 @@ def launch(namespace, name, **fields):
     return Launch(namespace, name, f"uid-of-{name}", 1, "Run", spec(**fields), installation)
 
 
-def executor_of(one):
-    """Return the place of an executor as Spark makes it: of the template, with the labels of the driver's properties."""
-    data = config_map(one)["data"]
+def executor_of(launched):
+    """Return the place of an executor as Spark creates it: from the template, with the labels of the driver's properties."""
+    data = config_map(launched)["data"]
     template = yaml.safe_load(data[EXECUTOR_KEY])
     lines = [line.partition("=") for line in data[CONF_KEY].splitlines() if line.startswith(LABEL)]
     template["metadata"]["labels"] |= {name.removeprefix(LABEL): value for name, _, value in lines}
-    return place_of(template, one.namespace)
+    return place_of(template, launched.namespace)
 
 
 def pods(made):
-    """Return the pods of an installation that has two tenants, and others around them, by name."""
+    """Return the pods of an installation with two tenants, and other pods, by name."""
     disguised = {"driver": {"template": {"metadata": {"labels": DISGUISE}}}}
     orders, other = launch("shop", "orders"), launch("shop", "other", **disguised)
     stock = launch("stock", "orders")
@@ -78,15 +78,15 @@ def pods(made):
 
 
 def calls(made):
-    """Return who reaches what: (caller, called) and the ports, of the operator and of one tenant's driver and executor."""
+    """Return the allowed connections as (caller, called) with the ports, for the operator and one tenant's driver and executor."""
     there, policies = pods(made), of_kind(made, "NetworkPolicy")
-    found = {
+    allowed_ports = {
         (caller, called): {port for port in PORTS if takes(policies, there[caller], there[called], port)}
         for called in ("operator", "driver", "executor")
         for caller in there
         if caller != called
     }
-    return {pair: ports for pair, ports in found.items() if ports}
+    return {pair: ports for pair, ports in allowed_ports.items() if ports}
 
 
 SPARK = {DRIVER_PORT, BLOCK_MANAGER_PORT}
@@ -98,28 +98,28 @@ WANTED = {
     ("driver of another", "executor"): {BLOCK_MANAGER_PORT},
     ("executor of another", "executor"): {BLOCK_MANAGER_PORT},
 }
-"""All that may be called at all. Pods of one tenant are told apart by Spark's secret, and not by the network."""
+"""All allowed connections. Spark's secret, and not the network, separates pods of one tenant."""
 
 
 class TestWhoMayCallWhom:
-    def test_is_what_a_job_needs_and_nothing_else(self):
-        """8443 from the operator, 7078 and 7079 from executors, 7079 among them; a kubelet's probes come from the node."""
+    def test_policies_allow_only_the_connections_of_a_job(self):
+        """8443 from the operator, 7078 and 7079 from executors, 7079 between executors. A kubelet's probes come from the node."""
         assert calls(rendered()) == WANTED
 
-    def test_is_the_same_in_an_installation_of_the_whole_cluster(self):
+    def test_cluster_wide_installation_has_the_same_policies(self):
         """For each tenant that it names."""
         assert calls(rendered(watch={"namespaces": ["shop", "stock"], "clusterWide": True})) == WANTED
 
-    def test_is_one_peer_more_for_metrics(self):
-        """On the port of commands, too, which have a token."""
+    def test_metrics_from_adds_one_peer(self):
+        """It also reaches the port of commands, which requires a token."""
         peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
         made = rendered(networkPolicy={"metricsFrom": [peer]})
 
         more = {("prometheus", "operator"): {SETTINGS.metrics_port}, ("prometheus", "driver"): {CONTROL_PORT}}
         assert calls(made) == WANTED | more
 
-    def test_is_anybody_without_policies(self):
-        """The model says yes as well."""
+    def test_every_pod_connects_without_policies(self):
+        """The model also returns yes."""
         made = rendered(networkPolicy={"enabled": False})
 
         assert len(calls(made)) == 3 * (len(pods(made)) - 1)
@@ -131,15 +131,15 @@ class TestWhoMayCallWhom:
         (f"metadata.name: {SYSTEM}", "metadata.name: shop"), ("app.kubernetes.io/name: backfill-operator", "app: web"),
         ("- executor", "- guest"), ("policyTypes:", "policyTypes: [Ingress]\n  ingress: [{}]\n  unused:"),
     ])  # fmt: skip
-    def test_is_seen_to_change_with_every_word(self, old, new):
-        """A label, a port or a peer that is another one."""
+    def test_model_detects_each_changed_word(self, old, new):
+        """The changed word is a label, a port or a peer."""
         made = copy.deepcopy(rendered())
         policies = of_kind(made, "NetworkPolicy")
         text = yaml.safe_dump_all(policies)
         assert old in text
-        changed = [one for one in yaml.safe_load_all(text.replace(old, new)) if one]
+        changed = [document for document in yaml.safe_load_all(text.replace(old, new)) if document]
 
-        assert calls([one for one in made if one not in policies] + changed) != WANTED
+        assert calls([manifest for manifest in made if manifest not in policies] + changed) != WANTED
 
 
 DNS = {("UDP", 53), ("TCP", 53), ("UDP", 5353), ("TCP", 5353)}
@@ -155,21 +155,21 @@ OUTSIDE = {
     "metadata of the cloud": host("169.254.169.254"),
     "pod of the tenant": Place("shop", {"app": "web"}, {"kubernetes.io/metadata.name": "shop"}),
 }
-"""Who a driver or an executor may want to call, besides each other."""
+"""Possible targets of a driver or an executor, except each other."""
 
 
 def ways_out(made):
-    """Return where the pods of one tenant's job may go: (caller, called) and the ports, with their protocols."""
+    """Return the allowed targets of one tenant's job: (caller, called) with the ports and protocols."""
     there, policies = pods(made), of_kind(made, "NetworkPolicy")
     doors = [
         (protocol, port) for protocol in ("TCP", "UDP") for port in sorted(PORTS | {53, 80, 5353, 6443, 9000, 9092})
     ]
-    found = {
+    allowed_ports = {
         (caller, called): {door for door in doors if takes(policies, there[caller], place, door[1], door[0])}
         for caller in ("driver", "executor")
         for called, place in OUTSIDE.items()
     }
-    return {pair: ports for pair, ports in found.items() if ports}
+    return {pair: ports for pair, ports in allowed_ports.items() if ports}
 
 
 NAMES = {(caller, called): DNS for caller in ("driver", "executor") for called in OUTSIDE if called.startswith("DNS")}
@@ -182,21 +182,21 @@ NEEDED = NAMES | {
 
 
 class TestWhereAJobMayGo:
-    """SQL, a source's log and variables name addresses; a policy holds whatever the lists of the operator overlook."""
+    """SQL, a source's log and variables contain addresses. A policy applies even to addresses that the operator's lists miss."""
 
-    def test_is_dns_and_the_api_server_unless_more_is_named(self):
+    def test_job_reaches_only_dns_and_the_api_server_by_default(self):
         """No server of the spec's choice gets the pod's token, and no pod reads the metadata of its cloud (fault S9)."""
         assert ways_out(rendered()) == NEEDED
 
-    def test_is_the_stores_that_the_administrator_names(self):
-        """For executors too: they read and write files."""
+    def test_job_reaches_the_stores_that_the_administrator_names(self):
+        """Executors reach them too, because they read and write files."""
         made = rendered(networkPolicy={"egress": {"to": [STORE]}})
 
         store = {(caller, "store"): {("TCP", 443)} for caller in ("driver", "executor")}
         assert ways_out(made) == NEEDED | store
 
-    def test_is_as_narrow_as_the_administrator_wants(self):
-        """One address of the API server, and one service of DNS."""
+    def test_egress_can_be_limited_to_single_addresses(self):
+        """One address of the API server, and one DNS service."""
         dns = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
         rule = {"to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}], "ports": [{"protocol": "TCP", "port": 6443}]}
         made = rendered(networkPolicy={"egress": {"dns": [dns], "apiServer": [rule]}})
@@ -210,10 +210,10 @@ class TestWhereAJobMayGo:
         [{"enabled": False}, {"egress": {"enabled": False}}, {"egress": None}],
         ids=["none", "no egress", "values of a release before"],
     )
-    def test_is_anywhere_without_the_limit(self, given):
-        """Helm may be told to use the values of a release that had none."""
+    def test_job_reaches_every_address_without_the_limit(self, given):
+        """Helm may reuse the values of a release that had no limit."""
         assert len(ways_out(rendered(networkPolicy=given))) == 2 * len(OUTSIDE)
 
-    def test_takes_no_rule_that_allows_everything_by_being_empty(self):
-        """`to: [{}]` would open all that the rest closes."""
+    def test_empty_rule_that_allows_everything_is_refused(self):
+        """`to: [{}]` would open all connections that the other rules close."""
         assert "networkPolicy" in charts.refusal(networkPolicy={"egress": {"to": [{}]}})

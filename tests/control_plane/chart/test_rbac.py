@@ -1,4 +1,4 @@
-"""The roles allow what the operator does, and nothing else: every call is recorded and compared."""
+"""The roles allow exactly the calls of the operator: every call is recorded and compared."""
 
 from support.cluster import charts
 from support.cluster.charts import RULES, allowed
@@ -9,11 +9,11 @@ from backfill_operator.kube.resources import Resource
 
 OPERATOR = (RULES["operator"], RULES["lease"])
 NO_CALL = {("backfill.dev", "backfills/finalizers", "update")}
-"""Needed where owner references are checked; never called."""
+"""A rule for clusters that check owner references; the operator makes no such call."""
 
 
 async def everything(rig):
-    """Have the operator do all that it can do."""
+    """Make the operator execute all its functions."""
     rig.store.create("configmaps", rig.namespace, {"metadata": {"name": "taken-1-driver"}, "data": {}})
     rig.create("taken")
     quicker = Fault("action", verb="patch", plural="backfills", action=lambda _: rig.annotate("short", edited="yes"))
@@ -33,83 +33,91 @@ async def everything(rig):
 
 
 ELECTION = {
-    "leader_election": True, "lease_seconds": 1.0, "lease_renew_deadline_seconds": 0.7, "lease_retry_seconds": 0.1,
+    "leader_election": True, "lease_seconds": 15.0, "lease_renew_deadline_seconds": 10.0, "lease_retry_seconds": 0.1,
 }  # fmt: skip
 
 
 class TestTheRules:
-    async def test_are_what_is_done(self):
-        """A verb too few is an error at night; a verb too many is a gift to a thief."""
+    async def test_rules_equal_the_recorded_calls(self):
+        """A missing verb causes an error in production, and an additional one helps a thief."""
         async with Rig(namespaces=(NAMESPACE,), **ELECTION) as rig:
             await everything(rig)
-            seen = {(one.group, one.resource, one.verb) for one in rig.calls}
-            # kopf has a client of its own: what it asks for is in the server's list, also what no server knows.
-            heard = {
-                (one.group, one.plural + (f"/{one.subresource}" if one.subresource else ""), one.verb)
-                for one in rig.api.requests
+            seen = {(call.group, call.resource, call.verb) for call in rig.calls}
+            # kopf has a separate client: the server's list contains its requests, including those that no server knows.
+            watched = {
+                (
+                    request.group,
+                    request.plural + (f"/{request.subresource}" if request.subresource else ""),
+                    request.verb,
+                )
+                for request in rig.api.requests
             }
-            everywhere = {one.verb for one in rig.api.requests if one.namespace is None}
+            everywhere = {request.verb for request in rig.api.requests if request.namespace is None}
 
-        assert seen | heard == set().union(*map(allowed, OPERATOR)) - NO_CALL
+        assert seen | watched == set().union(*map(allowed, OPERATOR)) - NO_CALL
         assert everywhere == set(), "a Role per namespace allows nothing that is asked of all namespaces"
 
-    async def test_cannot_be_left_unseen(self):
-        """A call to what the fake does not know is on its list as well: else the comparison would miss it."""
+    async def test_unknown_calls_are_recorded(self):
+        """The list also contains calls that the fake does not support. Otherwise the comparison would miss them."""
         unknown = Resource("nowhere.dev", "v1", "things", "Thing")
         async with Rig(start=False) as rig, rig.api.cluster(rig.settings) as cluster:
             assert await cluster.get(unknown, NAMESPACE, "one") is None
 
-            assert [(one.group, one.plural, one.verb) for one in rig.api.requests] == [("nowhere.dev", "things", "get")]
+            assert [(request.group, request.plural, request.verb) for request in rig.api.requests] == [
+                ("nowhere.dev", "things", "get")
+            ]
 
-    def test_have_no_wildcard(self):
-        """Not even for ourselves."""
-        assert not [one for rules in RULES.values() for one in allowed(rules) if "*" in "".join(one)]
+    def test_rules_have_no_wildcard(self):
+        """This applies to the operator's own resources too."""
+        assert not [rule for rules in RULES.values() for rule in allowed(rules) if "*" in "".join(rule)]
 
-    def test_list_and_watch_no_secret(self):
-        """Who can list them has all of them."""
+    def test_rules_do_not_list_or_watch_secrets(self):
+        """An account that may list Secrets has all of them."""
         assert {verb for _, resource, verb in allowed(RULES["operator"]) if resource == "secrets"} == {
             "create",
             "delete",
             "get",
         }
-        assert {whose for whose, rules in RULES.items() for one in allowed(rules) if one[1] == "secrets"} == {
+        assert {whose for whose, rules in RULES.items() for rule in allowed(rules) if rule[1] == "secrets"} == {
             "operator"
         }
 
-    def test_of_a_driver_are_over_pods_alone(self):
-        """A thief of a driver's token makes pods of its namespace: no Service, ConfigMap or claim is among them."""
+    def test_rules_of_a_driver_cover_only_pods(self):
+        """A thief of a driver's token can create pods in its namespace, but no Service, ConfigMap or claim."""
         assert {(group, resource) for group, resource, _ in allowed(RULES["driver"])} == {("", "pods")}
         assert {(group, resource) for group, resource, _ in allowed(RULES["claim"])} == {("", "persistentvolumeclaims")}
 
 
 class TestTheRoles:
-    def test_are_of_watched_namespaces_alone(self):
-        """Nothing of the operator's reaches kube-system, or a namespace that was not named."""
+    def test_roles_cover_only_watched_namespaces(self):
+        """No right covers kube-system, or a namespace that was not named."""
         made = charts.rendered()
 
         assert charts.of_kind(charts.of_the_operator(made), "ClusterRole", "ClusterRoleBinding") == []
-        roles = {charts.place(one): one["rules"] for one in charts.of_kind(made, "Role")}
+        roles = {charts.place(manifest): manifest["rules"] for manifest in charts.of_kind(made, "Role")}
         assert {place: rules for place, rules in roles.items() if place[1] == charts.RELEASE} == {
             (namespace, charts.RELEASE): RULES["operator"] for namespace in charts.TENANTS
         }
         assert roles[charts.SYSTEM, f"{charts.RELEASE}-lease"] == RULES["lease"]
         assert {place[0] for place in roles} == {charts.SYSTEM, *charts.TENANTS}
 
-    def test_of_the_whole_cluster_are_an_option(self):
-        """With the same rules; where it is wanted, one has to say it."""
+    def test_cluster_role_is_optional(self):
+        """It has the same rules, and requires an explicit value."""
         made = charts.rendered(watch={"namespaces": ["shop"], "clusterWide": True})
 
         role, binding = (charts.only(charts.of_the_operator(made), f"ClusterRole{kind}") for kind in ("", "Binding"))
         assert role["rules"] == RULES["operator"]
         assert binding["roleRef"]["name"] == role["metadata"]["name"]
-        assert (("shop", charts.RELEASE)) not in {charts.place(one) for one in charts.of_kind(made, "Role")}
+        assert (("shop", charts.RELEASE)) not in {charts.place(manifest) for manifest in charts.of_kind(made, "Role")}
         assert "secrets" in {resource for _, resource, _ in allowed(role["rules"])}
 
-    def test_of_drivers_have_claims_only_where_they_are_wanted(self):
-        """Executors seldom have claims; an unused right serves only a thief."""
-        for wanted in (False, True):
-            made = charts.rendered(tenant={"persistentVolumeClaims": wanted})
+    def test_roles_of_drivers_include_claims_only_on_request(self):
+        """Executors seldom have claims; an unused right only helps a thief."""
+        for requested in (False, True):
+            made = charts.rendered(tenant={"persistentVolumeClaims": requested})
             rules = [
-                one["rules"] for one in charts.of_kind(made, "Role") if one["metadata"]["name"] == "backfill-spark"
+                manifest["rules"]
+                for manifest in charts.of_kind(made, "Role")
+                if manifest["metadata"]["name"] == "backfill-spark"
             ]
-            assert rules == [RULES["driver"] + (RULES["claim"] if wanted else [])] * len(charts.TENANTS)
+            assert rules == [RULES["driver"] + (RULES["claim"] if requested else [])] * len(charts.TENANTS)

@@ -1,4 +1,4 @@
-"""`helm upgrade --reuse-values`: values of an earlier release lack those that are new, and helm adds no default."""
+"""`helm upgrade --reuse-values`: values of an earlier release lack new values, and helm adds no defaults."""
 
 import copy
 import re
@@ -21,14 +21,14 @@ OTHERWISE = {
     "networkPolicy.egress.apiServer": "as above",
     "watch.namespaces": "no default would do",
 }
-"""Values whose absence is not their default, with the reason."""
+"""Values whose absence differs from their default, with the reason."""
 
 FREE = ("operator.resources", "tenant.quota.hard")
-"""Mappings whose entries are Kubernetes' own."""
+"""Mappings with entries that Kubernetes defines."""
 
 
 def paths(values, deep=()):
-    """Yield the path of each topic and of each value below it, as far as the schema names them."""
+    """Yield the path of each topic and of each value below it that the schema defines."""
     for name, value in values.items():
         yield (*deep, name)
         if isinstance(value, dict) and ".".join((*deep, name)) not in FREE:
@@ -36,7 +36,7 @@ def paths(values, deep=()):
 
 
 def without(path):
-    """Return what helm makes where one value is missing; null takes the default away, as values of an earlier release do."""
+    """Return the rendered objects without one value; null removes the default, as in values of an earlier release."""
     topic, *inner = path
     value = None
     for name in reversed(inner):
@@ -50,11 +50,11 @@ def without(path):
 
 
 def without_limits(objects):
-    """Return the objects without what the operator is told of its limits: it has the same defaults itself."""
-    told = {f"BACKFILL_OPERATOR_{re.sub('(?=[A-Z])', '_', name).upper()}" for name in VALUES["limits"]}
+    """Return the objects without the operator's limits, because the operator has the same defaults."""
+    variables = {f"BACKFILL_OPERATOR_{re.sub('(?=[A-Z])', '_', name).upper()}" for name in VALUES["limits"]}
     objects = copy.deepcopy(objects)
     [container] = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
-    container["env"] = [variable for variable in container["env"] if variable["name"] not in told]
+    container["env"] = [variable for variable in container["env"] if variable["name"] not in variables]
     rules = charts.of_kind(objects, "ValidatingAdmissionPolicy")[0]["spec"]
     rules["validations"] = [rule for rule in rules["validations"] if "limits.allowedVolumes" not in rule["message"]]
     return objects
@@ -64,11 +64,11 @@ ALL = [path for path in paths(VALUES) if path not in (("watch",), ("watch", "nam
 
 
 class TestAValueThatIsMissing:
-    """No value is required that has a default (fault C9)."""
+    """No value that has a default is required (fault C9)."""
 
     @pytest.mark.parametrize("path", ALL, ids=".".join)
-    def test_counts_as_its_default(self, path):
-        """An upgrade must not turn off what is on: a CRD that is not installed any more takes all Backfills along."""
+    def test_missing_value_counts_as_its_default(self, path):
+        """An upgrade must not disable enabled features: a CRD that is no longer installed deletes all Backfills."""
         name, given = ".".join(path), without(path)
         made, expected = charts.rendered(**given) + charts.trial(**given), charts.rendered() + charts.trial()
         if path[0] == "limits":
@@ -78,13 +78,13 @@ class TestAValueThatIsMissing:
             assert made == expected
         assert list(map(charts.place, made)) == list(map(charts.place, expected))
 
-    def test_of_a_limit_is_one_of_the_operator(self):
-        """It is told nothing then."""
+    def test_missing_limit_is_the_limit_of_the_operator(self):
+        """The operator receives no setting then."""
         own = OperatorSettings().model_dump()
         limits = {re.sub("(?=[A-Z])", "_", name).lower(): value for name, value in VALUES["limits"].items()}
 
         assert {name: list(own[name]) if isinstance(own[name], tuple) else own[name] for name in limits} == limits
 
-    def test_is_not_asked_for_where_all_but_the_namespaces_are_missing(self):
-        """The oldest values that there may be."""
+    def test_all_values_except_namespaces_may_be_missing(self):
+        """The oldest possible values."""
         assert only(charts.rendered(**{topic: None for topic in VALUES if topic != "watch"}), "Deployment")

@@ -1,4 +1,4 @@
-"""Two installations of one cluster: each has its own names and its own namespaces, or the second one is refused."""
+"""Two installations in one cluster have separate names and namespaces, or the second one is refused."""
 
 from copy import deepcopy
 
@@ -21,21 +21,21 @@ HERE = [namespace(name) for name in ("kube-system", "shop", "stock", SYSTEM, "ot
 
 
 def installation(system, *tenants, wide=False):
-    """Return the objects of an installation that are in a cluster."""
+    """Return the objects of an installation in a cluster."""
     values = {"watch": {"namespaces": list(tenants), "clusterWide": wide}}
     return deepcopy(of_kind(rendered(system=system, **values), "RoleBinding", "ClusterRoleBinding", "Deployment"))
 
 
 @pytest.fixture
 def said(tmp_path):
-    """Install into a cluster that has these objects; return what helm says against it, or nothing."""
+    """Install into a cluster with these objects; return helm's message against it, or `None`."""
 
     def install(*objects, forbidden=(), system=SYSTEM, **values):
-        with looked_up(tmp_path, *HERE, *objects, forbidden=forbidden) as (kubeconfig, asked):
+        with looked_up(tmp_path, *HERE, *objects, forbidden=forbidden) as (kubeconfig, lookups):
             flags = charts.as_flags({"watch": {"namespaces": ["shop"]}} | values)
-            words = ("template", RELEASE, charts.CHART, "--namespace", system, "--dry-run=server", "--kubeconfig")
-            done = charts.run(*words, kubeconfig, *flags)
-        assert "Deployment" in asked, "helm looked up nothing"
+            arguments = ("template", RELEASE, charts.CHART, "--namespace", system, "--dry-run=server", "--kubeconfig")
+            done = charts.run(*arguments, kubeconfig, *flags)
+        assert "Deployment" in lookups, "helm looked up nothing"
         return done.stderr if done.returncode else None
 
     return install
@@ -43,56 +43,58 @@ def said(tmp_path):
 
 class TestNames:
     @pytest.mark.parametrize("values", [{}, WIDE], ids=["namespaces", "cluster"])
-    def test_of_the_cluster_are_no_others(self, values):
-        """The same release in another namespace is another installation; `--take-ownership` would take what has its name."""
-        mine, others = (of_kind(rendered(system=one, **values), *OF_THE_CLUSTER) for one in (SYSTEM, "other"))
+    def test_cluster_names_of_two_installations_differ(self, values):
+        """The same release in another namespace is another installation; `--take-ownership` would adopt objects with its names."""
+        ours, others = (of_kind(rendered(system=system, **values), *OF_THE_CLUSTER) for system in (SYSTEM, "other"))
 
-        assert {(one["kind"], *place(one)) for one in mine}.isdisjoint((one["kind"], *place(one)) for one in others)
-        assert len(mine) >= 4
+        assert {(manifest["kind"], *place(manifest)) for manifest in ours}.isdisjoint(
+            (manifest["kind"], *place(manifest)) for manifest in others
+        )
+        assert len(ours) >= 4
 
 
 class TestASecondInstallation:
     @pytest.mark.parametrize("release", [RELEASE, "another"])
-    def test_of_a_watched_namespace_is_refused(self, said, release):
-        """Both operators would launch its drivers, and who comes second would own the tenant's account."""
+    def test_second_installation_of_a_watched_namespace_is_refused(self, said, release):
+        """Both operators would launch its drivers, and the second one would own the tenant's account."""
         first = installation("other", "shop", "stock")
-        for one in first:
-            one["metadata"]["labels"]["app.kubernetes.io/instance"] = release
+        for manifest in first:
+            manifest["metadata"]["labels"]["app.kubernetes.io/instance"] = release
 
         assert f"shop is watched by release {release} of namespace other" in said(*first)
         assert said(*first, watch={"namespaces": ["empty"]}, tenant={"createNamespaces": True}) is None
 
-    def test_beside_one_of_the_whole_cluster_is_refused(self, said):
-        """It watches every namespace, also those of tomorrow."""
+    def test_second_installation_is_refused_after_a_cluster_wide_one(self, said):
+        """That one watches every namespace, including future ones."""
         first = installation("other", wide=True)
 
         assert f"release {RELEASE} of namespace other watches every namespace" in said(*first)
         assert f"release {RELEASE} of namespace other watches every namespace" in said(*first, **WIDE)
 
-    def test_of_the_whole_cluster_is_refused_beside_any_other(self, said):
-        """Whatever that one watches."""
+    def test_cluster_wide_installation_is_refused_after_any_other(self, said):
+        """This is independent of the namespaces that the other one watches."""
         refused = said(*installation("other", "stock"), **WIDE)
         assert f"stock is watched by release {RELEASE} of namespace other" in refused
 
     @pytest.mark.parametrize("wide", [False, True], ids=["namespaces", "cluster"])
-    def test_is_not_the_first_one_itself(self, said, wide):
-        """An upgrade finds its own objects, also those with the names of a version before, and may watch one more."""
+    def test_upgrade_is_not_a_second_installation(self, said, wide):
+        """An upgrade finds its own objects, including those with the names of an older version, and may watch another namespace."""
         first = installation(SYSTEM, "shop", wide=wide)
-        for one in of_kind(first, "ClusterRoleBinding"):
-            one["metadata"]["name"] = RELEASE
+        for manifest in of_kind(first, "ClusterRoleBinding"):
+            manifest["metadata"]["name"] = RELEASE
 
         assert said(*first, watch={"namespaces": ["shop", "stock"], "clusterWide": wide}) is None
 
-    def test_is_not_a_stranger_with_bindings_of_its_own(self, said):
-        """A binding without the chart's labels says nothing of an operator."""
+    def test_foreign_bindings_do_not_count_as_an_installation(self, said):
+        """A binding without the chart's labels does not belong to an operator."""
         first = installation("other", "shop")
-        for one in first:
-            one["metadata"]["labels"] = None
+        for manifest in first:
+            manifest["metadata"]["labels"] = None
 
         assert said(*first) is None
 
-    def test_is_not_looked_for_by_whom_may_not_read_the_cluster(self, said):
-        """An installer of namespaces; without the value helm says what it may not read."""
+    def test_check_can_be_disabled_for_a_restricted_installer(self, said):
+        """An installer of namespaces may not read the cluster; without the value, helm names the forbidden resource."""
         kinds = ("Namespace", "ClusterRoleBinding")
 
         assert "forbidden" in said(forbidden=kinds)
@@ -100,22 +102,22 @@ class TestASecondInstallation:
 
 
 class TestTheKind:
-    """`crd.install: false` in an upgrade is how an operator goes back alone (docs/versions.md)."""
+    """An upgrade with `crd.install: false` can roll back only the operator (docs/versions.md)."""
 
     def crd(self, release, *, keep):
-        """Return the CRD as the cluster has it."""
-        [one] = of_kind(rendered(crd={"keep": keep}), "CustomResourceDefinition")
-        one = deepcopy(one)
+        """Return the CRD in the cluster."""
+        [crd] = of_kind(rendered(crd={"keep": keep}), "CustomResourceDefinition")
+        crd = deepcopy(crd)
         owner = {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": SYSTEM}
-        one["metadata"]["annotations"] = one["metadata"].get("annotations", {}) | owner
-        return one
+        crd["metadata"]["annotations"] = crd["metadata"].get("annotations", {}) | owner
+        return crd
 
-    def test_is_not_taken_away_with_every_backfill(self, said):
-        """helm deletes what leaves a release, but for what is to be kept."""
+    def test_crd_is_not_deleted_with_every_backfill(self, said):
+        """helm deletes objects that leave a release, unless they are kept."""
         refused = said(self.crd(RELEASE, keep=False), crd={"install": False, "keep": True})
         assert "would delete the kind Backfill, and every Backfill with it" in refused
 
     @pytest.mark.parametrize(("release", "keep"), [(RELEASE, True), ("another", False)])
-    def test_may_leave_a_release_that_keeps_it_or_never_had_it(self, said, release, keep):
-        """It stays as it is."""
+    def test_crd_may_leave_a_release_that_keeps_it_or_never_had_it(self, said, release, keep):
+        """The CRD stays unchanged."""
         assert said(self.crd(release, keep=keep), crd={"install": False}) is None

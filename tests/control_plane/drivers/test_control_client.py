@@ -1,4 +1,4 @@
-"""The operator's side of the control channel, against the double: whom it trusts, how long it waits, what it believes."""
+"""The operator's client of the control server, tested with a driver double: trust, time-outs, accepted responses."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ PAUSE = Command(type="Pause", pause=PauseCommand(scope="All"))
 
 @contextlib.asynccontextmanager
 async def driver(*, timeout_s=2.0, **options):
-    """Give a double with credentials of its own, a client, and the address that the client should use."""
+    """Yield a driver double with its own credentials, a client, and the driver's address."""
     [credentials] = await mint(1)
     double = DriverDouble(token=credentials.token, **options)
     await double.start(ssl_context=server_context(credentials.certificate, credentials.key))
@@ -34,13 +34,13 @@ def pause(revision, attempt=1):
 
 
 class TestWhomItTrusts:
-    async def test_the_driver_of_the_attempt(self):
-        """Its certificate is pinned; nothing else about it is looked at."""
+    async def test_client_trusts_the_driver_of_the_attempt(self):
+        """Its certificate is pinned, and no other property is checked."""
         async with driver() as (double, client, address):
             assert (await client.progress(address)).rows_done == double.progress.rows_done
 
-    async def test_no_other_server_and_shows_it_no_token(self):
-        """A process that took the address over must not learn the token."""
+    async def test_client_sends_no_token_to_another_server(self):
+        """A process that has taken over the address must not receive the token."""
         async with driver() as (_, client, address), driver() as (impostor, _, elsewhere):
             wrong = DriverAddress(1, elsewhere.url, address.token, address.fingerprint)
             with pytest.raises(DriverUnreachableError, match="not the driver"):
@@ -49,22 +49,22 @@ class TestWhomItTrusts:
                 await client.command(wrong, pause(1), 0)
             assert impostor.seen == []
 
-    async def test_a_driver_that_does_not_believe_it_is_unreachable(self):
-        """A wrong token is answered, and tells nothing."""
+    async def test_driver_that_rejects_the_token_is_unreachable(self):
+        """A wrong token gets an answer without information."""
         async with driver() as (_, client, address):
             with pytest.raises(DriverUnreachableError, match="401"):
                 await client.progress(DriverAddress(1, address.url, "wrong", address.fingerprint))
 
-    async def test_credentials_do_not_show_themselves(self):
-        """Logs are read by more people than Secrets."""
+    async def test_credentials_are_not_shown(self):
+        """More users read logs than Secrets."""
         [credentials] = await mint(1)
         address = DriverAddress(1, "https://x", credentials.token, fingerprint(credentials.certificate))
 
         assert credentials.token not in repr(credentials) + repr(address)
         assert "PRIVATE" not in repr(credentials)
 
-    async def test_no_two_attempts_have_the_same(self):
-        """Or one could speak for the other."""
+    async def test_two_attempts_have_different_credentials(self):
+        """Otherwise one driver could impersonate another."""
         one, other = await mint(2)
 
         assert len({one.token, other.token}) == len({one.key, other.key}) == 2
@@ -72,20 +72,24 @@ class TestWhomItTrusts:
 
 
 class TestTheCredentialPool:
-    async def test_each_is_given_once(self):
-        """Made in batches, given away once."""
+    async def test_credentials_are_issued_once(self):
+        """They are created in batches."""
         given = CredentialPool()
         taken = await asyncio.gather(*(given.take() for _ in range(BATCH + 3)))
-        assert len({one.token for one in taken}) == len({one.key for one in taken}) == BATCH + 3
+        assert (
+            len({credentials.token for credentials in taken})
+            == len({credentials.key for credentials in taken})
+            == BATCH + 3
+        )
 
-    async def test_without_openssl_it_says_so(self, monkeypatch):
-        """A launch that cannot be is a refused one, with the reason."""
+    async def test_missing_openssl_is_reported(self, monkeypatch):
+        """A launch without credentials is refused with the reason."""
         monkeypatch.setenv("PATH", "/nowhere")
         with pytest.raises(NoCertificateError, match="openssl"):
             await mint(1)
 
-    async def test_an_openssl_that_never_ends_is_killed(self, monkeypatch, tmp_path):
-        """All launches wait for it: a refused one is tried again, one that hangs is not."""
+    async def test_openssl_that_does_not_end_is_killed(self, monkeypatch, tmp_path):
+        """All launches wait for it: a refused launch is retried, a hanging one is not."""
         endless = tmp_path / "openssl"
         endless.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
         endless.chmod(0o700)
@@ -100,30 +104,30 @@ class TestTheCredentialPool:
 
 
 class TestACommand:
-    async def test_is_acknowledged_after_its_barrier(self):
-        """With the epoch from which on it holds."""
+    async def test_command_is_acknowledged_after_its_barrier(self):
+        """The acknowledgement contains the epoch from which the command applies."""
         async with driver() as (double, client, address):
             ack = await client.command(address, pause(1), 5)
 
         assert (ack.outcome, ack.revision, double.progress.paused) == ("Applied", 1, "All")
         assert ack.epoch > 1
 
-    async def test_is_pending_when_no_seal_comes(self):
-        """A time-out is no refusal."""
+    async def test_command_is_pending_without_a_commit(self):
+        """A time-out is not a refusal."""
         async with driver(silent=True) as (double, client, address):
             ack = await client.command(address, pause(1), 0.05)
 
         assert (ack.outcome, len(double.seen)) == ("Pending", 1)
 
-    async def test_to_an_older_attempt_is_refused_by_the_driver(self):
-        """An answer like any other, although HTTP calls it a conflict."""
+    async def test_command_to_an_older_attempt_is_refused_by_the_driver(self):
+        """The refusal is a valid answer, although its HTTP status is a conflict."""
         async with driver(attempt=2) as (double, client, address):
             ack = await client.command(address, pause(1, attempt=1), 0)
 
         assert (ack.outcome, double.seen) == ("WrongAttempt", [])
 
-    async def test_can_be_asked_for_later(self):
-        """An answer that was lost is not lost."""
+    async def test_acknowledgement_can_be_read_later(self):
+        """A lost answer can be read again."""
         async with driver() as (_, client, address):
             await client.command(address, pause(1), 5)
             await client.command(address, pause(2), 5)
@@ -131,22 +135,22 @@ class TestACommand:
 
 
 class TestWhatItBelieves:
-    async def test_no_answer_in_time(self):
-        """One unresponsive driver must not hold up the others."""
+    async def test_late_answer_is_unreachable(self):
+        """An unresponsive driver must not delay the other drivers."""
         async with driver(timeout_s=0.1) as (double, client, address):
             double.unresponsive = True
             with pytest.raises(DriverUnreachableError):
                 await client.progress(address)
 
-    async def test_no_driver_at_all(self):
+    async def test_missing_driver_is_unreachable(self):
         """Its pod is gone, so no server listens."""
         async with driver() as (double, client, address):
             await double.stop()
             with pytest.raises(DriverUnreachableError):
                 await client.progress(address)
 
-    async def test_words_of_a_later_version(self):
-        """During an upgrade drivers may know more than the operator."""
+    async def test_fields_of_a_later_version_are_ignored(self):
+        """During an upgrade, drivers may be newer than the operator."""
 
         class Later(DriverDouble):
             async def _route(self, *request):
@@ -167,8 +171,8 @@ class TestWhatItBelieves:
         "body", [b"", b"[]", b"null", b"{", b'{"percent": "many"}', b"\xff\xfe", b"1" * 2_000_000, b"[" * 500_000],
         ids=["empty", "list", "null", "cut", "wrong type", "no text", "too long", "too deep"],
     )  # fmt: skip
-    async def test_what_is_no_answer(self, body):
-        """Whatever a compromised driver says, the operator goes on."""
+    async def test_invalid_answer_is_unreachable(self, body):
+        """The operator continues after any response of a compromised driver."""
 
         class Liar(DriverDouble):
             async def _route(self, *_):
@@ -185,8 +189,8 @@ class TestWhatItBelieves:
                 await client.command(address, pause(1), 0)
         await liar.stop()
 
-    async def test_many_drivers_at_once(self):
-        """No driver's answer delays that of another."""
+    async def test_many_drivers_answer_at_once(self):
+        """The answer of one driver does not delay that of another."""
         async with contextlib.AsyncExitStack() as stack:
             doubles = [await stack.enter_async_context(driver()) for _ in range(10)]
             client = doubles[0][1]

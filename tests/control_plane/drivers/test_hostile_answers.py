@@ -1,4 +1,4 @@
-"""Words that cannot be kept: whatever a driver says and a server refuses, commands are given and deletions go through."""
+"""Invalid values from a driver, and refusals of a server, do not prevent commands and deletions."""
 
 import json
 
@@ -17,22 +17,22 @@ ENDLESS = {"rows_done": 10**30, "rows_total": 2**63, "revision": 2**63 - 1, "lag
 
 
 def out_of_range(schema, value, path="status"):
-    """Yield what of a value a structural schema does not allow, as far as numbers and lengths go."""
+    """Yield changes of a value that a structural schema forbids, as far as numbers and lengths are concerned."""
     if isinstance(value, int) and not isinstance(value, bool):
         if not schema.get("minimum", -(2**63)) <= value <= schema.get("maximum", 2**63 - 1):
             yield path
     elif isinstance(value, str) and len(value) > schema.get("maxLength", 10**9):
         yield path
     elif isinstance(value, list):
-        for number, one in enumerate(value):
-            yield from out_of_range(schema["items"], one, f"{path}[{number}]")
+        for number, item in enumerate(value):
+            yield from out_of_range(schema["items"], item, f"{path}[{number}]")
     elif isinstance(value, dict):
-        for name, one in value.items():
-            yield from out_of_range(schema.get("properties", {}).get(name, {}), one, f"{path}.{name}")
+        for name, element in value.items():
+            yield from out_of_range(schema.get("properties", {}).get(name, {}), element, f"{path}.{name}")
 
 
 def refuses_what_the_schema_does(plural, status):
-    """Be the server's check of a status write."""
+    """Check a status write as the server does."""
     if plural == "backfills" and (wrong := list(out_of_range(STATUS, status))):
         raise Refusal(422, "Invalid", f"{wrong[0]}: Invalid value")
     return status
@@ -44,8 +44,8 @@ def with_attempt(**more):
 
 
 class TestADriverWithWordsOutOfRange:
-    async def test_is_suspended_and_deleted_like_any_other(self):
-        """One that says 10^30 rows made every status write a 422, and its Backfill could not be deleted any more."""
+    async def test_driver_with_invalid_numbers_is_suspended_and_deleted(self):
+        """10^30 rows made every status write a 422, and the Backfill could not be deleted any more."""
         async with Rig() as rig:
             rig.store.prune = refuses_what_the_schema_does
             rig.create()
@@ -63,8 +63,8 @@ class TestADriverWithWordsOutOfRange:
 
 
 class TestAServerThatRefusesWhatADriverReports:
-    async def test_gets_the_rest(self):
-        """Phase, attempt and commands are the operator's own words."""
+    async def test_status_is_written_without_a_refused_report(self):
+        """Phase, attempt and commands are the operator's own values."""
 
         def no_progress(_plural, status):
             if "progress" in status:
@@ -83,8 +83,8 @@ class TestAServerThatRefusesWhatADriverReports:
 
 
 class TestADeletion:
-    async def test_goes_through_whatever_the_status_write_says(self):
-        """Nothing is launched for an object that goes, so nothing has to be on record."""
+    async def test_deletion_proceeds_despite_refused_status_writes(self):
+        """No driver is launched for a deleted object, so no record is needed."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -98,8 +98,8 @@ class TestADeletion:
             rig.delete()
             await rig.until(lambda: rig.get() is None and rig.pods() == {}, 20)
 
-    async def test_goes_through_under_an_older_crd(self):
-        """What a rolled-back CRD drops is reported, and stops no other Backfill."""
+    async def test_deletion_proceeds_under_an_older_crd(self):
+        """Fields that a rolled-back CRD drops are reported, and do not affect other Backfills."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -109,8 +109,8 @@ class TestADeletion:
             rig.delete()
             await rig.until(lambda: rig.get() is None and rig.pods() == {}, 20)
 
-    async def test_goes_through_with_a_status_that_cannot_be_read(self):
-        """A rolled-back operator, or an edit: the driver is found by its owner, drained, and the object goes."""
+    async def test_deletion_proceeds_with_an_unreadable_status(self):
+        """After a rollback of the operator or an edit, the driver is found by its owner and drained, and the object is deleted."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -129,7 +129,7 @@ class TestADeletion:
 
 class TestAStatusOfALaterVersion:
     @pytest.mark.parametrize(
-        ("words", "left"),
+        ("status", "left"),
         [
             ({"phase": "Dreaming"}, {}),
             ({"progress": {"rowsDone": -1}}, {}),
@@ -142,21 +142,21 @@ class TestAStatusOfALaterVersion:
             ({"later": {"a": 1}}, {}),
         ],
     )  # fmt: skip
-    def test_is_read_without_the_words_that_are_not_known(self, words, left):
-        """As if they had not been observed: a newer operator was rolled back."""
-        read = status_of({"status": with_attempt(**words)})
+    def test_status_is_read_without_unknown_values(self, status, left):
+        """Unknown values count as not observed: a newer operator was rolled back."""
+        read = status_of({"status": with_attempt(**status)})
 
         assert read == BackfillStatus.model_validate(with_attempt(**left))
 
-    def test_keeps_an_attempt_that_is_asked_to_end_for_an_unknown_reason(self):
-        """It ends, and is judged by what it says."""
-        words = with_attempt()
-        words["attempt"] |= {"kind": "Rehearsal", "stop": {"reason": "Bored", "time": "2026-01-01T00:00:00Z"}}
+    def test_attempt_with_an_unknown_stop_reason_is_kept(self):
+        """It ends, and its own report determines the result."""
+        status = with_attempt()
+        status["attempt"] |= {"kind": "Rehearsal", "stop": {"reason": "Bored", "time": "2026-01-01T00:00:00Z"}}
 
-        assert status_of({"status": words}) == BackfillStatus.model_validate(with_attempt())
+        assert status_of({"status": status}) == BackfillStatus.model_validate(with_attempt())
 
     @pytest.mark.parametrize(
-        "words",
+        "status",
         [
             {"attempts": "many"},
             {"attempt": {"number": 1, "state": "Dreaming"}},
@@ -165,9 +165,9 @@ class TestAStatusOfALaterVersion:
             {"conditions": [{"type": "Complete", "status": "Perhaps", "reason": "A", "lastTransitionTime": "x"}]},
         ],
     )
-    def test_is_not_guessed_where_a_launch_stands_on_it(self, words):
-        """Else a driver would be made beside one that runs, or a job begun again that is over."""
-        raw = {"metadata": {"name": "orders", "finalizers": [DRAIN_FINALIZER]}, "status": with_attempt(**words)}
+    def test_status_is_rejected_if_a_launch_depends_on_an_unknown_value(self, status):
+        """Otherwise a second driver would be created, or a finished job would start again."""
+        raw = {"metadata": {"name": "orders", "finalizers": [DRAIN_FINALIZER]}, "status": with_attempt(**status)}
         with pytest.raises(StatusUnreadableError):
             observation_of(raw, ())
 
@@ -176,7 +176,7 @@ class TestAStatusOfALaterVersion:
 
 
 def test_every_number_of_a_status_has_a_range():
-    """In the CRD too, so that what cannot be read cannot be stored."""
+    """The CRD has the same range, so that an unreadable number cannot be stored."""
 
     def numbers(schema, path):
         if schema.get("type") == "integer":
@@ -186,9 +186,11 @@ def test_every_number_of_a_status_has_a_range():
         if "items" in schema:
             yield from numbers(schema["items"], f"{path}[]")
 
-    found = dict(numbers(STATUS, "status"))
-    assert len(found) > 30
-    assert [path for path, one in found.items() if "minimum" not in one or "maximum" not in one] == []
-    # Above, a tool that reads JSON numbers as Go and JavaScript do sees another number than the CRD has.
-    assert [path for path, one in found.items() if abs(one["minimum"]) >= 2**53 or one["maximum"] >= 2**53] == []
+    numbers_by_path = dict(numbers(STATUS, "status"))
+    assert len(numbers_by_path) > 30
+    assert [path for path, value in numbers_by_path.items() if "minimum" not in value or "maximum" not in value] == []
+    # Above, a tool that reads JSON numbers like Go and JavaScript sees another number than the CRD.
+    assert [
+        path for path, value in numbers_by_path.items() if abs(value["minimum"]) >= 2**53 or value["maximum"] >= 2**53
+    ] == []
     assert json.dumps(ProgressSummary(rows_done=2**53 - 1).model_dump())

@@ -1,4 +1,4 @@
-"""Operator and driver of two versions: what one says more, the other leaves out; what it cannot do, it refuses by name."""
+"""Operator and driver of two versions: each ignores unknown fields of the other, and refuses unsupported ones by name."""
 
 import asyncio
 import contextlib
@@ -37,18 +37,18 @@ SAID = {Progress: PROGRESS, Receipt: TAKEN, Plan: PLAN, Ending: ENDING}
 
 
 def later(value):
-    """Return a document with one field more in every mapping of it."""
+    """Return a document with an additional field in each of its mappings."""
     match value:
         case dict():
-            return {name: later(one) for name, one in value.items()} | {"laterField": {"colour": ["red"]}}
+            return {name: later(item) for name, item in value.items()} | {"laterField": {"colour": ["red"]}}
         case list():
-            return [later(one) for one in value]
+            return [later(item) for item in value]
         case _:
             return value
 
 
 class Later(DriverDouble):
-    """A driver of a later version: it says one thing more wherever it can."""
+    """A driver of a later version, which sends an additional field in each document."""
 
     async def _route(self, *request):
         status, kind, body, keep = await super()._route(*request)
@@ -56,7 +56,7 @@ class Later(DriverDouble):
 
 
 class Earlier(DriverDouble):
-    """A driver of before there were limits of bytes: its contract is closed."""
+    """A driver from before the limits of bytes, with a closed contract."""
 
     async def _post(self, parts, headers, reader):
         body = await reader.readexactly(int(headers["content-length"]))
@@ -71,7 +71,7 @@ class Earlier(DriverDouble):
 
 @contextlib.asynccontextmanager
 async def driver(kind, **options):
-    """Give a driver, a client and the address of the driver."""
+    """Yield a driver, a client and the address of the driver."""
     [credentials] = await mint(1)
     double = kind(token=credentials.token, **options)
     await double.start(ssl_context=server_context(credentials.certificate, credentials.key))
@@ -84,18 +84,18 @@ async def driver(kind, **options):
 
 
 class TestADriverOfALaterVersion:
-    """After a roll-back of the operator, or with an image that a spec names."""
+    """It occurs after a rollback of the operator, or with the image of a spec."""
 
-    @pytest.mark.parametrize("model", SAID, ids=lambda one: one.__name__)
-    def test_says_more_at_every_depth_and_is_read(self, model):
-        """All that both know is there."""
-        said = SAID[model]
+    @pytest.mark.parametrize("model", SAID, ids=lambda item: item.__name__)
+    def test_additional_fields_at_every_depth_are_ignored(self, model):
+        """All common fields are read."""
+        document = SAID[model]
 
-        assert known(model, later(said)) == said
-        assert model.model_validate(known(model, later(said))) == model.model_validate(said)
+        assert known(model, later(document)) == document
+        assert model.model_validate(known(model, later(document))) == model.model_validate(document)
 
-    async def test_is_reachable(self):
-        """One word more in one step would have made it unreachable, with its job at work."""
+    async def test_driver_with_additional_fields_is_reachable(self):
+        """A new field in one step would have made it unreachable while its job was running."""
         async with driver(Later) as (double, client, address):
             double.progress = double.progress.model_copy(update=dict(Progress.model_validate(PROGRESS)))
             double.receipt = TAKEN
@@ -105,8 +105,8 @@ class TestADriverOfALaterVersion:
             pause = CommandRequest(attempt=1, revision=1, command=Command(type="Pause"))
             assert (await client.command(address, pause, 5)).outcome == "Applied"
 
-    def test_leaves_a_plan_that_is_read(self):
-        """Else the planning is taken for failed, again and again, and the job is given up."""
+    def test_plan_with_additional_fields_is_read(self):
+        """Otherwise the planning would count as failed repeatedly, until the job is given up."""
         ending = Ending.read(json.dumps(later(ENDING)))
 
         assert ending == Ending.model_validate(ENDING)
@@ -115,16 +115,16 @@ class TestADriverOfALaterVersion:
     @pytest.mark.parametrize(
         "text", ["", "null", "[]", "Killed", '{"outcome": "Danced"}', '{"outcome": 1}', "[" * 4000]
     )
-    def test_is_not_read_out_of_any_text(self, text):
+    def test_plan_is_not_read_from_arbitrary_messages(self, text):
         """A message may be the end of a log."""
         assert Ending.read(text) is None
 
 
 class TestADriverOfAnEarlierVersion:
-    """During an upgrade of the operator: an attempt keeps the image that it was started with."""
+    """During an upgrade of the operator, an attempt keeps the image that it was started with."""
 
-    async def test_is_told_nothing_that_every_version_takes_for_granted(self):
-        """A field that is new has a default, and that is not sent."""
+    async def test_default_values_are_not_sent(self):
+        """A new field has a default, which is omitted."""
         seen = []
 
         class Listener(DriverDouble):
@@ -138,16 +138,16 @@ class TestADriverOfAnEarlierVersion:
             Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=5)), Command(type="Throttle", throttle=ThrottleCommand()),
         ]  # fmt: skip
         async with driver(Listener) as (_, client, address):
-            for number, one in enumerate(commands, start=1):
-                await client.command(address, CommandRequest(attempt=1, revision=number, command=one), 0)
+            for number, command in enumerate(commands, start=1):
+                await client.command(address, CommandRequest(attempt=1, revision=number, command=command), 0)
 
         assert seen == [
             {"type": "Pause", "pause": {}}, {"type": "Resume"}, {"type": "Stop", "stop": {}},
             {"type": "Throttle", "throttle": {"rowsPerSecond": 5}}, {"type": "Throttle", "throttle": {}},
         ]  # fmt: skip
 
-    async def test_refuses_by_name_what_it_does_not_know(self):
-        """That is an answer, and not a driver that cannot be reached."""
+    async def test_driver_refuses_an_unknown_field_by_name(self):
+        """The refusal is an answer, so the driver is reachable."""
         limit = Command(type="Throttle", throttle=ThrottleCommand(bytes_per_second=5))
         async with driver(Earlier) as (double, client, address):
             ack = await client.command(address, CommandRequest(attempt=1, revision=3, command=limit), 0)
@@ -155,8 +155,8 @@ class TestADriverOfAnEarlierVersion:
         assert (ack.outcome, ack.revision, double.seen) == ("Refused", 3, [])
         assert "bytesPerSecond" in ack.message
 
-    async def test_goes_on_and_takes_every_other_command(self):
-        """The status names the field; a pause and a suspension at night still hold."""
+    async def test_driver_continues_and_accepts_other_commands(self):
+        """The status names the field; a pause and a suspension still work."""
         async with Rig(double={"kind": Earlier}) as rig:
             rig.create()
             await rig.until_holds("Running")

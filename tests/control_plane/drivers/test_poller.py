@@ -1,4 +1,4 @@
-"""Those who keep in touch with drivers: what one driver says or does not say is felt by no other one. Real doubles, TLS."""
+"""The poller of drivers: the answers or silence of one driver do not affect the others. Real doubles, TLS."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ PAUSE = Command(type="Pause", pause=PauseCommand(scope="All"))
 
 
 class ScriptedDriver(DriverDouble):
-    """Says something else than a driver would, on some paths."""
+    """A driver that sends scripted responses on some paths."""
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -34,7 +34,7 @@ class ScriptedDriver(DriverDouble):
 
 
 class DriverFleet:
-    """So many doubles, and Drivers that follow all of them."""
+    """A number of doubles, and a poller that follows all of them."""
 
     def __init__(self, number, **settings):
         given = {"poll_seconds": 0.05, "control_timeout_seconds": 0.5, "command_wait_seconds": 0.2}
@@ -65,8 +65,8 @@ class DriverFleet:
         return self.addresses[driver.pod_name]
 
     def follow(self, *numbers):
-        for one in numbers or range(self.number):
-            self.drivers.follow(self.key(one), DriverRef("shop", str(one), f"uid-{one}", 1, True, "127.0.0.1"))
+        for number in numbers or range(self.number):
+            self.drivers.follow(self.key(number), DriverRef("shop", str(number), f"uid-{number}", 1, True, "127.0.0.1"))
 
     @staticmethod
     def key(number):
@@ -102,8 +102,8 @@ UNUSABLE = {
 
 class TestWhateverADriverSays:
     @pytest.mark.parametrize(("path", "body"), UNUSABLE.values(), ids=UNUSABLE.keys())
-    async def test_it_is_asked_again(self, path, body):
-        """An answer that ended its task would leave the job without a pause, a stop and a progress for ever."""
+    async def test_driver_is_polled_again_after_any_answer(self, path, body):
+        """An answer that ends its task would leave the job without pause, stop and progress."""
         async with DriverFleet(1) as fleet:
             [double] = fleet.doubles
             double.instead[path] = body
@@ -116,8 +116,8 @@ class TestWhateverADriverSays:
             assert fleet.looks("answered") >= 1
             assert fleet.look().unreachable == ""
 
-    async def test_a_receipt_that_no_status_can_hold_is_no_answer(self):
-        """It is looked at where it comes in, and the driver is asked again."""
+    async def test_receipt_out_of_range_is_unusable(self):
+        """The client checks it on arrival, and the driver is polled again."""
         async with DriverFleet(1) as fleet:
             fleet.doubles[0].instead["/v1/receipt"] = UNUSABLE["a receipt that no status can hold"][1]
             fleet.follow()
@@ -125,8 +125,8 @@ class TestWhateverADriverSays:
 
 
 class TestUnresponsiveDrivers:
-    async def test_delay_no_other(self):
-        """One at a time may be asked, three never answer, and the fourth is heard as if it were alone."""
+    async def test_unresponsive_drivers_do_not_delay_others(self):
+        """The limit is one request at a time. Three drivers never answer, and the fourth is polled as if it were the only one."""
         async with DriverFleet(4, poll_concurrency=1) as fleet:
             for double in fleet.doubles[:3]:
                 double.unresponsive = True
@@ -135,8 +135,8 @@ class TestUnresponsiveDrivers:
             before = fleet.doubles[3].asked
             await fleet.until(lambda: fleet.doubles[3].asked >= before + 8, within_s=1.5)
 
-    async def test_a_command_waits_for_no_time_out(self):
-        """Those who are merely looked at have a lane of their own."""
+    async def test_command_does_not_wait_for_a_time_out(self):
+        """Polls have a separate lane."""
         async with DriverFleet(2, poll_concurrency=1, control_timeout_seconds=3.0) as fleet:
             fleet.follow(1)
             await fleet.until(lambda: fleet.look(1) and fleet.look(1).heard_ms)
@@ -146,8 +146,8 @@ class TestUnresponsiveDrivers:
             fleet.pause(1)
             await fleet.until(lambda: any(ack.outcome == "Applied" for ack in fleet.look(1).acks), within_s=1.0)
 
-    async def test_are_asked_less_and_less(self):
-        """Down to every ten seconds, and what was sent before does not change that; a new command does, at once."""
+    async def test_unresponsive_drivers_are_polled_less_often(self):
+        """The interval grows to ten seconds. Commands that were sent before do not change that, but a new command is sent at once."""
         async with DriverFleet(1, poll_seconds=UNRESPONSIVE_EVERY_S, control_timeout_seconds=0.1) as fleet:
             fleet.doubles[0].unresponsive = True
             fleet.follow()

@@ -1,4 +1,4 @@
-"""Operators that are killed before and after each of their writes: the next one finds what was done, and does the rest."""
+"""Operators that are killed before and after each of their writes: the next one finds the result, and does the rest."""
 
 import pytest
 from support.cluster.fake_api import Fault
@@ -8,14 +8,14 @@ TRUE_WITHIN_S = 10.0
 
 
 async def up(rig, **spec):
-    """Have a driver that runs and was heard of."""
+    """Start a driver, and wait until it reports."""
     rig.create(**spec)
     await rig.until_holds("Running")
     await rig.until(rig.progress)
 
 
 def strike(rig, when, write):
-    """Have the operator die before or after one of its next writes; where there are fewer, it lives, and that is fine too."""
+    """Kill the operator before or after one of its next writes; if it makes fewer writes, it lives, which is also valid."""
     what = "lose the request" if when == "before" else "lose the answer"
     rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=write, action=rig.kill))
 
@@ -23,13 +23,13 @@ def strike(rig, when, write):
 class TestDyingOperators:
     @pytest.mark.parametrize("when", ["before", "after"])
     @pytest.mark.parametrize("write", range(10))
-    async def test_killed_around_each_write_of_a_launch(self, when, write):
-        """Whatever was done is found; whatever was not is done."""
+    async def test_operator_killed_around_each_write_of_a_launch(self, when, write):
+        """Existing results are found, and missing ones are created."""
         async with Rig() as rig:
             what = "lose the request" if when == "before" else "lose the answer"
             rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=write, action=rig.kill))
             rig.create()
-            # The last writes of these come only with the launch's end; a launch has fewer than ten of them.
+            # The last writes of these calls come only at the end of the launch, which has fewer than ten of them.
             await rig.until(lambda: not rig.running.alive or rig.holds("Running"))
             rig.restart()
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
@@ -39,8 +39,8 @@ class TestDyingOperators:
 
     @pytest.mark.parametrize("when", ["before", "after"])
     @pytest.mark.parametrize("write", range(8))
-    async def test_killed_around_each_write_of_an_end(self, when, write):
-        """The end is on record once, and what the attempt was made of is gone."""
+    async def test_operator_killed_around_each_write_of_an_end(self, when, write):
+        """The end is recorded once, and the objects of the attempt are deleted."""
         async with Rig() as rig:
             rig.create(retainDriver="Never")
             await rig.until_holds("Running")
@@ -56,8 +56,8 @@ class TestDyingOperators:
             assert len(rig.status()["history"]) == 1
 
     @pytest.mark.parametrize("write", range(6))
-    async def test_killed_around_each_write_of_a_retry(self, write):
-        """An attempt that failed is counted once, and has one successor."""
+    async def test_operator_killed_around_each_write_of_a_retry(self, write):
+        """A failed attempt is counted once, and has one successor."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -72,8 +72,8 @@ class TestDyingOperators:
 
     @pytest.mark.parametrize("when", ["before", "after"])
     @pytest.mark.parametrize("write", range(5))
-    async def test_killed_around_each_write_of_a_command(self, when, write):
-        """A pause that was asked for is in force in the end, and the driver took it once."""
+    async def test_operator_killed_around_each_write_of_a_command(self, when, write):
+        """A requested pause takes effect, and the driver applies it once."""
         async with Rig() as rig:
             await up(rig)
             strike(rig, when, write)
@@ -88,8 +88,8 @@ class TestDyingOperators:
 
     @pytest.mark.parametrize("when", ["before", "after"])
     @pytest.mark.parametrize("write", range(8))
-    async def test_killed_around_each_write_of_a_suspension(self, when, write):
-        """The pods are released, nothing is counted as a failure, and the next attempt is the second."""
+    async def test_operator_killed_around_each_write_of_a_suspension(self, when, write):
+        """The pods are released, no failure is counted, and the next attempt is the second."""
         async with Rig() as rig:
             await up(rig, retainDriver="Never")
             strike(rig, when, write)
@@ -107,8 +107,8 @@ class TestDyingOperators:
 
     @pytest.mark.parametrize("when", ["before", "after"])
     @pytest.mark.parametrize("write", range(6))
-    async def test_killed_around_each_write_of_a_deletion(self, when, write):
-        """The driver is stopped at a barrier before its Backfill goes, and nothing stays."""
+    async def test_operator_killed_around_each_write_of_a_deletion(self, when, write):
+        """The driver is stopped at a barrier before its Backfill is deleted, and no object stays."""
         async with Rig() as rig:
             await up(rig)
             double = rig.double()
@@ -121,8 +121,8 @@ class TestDyingOperators:
 
             assert double.stopped.is_set()
 
-    async def test_a_death_during_a_drain(self):
-        """The Stop is on record; the finalizer waits for the next operator."""
+    async def test_operator_that_dies_during_a_drain_has_a_successor(self):
+        """The Stop is recorded, and the finalizer waits for the next operator."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")

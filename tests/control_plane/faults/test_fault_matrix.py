@@ -1,6 +1,6 @@
-"""What goes wrong (design/operator.md, section 6): each row ends with exactly one driver and a true status.
+"""Faults of the control plane (design/operator.md, section 6): each row ends with exactly one driver and a true status.
 
-The rig's oracle looks at every change of every pod: two drivers of one Backfill alive at once fail any of these tests.
+The rig's oracle checks every change of every pod: two live drivers of one Backfill fail any of these tests.
 """
 
 import pytest
@@ -13,7 +13,7 @@ from backfill_operator.drivers.poller import UNRESPONSIVE_EVERY_S
 from backfill_operator.kube.server_clock import wall_ms
 
 TRUE_WITHIN_S = 10.0
-"""Status true so long after the fault stops."""
+"""Seconds after the end of a fault until the status is true."""
 
 LAUNCH = ["configmaps", "secrets", "services", "pods"]
 
@@ -21,8 +21,8 @@ LAUNCH = ["configmaps", "secrets", "services", "pods"]
 class TestLostAnswers:
     @pytest.mark.parametrize("what", ["lose the request", "lose the answer"])
     @pytest.mark.parametrize("plural", LAUNCH)
-    async def test_of_a_create(self, what, plural):
-        """It may have been done, or not; the name says which."""
+    async def test_create_without_an_answer_leaves_one_driver(self, what, plural):
+        """The parameter's name tells whether the create was executed."""
         async with Rig() as rig:
             rig.api.faults.append(Fault(what, verb="create", plural=plural))
             rig.create()
@@ -31,8 +31,8 @@ class TestLostAnswers:
             assert rig.has_one_driver()
             assert rig.attempt() == 1
 
-    async def test_of_the_dry_run(self):
-        """It is asked for once a pod was refused, ten seconds later; nothing was done in either case."""
+    async def test_dry_run_without_an_answer_is_repeated(self):
+        """It is sent after a pod was refused, ten seconds later, and creates no object in either case."""
         refusals = ["exceeded quota: pods, requested: 1, used: 10, limited: 10"]
 
         def quota(plural, _namespace, _one):
@@ -45,13 +45,13 @@ class TestLostAnswers:
             rig.create(executor={"instances": 0})
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S + 15)
 
-            assert any(one.dry_run for one in rig.api.requests)
+            assert any(request.dry_run for request in rig.api.requests)
             assert rig.has_one_driver()
 
     @pytest.mark.parametrize("what", ["lose the request", "lose the answer"])
     @pytest.mark.parametrize("after", range(4))
-    async def test_of_a_status_write(self, what, after):
-        """It is on record, or not; nothing was done that needs it."""
+    async def test_status_write_without_an_answer_is_repeated(self, what, after):
+        """It is recorded or not, and no dependent action was executed."""
         async with Rig() as rig:
             rig.api.faults.append(Fault(what, verb="patch", plural="backfills", after=after))
             rig.create()
@@ -62,8 +62,8 @@ class TestLostAnswers:
 
 
 class TestConflicts:
-    async def test_another_writer_is_quicker_with_the_status(self):
-        """What was decided is dropped; the next look begins from what is there."""
+    async def test_another_writer_is_faster_with_the_status(self):
+        """The decision is dropped, and the next reconcile starts from the current state."""
 
         def edit(_request):
             rig.annotate(edited="yes")
@@ -74,8 +74,8 @@ class TestConflicts:
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
             assert rig.has_one_driver()
 
-    async def test_409_for_no_reason(self):
-        """An answer is an answer."""
+    async def test_unexplained_conflict_is_retried(self):
+        """A 409 is an answer."""
         async with Rig() as rig:
             fault = Fault("answer", verb="patch", plural="backfills", status=409, reason="Conflict", times=3)
             rig.api.faults.append(fault)
@@ -83,8 +83,8 @@ class TestConflicts:
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
             assert rig.has_one_driver()
 
-    async def test_two_operators_at_once(self):
-        """A zombie that thinks it leads: its writes are conflicts, its driver has the same name."""
+    async def test_two_operators_at_once_leave_one_driver(self):
+        """The writes of a second operator without the lease are conflicts, and its driver has the same name."""
         async with Rig() as rig:
             rig.start()
             for number in range(5):
@@ -96,8 +96,8 @@ class TestConflicts:
 
 
 class TestDeafWatches:
-    async def test_a_silent_watch_is_repaired_by_the_list(self):
-        """No event arrives, and every change is seen."""
+    async def test_list_repairs_a_silent_watch(self):
+        """No event arrives, but every change is found."""
         async with Rig() as rig:
             rig.create("before")
             await rig.until_holds("Running", "before")
@@ -107,8 +107,8 @@ class TestDeafWatches:
             rig.delete("before")
             await rig.until(lambda: rig.get("before") is None, TRUE_WITHIN_S)
 
-    async def test_a_forgotten_past(self):
-        """410: the watch begins anew from a list."""
+    async def test_watch_restarts_after_an_expired_version(self):
+        """After a 410, the watch starts again from a list."""
         async with Rig(relist_min_seconds=60, relist_max_seconds=60) as rig:
             rig.create("before")
             await rig.until_holds("Running", "before")
@@ -117,8 +117,8 @@ class TestDeafWatches:
                 rig.create(f"after-{number}")
                 await rig.until_holds("Running", f"after-{number}", within_s=TRUE_WITHIN_S)
 
-    async def test_410_during_a_list(self):
-        """It begins anew."""
+    async def test_list_restarts_after_an_expired_version(self):
+        """It starts from the first page."""
         async with Rig(page_size=10) as rig:
             rig.api.faults.append(Fault("answer", verb="list", status=410, reason="Expired", after=2, times=3))
             for number in range(15):
@@ -126,8 +126,8 @@ class TestDeafWatches:
             for number in range(15):
                 await rig.until_holds("Suspended", f"job-{number}", within_s=TRUE_WITHIN_S)
 
-    async def test_a_deletion_that_no_watch_tells(self):
-        """What was known and is on no page is gone; its driver is not asked any more."""
+    async def test_list_finds_a_deletion_that_no_watch_delivers(self):
+        """A cached object that is on no page no longer exists, and its driver is not polled any more."""
         async with Rig() as rig:
             rig.create(deletionPolicy="Immediate")
             await rig.until_holds("Running")
@@ -148,8 +148,8 @@ class TestDyingDrivers:
         ],
         ids=["evicted", "out of memory", "terminated", "crashed"],
     )
-    async def test_has_one_successor(self, what, reason):
-        """And the reason is in the history."""
+    async def test_dead_driver_has_one_successor(self, what, reason):
+        """The history contains the reason."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -158,8 +158,8 @@ class TestDyingDrivers:
 
             assert rig.status()["history"][0]["reason"] == reason
 
-    async def test_the_node_is_gone(self):
-        """Its pod is gone with it, without a reason: after a while, and a live look, it is given up."""
+    async def test_driver_on_a_lost_node_is_given_up(self):
+        """Its pod is gone too, without a reason: the attempt is given up after some time and a live read."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -168,8 +168,8 @@ class TestDyingDrivers:
 
             assert rig.status()["history"][0]["reason"] == "Infrastructure"
 
-    async def test_a_pod_that_only_the_watch_has_lost(self):
-        """The cache forgot it; the live look finds it, and nothing is launched."""
+    async def test_live_read_finds_a_pod_that_the_cache_lost(self):
+        """The live read finds the pod, and no driver is launched."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -178,7 +178,7 @@ class TestDyingDrivers:
             await rig.still(lambda: rig.attempt() == 1, for_s=7)
             assert rig.has_one_driver()
 
-    async def test_a_user_deletes_the_driver(self):
+    async def test_driver_that_a_user_deletes_has_a_successor(self):
         """It stops at a barrier, and has a successor."""
         async with Rig() as rig:
             rig.create()
@@ -187,8 +187,8 @@ class TestDyingDrivers:
             await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"), TRUE_WITHIN_S)
             assert rig.status()["history"][0].get("exitCode") in (EXIT_STOPPED, None)
 
-    async def test_a_restart_of_the_driver_is_another_driver(self):
-        """What the first one said is not what the second one is."""
+    async def test_restarted_driver_is_another_driver(self):
+        """Reports of the first driver do not apply to the second one."""
         async with Rig(double={"rows_per_barrier": 1}) as rig:
             rig.create()
             await rig.until(lambda: rig.progress().get("rowsDone", 0) >= 1000)
@@ -200,8 +200,8 @@ class TestDyingDrivers:
 
 
 class TestControlThatGoesWrong:
-    async def test_an_ack_that_is_lost_is_asked_for_again(self):
-        """The driver applied it once."""
+    async def test_lost_acknowledgement_is_read_again(self):
+        """The driver applied the command once."""
 
         async with Rig() as rig:
             rig.create()
@@ -216,8 +216,8 @@ class TestControlThatGoesWrong:
 
             assert [event.revision for event in double.seen] == [1]
 
-    async def test_a_command_for_an_old_attempt_reaches_no_driver(self):
-        """It died with its driver; the new one starts as the spec says."""
+    async def test_command_for_an_old_attempt_reaches_no_driver(self):
+        """It ended with its driver; the new driver starts with the current spec."""
         async with Rig(double={"silent": True}) as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -229,8 +229,8 @@ class TestControlThatGoesWrong:
 
             assert rig.double(attempt=2).seen == []
 
-    async def test_a_driver_that_is_silent_is_said_to_be(self):
-        """And not killed: it may be collecting garbage."""
+    async def test_silent_driver_is_reported_and_not_killed(self):
+        """It may be collecting garbage."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -241,7 +241,7 @@ class TestControlThatGoesWrong:
             assert rig.pods() == {"orders-1-driver": "Running"}
             assert "did not answer within 1 s" in rig.message("DriverReady")
             rig.double().unresponsive = False
-            # It was asked less and less.
+            # It was polled less and less often.
             await rig.until_holds("Running", within_s=UNRESPONSIVE_EVERY_S + TRUE_WITHIN_S)
 
 
@@ -250,7 +250,7 @@ class TestServersInTrouble:
         ("status", "reason", "retry_after"),
         [(429, "TooManyRequests", 1), (500, "InternalError", None), (503, "ServiceUnavailable", None)],
     )
-    async def test_a_storm_passes(self, status, reason, retry_after):
+    async def test_error_storm_costs_its_duration(self, status, reason, retry_after):
         """Half a minute of errors costs half a minute."""
         async with Rig() as rig:
             storm = Fault("answer", status=status, reason=reason, retry_after=retry_after, dry_run=None, times=40)
@@ -263,8 +263,8 @@ class TestServersInTrouble:
 
             assert sorted(rig.pods()) == ["before-1-driver", "during-1-driver"]
 
-    async def test_a_slow_server(self):
-        """Answers that come too late are none, and what they did is found."""
+    async def test_slow_server_leaves_one_driver(self):
+        """Late answers count as missing, and their results are found."""
         async with Rig(request_timeout_seconds=0.5) as rig:
             rig.api.faults.append(Fault("slow", verb="create", plural="pods", seconds=2))
             rig.create()
@@ -273,8 +273,8 @@ class TestServersInTrouble:
 
 
 class TestPeople:
-    async def test_deleted_during_the_launch(self):
-        """At any of its writes; nothing is left."""
+    async def test_deletion_during_the_launch_leaves_no_object(self):
+        """The deletion comes at any write of the launch."""
         for write in range(7):
             async with Rig() as rig:
                 rig.api.faults.append(
@@ -283,8 +283,8 @@ class TestPeople:
                 rig.create()
                 await rig.until(lambda rig=rig: rig.get() is None and rig.objects() == [], TRUE_WITHIN_S)
 
-    async def test_a_spec_that_changes_during_the_launch(self):
-        """The driver starts with what was in force, or is told."""
+    async def test_edit_during_the_launch_reaches_the_driver(self):
+        """The driver starts with the current values, or receives a command."""
         async with Rig() as rig:
 
             def pause(_request):
@@ -297,8 +297,8 @@ class TestPeople:
             assert rig.double().progress.paused == "History"
             assert rig.has_one_driver()
 
-    async def test_a_user_deletes_the_children(self):
-        """A driver that runs hears its commands all the same; what executors need is made again, and a lost Secret is said."""
+    async def test_deleted_children_are_recreated(self):
+        """A running driver still receives commands. Objects that executors need are created again, and a lost Secret is reported."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -307,32 +307,33 @@ class TestPeople:
                 rig.store.delete(plural, *rig.driver())
             rig.edit(desiredState="Paused")
             await rig.until_holds("Paused")
-            await rig.until(lambda: [one for one, _ in rig.objects()] == ["configmaps", "pods", "services"])
+            await rig.until(lambda: [kind for kind, _ in rig.objects()] == ["configmaps", "pods", "services"])
             await rig.until(lambda: {"ObjectsMissing", "SecretMissing"} <= set(rig.events()))
             assert rig.store.get("services", *rig.driver())["metadata"]["ownerReferences"][0]["uid"] == rig.uid()
             rig.restart()
             await rig.until(lambda: "has no Secret" in str(rig.status().get("conditions")), within_s=30)
 
-    async def test_children_of_an_attempt_that_ended_do_not_come_back(self):
-        """The look that finds them gone may be older than their end: it is a conflict, and nothing is made."""
+    async def test_children_of_an_ended_attempt_are_not_recreated(self):
+        """The check that finds them missing may be older than their end: its write is a conflict, and no object is created."""
 
         def quicker(_request):
-            # While the three are looked for, another writer is quicker, each time.
+            # While the operator checks the three objects, another writer is faster each time.
             rig.annotate(changed=str(len(rig.api.requests)))
 
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
             rig.api.faults.append(Fault("action", verb="get", plural="services", action=quicker, times=99))
-            made = len([one for one in rig.api.requests if (one.verb, one.plural) == ("create", "services")])
+            made = [(request.verb, request.plural) for request in rig.api.requests].count(("create", "services"))
             rig.store.delete("services", *rig.driver())
             await rig.until(lambda: rig.api.faults[0].times < 97)
-            assert len([one for one in rig.api.requests if (one.verb, one.plural) == ("create", "services")]) == made
+            calls = [(request.verb, request.plural) for request in rig.api.requests]
+            assert calls.count(("create", "services")) == made
             rig.api.faults.clear()
             await rig.until(rig.has_one_driver)
 
-    async def test_a_user_edits_the_driver_s_labels(self):
-        """No watch shows the pod any more; it is asked for by name, is found to be the driver, and has no second one."""
+    async def test_driver_with_edited_labels_has_no_second_one(self):
+        """No watch delivers the pod any more. It is read by name, found to be the driver, and has no second one."""
         async with Rig(relist_min_seconds=60, relist_max_seconds=60) as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -345,8 +346,8 @@ class TestPeople:
             assert rig.attempt() == 1
             assert rig.has_one_driver()
 
-    async def test_a_driver_without_labels_that_every_list_leaves_out(self):
-        """It seems to be gone again and again; whatever the status says meanwhile, there is no second driver."""
+    async def test_unlabelled_driver_that_every_list_omits_has_no_second_one(self):
+        """It seems to be gone repeatedly, but for every status there is no second driver."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -359,8 +360,8 @@ class TestPeople:
         labels = dict.fromkeys(rig.store.get("pods", *rig.driver())["metadata"]["labels"])
         rig.store.patch("pods", *rig.driver(), {"metadata": {"labels": labels}})
 
-    async def test_a_finished_job_that_is_made_again(self):
-        """It runs again: the state is the target's, and the object is another one."""
+    async def test_recreated_job_runs_again(self):
+        """The state belongs to the target, and the object is another one."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -371,8 +372,8 @@ class TestPeople:
             rig.create()
             await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
 
-    async def test_a_status_that_cannot_be_read_is_left_alone(self):
-        """An attempt may be on record in it: nothing is launched, and it is said."""
+    async def test_unreadable_status_is_reported_and_left_unchanged(self):
+        """It may record an attempt, so no driver is launched."""
         async with Rig(start=False) as rig:
             rig.create()
             rig.store.patch("backfills", NAMESPACE, "orders", {"status": {"attempts": "many"}}, subresource="status")
@@ -383,8 +384,8 @@ class TestPeople:
 
 class TestClocks:
     @pytest.mark.parametrize("skew_h", [-24, 24])
-    async def test_an_operator_whose_clock_is_wrong(self, skew_h):
-        """A day off, either way: still one driver, and it is not given up."""
+    async def test_operator_with_a_wrong_clock_keeps_the_driver(self, skew_h):
+        """The clock is a day off in either direction; there is still one driver, which is not given up."""
         async with Rig(start=False) as rig:
             rig.options = {"own_ms": lambda: wall_ms() + skew_h * 3_600_000}
             rig.start()

@@ -1,7 +1,7 @@
-"""What goes wrong between the operator and a real API server: its own words, behind a proxy that loses, delays and refuses.
+"""Faults between the operator and a real API server, behind a proxy that loses, delays and refuses requests.
 
-The rows of tests/control_plane/faults/test_fault_matrix.py that are about the server; skipped where there is none. A real server that
-shares two cores with the test has three times as long (`patience` of the rig).
+These are the rows of tests/control_plane/faults/test_fault_matrix.py that concern the server. They are skipped without a server.
+A real server that shares two cores with the test has three times as long (`patience` of the rig).
 """
 
 import pytest
@@ -12,12 +12,12 @@ LAUNCH = ["configmaps", "secrets", "services", "pods"]
 
 
 async def one_driver_after(rig, *faults):
-    """Launch through faults; the status is true soon, and there is one driver."""
+    """Launch during faults; then the status is true soon, and there is one driver."""
     rig.api.faults.extend(faults)
     rig.create()
     await rig.until_holds("Running", within_s=TRUE_WITHIN_S)
 
-    assert any(one.status for one in rig.api.requests), "nothing went through the proxy"
+    assert any(request.status for request in rig.api.requests), "nothing went through the proxy"
     assert [fault for fault in faults if fault.times > 0] == []
     await rig.until(rig.has_one_driver)
     assert rig.attempt() == 1
@@ -26,19 +26,19 @@ async def one_driver_after(rig, *faults):
 class TestARealServer:
     @pytest.mark.parametrize("what", ["lose the request", "lose the answer"])
     @pytest.mark.parametrize("plural", LAUNCH)
-    async def test_a_create_without_an_answer(self, real, what, plural):
-        """It may have been done, or not; the name says which."""
+    async def test_create_without_an_answer_leaves_one_driver(self, real, what, plural):
+        """The parameter's name tells whether the create was executed."""
         async with real() as rig:
             await one_driver_after(rig, Fault(what, verb="create", plural=plural))
 
     @pytest.mark.parametrize("what", ["lose the request", "lose the answer"])
-    async def test_a_status_without_an_answer(self, real, what):
-        """Three in a row."""
+    async def test_status_write_without_an_answer_is_repeated(self, real, what):
+        """Three answers in a row are lost."""
         async with real() as rig:
             await one_driver_after(rig, Fault(what, verb="patch", plural="backfills", subresource="status", times=3))
 
-    async def test_another_writer_is_quicker(self, real):
-        """A 409 of the server's own: the version that was seen is none any more."""
+    async def test_another_writer_is_faster(self, real):
+        """The server answers 409, because the version that was read is outdated."""
         async with real() as rig:
 
             def edit(_request):
@@ -46,10 +46,10 @@ class TestARealServer:
 
             fault = Fault("action", verb="patch", plural="backfills", action=edit, times=3)
             await one_driver_after(rig, fault)
-            assert [one for one in rig.api.requests if one.status == 409]
+            assert [request for request in rig.api.requests if request.status == 409]
 
-    async def test_a_forgotten_past(self, real):
-        """410: the watches begin anew from a list."""
+    async def test_watches_restart_after_an_expired_version(self, real):
+        """After a 410, the watches start again from a list."""
         async with real(relist_min_seconds=60, relist_max_seconds=60) as rig:
             rig.create("before")
             await rig.until_holds("Running", "before")
@@ -58,8 +58,8 @@ class TestARealServer:
                 rig.create(f"after-{number}")
                 await rig.until_holds("Running", f"after-{number}", within_s=TRUE_WITHIN_S)
 
-    async def test_410_during_a_list(self, real):
-        """It begins anew."""
+    async def test_list_restarts_after_an_expired_version(self, real):
+        """It starts from the first page."""
         async with real(page_size=10) as rig:
             rig.api.faults.append(Fault("answer", verb="list", status=410, reason="Expired", after=2, times=3))
             for number in range(15):
@@ -70,8 +70,8 @@ class TestARealServer:
     @pytest.mark.parametrize(
         ("status", "reason", "retry_after"), [(429, "TooManyRequests", 1), (500, "InternalError", None)]
     )
-    async def test_a_storm_passes(self, real, status, reason, retry_after):
-        """Of everything, reads too."""
+    async def test_error_storm_leaves_one_driver(self, real, status, reason, retry_after):
+        """All requests fail, including reads."""
         async with real() as rig:
             storm = Fault("answer", status=status, reason=reason, retry_after=retry_after, dry_run=None, times=20)
             rig.create("before")
@@ -83,13 +83,13 @@ class TestARealServer:
 
             assert sorted(rig.pods()) == ["before-1-driver", "during-1-driver"]
 
-    async def test_a_slow_server(self, real):
-        """Answers that come too late are none, and what they did is found."""
+    async def test_slow_server_leaves_one_driver(self, real):
+        """Late answers count as missing, and their results are found."""
         async with real(request_timeout_seconds=0.5) as rig:
             await one_driver_after(rig, Fault("slow", verb="create", plural="pods", seconds=2))
 
-    async def test_a_silent_watch(self, real):
-        """No event arrives, and every change is seen: appearing, and going."""
+    async def test_list_repairs_a_silent_watch(self, real):
+        """No event arrives, but every creation and deletion is found."""
         async with real() as rig:
             rig.create("before")
             await rig.until_holds("Running", "before")
@@ -101,8 +101,8 @@ class TestARealServer:
 
     @pytest.mark.parametrize("when", ["lose the request", "lose the answer"])
     @pytest.mark.parametrize("write", range(0, 9, 2))
-    async def test_an_operator_that_dies_around_a_write(self, real, when, write):
-        """The server kept the change; the next operator finds it."""
+    async def test_operator_that_dies_around_a_write_has_a_successor(self, real, when, write):
+        """The server kept the change, and the next operator finds it."""
         async with real() as rig:
             rig.api.faults.append(Fault(when, writes=True, dry_run=None, after=write, action=rig.kill))
             rig.create()

@@ -1,4 +1,4 @@
-"""Objects that were made to do harm, or by mistake: others beside them are not delayed."""
+"""Harmful or malformed objects do not delay other objects."""
 
 import asyncio
 import json
@@ -38,8 +38,8 @@ def depth(value):
 
 class TestOneThatIsNestedTooDeeply:
     @pytest.mark.parametrize("levels", [70, 300, 4000])
-    async def test_ends_no_other_s_work(self, levels):
-        """One of 9 kB ended the operator for every namespace, in a watch, and again at each start in the list."""
+    async def test_deep_object_does_not_stop_other_work(self, levels):
+        """One object of 9 kB ended the operator for every namespace, in a watch, and again at each start in the list."""
         async with Rig() as rig:
             rig.api.instead[f'"{DEEP}"'] = nested(levels)
             rig.create("before")
@@ -55,16 +55,16 @@ class TestOneThatIsNestedTooDeeply:
             rig.delete("deep")
             await rig.until(lambda: rig.get("deep") is None)
 
-    @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)))  # fmt: skip
-    def test_any_other_text_is_read_as_json_reads_it(self, document):
-        """Braces in strings are no depth."""
+    @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda item: st.lists(item) | st.dictionaries(st.text(), item)))  # fmt: skip
+    def test_other_json_is_parsed_as_usual(self, document):
+        """Braces in strings are not nesting."""
         text = json.dumps({"deep": "]}{[" * 5, "document": document})
 
         assert loads(text.encode()) == json.loads(text)
 
     @pytest.mark.parametrize("levels", [DEPTH_MAX, 201, 5_000, 200_000])
-    def test_what_is_beside_it_is_read(self, levels):
-        """A page of a list is not lost for one item."""
+    def test_other_fields_of_a_deep_object_are_read(self, levels):
+        """A page of a list is not lost because of one item."""
         text = f'{{"items":[{{"name":"a\\\\","x":{nested(levels)}}},{{"name":"b"}}]}}'
         first, second = loads(text.encode())["items"]
 
@@ -73,15 +73,15 @@ class TestOneThatIsNestedTooDeeply:
 
 
 class TestOneThatIsLarge:
-    def test_costs_no_more_memory_than_a_small_one(self):
-        """A hundred of 1.3 MB took 160 MiB, for as long as they were there."""
+    def test_large_object_costs_no_more_memory_than_a_small_one(self):
+        """A hundred objects of 1.3 MB took 160 MiB while they existed."""
         tracemalloc.start()
         try:
             cache = Cache()
             for number in range(100):
                 metadata = {"name": f"job-{number}", "namespace": NAMESPACE, "uid": str(number), "resourceVersion": "5"}
                 metadata["annotations"] = {"note": f"{number}" * 100_000}
-                template = {"spec": {"containers": [{"name": f"{number}-{one}" * 20} for one in range(1000)]}}
+                template = {"spec": {"containers": [{"name": f"{number}-{part}" * 20} for part in range(1000)]}}
                 spec = SPEC | {"driver": {"template": template}}
                 cache.put_backfill({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
             used, _ = tracemalloc.get_traced_memory()
@@ -91,8 +91,8 @@ class TestOneThatIsLarge:
         assert used < 2 * (1 << 20)
         assert list(cache.phases()) == ["Running"] * 100
 
-    async def test_runs_like_any_other(self):
-        """What is not kept is asked for when it is looked at."""
+    async def test_large_object_runs_like_any_other(self):
+        """Omitted fields are read from the API server for each reconcile."""
         select = ["id", *(f"concat(name, '{'x' * 400}') AS c{number}" for number in range(100))]
         async with Rig() as rig:
             rig.create(transform={"select": select})
@@ -103,19 +103,19 @@ class TestOneThatIsLarge:
             rig.delete()
             await rig.until(lambda: rig.get() is None)
 
-    async def test_is_refused_by_name_above_its_limit(self):
+    async def test_large_spec_is_refused_by_name_above_its_limit(self):
         """Its template would be in each of its pods."""
         async with Rig() as rig:
             containers = [{"name": "driver", "env": [{"name": "A", "value": "x" * 70_000}]}]
             rig.create("template", driver={"template": {"spec": {"containers": containers}}})
             rig.create("spec", spark={"conf": {f"spark.sql.{number}": "x" * 4000 for number in range(70)}})
-            for name, words in (("template", "spec.driver.template: has 70,"), ("spec", "spec: has 2")):
+            for name, message in (("template", "spec.driver.template: has 70,"), ("spec", "spec: has 2")):
                 await rig.until(lambda name=name: rig.condition("Stalled", name) == ("True", "SpecRefused"), 30)
-                assert words in str(rig.status(name))
+                assert message in str(rig.status(name))
             assert rig.objects() == []
 
-    async def test_halves_one_page_and_not_all_that_follow(self):
-        """A few large ones among many small ones made every later list a crawl."""
+    async def test_large_objects_halve_one_page_and_not_all_later_ones(self):
+        """A few large objects among many small ones made every later list slow."""
         async with FakeApi() as api:
             for number in range(600):
                 annotations = {"note": "x" * (400_000 if number < 4 else 10)}
@@ -130,8 +130,8 @@ class TestOneThatIsLarge:
 
 
 class TestOneThatNobodyCanRead:
-    async def test_hides_no_other_of_its_list(self):
-        """It is left out, counted, and not taken for gone."""
+    async def test_unreadable_object_hides_no_other_of_its_list(self):
+        """It is skipped and counted, and does not count as deleted."""
 
         class OnePage:
             async def pages(self, resource, *_, **__):
@@ -155,7 +155,7 @@ class TestOneThatNobodyCanRead:
         assert {"backfills", "pods"} == set(left_out)
 
     @pytest.mark.parametrize(
-        ("line", "said"),
+        ("line", "delivered"),
         [
             (b'{"type":"ADDED","object":' + nested(3000).encode() + b"}", b""),
             (b"{" * 3000, b""),
@@ -166,8 +166,8 @@ class TestOneThatNobodyCanRead:
             (b"<html>", b""),
         ],
     )  # fmt: skip
-    async def test_is_left_out_of_a_watch(self, line, said):
-        """The lines around it are told; a server in trouble is asked anew."""
+    async def test_unreadable_object_is_skipped_in_a_watch(self, line, delivered):
+        """The other lines are delivered, and a watch of a failing server is opened again."""
 
         class Stream:
             status = 200
@@ -180,15 +180,15 @@ class TestOneThatNobodyCanRead:
                 for chunk in (GOOD + b"\n" + line, b"\n" + GOOD[:9], GOOD[9:] + b"\n", b'{"unfinished'):
                     yield chunk
 
-        told = [one async for one in WatchLines(Stream(), "backfills", lambda *_: None).iter_chunked(1)]
+        lines = [line async for line in WatchLines(Stream(), "backfills", lambda *_: None).iter_chunked(1)]
 
-        assert b"".join(told) == GOOD + b"\n" + said + GOOD + b"\n"
+        assert b"".join(lines) == GOOD + b"\n" + delivered + GOOD + b"\n"
 
 
 class TestWhatCannotBeBuilt:
     @pytest.mark.parametrize("error", [RecursionError("deep"), TypeError("str"), KeyError("name"), ValueError("no")])
-    async def test_is_refused_in_the_status(self, error):
-        """A builder that stumbled left `Launching` for ever, without a word."""
+    async def test_unbuildable_objects_are_refused_in_the_status(self, error):
+        """An exception in a builder left the phase `Launching` for ever, without a message."""
 
         def builds(*_):
             raise error
@@ -197,8 +197,8 @@ class TestWhatCannotBeBuilt:
         with pytest.raises(RefusedError, match=f"cannot be built from this spec: {type(error).__name__}"):
             launcher.build(None, None, None)
 
-    async def test_is_said_for_any_template(self):
-        """300 levels, once more, through the whole operator."""
+    async def test_unbuildable_template_is_reported(self):
+        """A template with 300 levels goes through the whole operator."""
         async with Rig() as rig:
             template = {"spec": {"affinity": json.loads(nested(300))}}
             rig.create(driver={"template": template})
@@ -206,8 +206,8 @@ class TestWhatCannotBeBuilt:
 
 
 class TestAClusterThatWasRestored:
-    async def test_ends_the_operator_so_that_nothing_is_believed_that_was_known(self):
-        """Versions go back: everything new looked old to the cache, and health said that all was well."""
+    async def test_restored_cluster_restarts_the_operator_with_an_empty_cache(self):
+        """Versions go back: all new objects seemed old to the cache, and the health check passed."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")

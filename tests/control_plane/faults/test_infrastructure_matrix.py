@@ -1,4 +1,4 @@
-"""Failures with a cause outside the job, with each strategy: the job waits, says why, continues, and uses up no attempt."""
+"""Failures with a cause outside of the job, with each strategy: the job waits, reports why, continues, and uses no attempt."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from backfill_core.pacing import barrier_pulse
 
 TEN_MINUTES_S, HOUR_S = 600, 3600
 ATTEMPTS_MAX = 25
-"""Waits grow from 10 seconds; a job that starts again at once would have made more than sixty."""
+"""Limit of attempts. Delays grow from 10 seconds; a job that restarts at once would have made more than sixty attempts."""
 
 POLL_S, POD_S = 5, 15
-"""How late the operator hears of a driver, and how long a pod takes to run."""
+"""Delay until the operator notices a driver, and start time of a pod."""
 
 
 def played(name: str, strategy: str) -> PatientCluster:
@@ -28,12 +28,12 @@ def played(name: str, strategy: str) -> PatientCluster:
 
 
 class TestACauseOutsideTheJob:
-    """It lasts ten minutes, and `backoffLimit` is 0."""
+    """The cause lasts ten minutes, and `backoffLimit` is 0."""
 
     @pytest.mark.parametrize("strategy", sorted(Strategy.VARIANTS))
     @pytest.mark.parametrize("name", OUTAGES)
     def test_job_waits_says_why_and_completes(self, name: str, strategy: str) -> None:
-        """The matrix ends no job."""
+        """No row of the matrix ends the job."""
         cluster = played(name, strategy)
 
         assert (cluster.seen.status.phase, cluster.seen.status.failures) == ("Succeeded", 0)
@@ -41,8 +41,8 @@ class TestACauseOutsideTheJob:
         assert cluster.launches <= ATTEMPTS_MAX or OUTAGES[name].refused is not None
 
     @pytest.mark.parametrize("name", [name for name, outage in OUTAGES.items() if outage.warns is not None])
-    def test_driver_that_says_it_hangs_is_replaced_in_three_minutes(self, name: str) -> None:
-        """It says so after less than a minute, and should have ended by itself."""
+    def test_driver_that_reports_a_hang_is_replaced_in_three_minutes(self, name: str) -> None:
+        """It reports the hang after less than a minute, and should have ended without the operator."""
         cluster = played(name, "Snapshot")
 
         assert cluster.replaced_ms is not None

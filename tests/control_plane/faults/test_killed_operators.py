@@ -1,8 +1,8 @@
-"""SIGKILL around any write: the next operator finds what was done, and does the rest.
+"""SIGKILL around any write: the next operator finds the result, and does the rest.
 
-A kill strikes before a write (the request is lost) or after it (its answer is), chosen by a seed that is printed. Four of five
-operators are processes, and their end is a real SIGKILL; the fifth is a thread whose loop stops for good, so that its errors
-are seen. `make crash-operator KILLS=500` does it for longer; BACKFILL_SEED repeats what was printed.
+A kill comes before a write (the request is lost) or after it (its answer is lost), chosen by a printed seed. Four of five
+operators are processes that get a real SIGKILL; the fifth is a thread whose loop stops permanently, so that its errors
+are visible. `make crash-operator KILLS=500` runs longer; BACKFILL_SEED repeats a printed seed.
 """
 
 import os
@@ -21,20 +21,20 @@ LAUNCHED = {"backoffLimit": 1000, "retainDriver": "Never"}
 
 
 def chance_of_the_day():
-    """Return the seeded chance of a run; the seed is printed."""
+    """Return the seeded random generator of a run; the seed is printed."""
     seed = int(os.environ.get("BACKFILL_SEED", "0")) or random.SystemRandom().randrange(1 << 30)
     print(f"BACKFILL_SEED={seed}")
     return random.Random(seed)
 
 
 def arm(rig, chance):
-    """Have the operator die around one of its next writes."""
+    """Make the operator die around one of its next writes."""
     what = chance.choice(["lose the request", "lose the answer"])
     rig.api.faults.append(Fault(what, writes=True, dry_run=None, after=chance.randrange(8), action=rig.kill))
 
 
 def happen(rig, chance, names):
-    """Let something happen to a Backfill that makes its operator write."""
+    """Cause an event of a Backfill that makes its operator write."""
     name = chance.choice(names)
     running = [key for key in rig.kubelet.running if key[1].startswith(name)]
     if rig.get(name) is None:
@@ -56,7 +56,7 @@ def happen(rig, chance, names):
 
 
 async def killed_often(rig, chance, kills):
-    """Kill operators until so many are dead, while things happen."""
+    """Kill operators until the given number is dead, while events happen."""
     for name in NAMES:
         rig.create(name, **LAUNCHED)
     killed = 0
@@ -65,9 +65,9 @@ async def killed_often(rig, chance, kills):
         arm(rig, chance)
         with_luck = rig.running
         try:
-            await rig.until(lambda one=with_luck: not one.alive, within_s=1.0)
+            await rig.until(lambda running=with_luck: not running.alive, within_s=1.0)
         except AssertionError:
-            # Nothing more to write: the next action brings something.
+            # No write is left; the next event causes some.
             rig.api.faults.clear()
             assert with_luck.error is None
             continue
@@ -77,7 +77,7 @@ async def killed_often(rig, chance, kills):
 
 
 async def held_to_the_promise(rig):
-    """When nothing goes wrong any more: one driver each, a true status, and nothing that belongs to no attempt."""
+    """Check the guarantees after the faults: one driver for each job, a true status, and no object without an attempt."""
     for name in NAMES:
         if rig.get(name) is not None and "deletionTimestamp" in rig.get(name)["metadata"]:
             await rig.until(lambda name=name: rig.get(name) is None)
@@ -95,16 +95,16 @@ async def held_to_the_promise(rig):
 
 class TestKilledAtAnyMoment:
     @pytest.mark.timeout(600 + 5 * THREAD_KILLS)
-    async def test_never_two_drivers_and_nothing_lost_or_left(self):
-        """Around writes that chance chooses, while drivers fail, specs change and objects come and go."""
+    async def test_killed_operators_leave_one_driver_and_no_orphans(self):
+        """Random writes are interrupted while drivers fail, specs change and objects are created and deleted."""
         chance = chance_of_the_day()
         async with Rig() as rig:
             await killed_often(rig, chance, THREAD_KILLS)
             await held_to_the_promise(rig)
 
     @pytest.mark.timeout(600 + 10 * PROCESS_KILLS)
-    async def test_nor_when_it_is_a_process(self, tmp_path):
-        """A kill gives no time: no loop to stop, no socket to flush, no lock to give back."""
+    async def test_killed_processes_leave_one_driver_and_no_orphans(self, tmp_path):
+        """A kill leaves no time to stop a loop, flush a socket or release a lock."""
         chance = chance_of_the_day()
         async with Rig(start=False) as rig:
             kubeconfig = rig.api.kubeconfig(tmp_path)

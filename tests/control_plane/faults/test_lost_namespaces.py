@@ -1,4 +1,4 @@
-"""A watched namespace without the operator's role: being deleted, or not set up yet. The others must not notice."""
+"""A watched namespace without the operator's Role, because it is being deleted or not set up yet, does not affect other namespaces."""
 
 import asyncio
 import itertools
@@ -18,7 +18,7 @@ FOR_EVER = float("inf")
 
 
 def forbidden(*verbs):
-    """Return the answers to an operator whose role in a namespace is gone."""
+    """Return the answers to an operator without a Role in a namespace."""
     return [
         Fault("answer", verb=verb, namespace=OTHER, status=403, reason="Forbidden", times=FOR_EVER) for verb in verbs
     ]
@@ -30,12 +30,12 @@ def backfill():
 
 
 def asked_in_vain(rig):
-    """Return the verbs that were refused, and how often."""
-    return Counter(one.verb for one in rig.api.requests if one.namespace == OTHER and one.status == 403)
+    """Return the refused verbs with their numbers."""
+    return Counter(request.verb for request in rig.api.requests if request.namespace == OTHER and request.status == 403)
 
 
 async def pauses_after(failures, pace):
-    """Return the seconds that a watch waits after each of its failures in a row."""
+    """Return the seconds that a watch waits after each consecutive failure."""
     loop, pauses = asyncio.get_running_loop(), []
     for _ in range(failures):
         pace.failed("/pods", "forbidden")
@@ -46,16 +46,16 @@ async def pauses_after(failures, pace):
 
 
 class TestANamespaceThatCannotBeRead:
-    async def test_from_the_start_stops_no_other(self):
-        """Namespaces are deleted while an operator restarts: it would wait for them for ever."""
+    async def test_namespace_that_is_forbidden_from_the_start_stops_no_other(self):
+        """If namespaces are deleted during a restart, the operator would wait for them for ever."""
         async with Rig(start=False, namespaces=(NAMESPACE, OTHER)) as rig:
             rig.api.faults += forbidden("list", "watch", "get")
             rig.create()
             rig.start()
             await rig.until_holds("Running")
 
-    async def test_from_some_time_on_stops_no_other(self):
-        """The Role goes before the Backfills do when a namespace is deleted."""
+    async def test_namespace_that_becomes_forbidden_stops_no_other(self):
+        """The Role of a deleted namespace is deleted before its Backfills."""
         async with Rig(namespaces=(NAMESPACE, OTHER)) as rig:
             await rig.until(lambda: rig.api.open_watches == 4)
             rig.api.faults += forbidden("list", "watch", "get")
@@ -66,7 +66,7 @@ class TestANamespaceThatCannotBeRead:
 
             assert rig.running.alive
 
-    def test_is_asked_for_without_end(self):
+    def test_forbidden_namespace_is_watched_without_end(self):
         """kopf would end the process after its ninth failure, and the kubelet restarts it later each time."""
         delays = list(itertools.islice(kopf_settings(OperatorSettings()).networking.error_backoffs, 1000))
         longest_s = OperatorSettings().watch_retry_max_seconds
@@ -74,11 +74,11 @@ class TestANamespaceThatCannotBeRead:
 
         assert delays == [0.0] * 1000
         assert longest_s == 30.0
-        # Each is up to a quarter shorter or longer.
+        # Each delay is up to a quarter shorter or longer.
         assert 0.0 < min(pauses) <= max(pauses) <= 1.25 * longest_s
 
-    async def test_is_served_once_it_can_be(self):
-        """A Role that comes after its Backfill is not waited for longer than for a watch."""
+    async def test_namespace_is_served_after_it_gets_its_role(self):
+        """The delay for a Role that is created after its Backfill is not longer than for a watch."""
         async with Rig(start=False, namespaces=(NAMESPACE, OTHER)) as rig:
             rig.api.faults += forbidden("list", "watch", "get")
             rig.store.create("backfills", OTHER, backfill())
@@ -87,8 +87,8 @@ class TestANamespaceThatCannotBeRead:
             rig.api.faults.clear()
             await rig.until(lambda: (OTHER, "orders-1-driver") in rig.store.objects["pods"])
 
-    async def test_what_was_known_of_it_is_not_gone(self):
-        """Unreadable is not deleted: its driver still takes a place, and is commanded on when the Role is back."""
+    async def test_cached_objects_of_a_forbidden_namespace_are_kept(self):
+        """A forbidden object is not deleted: its driver still uses a slot, and receives commands again with the Role."""
         async with Rig(namespaces=(NAMESPACE, OTHER)) as rig:
             await rig.until(lambda: rig.api.open_watches == 4)
             rig.store.create("backfills", OTHER, backfill())
@@ -105,8 +105,8 @@ class TestANamespaceThatCannotBeRead:
 
             assert rig.store.objects["pods"][key]["metadata"]["uid"] == uid
 
-    async def test_an_operator_that_may_read_none_is_not_ready(self):
-        """That is no namespace that is going, but an installation without its Roles."""
+    async def test_operator_without_any_readable_namespace_is_not_ready(self):
+        """The cause is not a deleted namespace, but an installation without its Roles."""
         async with Rig(start=False, namespaces=(OTHER,)) as rig:
             rig.api.faults += forbidden("list", "watch", "get")
             rig.start()

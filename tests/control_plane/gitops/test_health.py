@@ -1,4 +1,4 @@
-"""kstatus, Flux's expressions and Argo CD's script say of each status what the one table of docs/gitops.md says."""
+"""kstatus, Flux's expressions and Argo CD's script return the results in the table of docs/gitops.md for each status."""
 
 import pytest
 import yaml
@@ -14,8 +14,8 @@ ROWS = pytest.mark.parametrize("row", TABLE, ids=[f"{number}-{row['phase']}" for
 
 
 class TestTheTable:
-    def test_has_every_phase_and_every_word(self):
-        """A tool that is never asked about a failure would be believed."""
+    def test_table_has_every_phase_and_every_result(self):
+        """A tool could report success for a failure that no row contains."""
         phases = {row["phase"].strip("()").split(",")[0] for row in TABLE}
         assert phases >= {"new", "Pending", "AwaitingApproval", "Launching", "Running", "Pausing", "Paused", "Suspending",
                           "Suspended", "Retrying", "Succeeded", "Failed", "Terminating"}  # fmt: skip
@@ -26,23 +26,23 @@ class TestTheTable:
 
 class TestHealth:
     @ROWS
-    def test_of_kstatus(self, row):
-        """`kubectl wait`, Helm and Flux without expressions."""
+    def test_kstatus_returns_the_result_of_the_table(self, row):
+        """It is used by `kubectl wait`, by Helm, and by Flux without expressions."""
         assert kstatus(row["backfill"]) == row["kstatus"]
 
     @ROWS
-    def test_of_flux_when_rows_must_be_there(self, row):
-        """A job that runs well is not done."""
+    def test_flux_expressions_return_the_result_of_the_table(self, row):
+        """A job that runs well is not finished."""
         assert FluxHealth().health(row["backfill"]) == row["copied"]
 
     @ROWS
-    def test_of_argo_cd(self, row):
-        """With a message for people once there is something to say."""
+    def test_argo_cd_script_returns_the_result_of_the_table(self, row):
+        """The result has a message as soon as the status has one."""
         status, message = ArgoCd().health(row["backfill"])
 
         assert status == row["argoCd"]
         assert message
 
-    def test_is_of_the_kind_that_there_is(self):
-        """A tool ignores what is said of another version, in silence."""
+    def test_scripts_name_the_current_kind_and_version(self):
+        """A tool silently ignores scripts for another version."""
         assert FluxHealth().kind == (API_VERSION, KIND)

@@ -1,4 +1,4 @@
-"""What the watches have shown: newest wins, whatever the order; what is gone does not come back through a page."""
+"""The cache keeps the newest version of each object in any order of events, and deleted objects do not return through a page."""
 
 import json
 import tracemalloc
@@ -43,39 +43,39 @@ def pod(version, *, backfill="orders", attempt=1, uid="pod-1", owner="orders"):
 
 
 class TestTheNewestWins:
-    def test_whatever_the_order(self):
-        """A write's answer, a watch and a list come in any."""
+    def test_newest_version_wins_in_any_order(self):
+        """The response of a write, a watch and a list may arrive in any order."""
         cache = Cache()
         assert cache.put_backfill(backfill(7)) is True
         assert cache.put_backfill(backfill(5)) is False
         assert cache.put_backfill(backfill(7)) is False
         assert cache.backfill(KEY)["metadata"]["resourceVersion"] == "7"
 
-    def test_a_pod_is_found_by_its_label_and_by_its_name(self):
+    def test_pod_is_found_by_its_label_and_by_its_name(self):
         """A user may have removed its label."""
         cache = Cache()
         bare = pod(3)
         bare["metadata"]["labels"] = {}
         cache.put_pod(bare)
         assert cache.pods(KEY) == ()
-        assert [one.name for one in cache.pods(KEY, "orders-1-driver")] == ["orders-1-driver"]
+        assert [pod.name for pod in cache.pods(KEY, "orders-1-driver")] == ["orders-1-driver"]
 
-    def test_a_label_that_changes_moves_the_pod(self):
-        """It is of one Backfill at a time."""
+    def test_changed_label_moves_the_pod(self):
+        """A pod belongs to one Backfill at a time."""
         cache = Cache()
         cache.put_pod(pod(3))
         cache.put_pod(pod(4) | {"metadata": pod(4)["metadata"] | {"labels": {BACKFILL_LABEL: "other"}}})
         assert cache.pods(KEY) == ()
         assert len(cache.pods((NAMESPACE, "other"))) == 1
 
-    def test_a_long_name_s_pods_lead_to_it(self):
-        """The label is short; the owner has the whole name."""
+    def test_pods_of_a_long_name_lead_to_their_backfill(self):
+        """The label is shortened, but the owner has the whole name."""
         long, cache = "a" * 200, Cache()
         assert cache.put_pod(pod(3, backfill=long, owner=long)) == (NAMESPACE, long)
         assert len(cache.pods((NAMESPACE, long))) == 1
 
-    def test_another_object_of_the_name_is_not_dropped(self):
-        """The news of the first one's end may be late."""
+    def test_another_object_of_the_same_name_is_not_dropped(self):
+        """The event of the first object's deletion may be late."""
         cache = Cache()
         cache.put_backfill(backfill(9, uid="uid-2"))
         assert cache.drop_backfill(KEY, "uid-1") is False
@@ -83,7 +83,7 @@ class TestTheNewestWins:
 
 
 class TestARelist:
-    def test_what_goes_meanwhile_does_not_come_back(self):
+    def test_object_deleted_during_a_relist_does_not_return(self):
         """A page is older than the watch."""
         cache = Cache()
         cache.put_backfill(backfill(5))
@@ -97,18 +97,18 @@ class TestARelist:
         cache.end_relist()
         assert (cache.backfill(KEY), cache.pods(KEY)) == (None, ())
 
-    def test_it_says_what_was_known_when_it_began(self):
-        """What comes meanwhile is on no page, and is not gone."""
+    def test_relist_returns_the_objects_cached_at_its_start(self):
+        """An object that is created meanwhile is on no page, and still exists."""
         cache = Cache()
         cache.put_backfill(backfill(5))
-        known, _ = cache.begin_relist()
+        cached, _ = cache.begin_relist()
         cache.put_backfill(backfill(8, name="new", uid="uid-2"))
-        assert known == {KEY: "uid-1"}
+        assert cached == {KEY: "uid-1"}
 
 
 class TestItIsSmall:
-    def test_what_is_not_read_is_left_out(self):
-        """Half of an object is who wrote which field."""
+    def test_unused_fields_are_not_stored(self):
+        """Half of an object records the managers of fields."""
         cache = Cache()
         applied = {
             "annotations": {LAST_APPLIED: "x" * 10_000, RESTART_ANNOTATION: "now", "mine": "yes"},
@@ -118,8 +118,8 @@ class TestItIsSmall:
         metadata = cache.backfill(KEY)["metadata"]
         assert (metadata["annotations"], "managedFields" in metadata) == ({RESTART_ANNOTATION: "now"}, False)
 
-    def test_ten_thousand_of_each_are_no_burden(self):
-        """A twentieth of the bar of 512 MiB for all of the operator."""
+    def test_ten_thousand_of_each_fit_into_memory(self):
+        """They use a twentieth of the operator's limit of 512 MiB."""
         tracemalloc.start()
         try:
             cache = Cache()
@@ -132,16 +132,16 @@ class TestItIsSmall:
         assert used < 40 * (1 << 20)
 
     @pytest.mark.parametrize("watched", [False, True], ids=["first seen", "watched"])
-    def test_a_hundred_thousand_that_wait_to_be_forgotten_are_none_either(self, watched):
-        """A long life has 6 kB to tell, which packs to 2.3 kB; neither an operator that starts keeps it, nor one that watched another's."""
+    def test_a_hundred_thousand_at_rest_fit_into_memory(self, watched):
+        """A status with a long history has 6 kB, which compress to 2.3 kB. A restarted operator and a standby do not store it either."""
         number = 500
-        texts = [json.dumps(finished(one, ttlSecondsAfterFinished=3600)) for one in range(number)]
+        texts = [json.dumps(finished(index, ttlSecondsAfterFinished=3600)) for index in range(number)]
         tracemalloc.start()
         try:
             cache = Cache()
-            for one, text in enumerate(texts):
+            for index, text in enumerate(texts):
                 if watched:
-                    cache.put_backfill(backfill(4, name=f"job-{one}", uid="of before"))
+                    cache.put_backfill(backfill(4, name=f"job-{index}", uid="of before"))
                 cache.put_backfill(json.loads(text))
             used, _ = tracemalloc.get_traced_memory()
         finally:
@@ -152,12 +152,12 @@ class TestItIsSmall:
 
 
 class TestOneThatIsAtRest:
-    """Nothing of it is decided, so nothing of it is kept; what could be decided makes it whole again."""
+    """It needs no decision, so its content is not stored. A change that needs a decision makes the stored object complete again."""
 
     KEY = (NAMESPACE, "job-1")
 
-    def test_has_its_time_and_is_else_a_stub(self):
-        """Who needs more of it asks the API server."""
+    def test_backfill_at_rest_has_its_deletion_time_and_a_stub(self):
+        """A reader that needs more reads the API server."""
         cache, given = Cache(), finished(1, ttlSecondsAfterFinished=3600)
         cache.put_backfill(given)
 
@@ -167,14 +167,14 @@ class TestOneThatIsAtRest:
         assert cache.backfill(self.KEY)["metadata"]["uid"] == given["metadata"]["uid"]
         assert list(cache.phases()) == ["Succeeded"]
 
-    def test_has_none_without_a_time_to_live(self):
+    def test_backfill_without_a_time_to_live_has_no_deletion_time(self):
         """It stays until a user deletes it."""
         cache = Cache()
         cache.put_backfill(finished(1))
         assert cache.rest(self.KEY) == Rest(attempt=5, due_ms=None)
 
-    def test_is_whole_when_it_says_something_else_until_that_is_put_right(self):
-        """A person may have edited it; a change beside it, of a label or by another operator, leaves it at rest."""
+    def test_edited_status_is_stored_until_it_is_corrected(self):
+        """A user may have edited it. Another change, of a label or by another operator, leaves it at rest."""
         cache, edited = Cache(), finished(1, version=6)
         cache.put_backfill(finished(1))
         edited["status"]["conditions"][0]["status"] = "False"
@@ -195,16 +195,16 @@ class TestOneThatIsAtRest:
         {"status": {"phase": "Running"}}, {"status": {"attempt": {"number": 6, "state": "Created"}}}, {"status": {"conditions": []}},
         {"status": {"completionTime": "yesterday"}}, {"status": {"attempt": {"number": "six", "state": "Ended"}}}, {"status": {}},
     ], ids=str)  # fmt: skip
-    def test_is_none_with_something_to_do_or_to_say(self, change):
-        """An edit, a finalizer, a deletion, a wish, a field that was dropped, a status that says otherwise or cannot be read."""
+    def test_backfill_that_needs_a_decision_is_not_at_rest(self, change):
+        """Causes are an edit, a finalizer, a deletion, a request, a dropped field, and a status that differs or cannot be read."""
         cache, given = Cache(), finished(1)
         for part, fields in change.items():
             given[part] = given[part] | fields if fields else {}
         cache.put_backfill(given)
         assert cache.rest(self.KEY) is None
 
-    def test_is_no_writer_once_it_has_succeeded_and_one_when_it_has_failed(self):
-        """A failed one may be taken up again."""
+    def test_succeeded_backfill_is_no_writer_but_a_failed_one_is(self):
+        """A failed Backfill may be resumed."""
         cache, failed = Cache(), finished(2)
         failed["status"] |= {"phase": "Failed"}
         cache.put_backfill(finished(1))

@@ -1,4 +1,4 @@
-"""Executor pods that wait: how one is read, which one stands for all of a driver, and what the cache keeps of them."""
+"""Waiting executor pods: parsing, the representative of a driver's executors, and the cached form."""
 
 import copy
 
@@ -15,7 +15,7 @@ NO_IMAGE = WaitingExecutors("ImagePullBackOff", "no such image")
 
 
 def executor(status, *, number=1, driver="pod-1", **metadata):
-    """Return an executor's pod as Spark makes it."""
+    """Return an executor's pod as Spark creates it."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "orders-1-driver", "uid": driver, "controller": True}
     given = {
         "name": f"orders-1-exec-{number}", "namespace": NAMESPACE, "uid": f"exec-{number}",
@@ -25,13 +25,13 @@ def executor(status, *, number=1, driver="pod-1", **metadata):
 
 
 def waits(reason, message="", **more):
-    """Return a status with a container that waits."""
+    """Return a status with a waiting container."""
     state = {"waiting": {"reason": reason, "message": message}}
     return {"phase": "Pending", "containerStatuses": [{"name": "executor", "state": state}]} | more
 
 
 def stored():
-    """Return a cache that knows a Backfill and its driver."""
+    """Return a cache with a Backfill and its driver."""
     cache = Cache()
     labels = {BACKFILL_LABEL: "orders", ATTEMPT_LABEL: "1", ROLE_LABEL: "driver"}
     owner = {
@@ -57,7 +57,7 @@ def stored():
 
 class TestAnExecutorsPod:
     @pytest.mark.parametrize(
-        ("status", "said"),
+        ("status", "expected"),
         [
             (waits("ImagePullBackOff", "no such image"), ("ImagePullBackOff", "no such image")),
             (waits("CreateContainerConfigError", 'secret "late" not found'), ("CreateContainerConfigError", 'secret "late" not found')),
@@ -65,13 +65,13 @@ class TestAnExecutorsPod:
             ({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "no node"}]}, ("", "no node")),
         ],
     )  # fmt: skip
-    def test_says_why_it_does_not_start(self, status, said):
-        """As a driver's pod does: by a container of its, an init container's too, or by the scheduler."""
-        one = executor_of(executor(status))
+    def test_executor_reports_why_it_does_not_start(self, status, expected):
+        """As for a driver's pod, the reason comes from a container, from an init container, or from the scheduler."""
+        pod = executor_of(executor(status))
 
-        assert one.waits
-        assert (one.waiting, one.message) == said
-        assert (one.driver_uid, one.label) == ("pod-1", KEY)
+        assert pod.waits
+        assert (pod.waiting, pod.message) == expected
+        assert (pod.driver_uid, pod.label) == ("pod-1", KEY)
 
     @pytest.mark.parametrize(
         "status",
@@ -80,26 +80,26 @@ class TestAnExecutorsPod:
             {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True", "message": "x"}]},
         ],
     )  # fmt: skip
-    def test_that_was_just_made_is_no_trouble(self, status):
+    def test_new_executor_is_not_a_problem(self, status):
         """Each executor waits for some seconds."""
         assert not executor_of(executor(status)).waits
 
     @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-    def test_that_is_over_does_not_count(self, phase):
+    def test_ended_executor_does_not_count(self, phase):
         """Spark keeps some of them for a while."""
         assert executor_of(executor(waits("ImagePullBackOff", phase=phase))) is None
 
-    def test_that_is_being_deleted_does_not_count(self):
-        """Spark gave it up."""
+    def test_executor_in_deletion_does_not_count(self):
+        """Spark has given it up."""
         assert executor_of(executor(waits("ImagePullBackOff"), deletionTimestamp="2027-01-15T08:00:00Z")) is None
 
     @pytest.mark.parametrize("owners", [None, [], [{"uid": "pod-1"}], "text"])
-    def test_that_no_pod_owns_does_not_count(self, owners):
-        """It is not known whose it is."""
+    def test_executor_without_an_owner_does_not_count(self, owners):
+        """Its driver is unknown."""
         assert executor_of(executor(waits("ImagePullBackOff"), ownerReferences=owners)) is None
 
-    def test_of_any_form_is_read_or_left_out(self):
-        """Users may make pods with these labels."""
+    def test_executor_of_any_form_is_read_or_skipped(self):
+        """Users may create pods with these labels."""
         for odd in ("x", 7, [], {}, None, [None]):
             for part in ("status", "metadata"):
                 raw = copy.deepcopy(executor(waits("ErrImagePull")))
@@ -108,8 +108,8 @@ class TestAnExecutorsPod:
 
 
 class TestTheOneThatStandsForAll:
-    def test_has_a_container_that_waits_where_there_is_one(self):
-        """A scheduler's words change with each node that comes and goes."""
+    def test_waiting_container_represents_the_executors(self):
+        """A scheduler's message changes with each node that is added or removed."""
         unscheduled = {
             "phase": "Pending",
             "conditions": [{"type": "PodScheduled", "status": "False", "message": "no node"}],
@@ -121,61 +121,61 @@ class TestTheOneThatStandsForAll:
 
         assert waiting_executors(pods, running=3) == WaitingExecutors("ErrImagePull", "none", 3)
 
-    def test_is_the_same_in_any_order(self):
-        """Else the status would be written at each look."""
+    def test_representative_does_not_depend_on_the_order(self):
+        """Otherwise the status would be written at each list."""
         pods = [executor_of(executor(waits("ErrImagePull", f"of {number}"), number=number)) for number in range(3)]
 
         assert waiting_executors(pods, running=None) == waiting_executors(pods[::-1], running=None)
 
-    def test_is_none_where_all_run(self):
-        """There is nothing to tell."""
+    def test_running_executors_have_no_representative(self):
+        """There is no problem to report."""
         assert waiting_executors([executor_of(executor({"phase": "Running"}))], running=1) is None
 
 
 class TestTheCache:
-    def test_tells_of_the_driver_that_made_them(self):
-        """And wakes its Backfill when that is news."""
+    def test_waiting_executors_are_stored_with_their_driver(self):
+        """A change enqueues its Backfill."""
         cache = stored()
         first = cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
         again = cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
 
         assert (first, again) == ([KEY], [])
-        assert [one.executors for one in cache.pods(KEY)] == [NO_IMAGE]
+        assert [pod.executors for pod in cache.pods(KEY)] == [NO_IMAGE]
 
-    def test_wakes_a_backfill_whose_executors_run(self):
-        """Its status would tell of trouble that is over."""
+    def test_backfill_is_enqueued_when_its_executors_run(self):
+        """Its status would report a solved problem."""
         cache = stored()
         cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
 
         assert cache.put_executors({}, None) == [KEY]
-        assert [one.executors for one in cache.pods(KEY)] == [None]
+        assert [pod.executors for pod in cache.pods(KEY)] == [None]
         assert cache.put_executors({}, None) == []
 
-    def test_keeps_what_is_known_of_other_namespaces(self):
-        """Each is listed by itself where not all are watched."""
+    def test_executors_of_other_namespaces_are_kept(self):
+        """Each watched namespace is listed separately."""
         cache = stored()
         cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, NAMESPACE)
 
         assert cache.put_executors({}, "stock") == []
-        assert [one.executors for one in cache.pods(KEY)] == [NO_IMAGE]
+        assert [pod.executors for pod in cache.pods(KEY)] == [NO_IMAGE]
 
-    def test_leaves_out_those_of_unknown_drivers(self):
-        """Anyone who may make pods could fill it."""
+    def test_executors_of_unknown_drivers_are_ignored(self):
+        """Every user who may create pods could fill the cache."""
         cache = stored()
 
         assert cache.put_executors({"forged": (KEY, NO_IMAGE), "of none": ((NAMESPACE, "none"), NO_IMAGE)}, None) == []
-        assert [one.executors for one in cache.pods(KEY)] == [None]
+        assert [pod.executors for pod in cache.pods(KEY)] == [None]
 
-    def test_keeps_the_words_of_a_kubelet_that_says_the_same_otherwise(self):
-        """It says one and the other by turns."""
+    def test_alternating_reasons_of_a_kubelet_are_one_state(self):
+        """A kubelet alternates between both reasons."""
         cache = stored()
         cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
 
         assert cache.put_executors({"pod-1": (KEY, WaitingExecutors("ErrImagePull", "not found"))}, None) == []
         assert cache.put_executors({"pod-1": (KEY, WaitingExecutors("InvalidImageName", "a b"))}, None) == [KEY]
 
-    def test_remembers_that_others_run_until_the_next_list(self):
-        """An edit that waits for them asks the API server once a list, and not at each look at the Backfill."""
+    def test_number_of_running_executors_is_kept_until_the_next_list(self):
+        """An edit that depends on it reads the API server once for each list, not in each reconcile."""
         cache = stored()
         cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
         [driver] = cache.pods(KEY)
@@ -186,11 +186,11 @@ class TestTheCache:
 
         assert (after.executors.running, news, later.executors.running) == (2, [], None)
 
-    def test_forgets_them_when_a_look_finds_none(self):
+    def test_executors_are_dropped_when_a_live_read_finds_none(self):
         """They run by now."""
         cache = stored()
         cache.put_executors({"pod-1": (KEY, NO_IMAGE)}, None)
         [driver] = cache.pods(KEY)
 
         assert cache.put_executors_of(driver, None).executors is None
-        assert [one.executors for one in cache.pods(KEY)] == [None]
+        assert [pod.executors for pod in cache.pods(KEY)] == [None]

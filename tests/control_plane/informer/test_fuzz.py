@@ -1,4 +1,4 @@
-"""Anything may stand in an object that people can write: the operator reads it, decides, and never makes half a driver."""
+"""Objects that users can write may contain any value: the operator reads them, decides, and never creates half a driver."""
 
 import copy
 import random
@@ -25,7 +25,7 @@ from backfill_operator.manifests.rules.limits import Limits
 from backfill_operator.reconcile.launcher import manifests_of
 
 MODELS_ALONE = ("is repeated", "is a secret")
-"""What only the models refuse: a CEL rule for it would cost more than a server allows, or is a matter of many words."""
+"""Rules that only the models check: a CEL rule for them would exceed a server's cost limit or be very long."""
 
 NOW_MS = 1_800_000_000_000
 CREDENTIALS = Credentials("key", "certificate", "token", "rpc")
@@ -48,7 +48,7 @@ json = st.recursive(
 
 
 def paths(node, here=()):
-    """Yield the path of everything in a document."""
+    """Yield the path of each value in a document."""
     if isinstance(node, dict):
         for name, value in node.items():
             yield (*here, name)
@@ -60,12 +60,12 @@ def paths(node, here=()):
 
 
 def edited(document):
-    """Return the paths that people can put anything at: names and UIDs are the server's, and what they stand in."""
+    """Return the paths that users can set: the server controls names, UIDs and their parents."""
     return [path for path in paths(document) if path[-1] not in ("name", "namespace", "uid") and path != ("metadata",)]
 
 
 def with_value(document, path, value):
-    """Return a document with something else at a path."""
+    """Return a document with another value at a path."""
     made = copy.deepcopy(document)
     node = made
     for step in path[:-1]:
@@ -76,7 +76,7 @@ def with_value(document, path, value):
 
 @st.composite
 def broken(draw, document, most=3):
-    """Draw a document in which up to `most` things were replaced by anything."""
+    """Draw a document in which up to `most` values are replaced by arbitrary ones."""
     made = document
     for _ in range(draw(st.integers(0, most))):
         made = with_value(made, draw(st.sampled_from(sorted(edited(made), key=str))), draw(json))
@@ -116,7 +116,7 @@ STATUS = {
 
 
 def held(raw, pods=()):
-    """Look at an object as the operator does; hold what follows to its promises."""
+    """Reconcile an object as the operator does; check its guarantees."""
     try:
         seen = observation_of(raw, pods)
     except StatusUnreadableError:
@@ -131,9 +131,9 @@ def held(raw, pods=()):
         except ManifestRefusedError:
             continue
         name = driver_name(seen.name, action.attempt)
-        for one in (made.config_map, made.secret, made.service, made.pod):
-            assert one["metadata"]["name"] == name
-            assert one["metadata"]["ownerReferences"][0]["uid"] == seen.uid
+        for manifest in (made.config_map, made.secret, made.service, made.pod):
+            assert manifest["metadata"]["name"] == name
+            assert manifest["metadata"]["ownerReferences"][0]["uid"] == seen.uid
         assert made.pod["spec"]["restartPolicy"] == "Never"
         assert made.pod["spec"]["containers"][0]["image"]
     return decision
@@ -141,38 +141,38 @@ def held(raw, pods=()):
 
 class TestAnyObject:
     @given(broken(RICH))
-    def test_any_spec(self, spec):
+    def test_any_spec_is_refused_or_gives_a_whole_driver(self, spec):
         """Refused, or a whole driver."""
         held(backfill(spec))
 
     @given(json)
-    def test_anything_as_a_spec(self, spec):
-        """A CRD that is not ours lets anything pass."""
+    def test_any_value_as_a_spec_is_handled(self, spec):
+        """Another CRD may let any value pass."""
         assert isinstance(observation_of(backfill(spec), ()).spec, SpecRefused)
         held(backfill(spec))
 
     @settings(max_examples=60)
     @given(broken(STATUS), broken(POD))
-    def test_any_status_and_any_pod(self, status, pod):
-        """People edit both."""
+    def test_any_status_and_any_pod_are_handled(self, status, pod):
+        """Users can edit both."""
         seen = pod_of(pod)
         assert isinstance(seen, DriverPod)
         held(backfill(SPEC, status=status), (seen,))
 
     @given(texts, st.dictionaries(texts, json, max_size=3))
-    def test_any_annotation(self, override, others):
-        """The override is text that a user typed in a hurry."""
+    def test_any_annotation_is_handled(self, override, others):
+        """The override is JSON that a user typed."""
         held(backfill(SPEC, annotations={**others, OVERRIDE_ANNOTATION: override}))
 
     @given(st.text(min_size=1, max_size=253))
-    def test_any_name(self, name):
-        """Names are checked by the server; ours are made from them."""
+    def test_any_name_is_handled(self, name):
+        """The server checks names, and the operator derives names from them."""
         held(backfill(SPEC, name=name))
 
     @settings(max_examples=60)
     @given(broken(POD), broken(POD))
-    def test_the_cache_takes_any_pod(self, one, other):
-        """What a watch says goes through the cache first."""
+    def test_cache_accepts_any_pod(self, one, other):
+        """Watch events first reach the cache."""
         cache = Cache()
         for pod in (one, other):
             if isinstance(pod.get("metadata"), dict) and isinstance(pod["metadata"].get("name"), str):
@@ -183,7 +183,7 @@ class TestAnyObject:
 
 
 def a_command(pending):
-    """Is it one to the models, which know which member belongs to which type?"""
+    """Return whether the models, which check the members of each type, accept it as a command."""
     try:
         return bool(PendingCommand.model_validate(pending))
     except ValidationError:
@@ -193,14 +193,14 @@ def a_command(pending):
 class TestWhatTheSchemaAllows:
     @settings(max_examples=50)
     @given(specs)
-    def test_any_spec_of_the_schema(self, spec):
-        """Also one that no CEL rule has seen: refused, or a whole driver."""
+    def test_any_spec_of_the_schema_is_refused_or_gives_a_whole_driver(self, spec):
+        """The specs include those that violate CEL rules."""
         held(backfill(spec))
 
     @settings(max_examples=50)
     @given(sound_specs())
-    def test_a_sound_one_is_read(self, spec):
-        """What the CRD accepts and the operator refuses is a mistake of one of them: few rules are the models' own."""
+    def test_valid_spec_of_the_schema_is_read(self, spec):
+        """If the CRD accepts a spec that the operator refuses, one of them is wrong: only a few rules exist only in the models."""
         seen = observation_of(backfill(spec), ()).spec
         if isinstance(seen, SpecRefused):
             assert all(any(words in error for words in MODELS_ALONE) for error in seen.errors), seen.errors
@@ -209,16 +209,16 @@ class TestWhatTheSchemaAllows:
     @settings(max_examples=50)
     @given(sound_specs(), statuses)
     def test_any_status_of_the_schema_is_read(self, spec, status):
-        """One that cannot be read stops everything until a user corrects it; a command must have the member of its type."""
+        """An unreadable status stops all actions until a user corrects it. A command must have the member of its type."""
         control = status.get("control", {})
-        control["pending"] = [one for one in control.get("pending", ()) if a_command(one)]
+        control["pending"] = [item for item in control.get("pending", ()) if a_command(item)]
         assert held(backfill(spec, status=status)) is not None
 
 
 class TestTheLoop:
     @pytest.mark.parametrize("seed", range(3))
-    async def test_goes_on_among_broken_ones(self, seed):
-        """Forty of them delay no other."""
+    async def test_loop_continues_with_broken_objects(self, seed):
+        """Forty broken objects delay no other."""
 
         chance = random.Random(seed)
         junk = [None, 7, -1, "", "x", [], {}, ["a"], {"a": "b"}, 1e308, True, "9" * 300]
@@ -232,5 +232,8 @@ class TestTheLoop:
             rig.create("sound")
             await rig.until_holds("Running", "sound")
             await rig.until(
-                lambda: all(one.get("status", {}).get("phase") for one in rig.store.objects["backfills"].values()), 20
+                lambda: all(
+                    manifest.get("status", {}).get("phase") for manifest in rig.store.objects["backfills"].values()
+                ),
+                20,
             )

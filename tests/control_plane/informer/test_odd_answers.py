@@ -1,4 +1,4 @@
-"""No answer to any request ends the operator: load balancers and proxies stand before an API server, and answer for it."""
+"""No response to any request ends the operator: load balancers and proxies may answer for an API server."""
 
 import asyncio
 import gzip
@@ -28,12 +28,12 @@ QUICK = {
 
 
 def answer(status, body=b"", headers=b"Content-Type: text/html\r\n"):
-    """Return a whole answer."""
+    """Return a complete response."""
     return b"HTTP/1.1 %d Odd\r\n%sContent-Length: %d\r\n\r\n%s" % (status, headers, len(body), body)
 
 
 def chunked(body, status=200):
-    """Return the answer to a watch."""
+    """Return the response to a watch."""
     return b"HTTP/1.1 %d OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (status, len(body), body)
 
 
@@ -110,7 +110,7 @@ headers = st.lists(
 
 @st.composite
 def answers(draw):
-    """Draw the bytes of an answer, cut anywhere."""
+    """Draw the bytes of a response, truncated anywhere."""
     status = draw(
         st.sampled_from([200, 200, 200, 201, 204, 301, 400, 401, 403, 404, 409, 410, 429, 500, 504])
         | st.integers(100, 999)
@@ -120,7 +120,7 @@ def answers(draw):
 
 
 async def survives(raws, *, at_start=False):
-    """Give each kind of request these answers, and hold that the operator works when they are over."""
+    """Give these responses to each kind of request, and check that the operator works afterwards."""
     async with Rig(start=not at_start, **QUICK) as rig:
         if not at_start:
             await rig.until(lambda: rig.api.open_watches == len(PLURALS) and rig.operator.election.leading.is_set())
@@ -144,14 +144,14 @@ async def survives(raws, *, at_start=False):
 
 class TestAnswers:
     @pytest.mark.parametrize("raw", ANSWERS.values(), ids=ANSWERS)
-    async def test_an_answer_of_another_server_ends_no_operator(self, raw):
-        """Each request gets it once, then the true answer: the operator works on (fault C3)."""
+    async def test_response_of_another_server_ends_no_operator(self, raw):
+        """Each request gets it once, then the true response: the operator continues (fault C3)."""
         await survives([raw])
 
     @settings(max_examples=12, deadline=None)
     @given(st.lists(answers(), min_size=2, max_size=6), st.booleans())
-    def test_no_answer_ends_the_operator(self, raws, at_start):
-        """Any status, header and body, cut anywhere; also while it starts."""
+    def test_random_response_ends_no_operator(self, raws, at_start):
+        """Status, headers and body are random and truncated anywhere; some responses arrive during the start."""
         asyncio.run(survives(raws, at_start=at_start))
 
 
@@ -164,16 +164,16 @@ class TestWatchesThatBringNothing:
         ],
         ids=["empty", "cut", "half a second", "no second", "gone", "gone in the stream"],
     )  # fmt: skip
-    async def test_watches_are_asked_for_ever_more_rarely(self, raw):
-        """22,300 requests in 6 s for one namespace; lists carry the work meanwhile (fault C4)."""
+    async def test_watches_without_events_are_opened_less_often(self, raw):
+        """There were 22,300 requests in 6 s for one namespace; lists find the changes meanwhile (fault C4)."""
         await self.is_paced(Fault("raw", raw=raw, verb="watch", times=float("inf")))
 
-    async def test_watches_without_an_answer_are_asked_for_ever_more_rarely(self):
-        """kopf gives them up after a while, and asks at once again."""
+    async def test_watches_without_an_answer_are_opened_less_often(self):
+        """kopf cancels them after a while, and retries at once."""
         await self.is_paced(Fault("slow", verb="watch", seconds=60, times=float("inf")), watch_silence_seconds=0.2)
 
     async def is_paced(self, fault, **settings):
-        """Watch through a fault: what a list tells arrives, and each watch waits longer for its next request."""
+        """Watch during a fault: changes from lists arrive, and the delay of each watch grows."""
         loop = asyncio.get_running_loop()
         async with Rig(start=False, **settings) as rig:
             rig.api.faults.append(fault)
@@ -184,19 +184,21 @@ class TestWatchesThatBringNothing:
             value = rig.operator.metrics.registry.get_sample_value
 
             def failures():
-                return [value("backfill_operator_watch_failures_total", {"resource": one}) or 0 for one in PLURALS]
+                return [
+                    value("backfill_operator_watch_failures_total", {"resource": plural}) or 0 for plural in PLURALS
+                ]
 
             await rig.until(lambda: min(failures()) >= 4, within_s=20)
-            asked = [seen for seen in rig.api.requests if seen.verb == "watch"]
+            watches = [seen for seen in rig.api.requests if seen.verb == "watch"]
             seconds = loop.time() - began
 
-        # After 0.25, 0.5 and 1 second, each up to a quarter shorter: in so many seconds no more than so many.
+        # After 0.25, 0.5 and 1 second, each up to a quarter shorter: the number of requests in this time is limited.
         most = next(number for number in itertools.count(1) if 0.75 * 0.25 * (2**number - 1) > seconds)
         assert seconds >= 0.75 * (0.25 + 0.5 + 1)
-        assert len(asked) <= len(PLURALS) * most
+        assert len(watches) <= len(PLURALS) * most
 
-    async def test_a_watch_that_works_again_is_not_waited_for(self):
-        """What failed before is forgotten with the first line."""
+    async def test_working_watch_has_no_delay(self):
+        """The first event resets the failures."""
         pace = WatchPace(30.0)
         for _ in range(9):
             pace.failed("/pods", "no")
@@ -205,18 +207,18 @@ class TestWatchesThatBringNothing:
         async with asyncio.timeout(1):
             await pace.wait("/pods")
 
-    async def test_watches_take_places_in_the_rate_limit(self):
-        """A thousand namespaces whose watches end at the same time are two thousand requests."""
+    async def test_watches_use_the_rate_limit(self):
+        """If the watches of a thousand namespaces end at the same time, they cause two thousand requests."""
         async with Rig(queries_per_second=2.0, query_burst=1, start=False) as rig:
             rig.start()
             await rig.until(lambda: rig.api.open_watches == len(PLURALS), within_s=20)
             began = asyncio.get_running_loop().time()
-            asked = len(rig.api.requests)
+            before = len(rig.api.requests)
             rig.api.break_watches()
             await rig.until(lambda: rig.api.open_watches == len(PLURALS), within_s=20)
             seconds = asyncio.get_running_loop().time() - began
 
-        assert len(rig.api.requests) - asked <= 2.0 * seconds + 2
+        assert len(rig.api.requests) - before <= 2.0 * seconds + 2
 
 
 class TestRetryAfter:
@@ -228,13 +230,13 @@ class TestRetryAfter:
             ("9" * 400, None), ("inf", None), ("nan", None), ("-1", None), ("\u0661", None), ("soon", None),
         ],
     )  # fmt: skip
-    def test_numbers_and_dates_are_read(self, header, seconds):
-        """A date counts from the date of its own response: two clocks may differ."""
+    def test_retry_after_accepts_numbers_and_dates(self, header, seconds):
+        """A date is relative to the date of its own response, because two clocks may differ."""
         assert retry_after_s(header, "Wed, 21 Oct 2026 07:28:00 GMT") == seconds
 
     @given(st.text(max_size=60), st.text(max_size=60))
-    def test_no_header_is_an_error(self, header, date):
-        """Whatever it holds, there is a number of seconds or none."""
-        found = retry_after_s(header, date)
+    def test_no_retry_after_header_is_an_error(self, header, date):
+        """Any content gives a number of seconds or none."""
+        seconds = retry_after_s(header, date)
 
-        assert found is None or 0.0 <= found <= RETRY_AFTER_MAX_S
+        assert seconds is None or 0.0 <= seconds <= RETRY_AFTER_MAX_S

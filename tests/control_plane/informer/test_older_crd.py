@@ -1,4 +1,4 @@
-"""A CRD that is older than the operator: the server drops what it does not know, and says nothing."""
+"""A CRD that is older than the operator: the server silently drops unknown fields."""
 
 import pytest
 from support.operators.rig import Rig
@@ -7,27 +7,27 @@ from backfill_operator.reconcile.status_writer import dropped_paths
 
 
 def without(*names):
-    """Return what an API server does whose CRD does not know these fields of the status."""
-    return lambda plural, status: {name: one for name, one in status.items() if name not in names}
+    """Return the change of an API server whose CRD does not define these fields of the status."""
+    return lambda plural, status: {name: value for name, value in status.items() if name not in names}
 
 
 class TestAStatusThatIsNotKept:
     @pytest.mark.parametrize("lost", [["attempt"], ["attempts"], ["control"], ["conditions", "phase"]])
-    async def test_launches_nothing_and_is_said(self, lost):
-        """An attempt that is not on record is made again by the next look, beside the one that is there."""
+    async def test_launch_is_refused_and_reported_if_the_status_is_not_kept(self, lost):
+        """The next reconcile would launch an unrecorded attempt again, concurrently with the first one."""
         async with Rig() as rig:
             rig.store.prune = without(*lost)
             rig.create()
             await rig.until(lambda: "CrdOutdated" in rig.events())
-            [event] = [one for one in rig.store.objects["events"].values() if one["reason"] == "CrdOutdated"]
+            [event] = [event for event in rig.store.objects["events"].values() if event["reason"] == "CrdOutdated"]
             assert f"status.{lost[0]}" in event["note"]
             await rig.still(lambda: rig.objects() == [], for_s=1.5)
             rig.store.prune = without()
             rig.edit(backoffLimit=5)
             await rig.until_holds("Running")
 
-    async def test_stops_nothing_that_runs(self):
-        """The driver goes on; it is steered again when the CRD is the right one."""
+    async def test_running_job_continues_if_the_status_is_not_kept(self):
+        """The driver continues, and receives commands again with the right CRD."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -52,28 +52,28 @@ class TestAStatusThatIsNotKept:
             ({"a": {}}, {"a": {}}, []),
         ],
     )
-    def test_is_told_by_path(self, patch, answer, lost):
-        """What the server adds is its own business."""
+    def test_dropped_fields_are_reported_by_path(self, patch, answer, lost):
+        """Fields that the server adds are ignored."""
         assert dropped_paths(patch, answer) == lost
 
 
 class TestASpecOfANewerCrd:
-    """The CRD was upgraded first, or the operator was rolled back: fields are there that it does not know."""
+    """The CRD was upgraded first, or the operator was rolled back: the spec has fields that the operator does not support."""
 
-    async def test_is_refused_by_the_name_of_the_field_and_no_other_is(self):
-        """What the field means is not known, so nothing may be launched by half of a spec."""
+    async def test_spec_of_a_newer_crd_is_refused_with_the_field(self):
+        """The meaning of the field is unknown, so the operator must not launch a driver without it. Other specs run."""
         async with Rig() as rig:
             rig.create("newer", colour="red")
             rig.create("known")
             await rig.until(lambda: rig.condition("Stalled", "newer"))
             await rig.until_holds("Running", "known")
 
-            [said] = [one for one in rig.status("newer")["conditions"] if one["type"] == "Stalled"]
-            assert said["reason"] == "SpecRefused"
-            assert "spec.colour" in said["message"]
+            [stalled] = [condition for condition in rig.status("newer")["conditions"] if condition["type"] == "Stalled"]
+            assert stalled["reason"] == "SpecRefused"
+            assert "spec.colour" in stalled["message"]
 
-    async def test_stops_nothing_that_runs(self):
-        """A roll-back of the operator must not end the jobs of the night."""
+    async def test_running_job_continues_after_a_rollback(self):
+        """A rollback of the operator must not end running jobs."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")

@@ -1,4 +1,4 @@
-"""What is read of a pod is read of its driver's container: webhooks put others beside it, and before it."""
+"""A pod's state is read from its driver's container, even if webhooks add other containers after or before it."""
 
 import pytest
 
@@ -26,7 +26,7 @@ NOT_READY = {"type": "Ready", "status": "False"}
 
 
 def pod(*containers, conditions=(NOT_READY,), **status):
-    """Return a pod as the API server has it."""
+    """Return a pod as the API server returns it."""
     return {
         "metadata": {"name": "orders-1-driver", "namespace": "shop", "uid": "1"},
         "status": {"phase": "Running", "containerStatuses": list(containers), "conditions": list(conditions)} | status,
@@ -43,26 +43,26 @@ class TestADriverBesideOthers:
         ],
     )
     @pytest.mark.parametrize("first", [True, False])
-    def test_driver_is_ready_whatever_the_pod_is(self, other, why, first):
-        """The pod's condition Ready is False while any container is not (fault C1)."""
+    def test_driver_is_ready_regardless_of_the_pod(self, other, why, first):
+        """The pod's condition Ready is False while any container is not ready (fault C1)."""
         seen = pod_of(pod(other, RUNNING) if first else pod(RUNNING, other))
 
         assert (seen.ready, seen.started, seen.over, seen.unready) == (True, True, False, why)
 
-    def test_driver_without_a_status_has_that_of_no_other_container(self):
-        """A sidecar that has ended is no driver that has."""
+    def test_driver_without_a_status_does_not_use_another_containers(self):
+        """The end of a sidecar is not the end of the driver."""
         seen = pod_of(pod(ENDED))
 
         assert (seen.ready, seen.started, seen.over, seen.exit_code) == (False, False, False, None)
 
-    def test_ready_pod_whose_driver_is_not_is_not_ready(self):
-        """A readiness gate may be set by anyone."""
+    def test_ready_pod_with_an_unready_driver_is_not_ready(self):
+        """Any controller may set a readiness gate."""
         assert not pod_of(pod(RUNNING | {"ready": False}, conditions=({"type": "Ready", "status": "True"},))).ready
 
 
 class TestHowAPodEnds:
     def test_failed_init_container_is_named(self):
-        """With its exit code and message, and where its log is (fault C7)."""
+        """The message has its exit code and message, and the command that shows its log (fault C7)."""
         init = {
             "name": "fetch",
             "state": {"terminated": {"exitCode": 3, "reason": "Error", "message": "no such bucket\n"}},
@@ -77,7 +77,7 @@ class TestHowAPodEnds:
         )
 
     def test_disruption_is_quoted(self):
-        """PodGC and the eviction API say why."""
+        """PodGC and the eviction API give a reason."""
         why = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -92,8 +92,8 @@ class TestHowAPodEnds:
             False,
         )
 
-    def test_start_of_the_node_is_read(self):
-        """Until then a pod waits for room."""
+    def test_scheduling_time_is_read(self):
+        """Until then, a pod waits for a node."""
         since = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}
 
         assert pod_of(pod(conditions=(since,))).scheduled_ms == 1_767_225_605_000

@@ -1,4 +1,4 @@
-"""The reconnect metric: people alert on it, so it must count each way in which a watch ends, and no first watch."""
+"""The reconnect metric is used for alerts, so it counts each way in which a watch ends, but no first watch."""
 
 import logging
 
@@ -11,7 +11,7 @@ PLURALS = ("backfills", "pods")
 def reconnects(rig):
     """Return the reconnects of each resource."""
     value = rig.operator.metrics.registry.get_sample_value
-    return [value("backfill_operator_watch_reconnects_total", {"resource": one}) or 0 for one in PLURALS]
+    return [value("backfill_operator_watch_reconnects_total", {"resource": plural}) or 0 for plural in PLURALS]
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def no_logs():
 
 
 class TestReconnects:
-    async def test_a_first_watch_is_none(self):
-        """A process that has just started would otherwise look like a broken connection."""
+    async def test_first_watch_is_not_a_reconnect(self):
+        """Otherwise a new process would look like a broken connection."""
         async with Rig() as rig:
             await rig.until(lambda: rig.api.open_watches == len(PLURALS))
             rig.create()
@@ -33,8 +33,8 @@ class TestReconnects:
 
     @pytest.mark.parametrize("end", ["break_watches", "forget", "fall_silent"])
     @pytest.mark.usefixtures("no_logs")
-    async def test_each_way_a_watch_ends_is_counted(self, end):
-        """Closed by the server, too old to go on, silent for too long: all of them are lost time."""
+    async def test_each_end_of_a_watch_is_counted(self, end):
+        """The server closed it, its version expired, or it was silent for too long."""
         async with Rig() as rig:
             await rig.until(lambda: rig.api.open_watches == len(PLURALS))
             getattr(rig.api, end)()

@@ -1,4 +1,4 @@
-"""Leader election: one leads, a dead one is followed, a live one is never overtaken, and one that loses must end."""
+"""Leader election: one process leads, a dead leader is replaced, a live one is not, and a process that loses the lease ends."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ QUICK = {"lease_seconds": 1.0, "lease_renew_deadline_seconds": 0.7, "lease_retry
 
 @contextlib.asynccontextmanager
 async def candidates(api, *names, now_ms=wall_ms):
-    """Give elections that run; name -> (election, task)."""
+    """Yield running elections; name -> (election, task)."""
     async with contextlib.AsyncExitStack() as stack:
         made = {}
         for name in names:
@@ -42,19 +42,20 @@ def leaders(made):
 
 
 class TestOneLeads:
-    async def test_of_three_exactly_one(self):
-        """From the first moment on."""
+    async def test_exactly_one_of_three_leads(self):
+        """This is true from the start."""
         async with FakeApi() as api, candidates(api, "a", "b", "c") as made:
             await asyncio.wait(
-                [asyncio.create_task(one.leading.wait()) for one, _ in made.values()], return_when="FIRST_COMPLETED"
+                [asyncio.create_task(election.leading.wait()) for election, _ in made.values()],
+                return_when="FIRST_COMPLETED",
             )
             for _ in range(20):
                 assert len(leaders(made)) == 1
                 await asyncio.sleep(0.1)
-            assert {one.leader for one, _ in made.values()} == set(leaders(made))
+            assert {election.leader for election, _ in made.values()} == set(leaders(made))
 
-    async def test_a_dead_leader_is_followed_after_its_lease(self):
-        """Not before: it may be alive and slow."""
+    async def test_dead_leader_is_replaced_after_its_lease(self):
+        """Not earlier, because it may be alive and slow."""
         async with FakeApi() as api, candidates(api, "a") as first:
             await leads(first["a"][0])
             first["a"][1].cancel()
@@ -65,7 +66,7 @@ class TestOneLeads:
         lease = api.store.get("leases", "backfill-system", "backfill-operator")
         assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]) == ("b", 1)
 
-    async def test_a_lease_that_was_given_back_is_taken_at_once(self):
+    async def test_released_lease_is_taken_at_once(self):
         """A rollout must not cost fifteen seconds."""
         async with FakeApi() as api, candidates(api, "a") as first:
             await leads(first["a"][0])
@@ -75,8 +76,8 @@ class TestOneLeads:
                 await leads(second["b"][0], within_s=0.5)
 
     @pytest.mark.parametrize("skew_h", [-48, 48])
-    async def test_the_holder_s_clock_does_not_matter(self, skew_h):
-        """A record that changes is alive, whatever time it shows."""
+    async def test_holders_clock_does_not_matter(self, skew_h):
+        """A record that changes is alive, with any time in it."""
         async with (
             FakeApi() as api,
             candidates(api, "a", now_ms=lambda: wall_ms() + skew_h * 3_600_000) as first,
@@ -89,8 +90,8 @@ class TestOneLeads:
 
 
 class TestWhoLosesMustEnd:
-    async def test_when_the_server_does_not_answer(self):
-        """Before anybody else may lead."""
+    async def test_leader_ends_if_the_server_does_not_answer(self):
+        """It ends before another process may lead."""
         async with FakeApi() as api, candidates(api, "a") as made:
             election, task = made["a"]
             await leads(election)
@@ -100,8 +101,8 @@ class TestWhoLosesMustEnd:
                 await asyncio.wait_for(task, 5)
             assert time.monotonic() - began <= QUICK["lease_seconds"]
 
-    async def test_before_others_may_lead_however_late_the_answer_was(self):
-        """They count from the write. Counted from its answer, two would have led for a while."""
+    async def test_leader_ends_in_time_after_a_late_answer(self):
+        """Other candidates measure from the write. Measured from its answer, two processes would have led for a while."""
         async with FakeApi() as api, candidates(api, "a") as made:
             election, task = made["a"]
             await leads(election)
@@ -115,8 +116,8 @@ class TestWhoLosesMustEnd:
             assert len(written) == 1
             assert time.monotonic() - written[-1] < QUICK["lease_seconds"]
 
-    async def test_when_another_has_it(self):
-        """However that came about."""
+    async def test_leader_ends_if_another_process_holds_the_lease(self):
+        """The cause does not matter."""
         async with FakeApi() as api, candidates(api, "a") as made:
             election, task = made["a"]
             await leads(election)
@@ -126,7 +127,7 @@ class TestWhoLosesMustEnd:
             with pytest.raises(LeadershipLostError, match="its holder is b"):
                 await asyncio.wait_for(task, 5)
 
-    async def test_not_for_one_answer_that_was_lost(self):
+    async def test_leader_continues_after_one_lost_answer(self):
         """There is time for more than one try."""
         async with FakeApi() as api, candidates(api, "a") as made:
             election, task = made["a"]

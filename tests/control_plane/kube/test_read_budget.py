@@ -1,4 +1,4 @@
-"""An object that takes too long to read is left out, and no other one waits for it."""
+"""An object that takes too long to read is skipped, and does not delay other objects."""
 
 import itertools
 import re
@@ -20,7 +20,7 @@ from backfill_operator.settings import OperatorSettings
 
 
 class Endless(dict):
-    """A mapping whose items never end, as a reader without a bound would see them."""
+    """A mapping with endless items, as for a reader without a limit."""
 
     def items(self):
         """Yield the same item again and again."""
@@ -29,7 +29,7 @@ class Endless(dict):
 
 
 class EndlessText:
-    """A value that never becomes a text."""
+    """A value that never returns a string."""
 
     def __str__(self):
         """Count for ever."""
@@ -42,23 +42,23 @@ def raw(**fields):
 
 
 class TestTheBudget:
-    def test_ends_an_expression_of_exponential_time(self):
-        """Python's engine looks for signals while it matches."""
+    def test_budget_ends_an_expression_of_exponential_time(self):
+        """Python's engine checks for signals while it matches."""
         with pytest.raises(ReadBudgetError), read_budget(0.05):
             re.match("(a|a)*b", "a" * 60)
 
-    def test_ends_a_loop(self):
-        """Python's own code sees the signal at its next step."""
+    def test_budget_ends_a_loop(self):
+        """Python code receives the signal at its next step."""
         with pytest.raises(ReadBudgetError), read_budget(0.05):
             str(EndlessText())
 
-    def test_of_an_outer_block_holds_for_the_inner_one(self):
-        """The process has one timer; an inner block must not reset it."""
+    def test_inner_block_shares_the_budget_of_the_outer_one(self):
+        """The process has one timer, which an inner block must not reset."""
         with pytest.raises(ReadBudgetError), read_budget(0.05), read_budget(60):
             str(EndlessText())
 
-    def test_that_is_not_used_up_ends_nothing(self):
-        """A late signal would end an innocent coroutine."""
+    def test_unused_budget_ends_no_later_code(self):
+        """A late signal would end another coroutine."""
         with read_budget(0.05):
             pass
         began = time.process_time()
@@ -66,8 +66,8 @@ class TestTheBudget:
             pass
         assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
-    def test_does_not_hold_in_other_threads(self):
-        """Signals reach the main thread only."""
+    def test_budget_does_not_apply_in_other_threads(self):
+        """Signals only reach the main thread."""
         errors = []
 
         def read():
@@ -87,22 +87,22 @@ class TestTheBudget:
 
 
 class TestAnObject:
-    def test_whose_spec_takes_too_long_is_refused(self):
-        """Its author reads why in the status."""
+    def test_spec_that_takes_too_long_is_refused(self):
+        """The status contains the reason for its author."""
         refused = spec_of(raw(spec=Endless(SPEC)))
 
         assert refused == SpecRefused(("spec cannot be read: ReadBudgetError: it takes too long to read",))
 
-    def test_that_takes_too_long_is_left_out_of_a_list(self):
-        """The page goes on with the next one."""
+    def test_object_that_takes_too_long_is_skipped_in_a_list(self):
+        """The page continues with the next object."""
         cache, unreadable = Cache(), []
         relist = Relist(
             None, cache, OperatorSettings(), Metrics(cache.phases), enqueue=lambda _: None, monotonic=time.monotonic,
             on_unreadable=lambda plural, error: unreadable.append((plural, str(error))),
         )  # fmt: skip
 
-        for one in (raw(metadata={"resourceVersion": EndlessText()}), raw(metadata={"name": "other"})):
-            relist._take(one, BACKFILLS, {})  # noqa: SLF001 - one page of a list
+        for item in (raw(metadata={"resourceVersion": EndlessText()}), raw(metadata={"name": "other"})):
+            relist._take(item, BACKFILLS, {})  # noqa: SLF001 - one page of a list
 
         assert unreadable == [("backfills", "it takes too long to read")]
         assert cache.keys() == [(NAMESPACE, "other")]

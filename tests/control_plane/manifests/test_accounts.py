@@ -1,4 +1,4 @@
-"""As whom the pods of an attempt run."""
+"""The service accounts of an attempt's pods."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ INSTALLATION = Installation("backfill:1", service_account="filler", limits=Limit
 
 
 @pytest.mark.parametrize(("named", "account"), [(None, "filler"), ("loader", "loader")])
-def test_executors_run_as_the_account_of_their_driver(named: str | None, account: str) -> None:
-    """A cloud gives keys by the account, and its pull secrets come with it. An image's own settings choose no other."""
+def test_executors_have_the_account_of_their_driver(named: str | None, account: str) -> None:
+    """A cloud grants access by the account, which also has the pull secrets. The image's own settings do not change it."""
     given = spec(driver={"serviceAccountName": named})
     launch = Launch("shop", "orders", "uid", 1, "Run", given, INSTALLATION)
 
@@ -24,8 +24,8 @@ def test_executors_run_as_the_account_of_their_driver(named: str | None, account
     assert properties(launch)["spark.kubernetes.authenticate.executor.serviceAccountName"] == account
 
 
-def test_executors_have_no_token_of_it() -> None:
-    """It could make pods, and an executor has no business with the API server."""
+def test_executors_have_no_token_of_the_account() -> None:
+    """The token could create pods, and an executor does not use the API server."""
     launch = Launch("shop", "orders", "uid", 1, "Run", spec(), INSTALLATION)
 
     assert executor_template(launch)["spec"]["automountServiceAccountToken"] is False

@@ -1,4 +1,4 @@
-"""The entry point of the images, for users that the image does not know."""
+"""The entry point of the images, for users without an entry in the image."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ ENTRYPOINT = ROOT / "spark_app" / "entrypoint.sh"
 
 @pytest.fixture
 def environment_of(tmp_path):
-    """Return what a command of the image gets for a user with a name or without one."""
+    """Return the environment of an image's command for a user with or without a name."""
 
     def of(*, named):
         folder = tmp_path / "bin"
@@ -28,10 +28,10 @@ def environment_of(tmp_path):
 
 
 class TestAUserWithoutAName:
-    """OpenShift runs pods as a user of the namespace's range, of group 0 (fault C2)."""
+    """OpenShift runs pods as a user from the namespace's range, with group 0 (fault C2)."""
 
-    def test_gets_one_without_a_write_to_the_root_file_system(self, environment_of):
-        """Java ended with: invalid null input: name. HADOOP_USER_NAME does not help: Hadoop asks the system first."""
+    def test_user_without_a_name_gets_one_without_a_write_to_the_root_file_system(self, environment_of):
+        """Java ended with: invalid null input: name. HADOOP_USER_NAME does not help, because Hadoop asks the system first."""
         given = environment_of(named=False)
 
         users = Path(given["NSS_WRAPPER_PASSWD"]).read_text().splitlines()
@@ -43,6 +43,6 @@ class TestAUserWithoutAName:
             "/tmp",
         )
 
-    def test_is_the_only_one_that_is_given_one(self, environment_of):
+    def test_named_user_keeps_its_name(self, environment_of):
         """The image's own user has a name."""
         assert {"LD_PRELOAD", "NSS_WRAPPER_PASSWD"}.isdisjoint(environment_of(named=True))

@@ -1,14 +1,17 @@
-"""What a spec may ask of a pod: only what is listed, whatever the rest is called; a refusal names the field and who may allow it."""
+"""A spec may request only listed pod fields; a refusal names the field and the administrator's setting."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from support.operators.observations import spec
+from support.repository import ROOT
 
 from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
 from backfill_operator.manifests.config_map import config_map
@@ -23,52 +26,55 @@ AT = "spec.driver.template.spec"
 OURS = f"{AT}.containers[0]"
 
 
+VALUES = yaml.safe_load((ROOT / "charts" / "backfill-operator" / "values.yaml").read_text())
+
+
 def launch(limits: Limits = PLAIN.limits, **fields: Any) -> Launch:
     """Return a launch under an administrator's limits."""
     return Launch("shop", "orders", "0b5a-uid", 1, "Run", spec(**fields), replace(PLAIN, limits=limits))
 
 
 def build(limits: Limits = PLAIN.limits, **fields: Any) -> dict[str, Any]:
-    """Return the driver's pod, after everything else was built too."""
-    one = launch(limits, **fields)
-    config_map(one)
-    return driver_pod(one)
+    """Return the driver's pod, after building all other objects."""
+    launched = launch(limits, **fields)
+    config_map(launched)
+    return driver_pod(launched)
 
 
 def refusal(limits: Limits = PLAIN.limits, **fields: Any) -> ManifestRefusedError:
-    """Return how a spec is refused."""
+    """Return the refusal of a spec."""
     with pytest.raises(ManifestRefusedError) as caught:
         build(limits, **fields)
     return caught.value
 
 
 def pod(**fields: Any) -> dict[str, Any]:
-    """Return a driver section whose template says something of the pod."""
+    """Return a driver section with a template for the pod."""
     return {"driver": {"template": {"spec": fields}}}
 
 
 def ours(**fields: Any) -> dict[str, Any]:
-    """Return a driver section whose template says something of our container."""
+    """Return a driver section with a template for our container."""
     return pod(containers=[{"name": "driver", **fields}])
 
 
 def side(**fields: Any) -> dict[str, Any]:
-    """Return a driver section that brings a container."""
+    """Return a driver section with an additional container."""
     return pod(containers=[{"name": "side", "image": "registry/backfill:1", **fields}])
 
 
 def volume(**source: Any) -> dict[str, Any]:
-    """Return a driver section that brings a volume."""
+    """Return a driver section with a volume."""
     return pod(volumes=[{"name": "mine", **source}])
 
 
 def container(made: dict[str, Any], name: str = "driver") -> dict[str, Any]:
     """Return a container by name."""
-    return next(one for one in made["spec"]["containers"] if one["name"] == name)
+    return next(container for container in made["spec"]["containers"] if container["name"] == name)
 
 
 class TestNobodyCanAllow:
-    """What would take over our process, or widen what a pod may do; the most generous administrator changes nothing."""
+    """These fields would take over our process, or give a pod more permissions. No setting of an administrator allows them."""
 
     GENEROUS = Limits(
         images=("*",), service_accounts=("*",), host_paths=("/",), priority_classes=("*",), pod_fields=OPTIONAL_POD_FIELDS,
@@ -128,8 +134,8 @@ class TestNobodyCanAllow:
             ({"executor": {"template": {"spec": {"hostNetwork": True}}}}, "spec.executor.template.spec.hostNetwork"),
         ],
     )  # fmt: skip
-    def test_it(self, fields: dict[str, Any], path: str) -> None:
-        """Each of these was once a way out of the pod, or into it."""
+    def test_dangerous_field_is_always_refused(self, fields: dict[str, Any], path: str) -> None:
+        """Each field was once a way out of the pod, or into it."""
         assert refusal(self.GENEROUS, **fields).path == path
 
     @pytest.mark.parametrize("name", [
@@ -138,36 +144,36 @@ class TestNobodyCanAllow:
         "PYSPARK_SUBMIT_ARGS", "HADOOP_CONF_DIR", "BACKFILL_MODE", "BASH_ENV", "BASH_FUNC_python%%", "ENV", "PATH", "HOME",
         "OPENSSL_CONF", "TZ", "KUBERNETES_SERVICE_HOST", "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES",
     ])  # fmt: skip
-    def test_a_variable_that_decides_what_runs(self, name: str) -> None:
-        """The loader, Java, Python and the entry point's shell read them before we do anything."""
+    def test_variable_that_determines_the_running_code_is_always_refused(self, name: str) -> None:
+        """The loader, Java, Python and the entry point's shell read it before our code runs."""
         assert refusal(self.GENEROUS, **ours(env=[{"name": name, "value": "x"}])).path == f"{OURS}.env[0].name"
 
     @given(st.sampled_from(NEVER), st.text("ABC_", max_size=4))
-    def test_a_prefix_that_reaches_such_a_variable(self, never: str, more: str) -> None:
-        """The keys of a Secret cannot be seen here: whatever they are, no such name may come of them."""
+    def test_prefix_of_a_dangerous_variable_is_always_refused(self, never: str, more: str) -> None:
+        """The keys of a Secret are unknown here: no key may become such a name."""
         prefix = never.rstrip("*") + more
-        for one in (prefix[: len(prefix) // 2 + 1], prefix):
-            if any(one.startswith(name.rstrip("*")) or name.rstrip("*").startswith(one) for name in NEVER):
-                fields = ours(envFrom=[{"prefix": one, "secretRef": {"name": "a"}}])
+        for beginning in (prefix[: len(prefix) // 2 + 1], prefix):
+            if any(beginning.startswith(name.rstrip("*")) or name.rstrip("*").startswith(beginning) for name in NEVER):
+                fields = ours(envFrom=[{"prefix": beginning, "secretRef": {"name": "a"}}])
                 assert refusal(self.GENEROUS, **fields).path == f"{OURS}.envFrom[0].prefix"
 
     @pytest.mark.parametrize("where", [
         "/", "/tmp", "/tmp/", "/etc/backfill", "/etc/backfill-control/x", "/etc", "/var", "/var/lib/backfill/.aws", "/opt/backfill/lib",
         "/usr/lib", "//etc", "/lake/../etc", "/./etc", "lake", "",
     ])  # fmt: skip
-    def test_a_mount_over_what_is_ours_or_the_images(self, where: str) -> None:
-        """The folder itself, below it and above it, however it is spelt."""
+    def test_mount_over_our_or_the_images_files_is_always_refused(self, where: str) -> None:
+        """The mount may be at the folder, below it or above it, in any spelling."""
         fields = ours(volumeMounts=[{"name": "a", "mountPath": where}])
         assert refusal(self.GENEROUS, **fields).path == f"{OURS}.volumeMounts[0].mountPath"
 
-    def test_a_package_beside_the_driver(self) -> None:
+    def test_mount_of_a_python_package_is_always_refused(self) -> None:
         """Python starts in the root folder, and a volume may be mounted at /yaml there."""
-        env = {one["name"]: one.get("value") for one in container(build())["env"]}
+        env = {variable["name"]: variable.get("value") for variable in container(build())["env"]}
         assert env["PYTHONSAFEPATH"] == "1"
 
 
 class TestAnAdministratorMayAllow:
-    """Refused by default with the name of the setting; with the setting it is what the pod has."""
+    """The default is a refusal with the name of the setting; with the setting, the pod has the value."""
 
     @pytest.mark.parametrize(
         ("fields", "path", "setting", "limits"),
@@ -187,21 +193,23 @@ class TestAnAdministratorMayAllow:
             ({"spark": {"conf": {"spark.plugins": "x"}}}, 'spec.spark.conf["spark.plugins"]', "ALLOWED_CONF", Limits(conf=("spark.plugins",))),
         ],
     )  # fmt: skip
-    def test_it(self, fields: dict[str, Any], path: str, setting: str, limits: Limits) -> None:
-        """The names are those of settings that there are."""
+    def test_setting_allows_the_field(self, fields: dict[str, Any], path: str, setting: str, limits: Limits) -> None:
+        """The named settings exist."""
         refused = refusal(**fields)
 
         assert refused.path == path
         assert f"{PREFIX}{setting}" in refused.hint
         assert setting.lower() in OperatorSettings.model_fields
+        (value,) = re.findall(r"limits\.(\w+) of the chart", refused.hint)
+        assert value in VALUES["limits"], refused.hint
         assert build(limits, **fields)["kind"] == "Pod"
 
     @pytest.mark.parametrize("role", ["driver", "executor"])
     @pytest.mark.parametrize(
         "name", ["app", "k8s-app", "role", "app.kubernetes.io/name", "app.kubernetes.io/component"]
     )
-    def test_a_label_that_a_selector_may_have(self, name: str, role: str) -> None:
-        """With it a pod joins another team's Service, and its NetworkPolicy (fault S8)."""
+    def test_setting_allows_a_label_of_a_selector(self, name: str, role: str) -> None:
+        """A pod with such a label joins another team's Service and NetworkPolicy (fault S8)."""
         given = {role: {"template": {"metadata": {"labels": {name: "x"}}}}}
 
         refused = refusal(**given)
@@ -223,8 +231,8 @@ class TestAnAdministratorMayAllow:
             "AZURE_FEDERATED_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS",
         ],
     )  # fmt: skip
-    def test_an_address_or_a_file_of_a_token_is_with_its_value(self, name: str) -> None:
-        """A client sends the token of the file to the address, so a spec that may choose them sends it to any server (fault S5)."""
+    def test_setting_allows_an_address_or_token_file_with_its_value(self, name: str) -> None:
+        """A client sends the token in the file to the address, so a spec that may choose them sends it to any server (fault S5)."""
         given = ours(env=[{"name": name, "value": "https://sts.example"}])
         limits = Limits(env=(f"{name}=https://sts.example",))
 
@@ -234,8 +242,8 @@ class TestAnAdministratorMayAllow:
         source = {"secretKeyRef": {"name": "store", "key": "key"}}
         assert refusal(limits, **ours(env=[{"name": name, "valueFrom": source}])).path.endswith("name")
 
-    def test_each_key_of_a_secret_is_by_its_prefix(self) -> None:
-        """A key `ENDPOINT_URL_STS` would become an address; names of keys are not known when the pod is made."""
+    def test_setting_allows_keys_of_a_secret_by_their_prefix(self) -> None:
+        """A key `ENDPOINT_URL_STS` would become an address; the names of keys are unknown when the pod is created."""
         given = ours(envFrom=[{"prefix": "AWS_", "secretRef": {"name": "store"}}])
 
         assert (refusal(**given).path, "AWS_*" in refusal(**given).hint) == (f"{OURS}.envFrom[0].prefix", True)
@@ -249,14 +257,14 @@ class TestAnAdministratorMayAllow:
             "fs.gs.token.server.url", "fs.s3a.assumed.role.sts.endpoint",
         ],
     )  # fmt: skip
-    def test_a_setting_that_names_who_gets_a_token(self, name: str) -> None:
-        """The same as a variable, in the words of Hadoop."""
+    def test_setting_allows_a_spark_setting_that_receives_a_token(self, name: str) -> None:
+        """It is the Hadoop name of the same variable."""
         refused = refusal(spark={"conf": {f"spark.hadoop.{name}": "https://other.example"}})
 
         assert f"{PREFIX}ALLOWED_CONF" in refused.hint
 
-    def test_a_sidecar_is_restricted_like_us(self) -> None:
-        """Whatever it says; and its image is one that is allowed."""
+    def test_allowed_sidecar_is_restricted_like_the_driver(self) -> None:
+        """Its own fields do not change that, and its image must be allowed."""
         made = build(Limits(sidecars=True, images=("registry/proxy",)), **side(image="registry/proxy:2", args=["x"]))
 
         assert container(made, "side")["securityContext"] == {
@@ -278,23 +286,23 @@ class TestAnAdministratorMayAllow:
             ("spark", "docker.io/library/spark", False),
         ],
     )  # fmt: skip
-    def test_a_pattern_of_images(self, pattern: str, image: str, allowed: bool) -> None:
-        """A name that only begins alike is another registry's, or another image."""
+    def test_image_matches_the_pattern(self, pattern: str, image: str, allowed: bool) -> None:
+        """A name with the same prefix may belong to another registry, or be another image."""
         assert image_allowed(image, (pattern,)) is allowed
 
     @pytest.mark.parametrize(
         ("path", "allowed"), [("/srv", True), ("/srv/", True), ("/srv/a", True), ("/srv2", False), ("/srv/../etc", False), ("srv", False), ("/", False)]
     )  # fmt: skip
-    def test_a_folder_of_a_node(self, path: str, allowed: bool) -> None:
-        """It, and what is below it."""
+    def test_setting_allows_a_folder_of_a_node(self, path: str, allowed: bool) -> None:
+        """Its subfolders are allowed too."""
         assert below(path, ("/srv",)) is allowed
 
 
 class TestWhatMostJobsNeed:
-    """Allowed to everybody, so that no administrator has to be asked for it."""
+    """Every user may request these fields without an administrator."""
 
-    def test_credentials_and_volumes(self) -> None:
-        """From Secrets and claims of the namespace."""
+    def test_credentials_and_volumes_are_allowed(self) -> None:
+        """They come from Secrets and claims of the namespace."""
         key = {"name": "AWS_SECRET_ACCESS_KEY", "valueFrom": {"secretKeyRef": {"name": "store", "key": "key"}}}
         given = {
             **pod(
@@ -312,21 +320,21 @@ class TestWhatMostJobsNeed:
 
         made = build(**given)
 
-        assert {one["name"] for one in container(made)["env"]} >= {
+        assert {variable["name"] for variable in container(made)["env"]} >= {
             "AWS_REGION",
             "AWS_SECRET_ACCESS_KEY",
             "BACKFILL_MASTER",
         }
-        assert {one["mountPath"] for one in container(made)["volumeMounts"]} >= {"/lake", "/mnt/b", "/tmp"}
+        assert {mount["mountPath"] for mount in container(made)["volumeMounts"]} >= {"/lake", "/mnt/b", "/tmp"}
 
-    def test_the_installations_own_image_and_account_by_name(self) -> None:
-        """To say the default is not to ask for more."""
+    def test_installations_own_image_and_account_are_allowed_by_name(self) -> None:
+        """A user may repeat the defaults."""
         made = build(spark={"image": PLAIN.image}, driver={"serviceAccountName": PLAIN.service_account})
         assert made["spec"]["serviceAccountName"] == PLAIN.service_account
 
 
 class TestTheTargetOutlivesItsPods:
-    """`Complete` of a table that went with its pod is a lie."""
+    """`Complete` would be wrong if the table was deleted with its pod."""
 
     def given(self, path: str, **source: Any) -> dict[str, Any]:
         """Return a spec with a target, and a volume at /lake of both pods."""
@@ -342,26 +350,26 @@ class TestTheTargetOutlivesItsPods:
         "/tmp/a", "/tmp", "file:///tmp/a", "file:/var/lib/backfill/a", "/var/lib/backfill/../backfill/a", "~/a", "/dev/shm/a", "/lake/a", "/lake",
     ])  # fmt: skip
     @pytest.mark.parametrize("instances", [0, 1])
-    def test_a_folder_of_the_pod_is_refused(self, path: str, instances: int) -> None:
-        """Its scratch, its memory, and an emptyDir of the template."""
+    def test_target_in_a_folder_of_the_pod_is_refused(self, path: str, instances: int) -> None:
+        """Such folders are its scratch volume, its shared memory, and an emptyDir of the template."""
         fields = self.given(path, emptyDir={})
         fields["executor"]["instances"] = instances
         assert refusal(**fields).path == "spec.target.delta.path"
 
-    def test_that_of_executors_too(self) -> None:
-        """They write the rows."""
+    def test_target_in_a_folder_of_executors_is_refused(self) -> None:
+        """Executors write the rows."""
         fields = self.given("/lake/a", persistentVolumeClaim={"claimName": "lake"})
         fields["executor"] = self.given("/lake/a", emptyDir={})["executor"]
         assert refusal(**fields).path == "spec.target.delta.path"
 
     @pytest.mark.parametrize("path", ["s3a://tmp/a", "/lake/a", "/lakes/a", "/tmpfs/a", "file:/lake/a"])
-    def test_what_lasts_is_taken(self, path: str) -> None:
-        """A store, a claim, and what others may have put into the pod."""
+    def test_lasting_target_is_accepted(self, path: str) -> None:
+        """It is in a store, in a claim, or in a folder that other tools add to the pod."""
         assert build(**self.given(path, persistentVolumeClaim={"claimName": "lake"}))["kind"] == "Pod"
 
 
 class TestConf:
-    """What concerns speed, memory and stores; nothing that loads code, makes pods or chooses identities."""
+    """Settings may concern speed, memory and stores. Settings that load code, create pods or choose identities are refused."""
 
     @pytest.mark.parametrize("name", [
         "spark.plugins", "spark.jars", "spark.jars.packages", "spark.files", "spark.archives", "spark.submit.pyFiles", "spark.extraListeners",
@@ -378,12 +386,12 @@ class TestConf:
         "spark.delta.logStore.class", "spark.python.worker.module", "spark.pyspark.python", "spark.local.dir", "spark.serializer", "spark.log.level",
         "spark.something.of.tomorrow",
     ])  # fmt: skip
-    def test_what_is_refused(self, name: str) -> None:
-        """With the setting that would allow it."""
+    def test_setting_is_refused_with_the_administrators_setting(self, name: str) -> None:
+        """The hint names the setting that would allow it."""
         refused = refusal(spark={"conf": {name: "x"}})
         assert (refused.path, "BACKFILL_OPERATOR_ALLOWED_CONF" in refused.hint) == (f'spec.spark.conf["{name}"]', True)
 
-    def test_no_value_refers_to_a_variable(self) -> None:
-        """Spark and Hadoop would put a credential of the process there, and send it to an address of the spec's."""
+    def test_value_with_a_variable_is_refused(self) -> None:
+        """Spark and Hadoop would insert a credential of the process, and send it to an address of the spec."""
         conf = {"spark.hadoop.fs.s3a.endpoint": "https://${env.AWS_SECRET_ACCESS_KEY}.example"}
         assert refusal(TestNobodyCanAllow.GENEROUS, spark={"conf": conf}).message == "refers to a variable with ${"

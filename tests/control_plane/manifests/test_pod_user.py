@@ -1,4 +1,4 @@
-"""The user of a driver's pod: the installation's, the template's, or the cluster's own choice (fault C2)."""
+"""The user of a driver's pod comes from the installation, the template, or the cluster (fault C2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NULL = dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"))
 
 
 def context(user: int | None = 185, given: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the security context of a driver's pod whose template has this one."""
+    """Return the security context of a driver's pod with this context in its template."""
     template = {"spec": {"securityContext": given}} if given is not None else {}
     launch = Launch("shop", "orders", "uid", 1, "Run", spec(driver={"template": template}), Installation("backfill:1"))
     pod = driver_pod(replace(launch, installation=replace(launch.installation, user=user)))

@@ -1,4 +1,4 @@
-"""Memory of drivers and executors: what a container has is shared by the heap and by what a JVM needs beside it."""
+"""Memory of drivers and executors: heap and off-heap memory share the container's memory."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def launch(**fields: Any) -> Launch:
 
 
 class TestSizes:
-    """A pod that takes more than its limit is killed."""
+    """A pod that exceeds its memory limit is killed."""
 
     @given(st.integers(768, 65536))
-    def test_a_heap_fits_into_its_container(self, mib: int) -> None:
-        """With room for Python and for what a JVM needs beside it."""
+    def test_heap_fits_into_its_container(self, mib: int) -> None:
+        """Python and the off-heap memory of a JVM also need memory."""
         size = driver_size(launch(driver={"resources": {"limits": {"memory": f"{mib}Mi"}}}))
 
         assert size.heap_mib + size.overhead_mib == mib
@@ -32,8 +32,8 @@ class TestSizes:
         assert size.overhead_mib >= 300
 
     @given(st.integers(768, 65536))
-    def test_an_executor_has_room_beside_its_heap(self, mib: int) -> None:
-        """Those with 384 MiB were killed at the default of 2 GiB, and at 1280 MiB (fault K2)."""
+    def test_executor_has_off_heap_memory(self, mib: int) -> None:
+        """Executors with 384 MiB were killed at the default of 2 GiB, and at 1280 MiB (fault K2)."""
         size = executor_size(launch(executor={"resources": {"limits": {"memory": f"{mib}Mi"}}}))
 
         assert size.heap_mib + size.overhead_mib == mib
@@ -41,8 +41,8 @@ class TestSizes:
         assert size.overhead_mib >= min(768, mib - 460, mib * 6 // 10) - 1
         assert size.overhead_mib >= mib * 30 // 100
 
-    def test_default_executor_has_768_mib_beside_its_heap(self) -> None:
-        """Of 2 GiB."""
+    def test_default_executor_has_768_mib_off_heap(self) -> None:
+        """The default is 2 GiB in total."""
         made = properties(launch())
 
         assert (made["spark.executor.memory"], made["spark.executor.memoryOverhead"]) == ("1280m", "768m")
@@ -51,6 +51,6 @@ class TestSizes:
         ("text", "value"), [("500m", "0.5"), ("2", "2"), ("1.5", "1.5"), ("2Gi", "2147483648"), ("1G", "1000000000"),
                             ("64Mi", "67108864"), ("1e3", "1000"), ("1k", "1000"), ("1Ki", "1024")],
     )  # fmt: skip
-    def test_quantities_are_read_as_kubernetes_reads_them(self, text: str, value: str) -> None:
-        """Binary and decimal suffixes are not the same."""
+    def test_quantities_are_parsed_like_kubernetes_does(self, text: str, value: str) -> None:
+        """Binary and decimal suffixes differ."""
         assert quantity(text, "x") == quantity(value, "x")

@@ -1,4 +1,4 @@
-"""A path of a spec means the same in every pod, or is refused before there is one."""
+"""A path in a spec has the same meaning in every pod, or is refused before the pod is created."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def built(**fields: Any) -> dict[str, Any]:
 
 
 class TestAPathThatDependsOnAFolder:
-    """The command line takes it from the file of the spec; a pod would take it from the folder of its ConfigMap."""
+    """The command line resolves such a path from the spec's folder; a pod would resolve it from the folder of its ConfigMap."""
 
     @pytest.mark.parametrize("path", ["./lake/orders", "lake/orders", ".", "../lake", "~/lake/orders", "~other/lake"])
     @pytest.mark.parametrize("side", ["source", "target"])
     @pytest.mark.parametrize("conf", [{}, {"spark.hadoop.fs.defaultFS": "s3a://lake"}], ids=["local", "store"])
-    def test_is_refused(self, path: str, side: str, conf: dict[str, str]) -> None:
-        """Field and hint; before, the driver started and did not find it."""
+    def test_relative_path_is_refused(self, path: str, side: str, conf: dict[str, str]) -> None:
+        """The refusal has field and hint; before, the driver started and did not find the table."""
         given = {side: TABLES[side] | {"delta": TABLES[side]["delta"] | {"path": path}}}
 
         with pytest.raises(ManifestRefusedError) as caught:
@@ -39,7 +39,7 @@ class TestAPathThatDependsOnAFolder:
         assert caught.value.path == f"spec.{side}.delta.path"
         assert (path in caught.value.message, "object store" in caught.value.hint) == (True, True)
 
-    def test_is_refused_for_bad_records_too(self) -> None:
+    def test_relative_path_of_bad_records_is_refused(self) -> None:
         """Their table is written like the target."""
         source = {"type": "Kafka", "kafka": TOPIC | {"quarantinePath": "./lake/bad"}}
 
@@ -55,34 +55,34 @@ class TestAPathThatDependsOnAFolder:
     @pytest.mark.parametrize(
         "path", ["/lake/a", "//lake/a", "file:/lake/a", "file:///lake/~", "s3a://lake/./a", "hdfs:/a"]
     )
-    def test_is_no_other_one(self, path: str) -> None:
-        """Absolute paths and stores."""
+    def test_absolute_path_is_accepted(self, path: str) -> None:
+        """Absolute paths and URIs of stores."""
         source, target = (
             TABLES[side] | {"delta": TABLES[side]["delta"] | {"path": path + side}} for side in ("source", "target")
         )
         assert built(source=source, target=target)["kind"] == "Pod"
 
-    def test_is_no_name_of_a_catalog(self) -> None:
+    def test_name_in_a_catalog_is_accepted(self) -> None:
         """It has no folder here."""
         assert built(source={"type": "Delta", "delta": {"table": "shop.orders", "key": ["id"]}})["kind"] == "Pod"
 
 
 PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*.yaml")))
-APPLIED = {one for page in PAGES for one in re.findall(r"kubectl apply .*-f (\S+\.yaml)", page.read_text())}
-"""What the pages have a reader apply."""
+APPLIED = {file for page in PAGES for file in re.findall(r"kubectl apply .*-f (\S+\.yaml)", page.read_text())}
+"""The manifests that documentation pages apply."""
 
 
 class TestWhatThePagesApply:
     """A reader has this checkout and a cluster."""
 
-    def test_is_there(self) -> None:
-        """An example, not a file that a reader would have to write; the CRD is none."""
+    def test_documented_manifest_exists(self) -> None:
+        """It is an example and not a file that a reader would have to write; the CRD is not an example."""
         assert APPLIED
-        assert [one for one in APPLIED if not (ROOT / one).exists()] == []
+        assert [file for file in APPLIED if not (ROOT / file).exists()] == []
 
-    @pytest.mark.parametrize("file", sorted(one for one in APPLIED if one.startswith("examples/")))
-    def test_can_be_launched(self, file: str) -> None:
-        """With folders of the node, which one of them asks for in its first lines."""
+    @pytest.mark.parametrize("file", sorted(file for file in APPLIED if file.startswith("examples/")))
+    def test_documented_manifest_can_be_launched(self, file: str) -> None:
+        """One of them needs folders of the node, as its first lines say."""
         given = load_backfill((ROOT / file).read_text()).spec
         installation = Installation("backfill:1", limits=Limits(host_paths=("/var/tmp/backfill-lake",)))
         assert driver_pod(Launch("shop", "orders", "uid", 1, "Run", given, installation))["kind"] == "Pod"

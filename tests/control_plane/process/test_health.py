@@ -1,4 +1,4 @@
-"""What the probes answer. Alive and ready are two questions: a standby is ready, an unresponsive process is not alive."""
+"""The probes: liveness and readiness differ, because a standby is ready, and an unresponsive process is not alive."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from backfill_operator.settings import OperatorSettings
 
 @dataclass
 class Probed:
-    """What the probes look at, with a clock that is set by hand."""
+    """The state that the probes read, with a clock that the test sets."""
 
     api: FakeApi
     metrics: Metrics
@@ -36,7 +36,7 @@ class Probed:
 
 @contextlib.asynccontextmanager
 async def parts(*, election=False, **settings):
-    """Give the parts that are asked, on a fake API server and a clock that is set by hand."""
+    """Yield the parts behind the probes, on a fake API server and with a clock that the test sets."""
     async with FakeApi() as api:
         settings = OperatorSettings(identity="a", **settings)
         async with api.cluster(settings) as cluster:
@@ -50,26 +50,26 @@ async def parts(*, election=False, **settings):
 
 
 def appear(api, number):
-    """Have something happen that a watch should tell."""
+    """Cause an event that a watch should deliver."""
     body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": f"job-{number}"}, "spec": SPEC}
     api.store.create("backfills", NAMESPACE, body)
 
 
 class TestAlive:
-    async def test_from_the_start(self):
-        """A slow first list is no reason to begin it anew."""
+    async def test_process_is_alive_from_the_start(self):
+        """A slow first list is no reason for a restart."""
         async with parts() as made:
             made.now = 1e6
             assert made.health.unwell() == ""
 
-    async def test_not_with_a_loop_that_is_late(self):
-        """Leases are renewed too late then."""
+    async def test_process_with_a_late_loop_is_not_alive(self):
+        """It renews leases too late."""
         async with parts() as made:
             made.health.lag_s = LAG_MAX_S + 1
             assert "late" in made.health.unwell()
 
-    async def test_not_when_nothing_was_listed_for_long(self):
-        """One list may fail, three are a sign."""
+    async def test_process_without_recent_lists_is_not_alive(self):
+        """One list may fail, but not three."""
         async with parts() as made:
             await made.relist.once()
             made.now = RELISTS_MISSED_MAX * made.settings.relist_max_seconds
@@ -77,8 +77,8 @@ class TestAlive:
             made.now += 1
             assert "nothing was listed" in made.health.unwell()
 
-    async def test_not_when_lists_find_what_a_silent_watch_should_have_shown(self):
-        """Once is a race; always is a watch that died without a word, and everything takes minutes."""
+    async def test_process_with_silent_watches_is_not_alive(self):
+        """A single missed change is a race. Repeated ones mean a dead watch, and all changes take minutes."""
         async with parts() as made:
             await made.relist.once()
             for number in range(WATCHES_MISSED_MAX):
@@ -91,7 +91,7 @@ class TestAlive:
             await made.relist.once()
             assert made.health.unwell() == ""
 
-    async def test_while_nothing_happens(self):
+    async def test_process_is_alive_in_a_quiet_cluster(self):
         """A quiet cluster has quiet watches."""
         async with parts() as made:
             appear(made.api, 0)
@@ -99,13 +99,13 @@ class TestAlive:
                 await made.relist.once()
             assert made.health.unwell() == ""
 
-    async def test_when_the_operator_s_watches_are_deaf(self):
-        """The whole of it: kopf's watches tell, and when they do not, it is noticed."""
+    async def test_operator_with_silent_watches_is_not_alive(self):
+        """This test uses the whole operator: kopf's watches deliver events, and their failure is detected."""
         async with Rig(watch_silence_seconds=60) as rig:
             rig.create("heard", suspend=True)
             await rig.until_holds("Suspended", "heard")
             rig.api.silent = True
-            # kopf may be at its own first list yet, which counts as a watch that speaks.
+            # kopf may still be at its first list, which counts as a watch event.
             for number in range(WATCHES_MISSED_MAX + 3):
                 rig.create(f"unheard-{number}", suspend=True)
                 await rig.until_holds("Suspended", f"unheard-{number}")
@@ -116,14 +116,14 @@ class TestAlive:
 
 
 class TestReady:
-    async def test_after_everything_was_listed(self):
-        """Before that it would not know its own pods."""
+    async def test_process_is_ready_after_the_first_complete_list(self):
+        """Before that, it does not have all of its pods in the cache."""
         async with parts() as made:
             assert "listed" in made.health.unready()
             await made.relist.once()
             assert made.health.unready() == ""
 
-    async def test_when_it_is_known_who_leads(self):
+    async def test_process_is_ready_when_the_leader_is_known(self):
         """A standby is as ready as the leader."""
         async with parts(election=True) as made:
             await made.relist.once()
@@ -133,8 +133,8 @@ class TestReady:
 
 
 class TestMetrics:
-    async def test_are_rendered_beside_the_loop_and_once_a_second(self):
-        """Anybody may ask, as often as he likes; the loop steers drivers meanwhile."""
+    async def test_metrics_are_rendered_in_a_thread_and_once_a_second(self):
+        """Any client may request them at any rate, while the event loop controls drivers."""
         threads = []
 
         class Collects:
@@ -149,11 +149,11 @@ class TestMetrics:
 
         assert len(threads) == 1
         assert threads != [threading.get_ident()]
-        assert len({one.body for one in answers}) == 1
+        assert len({answer.body for answer in answers}) == 1
 
 
 def answers(host, port):
-    """Is there a listener?"""
+    """Return whether a server listens at the address."""
     try:
         socket.create_connection((host, port), timeout=5).close()
     except OSError:
@@ -163,24 +163,24 @@ def answers(host, port):
 
 @pytest.fixture
 def free_port():
-    """A port that is free."""
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
+    """Return a free port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
 
 
 class TestWhereItListens:
-    """A kubelet and a collector of metrics come to the pod's own address, of whatever family the cluster has."""
+    """A kubelet and a metrics collector connect to the pod's address, in the cluster's IP family."""
 
     @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
     @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-    async def test_is_every_address_of_both_families(self, host):
-        """A cluster of IPv6 alone has no other one, and `kubectl port-forward` comes to that of the machine itself."""
+    async def test_operator_listens_at_every_address_of_both_families(self, host):
+        """An IPv6 cluster has no other addresses, and `kubectl port-forward` connects to the loopback address."""
         async with parts(health_port=0, metrics_port=0) as made, made.health.served() as ports:
             assert [answers(host, port) for port in ports] == [True, True]
 
     @pytest.mark.parametrize("how", ["the kernel has none", "it is switched off"])
-    async def test_is_ipv4_where_there_is_no_other(self, how, monkeypatch):
-        """As in a container whose IPv6 is switched off."""
+    async def test_operator_listens_on_ipv4_without_ipv6(self, how, monkeypatch):
+        """A container may have IPv6 disabled."""
         create = socket.create_server
 
         def without(address, *, family=socket.AF_INET, **options):
@@ -195,20 +195,20 @@ class TestWhereItListens:
             assert [answers("127.0.0.1", port) for port in ports] == [True, True]
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-    async def test_is_one_address_where_that_is_asked(self, host):
-        """Of either family."""
+    async def test_operator_listens_at_one_address_on_request(self, host):
+        """The address may have either family."""
         if host == "::1" and not socket.has_dualstack_ipv6():
             pytest.skip("this machine has no IPv6")
         other = {"127.0.0.1": "::1", "::1": "127.0.0.1"}[host]
-        heard = []
+        answered = []
         for _ in range(3):  # another process may have one of these ports on the other address
             async with parts(health_port=0, metrics_port=0, bind=host) as made, made.health.served() as ports:
                 assert [answers(host, port) for port in ports] == [True, True]
-                heard.append(any(answers(other, port) for port in ports))
-        assert not all(heard)
+                answered.append(any(answers(other, port) for port in ports))
+        assert not all(answered)
 
-    async def test_is_free_or_the_process_ends(self, free_port):
-        """The other family alone would be a port that no kubelet asks."""
+    async def test_port_in_use_ends_the_process(self, free_port):
+        """The kubelet could not reach a port of only the other family."""
         with socket.create_server(("0.0.0.0", free_port)):
             async with parts(health_port=free_port, metrics_port=0) as made:
                 with pytest.raises(OSError, match="in use"):

@@ -1,4 +1,4 @@
-"""Each metric is documented, and each of them moves."""
+"""Each metric is documented, and each one changes."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ QUICK_LEASE = {"lease_seconds": 30.0, "lease_renew_deadline_seconds": 20.0, "lea
 
 
 def names(metrics):
-    """Return the names under which people find them."""
+    """Return the exported names of metrics."""
     return {family.name + ("_total" if family.type == "counter" else "") for family in metrics.registry.collect()}
 
 
@@ -33,12 +33,12 @@ def moved(metrics):
 
 
 class TestMetrics:
-    def test_each_is_documented_and_nothing_else_is(self):
-        """A number without an explanation is not looked at."""
+    def test_exactly_the_existing_metrics_are_documented(self):
+        """A number without an explanation is useless."""
         assert names(Metrics(lambda: ["Running"])) == DOCUMENTED
 
-    async def test_each_moves(self):
-        """One that never does would look well for ever."""
+    async def test_each_metric_changes(self):
+        """A metric that never changes would always look good."""
         async with Rig(leader_election=True, double={"rows_per_barrier": 1, "barrier_s": 0.005}, **QUICK_LEASE) as rig:
             pod = {"metadata": {"name": "taken-1-driver"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
             rig.store.create("pods", NAMESPACE, pod)
@@ -56,7 +56,7 @@ class TestMetrics:
             await rig.until(lambda: "backfill_operator_progress_writes_total" in moved(rig.operator.metrics))
             rig.api.silent = True
             rig.annotate("taken", heard="no")
-            # No object of a real server is unreadable as a whole: test_hostile_objects shows what is counted.
+            # No whole object of a real server is unreadable; test_hostile_objects covers this metric.
             unmoved = {"backfill_operator_queue_depth", "backfill_operator_unreadable_objects_total"}
             everything = names(rig.operator.metrics) - unmoved
             await rig.until(
@@ -64,8 +64,8 @@ class TestMetrics:
                 what=lambda: everything - moved(rig.operator.metrics),
             )
 
-    async def test_the_queue_s_depth_is_read_when_it_is_asked_for(self):
-        """It is over too soon to be seen by chance."""
+    async def test_queue_depth_is_computed_at_each_scrape(self):
+        """Its changes are too short to be seen by chance."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -75,13 +75,13 @@ class TestMetrics:
 
 class TestWhereTheyAre:
     @pytest.mark.parametrize("path", ["livez", "readyz", "metrics"])
-    async def test_probes_and_metrics_answer(self, path):
-        """On ports of their own."""
+    async def test_probes_and_metrics_answer_on_their_ports(self, path):
+        """Both have separate ports."""
         ports = []
         for _ in range(2):
-            with socket.socket() as one:
-                one.bind(("127.0.0.1", 0))
-                ports.append(one.getsockname()[1])
+            with socket.socket() as listener:
+                listener.bind(("127.0.0.1", 0))
+                ports.append(listener.getsockname()[1])
         async with Rig(health_port=ports[0], metrics_port=ports[1]) as rig:
             rig.create()
             await rig.until_holds("Running")

@@ -1,4 +1,4 @@
-"""Every port that an operator or a driver opens holds the same limits against a client without a token (ADR 0035)."""
+"""Every port of an operator or a driver has the same limits for clients without a token (ADR 0035)."""
 
 import re
 import select
@@ -24,20 +24,20 @@ from support.ports.served import NAMES, Measured, served
 from support.repository import ROOT
 
 SHORT_S = 1.0
-"""Longest time of a connection, for tests that wait for its end."""
+"""Maximum lifetime of a connection, for tests that wait for its end."""
 
 MIB = 1 << 20
 TAKEN_MAX = 32 * MIB
-"""Bytes that a client may write before its connection is ended."""
+"""Number of bytes that a client may write before its connection is aborted."""
 
 UNREAD_MAX = MIB // 2
-"""Bytes of a connection that wait in the kernel, those of the client included."""
+"""Number of a connection's bytes in kernel buffers, including the client's buffer."""
 
 ELSEWHERE = "127.0.0.2"
-"""Another address than that of the other clients."""
+"""An address that differs from that of the other clients."""
 
 NOT_SUPPORTED = 501, 505
-"""A method, or a version of HTTP, that does not exist."""
+"""Requests with an invalid method, version, header or path."""
 
 GROWTH_MAX_MIB = 32
 FLOOD_S = 3
@@ -71,33 +71,33 @@ GARBAGE = {
 
 @pytest.fixture(params=NAMES)
 def name(request):
-    """Each port."""
+    """Return the name of each port."""
     return request.param
 
 
 @pytest.fixture
 def port(name, tmp_path):
-    """A port with its own limits."""
+    """Yield a port with its production limits."""
     with served(name, tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
 def short(name, tmp_path):
-    """A port whose connections without a token end soon."""
+    """Yield a port whose connections without a token end soon."""
     with served(name, tmp_path, SHORT_S) as opened:
         yield opened
 
 
 @pytest.fixture
 def crowd():
-    """Connections that stay open until the end of the test."""
+    """Yield a list of connections that stay open until the end of the test."""
     with ExitStack() as stack:
         yield lambda port, **options: stack.enter_context(connect(port, **options))
 
 
 def taken_without_a_reader(connection):
-    """Return the bytes that wait in the kernel once it takes no more of them."""
+    """Return the number of bytes that the kernel buffers before it accepts no more."""
     taken = 0
     while select.select([], [connection], [], SHORT_S)[1]:
         taken += connection.send(b"x" * 65536)
@@ -107,13 +107,13 @@ def taken_without_a_reader(connection):
 
 
 def refused(connection):
-    """Wait until a connection is ended; return whether it was, at most after an error of the client."""
+    """Wait until a connection ends; return whether it did, without a response other than a client error."""
     return all(400 <= status < 500 or status in NOT_SUPPORTED for status in statuses(until_ended(connection)))
 
 
 class TestThePorts:
-    def test_are_all_in_this_suite(self):
-        """A new port without limits is how a pod without any right ends a process."""
+    def test_suite_includes_all_ports(self):
+        """Through a new port without limits, a pod without any right could end a process."""
         files = [path for root in ("operator", "spark_app", "crds") for path in (ROOT / root).rglob("*.py")]
         opened = {str(path.relative_to(ROOT)) for path in files if OPENS.search(path.read_text(encoding="utf-8"))}
 
@@ -121,12 +121,12 @@ class TestThePorts:
 
 
 class TestAGoodRequest:
-    def test_is_answered_without_a_token_where_a_kubelet_asks(self, port):
-        """The other tests of this suite end with it."""
+    def test_probe_is_answered_without_a_token(self, port):
+        """The other tests of this suite end with this request."""
         assert look(port) == [200]
 
-    def test_needs_the_token_elsewhere(self, port):
-        """The operator's ports answer nothing that needs one."""
+    def test_other_requests_need_the_token(self, port):
+        """The operator's ports have no such requests."""
         if port.token:
             assert look_with_token(port) == [200]
             for wrong in ("", "Authorization: Bearer wrong", f"Authorization: Bearer {port.token[:-1]}"):
@@ -144,15 +144,15 @@ class TestALargeRequest:
         ],
         ids=["many headers", "long headers", "one header"],
     )
-    def test_with_a_large_header_is_refused(self, port, crowd, header):
-        """Without a limit a driver grew from 37 to 1,174 MiB in 40 s (fault S4)."""
+    def test_request_with_a_large_header_is_refused(self, port, crowd, header):
+        """Without a limit, a driver grew from 37 to 1,174 MiB in 40 s (fault S4)."""
         connection = crowd(port)
         sent(connection, request(port.path, *header, "Connection: close"))
 
         assert refused(connection)
         assert look(port) == [200]
 
-    def test_with_a_large_request_line_is_refused(self, port, crowd):
+    def test_request_with_a_large_first_line_is_refused(self, port, crowd):
         """It is read before any header."""
         connection = crowd(port)
         sent(connection, request(f"{port.path}?{'x' * 40_000}", "Connection: close"))
@@ -165,8 +165,8 @@ class TestALargeRequest:
         ["GET {path} HTTP/1.1\r\nHost: a\r\nX: ", "GET /"],
         ids=["a header", "a request line"],
     )
-    def test_without_an_end_is_ended(self, port, crowd, start):
-        """However long a client writes."""
+    def test_request_without_an_end_is_aborted(self, port, crowd, start):
+        """The client may write for any time."""
         connection = crowd(port)
         sent(connection, start.format(path=port.path).encode())
 
@@ -174,7 +174,7 @@ class TestALargeRequest:
         assert look(port) == [200]
 
     @pytest.mark.parametrize("length", ["Content-Length: 999999999999", "Transfer-Encoding: chunked"])
-    def test_with_a_body_is_not_read(self, port, crowd, length):
+    def test_body_of_a_request_is_not_read(self, port, crowd, length):
         """No request without a token needs a body."""
         connection = crowd(port)
         sent(connection, request("/v1/command", length, method="POST"))
@@ -186,20 +186,20 @@ class TestALargeRequest:
 
 class TestASlowClient:
     @pytest.mark.parametrize("says", [b"", b"GET /livez HTTP/1.1\r\nHost: a\r\n"], ids=["nothing", "half a header"])
-    def test_that_is_silent_is_ended(self, short, crowd, says):
-        """aiohttp alone keeps it for an hour."""
-        with suppress(*CUT_OFF):  # a handshake that is slower than that is ended, too
+    def test_silent_client_is_disconnected(self, short, crowd, says):
+        """aiohttp's default keeps it for an hour."""
+        with suppress(*CUT_OFF):  # a slower handshake is aborted too
             connection = crowd(short)
             sent(connection, says)
 
             assert refused(connection)
 
-    def test_that_does_not_begin_a_handshake_is_ended(self, short, crowd):
-        """With TLS it has said nothing yet."""
+    def test_client_without_a_handshake_is_disconnected(self, short, crowd):
+        """The server has received nothing yet if the port uses TLS."""
         assert refused(crowd(short, tls=False))
 
-    def test_that_sends_a_byte_now_and_then_is_ended(self, short, crowd):
-        """A time-out between two bytes alone would let it stay."""
+    def test_client_that_sends_single_bytes_is_disconnected(self, short, crowd):
+        """A time-out between two bytes would not end it."""
         with suppress(*CUT_OFF):
             connection = crowd(short)
             sent(connection, b"GET /livez HTTP/1.1\r\nX: ")
@@ -208,16 +208,16 @@ class TestASlowClient:
 
             assert ended
 
-    def test_that_is_idle_after_an_answer_is_ended(self, name, tmp_path, crowd):
-        """A connection costs memory and a file of the process. A driver ends it at once."""
+    def test_idle_client_is_disconnected_after_an_answer(self, name, tmp_path, crowd):
+        """A connection uses memory and a file descriptor. A driver ends it at once."""
         with served(name, tmp_path, None if name.startswith("driver") else SHORT_S) as port:
             connection = crowd(port)
             sent(connection, request(port.path))
 
             assert statuses(until_ended(connection)) == [200]
 
-    def test_that_reads_no_answer_is_ended(self, short, crowd):
-        """The answers would wait in memory."""
+    def test_client_that_reads_no_answer_is_disconnected(self, short, crowd):
+        """The answers would fill the memory."""
         with suppress(*CUT_OFF):
             connection = crowd(short)
 
@@ -226,15 +226,15 @@ class TestASlowClient:
 
 
 class TestManyClients:
-    def test_make_room_for_the_next_one(self, port, crowd):
-        """A connection costs memory, and with a driver a thread."""
+    def test_old_connections_are_closed_for_new_ones(self, port, crowd):
+        """A connection uses memory, and a thread in a driver."""
         silent = [crowd(port, tls=False) for _ in range(port.connections_max + 8)]
 
         assert look(port) == [200]
         assert [until_ended(connection) for connection in silent[:8]] == [b""] * 8
 
-    def test_of_one_address_end_none_of_another(self, port, crowd):
-        """A flood that ends a kubelet's probes has the operator, or a driver, restarted."""
+    def test_clients_of_one_address_do_not_disconnect_another(self, port, crowd):
+        """If a flood could end a kubelet's probes, the operator or a driver would be restarted."""
         probe = crowd(port, tls=False, address=ELSEWHERE)
         for _ in range(2 * port.connections_max):
             crowd(port, tls=False)
@@ -245,8 +245,8 @@ class TestManyClients:
 
 class TestGarbage:
     @pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE)
-    def test_is_refused_or_ended_and_not_logged(self, port, crowd, data, capfd, caplog):
-        """No request of a client is an error of the server; any pod may send thousands of them."""
+    def test_garbage_is_refused_or_aborted_and_not_logged(self, port, crowd, data, capfd, caplog):
+        """No request of a client is a server error; any pod may send thousands."""
         connection = crowd(port)
         sent(connection, data)
         with suppress(*CUT_OFF, OSError):
@@ -258,16 +258,16 @@ class TestGarbage:
 
 
 class TestAHalfClosedConnection:
-    def test_with_a_whole_request_is_answered_or_ended(self, name, port, crowd):
-        """A client may say that nothing follows. aiohttp takes it for gone, and ends the connection."""
+    def test_half_closed_connection_with_a_request_is_answered_or_ended(self, name, port, crowd):
+        """A client may close its side after a request. aiohttp treats the client as gone, and ends the connection."""
         connection = crowd(port)
         sent(connection, request(port.path, "Connection: close"))
         half_close(connection)
 
         assert statuses(until_ended(connection)) in ([200], [] if "operator" in name else [200])
 
-    def test_with_half_a_request_is_ended_at_once(self, port, crowd):
-        """The rest cannot come: there is no reason to wait for it."""
+    def test_half_closed_connection_with_half_a_request_is_ended_at_once(self, port, crowd):
+        """The other half cannot arrive, so waiting is useless."""
         connection = crowd(port)
         sent(connection, b"GET /livez HTTP/1.1\r\nHost")
         half_close(connection)
@@ -276,8 +276,8 @@ class TestAHalfClosedConnection:
 
 
 class TestAFlood:
-    def test_of_headers_bodies_and_connections_costs_little_memory(self, name, tmp_path):
-        """`python tests/benchmarks/control_connections.py --flood 600` does it for ten minutes (fault S4)."""
+    def test_flood_of_headers_bodies_and_connections_needs_little_memory(self, name, tmp_path):
+        """`python tests/benchmarks/control_connections.py --flood 600` runs it for ten minutes (fault S4)."""
         with Measured(name, tmp_path) as process:
             for _ in range(20):
                 assert look(process.port) == [200]
@@ -290,7 +290,7 @@ class TestAFlood:
             assert becomes_ready(process.port)
             assert process.size_mib("VmHWM") - before_mib < GROWTH_MAX_MIB
 
-    def test_that_is_not_read_yet_waits_in_small_buffers(self, name, tmp_path):
-        """The kernel's buffers count for the memory of a pod: 6 MiB of each connection of a busy process."""
+    def test_unread_flood_waits_in_small_buffers(self, name, tmp_path):
+        """The kernel's buffers count toward the memory of a pod: 6 MiB for each connection of a busy process."""
         with Measured(name, tmp_path) as process, process.frozen(), connect(process.port, tls=False) as connection:
             assert taken_without_a_reader(connection) < UNREAD_MAX

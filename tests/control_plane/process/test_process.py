@@ -1,4 +1,4 @@
-"""The operator as a process: settings, signals, and what it says."""
+"""The operator as a process: settings, signals, and output."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from backfill_operator.settings import PREFIX, InvalidOperatorSettingError, Oper
 
 
 async def process(rig, folder, **environ):
-    """Start the operator as a cluster does."""
+    """Start the operator as in a cluster."""
     given = {f"{PREFIX}{name.upper()}": str(value) for name, value in QUICK.items()} | environ
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "HOME") if name in os.environ}
     return await asyncio.create_subprocess_exec(
@@ -26,15 +26,15 @@ async def process(rig, folder, **environ):
 
 
 async def ended(child, within_s=15):
-    """Return exit code and what it said."""
+    """Return exit code and output."""
     async with asyncio.timeout(within_s):
-        _, said = await child.communicate()
-    return child.returncode, said.decode()
+        _, output = await child.communicate()
+    return child.returncode, output.decode()
 
 
 class TestSettings:
-    def test_each_can_be_set(self):
-        """By the variable of its name."""
+    def test_each_setting_can_be_set(self):
+        """The variable has the setting's name."""
         given = OperatorSettings.from_environ({f"{PREFIX}WORKERS": "3", f"{PREFIX}NAMESPACES": "a, b,"})
 
         assert (given.workers, given.namespaces) == (3, ("a", "b"))
@@ -57,22 +57,22 @@ class TestSettings:
             ("ALLOW_SIDECARS", "sometimes"),
         ],
     )
-    def test_one_that_says_nothing_usable_is_named(self, name, value):
-        """A default in its place would be found out at night."""
+    def test_invalid_setting_is_named(self, name, value):
+        """Users would notice the mistake too late if the default applied silently."""
         with pytest.raises(InvalidOperatorSettingError, match=PREFIX) as refused:
             OperatorSettings.from_environ({PREFIX + name: value})
         assert refused.value.exit_code == EXIT_USAGE
 
-    def test_an_empty_list_allows_nothing(self):
-        """Unset means the default, which allows the volumes that most jobs need."""
+    def test_empty_list_allows_nothing(self):
+        """An unset variable means the default, which allows the volumes that most jobs need."""
         given = OperatorSettings.from_environ({f"{PREFIX}ALLOWED_VOLUMES": "", f"{PREFIX}WORKERS": ""})
 
         assert (given.limits.volumes, given.workers) == ((), OperatorSettings().workers)
         assert OperatorSettings().limits.volumes == VOLUMES
 
     @pytest.mark.parametrize("service", ["", "METRICS_", "HEALTH_", "A_B_"])
-    def test_what_kubernetes_sets_for_a_service_is_no_setting(self, service):
-        """A Service of the operator's name gives it variables with which it would not start."""
+    def test_variables_of_a_service_are_not_settings(self, service):
+        """A Service with the operator's name creates variables that would prevent its start."""
         links = {
             "SERVICE_HOST": "10.0.0.1", "SERVICE_PORT": "9090", "SERVICE_PORT_METRICS": "9090", "PORT": "tcp://10.0.0.1:9090",
             "PORT_9090_TCP": "tcp://10.0.0.1:9090", "PORT_9090_TCP_PROTO": "tcp", "PORT_9090_TCP_PORT": "9090",
@@ -85,24 +85,24 @@ class TestSettings:
 
 
 class TestAProcess:
-    async def test_works_and_ends_when_it_is_asked_to(self, tmp_path):
-        """Within a second, with the lease given back; its log is JSON that says what it is about."""
+    async def test_process_works_and_ends_on_request(self, tmp_path):
+        """It ends within a second and releases the lease; its log is JSON with the context."""
         async with Rig(start=False) as rig:
             child = await process(rig, tmp_path, BACKFILL_OPERATOR_LEADER_ELECTION="true")
             rig.create()
             await rig.until_holds("Running", within_s=30)
             child.send_signal(signal.SIGTERM)
-            code, said = await ended(child, within_s=5)
+            code, output = await ended(child, within_s=5)
             lease = rig.store.get("leases", "backfill-system", "backfill-operator")
 
-        assert code == 0, said
+        assert code == 0, output
         assert lease["spec"]["holderIdentity"] == ""
-        lines = [json.loads(line) for line in said.splitlines()]
+        lines = [json.loads(line) for line in output.splitlines()]
         launch = next(line for line in lines if "orders-1-driver" in line["message"])
         assert (launch["job"], launch["attempt"]) == ("shop/orders", 1)
 
-    async def test_ends_when_it_loses_the_lease(self, tmp_path):
-        """Nothing else surely stops its hands."""
+    async def test_process_ends_when_it_loses_the_lease(self, tmp_path):
+        """Only its end reliably stops its actions."""
         quick = {"LEASE_SECONDS": "3", "LEASE_RENEW_DEADLINE_SECONDS": "2", "LEASE_RETRY_SECONDS": "0.2"}
         async with Rig(start=False) as rig:
             given = {PREFIX + name: value for name, value in quick.items()}
@@ -111,15 +111,15 @@ class TestAProcess:
             place = ("leases", "backfill-system", "backfill-operator")
             spec = rig.store.get(*place)["spec"] | {"holderIdentity": "another"}
             rig.store.patch(*place, {"spec": spec})
-            code, said = await ended(child)
+            code, output = await ended(child)
 
-        assert code == 1, said
-        assert "leadership is lost" in said
+        assert code == 1, output
+        assert "leadership is lost" in output
 
-    async def test_says_what_is_wrong_with_its_settings(self, tmp_path):
-        """And does not start."""
+    async def test_process_reports_invalid_settings(self, tmp_path):
+        """The process does not start."""
         async with Rig(start=False) as rig:
-            code, said = await ended(await process(rig, tmp_path, BACKFILL_OPERATOR_WORKERS="none"))
+            code, output = await ended(await process(rig, tmp_path, BACKFILL_OPERATOR_WORKERS="none"))
 
         assert code == EXIT_USAGE
-        assert "BACKFILL_OPERATOR_WORKERS" in said
+        assert "BACKFILL_OPERATOR_WORKERS" in output

@@ -1,4 +1,4 @@
-"""Backfills that are over and tidied: the operator keeps a few words of each, and finds the rest when there is something to do."""
+"""Finished Backfills without pending actions: the operator stores a small record of each, and reads the object when needed."""
 
 import pytest
 from support.operators.rig import Rig
@@ -14,24 +14,28 @@ def rests(rig):
 
 
 def reads(rig):
-    """Return how often the object itself was read."""
-    return sum(1 for one in rig.api.requests if (one.verb, one.plural, one.name) == ("get", "backfills", "orders"))
+    """Return the number of reads of the object."""
+    return sum(
+        1
+        for request in rig.api.requests
+        if (request.verb, request.plural, request.name) == ("get", "backfills", "orders")
+    )
 
 
 async def over(rig, code=0, **spec):
-    """Have a job end and come to rest."""
+    """Let a job end and come to rest."""
     rig.create(**({"retainDriver": "Never"} | spec))
     await rig.until_holds("Running")
     rig.kubelet.finish(rig.driver(), exit_code=code)
     await rig.until_phase("Succeeded" if code == 0 else "Failed")
-    # The operator keeps no more of it from its last write on; what is left of its pods is looked after nevertheless.
+    # From its last write on, the operator stores only a small record of it, but still handles its remaining pods.
     await rig.until(lambda: rests(rig) and rig.pods() == {})
 
 
 class TestAtRest:
     @pytest.mark.parametrize("restarted", [False, True], ids=["by who saw its end", "by the next operator"])
-    async def test_one_is_deleted_in_its_time(self, restarted):
-        """Read anew once, for that; until then nothing is asked for."""
+    async def test_backfill_at_rest_is_deleted_in_its_time(self, restarted):
+        """It is read once for that; before, there are no requests."""
         async with Rig() as rig:
             await over(rig, ttlSecondsAfterFinished=4)
             if restarted:
@@ -45,8 +49,8 @@ class TestAtRest:
 
     @pytest.mark.parametrize("restarted", [False, True], ids=["by who saw its end", "by the next operator"])
     @pytest.mark.parametrize("how", ["an edit", "an annotation"])
-    async def test_a_failed_one_is_taken_up_again(self, restarted, how):
-        """The change brings all of it along."""
+    async def test_failed_backfill_at_rest_resumes(self, restarted, how):
+        """The event of the change contains the whole object."""
         async with Rig() as rig:
             await over(rig, MISMATCH)
             if restarted:
@@ -60,16 +64,16 @@ class TestAtRest:
             await rig.until_holds("Running")
             assert rig.attempt() == 2
 
-    async def test_one_is_deleted_when_a_user_asks(self):
-        """With a finalizer that came later it is let go, too."""
+    async def test_backfill_at_rest_is_deleted_on_request(self):
+        """A finalizer that was added later is removed."""
         async with Rig() as rig:
             await over(rig)
             rig.store.patch("backfills", *KEY, {"metadata": {"finalizers": [DRAIN_FINALIZER]}})
             rig.delete()
             await rig.until(lambda: rig.store.objects["backfills"] == {})
 
-    async def test_a_driver_that_appears_is_ended(self):
-        """It is of this Backfill, and nothing is to be written any more."""
+    async def test_driver_of_a_backfill_at_rest_is_ended(self):
+        """It belongs to this Backfill, and must not write any more."""
         async with Rig() as rig:
             await over(rig)
             uid = rig.uid()
@@ -92,25 +96,29 @@ class TestAtRest:
             await rig.until(lambda: rig.pods() == {})
             assert rig.phase() == "Succeeded"
 
-    async def test_a_status_that_a_person_edits_is_put_right(self):
-        """What it says then is not what a decision would say, so it is not at rest."""
+    async def test_edited_status_is_corrected(self):
+        """It differs from the decision, so the Backfill is not at rest."""
         async with Rig() as rig:
             await over(rig)
-            ready = next(one for one in rig.status()["conditions"] if one["type"] == "Ready")
+            ready = next(condition for condition in rig.status()["conditions"] if condition["type"] == "Ready")
             wrong = [
-                one if one["type"] != "Ready" else ready | {"status": "False"} for one in rig.status()["conditions"]
+                condition if condition["type"] != "Ready" else ready | {"status": "False"}
+                for condition in rig.status()["conditions"]
             ]
             rig.store.patch("backfills", *KEY, {"status": {"conditions": wrong}}, subresource="status")
 
             await rig.until(lambda: rig.condition("Ready")[0] == "True")
             await rig.until(lambda: rests(rig))
 
-    async def test_a_status_that_a_person_edits_without_an_operator_is_put_right(self):
-        """The operator that comes finds it as it is, and was told of no change."""
+    async def test_status_edited_without_an_operator_is_corrected(self):
+        """A new operator finds the edited status, without an event of the change."""
         async with Rig() as rig:
             await over(rig)
             await rig.running.stop()
-            wrong = [one | {"status": "False"} if one["type"] == "Ready" else one for one in rig.status()["conditions"]]
+            wrong = [
+                condition | {"status": "False"} if condition["type"] == "Ready" else condition
+                for condition in rig.status()["conditions"]
+            ]
             rig.store.patch(
                 "backfills", *KEY, {"status": {"conditions": wrong, "phase": "Failed"}}, subresource="status"
             )
@@ -119,8 +127,8 @@ class TestAtRest:
             await rig.until(lambda: (rig.phase(), rig.condition("Ready")[0]) == ("Succeeded", "True"))
             await rig.until(lambda: rests(rig))
 
-    async def test_a_failed_one_is_named_beside_who_writes_its_target_until_it_is_gone(self):
-        """It may be taken up again, also where the operator that comes never read all of it."""
+    async def test_failed_backfill_is_listed_as_a_writer_until_it_is_deleted(self):
+        """It may be resumed. A new operator that never stored the whole object lists it too."""
         async with Rig() as rig:
             await over(rig, MISMATCH)
             rig.restart()

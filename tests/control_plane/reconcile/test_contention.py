@@ -1,4 +1,4 @@
-"""Two operators at once, and thousands of Backfills at once: one driver each, and no write for what holds already."""
+"""Two operators at once, and thousands of Backfills at once: each has one driver, and a correct status is not written again."""
 
 import copy
 import os
@@ -20,7 +20,7 @@ ELECTED = {
     "lease_renew_deadline_seconds": 20.0,
     "lease_retry_seconds": 0.1,
 }
-"""A lease changes hands when a test gives it to the other one, never because the machine is busy."""
+"""Lease times with which a lease changes its holder only on request of a test, and never because the machine is busy."""
 
 LEASE = ("leases", "backfill-system", "backfill-operator")
 MANY = int(os.environ.get("BACKFILL_MANY", "2000"))
@@ -31,15 +31,15 @@ NEW = 100
 
 class TestALeaseThatIsLost:
     @pytest.mark.parametrize("write", ["configmaps", "secrets", "services", "pods"])
-    async def test_in_the_middle_of_a_launch(self, write):
-        """The old leader's request is under way while the new one launches: whichever comes first is the driver."""
+    async def test_lease_lost_in_the_middle_of_a_launch_leaves_one_driver(self, write):
+        """The old leader's request is in flight while the new leader launches: the first one creates the driver."""
 
         def steal(_request):
             spec = rig.store.get(*LEASE)["spec"] | {"holderIdentity": "b"}
             rig.store.patch(*LEASE, {"spec": spec})
 
         async with Rig(start=False, request_timeout_seconds=10.0, **ELECTED) as rig:
-            # Longer than the new leader needs for a launch of its own.
+            # It is longer than a launch of the new leader.
             late = Fault("slow", verb="create", plural=write, seconds=3, action=steal)
             rig.api.faults.append(late)
             old = rig.start(identity="a")
@@ -51,9 +51,9 @@ class TestALeaseThatIsLost:
             await rig.until(
                 lambda: (
                     next(
-                        one
-                        for one in rig.api.requests
-                        if one.verb == "create" and one.plural == write and not one.dry_run
+                        request
+                        for request in rig.api.requests
+                        if request.verb == "create" and request.plural == write and not request.dry_run
                     ).status
                 )
             )
@@ -64,8 +64,8 @@ class TestALeaseThatIsLost:
             assert rig.attempt() == 1
             rig.operators.remove(old)
 
-    async def test_by_a_leader_that_is_only_slow(self):
-        """Its late write finds a newer version, and it ends; what the new leader wrote stays."""
+    async def test_lease_lost_by_a_slow_leader_ends_it(self):
+        """Its late write conflicts with a newer version, and it ends; the writes of the new leader stay."""
         async with Rig(start=False, request_timeout_seconds=10.0, **ELECTED) as rig:
 
             def steal(_request):
@@ -88,9 +88,9 @@ class TestALeaseThatIsLost:
 CHILDREN = ("configmaps", "secrets", "services")
 
 
-def another(one, name, owner):
-    """Return an object of an attempt as another Backfill would have it."""
-    made = copy.deepcopy(one)
+def another(manifest, name, owner):
+    """Return an object of an attempt for another Backfill."""
+    made = copy.deepcopy(manifest)
     metadata = made["metadata"]
     metadata["name"] = driver_name(name, 1)
     metadata["ownerReferences"][0] |= {"name": name, "uid": owner["metadata"]["uid"]}
@@ -100,23 +100,23 @@ def another(one, name, owner):
 
 
 def multiply(rig, number):
-    """Have as many Backfills as if each had been launched like the first one; return their names."""
+    """Create Backfills that seem to have been launched like the first one; return their names."""
     first = rig.get("first")
     pod = rig.store.get("pods", *rig.driver("first"))
-    children = [(plural, one) for plural in CHILDREN for one in rig.store.objects[plural].values()]
-    names = [f"job-{one}" for one in range(number)]
+    children = [(plural, manifest) for plural in CHILDREN for manifest in rig.store.objects[plural].values()]
+    names = [f"job-{index}" for index in range(number)]
     for name in names:
         metadata = {"name": name, "finalizers": first["metadata"].get("finalizers", [])}
         spec = copy.deepcopy(first["spec"])
-        spec["target"]["delta"]["path"] += f"-{name}"  # two with one target would be told so
+        spec["target"]["delta"]["path"] += f"-{name}"  # two Backfills with one target would get a warning
         made = rig.store.create("backfills", NAMESPACE, {"metadata": metadata, "spec": spec})
         waiting = another(pod, name, made)
         launched = BackfillSpec.model_validate(spec)
         waiting["metadata"]["labels"][LAUNCHED_LABEL] = launched_of(launched)
         waiting["metadata"]["annotations"][LAUNCHED_FIELDS_ANNOTATION] = launched_fields(launched)
         driver = rig.store.create("pods", NAMESPACE, waiting)
-        for plural, one in children:
-            rig.store.create(plural, NAMESPACE, another(one, name, made))
+        for plural, child in children:
+            rig.store.create(plural, NAMESPACE, another(child, name, made))
         status = copy.deepcopy(first["status"])
         status["attempt"] |= {"podName": driver["metadata"]["name"]}
         if "podUid" in status["attempt"]:
@@ -127,8 +127,8 @@ def multiply(rig, number):
 
 class TestThousandsAtOnce:
     @pytest.mark.timeout(900)
-    async def test_at_the_start(self):
-        """One look at each, and not one write for those that are as they should be; those that are new get their driver."""
+    async def test_thousands_are_reconciled_once_at_the_start(self):
+        """There is one reconcile for each, and no write for those with a correct status; new ones get their driver."""
         async with Rig(
             relist_min_seconds=600, relist_max_seconds=600, request_timeout_seconds=30, watch_silence_seconds=60
         ) as rig:
@@ -138,8 +138,8 @@ class TestThousandsAtOnce:
             settled = rig.get("first")
             await rig.still(lambda: rig.get("first") == settled, for_s=1)
             rig.kill()
-            known = ["first", *multiply(rig, MANY - NEW - 1)]
-            new = [f"new-{one}" for one in range(NEW)]
+            running = ["first", *multiply(rig, MANY - NEW - 1)]
+            new = [f"new-{number}" for number in range(NEW)]
             for name in new:
                 rig.create(name, target={"type": "Delta", "delta": {"path": f"/data/{name}"}})
             rig.api.requests.clear()
@@ -151,16 +151,18 @@ class TestThousandsAtOnce:
             await rig.until(lambda: all((rig.status(name).get("attempt") or {}).get("podUid") for name in new), 30)
 
             drivers = Counter(
-                one["metadata"]["ownerReferences"][0]["name"] for one in rig.store.objects["pods"].values()
+                manifest["metadata"]["ownerReferences"][0]["name"] for manifest in rig.store.objects["pods"].values()
             )
-            assert drivers == dict.fromkeys([*known, *new], 1)
+            assert drivers == dict.fromkeys([*running, *new], 1)
             writes = {
-                (one.verb, one.plural, one.name)
-                for one in rig.api.requests
-                if one.verb in ("patch", "update", "delete")
+                (request.verb, request.plural, request.name)
+                for request in rig.api.requests
+                if request.verb in ("patch", "update", "delete")
             }
             assert {name for _, _, name in writes} <= set(new)
-            created = Counter(one.plural for one in rig.api.requests if one.verb == "create" and not one.dry_run)
+            created = Counter(
+                request.plural for request in rig.api.requests if request.verb == "create" and not request.dry_run
+            )
             assert {
                 plural: created[plural] for plural in ("configmaps", "secrets", "services", "pods")
             } == dict.fromkeys(("configmaps", "secrets", "services", "pods"), NEW)

@@ -1,4 +1,4 @@
-"""Room for so many drivers and no more: who waits, whose turn it is, and who is passed over."""
+"""Limits of concurrent drivers: waiting Backfills, their order, and Backfills that are passed over."""
 
 from contextlib import suppress
 
@@ -10,7 +10,7 @@ from backfill_operator.reconcile.driver_slots import DriverSlots
 from backfill_operator.settings import OperatorSettings
 
 FAR = {"relist_min_seconds": 60, "relist_max_seconds": 60}
-"""No list of everything may mend what a wake-up must."""
+"""Full lists must not repair a wake-up that is missing."""
 
 
 def target(path):
@@ -22,7 +22,7 @@ def waits(rig, name):
 
 
 async def line_up(rig, *names):
-    """Have the first run, and the others wait for its place in this order."""
+    """Start the first Backfill, and let the others wait for its slot in this order."""
     for name in names:
         rig.create(name, target=target(f"/data/{name}"))
         await rig.until(lambda name=name: rig.holds("Running", name) or waits(rig, name))
@@ -35,14 +35,14 @@ async def finish(rig, name):
 
 
 class TestTheHeadOfTheLine:
-    """It may be looked at as often as there is room: those behind it must not wait until it is mended."""
+    """It may be enqueued for each free slot, and the Backfills after it must not wait until its fault is corrected."""
 
     @staticmethod
     def spoil(rig, name, attempts="many"):
         rig.store.patch("backfills", NAMESPACE, name, {"status": {"attempts": attempts}}, subresource="status")
 
-    async def test_is_passed_over_while_its_status_cannot_be_read(self):
-        """It was offered each place that became free, took none, and no other one was woken."""
+    async def test_head_of_the_line_is_passed_over_while_its_status_is_unreadable(self):
+        """It was offered each free slot, used none, and no other Backfill was enqueued."""
         async with Rig(max_drivers=1, **FAR) as rig:
             await line_up(rig, "first", "head", "second", "third")
             self.spoil(rig, "head")
@@ -52,8 +52,8 @@ class TestTheHeadOfTheLine:
 
             assert waits(rig, "third")
 
-    async def test_keeps_its_place_for_when_it_can_be_read(self):
-        """Who waited longest is first again, before those who came later."""
+    async def test_head_of_the_line_keeps_its_place_until_its_status_is_readable(self):
+        """The Backfill that has waited longest is first again, before later ones."""
         async with Rig(max_drivers=1, **FAR) as rig:
             await line_up(rig, "first", "head", "second", "third")
             self.spoil(rig, "head")
@@ -67,8 +67,8 @@ class TestTheHeadOfTheLine:
 
             assert waits(rig, "third")
 
-    async def test_is_passed_over_while_its_pods_may_not_be_listed(self):
-        """An API server that refuses what one Backfill needs must not hold up the others."""
+    async def test_head_of_the_line_is_passed_over_while_its_pods_are_forbidden(self):
+        """If an API server refuses a request for one Backfill, the others must not wait."""
         async with Rig(max_drivers=1, **FAR) as rig:
             rig.create("head", target=target("/data/head"))
             await rig.until_holds("Running", "head")
@@ -92,8 +92,8 @@ class TestTheHeadOfTheLine:
             await rig.until_holds("Running", "head", 5)
             assert waits(rig, "third")
 
-    async def test_keeps_its_place_when_another_writer_was_quicker(self):
-        """A label that a user sets at the wrong moment sent it to the end of the line."""
+    async def test_head_of_the_line_keeps_its_place_after_a_conflict(self):
+        """A label that a user set during its turn sent it to the end of the line."""
         async with Rig(max_drivers=1, **FAR) as rig:
             await line_up(rig, "first", "head", "second", "third")
             conflict = Fault("answer", verb="patch", plural="backfills", name="head", status=409, reason="Conflict")
@@ -110,7 +110,7 @@ class TestTheHeadOfTheLine:
 
 
 class Line:
-    """The slots of Backfills that tests store as the watch would, and whose reconciles they tell of."""
+    """Slots of Backfills that tests store like a watch, and whose reconciles they report."""
 
     def __init__(self, **limits):
         self.cache, self.woken, self.version = Cache(), [], 0
@@ -124,7 +124,7 @@ class Line:
         return NAMESPACE, name
 
     def look(self, key, *, launches=False):
-        """Look at a Backfill that wants a driver."""
+        """Reconcile a Backfill that needs a driver."""
         with self.slots.turn(key):
             if self.slots.no_room(key):
                 self.slots.note(key, waits=True)
@@ -135,14 +135,14 @@ class Line:
             self.slots.release(key)
 
     def offered(self):
-        """Return who is woken when a place may be free."""
+        """Return the Backfills that are enqueued when a slot may be free."""
         self.woken.clear()
         self.slots.offer()
         return [name for _, name in self.woken]
 
 
 class TestATurn:
-    """Of one Backfill in the line, from the look at it to what came of the look."""
+    """The turn of a waiting Backfill, from the start of its reconcile to the result."""
 
     def lined_up(self, *names):
         line = Line(max_drivers=1)
@@ -153,8 +153,8 @@ class TestATurn:
         assert line.offered() == [names[0]]
         return line
 
-    def test_that_ends_without_a_decision_wakes_the_next(self):
-        """Whatever the error is: a status that cannot be read, an API server that refuses, a mistake of ours."""
+    def test_turn_that_ends_without_a_decision_wakes_the_next(self):
+        """This is true for any error: an unreadable status, a refusal of the API server, a bug of this project."""
         line = self.lined_up("a", "b", "c")
         line.woken.clear()
         with suppress(LookupError), line.slots.turn((NAMESPACE, "a")):
@@ -163,8 +163,8 @@ class TestATurn:
         assert line.woken == [(NAMESPACE, "b")]
         assert line.offered() == ["b"]
 
-    def test_that_ends_without_a_record_of_the_launch_wakes_the_next(self):
-        """The place is free as long as no attempt is on record."""
+    def test_turn_that_ends_without_a_record_of_the_launch_wakes_the_next(self):
+        """The slot is free until an attempt is recorded."""
         line = self.lined_up("a", "b", "c")
         line.woken.clear()
         line.look((NAMESPACE, "a"))
@@ -172,8 +172,8 @@ class TestATurn:
         assert (NAMESPACE, "b") in line.woken
         assert line.offered() == ["b"]
 
-    def test_of_one_that_was_passed_over_is_the_first_again(self):
-        """Once it can be decided about, it is before those who came later."""
+    def test_passed_over_backfill_is_the_first_again(self):
+        """After its next decision, it precedes later Backfills."""
         line = self.lined_up("a", "b", "c")
         with suppress(LookupError), line.slots.turn((NAMESPACE, "a")):
             raise LookupError
@@ -183,16 +183,16 @@ class TestATurn:
 
         assert line.offered() == ["a"]
 
-    def test_that_ends_with_a_driver_ends_the_wait(self):
-        """Else a Backfill that runs would be offered places."""
+    def test_turn_that_ends_with_a_driver_ends_the_wait(self):
+        """Otherwise a running Backfill would be offered slots."""
         line = self.lined_up("a", "b")
         line.look((NAMESPACE, "a"), launches=True)
         line.cache.drop_backfill((NAMESPACE, "a"), "a")
 
         assert line.offered() == ["b"]
 
-    def test_of_one_that_does_not_wait_wakes_no_other(self):
-        """Thousands whose status cannot be read are looked at again and again."""
+    def test_failed_turn_outside_of_the_line_wakes_no_other(self):
+        """Thousands of Backfills with unreadable statuses are reconciled repeatedly."""
         line = self.lined_up("a", "b")
         line.woken.clear()
         with suppress(LookupError), line.slots.turn(line.store("other")):
@@ -200,8 +200,8 @@ class TestATurn:
 
         assert line.woken == []
 
-    def test_that_none_can_take_is_not_offered(self):
-        """Each of them comes back by itself: the queue asks for it again."""
+    def test_unusable_slot_is_not_offered_again(self):
+        """The queue retries each of the Backfills anyway."""
         line = self.lined_up("a", "b")
         for name in ("a", "b"):
             with suppress(LookupError), line.slots.turn((NAMESPACE, name)):
@@ -211,27 +211,27 @@ class TestATurn:
 
 
 class TestRoomForDrivers:
-    async def test_is_kept_to_and_given_in_turn(self):
-        """Ten at once, room for two: never a third, and all come to their end."""
+    async def test_slots_are_limited_and_given_in_order(self):
+        """Two of ten Backfills run at the same time, never a third, and all finish."""
         names = [f"job-{number}" for number in range(6)]
         async with Rig(max_drivers=2) as rig:
             for name in names:
                 rig.create(name)
             most, done = 0, set()
             while len(done) < len(names):
-                await rig.until(lambda: any(one not in done and rig.holds("Running", one) for one in names), 20)
-                alive = [one for one, phase in rig.pods().items() if phase in ("Pending", "Running")]
+                await rig.until(lambda: any(name not in done and rig.holds("Running", name) for name in names), 20)
+                alive = [pod_name for pod_name, phase in rig.pods().items() if phase in ("Pending", "Running")]
                 most = max(most, len(alive))
-                waiting = [one for one in names if rig.condition("Reconciling", one) == ("True", "DriversLimited")]
+                waiting = [name for name in names if rig.condition("Reconciling", name) == ("True", "DriversLimited")]
                 assert len(waiting) + 2 <= len(names)
-                name = next(one for one in names if one not in done and rig.holds("Running", one))
+                name = next(name for name in names if name not in done and rig.holds("Running", name))
                 rig.kubelet.finish(rig.driver(name))
                 await rig.until_phase("Succeeded", name)
                 done.add(name)
             assert most <= 2
 
-    async def test_is_offered_only_to_those_that_wait(self):
-        """A slot went from one suspended Backfill to the next, each of which was looked at, before one launched."""
+    async def test_slots_are_offered_only_to_waiting_backfills(self):
+        """A slot went from one suspended Backfill to the next, each with a reconcile, before a Backfill was launched."""
         resting = [f"rest-{number:02}" for number in range(60)]
         async with Rig(max_drivers=1, relist_min_seconds=60, relist_max_seconds=60) as rig:
             rig.create("first")
@@ -249,21 +249,21 @@ class TestRoomForDrivers:
 
     @staticmethod
     def at_rest(rig):
-        """Has the operator seen every Backfill as it is, and nothing to look at?"""
+        """Return whether the operator has every current Backfill in its cache, and an empty queue."""
         operator = rig.operator
-        known = all(
-            operator.cache.backfill(key)["metadata"]["resourceVersion"] == one["metadata"]["resourceVersion"]
-            for key, one in list(rig.store.objects["backfills"].items())
+        cached = all(
+            operator.cache.backfill(key)["metadata"]["resourceVersion"] == manifest["metadata"]["resourceVersion"]
+            for key, manifest in list(rig.store.objects["backfills"].items())
         )
-        return known and not operator.queue.busy and not len(operator.queue)
+        return cached and not operator.queue.busy and not len(operator.queue)
 
     @staticmethod
     def looks(rig):
-        """Return how many reconciles there were."""
+        """Return the number of reconciles."""
         return rig.operator.metrics.registry.get_sample_value("backfill_operator_reconcile_seconds_count")
 
-    async def test_of_a_namespace_is_its_own(self):
-        """The words say whose limit it is."""
+    async def test_namespace_has_its_own_limit(self):
+        """The message names the limit."""
         async with Rig(max_drivers_per_namespace=1) as rig:
             rig.create("a")
             await rig.until_holds("Running", "a")

@@ -1,4 +1,4 @@
-"""A spec that is corrected while its pod waits for what is missing: another pod at once, and no restart to ask for."""
+"""If a spec is corrected while its pod cannot start, a new pod replaces it at once, without a requested restart."""
 
 import pytest
 from support.operators.rig import Rig
@@ -11,7 +11,7 @@ ALLOWED = {"allowed_images": (MISSING, "localhost/other:1")}
 
 
 def waits(reason, message):
-    """Return the status of a bound pod whose driver cannot be started."""
+    """Return the status of a scheduled pod whose driver cannot start."""
     return {
         "phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}],
         "containerStatuses": [{
@@ -37,8 +37,8 @@ STATES = {
 
 class TestAnEditOfTheSpec:
     @pytest.mark.parametrize("state", STATES)
-    async def test_replaces_a_pod_whose_driver_never_ran(self, rigs, state):
-        """No failure, no wait, an event that says so; and nothing is left of the attempt."""
+    async def test_edit_replaces_a_pod_whose_driver_never_ran(self, rigs, state):
+        """There is no failure, no delay, an event that reports it, and no object of the attempt stays."""
         async with rigs(**ALLOWED) as rig:
             rig.kubelet.missing.add(MISSING)
             rig.create(spark={"image": MISSING}, backoff={"initialSeconds": 600, "maxSeconds": 600})
@@ -50,13 +50,13 @@ class TestAnEditOfTheSpec:
 
             [container] = rig.store.get("pods", *rig.driver(attempt=2))["spec"]["containers"]
             assert container["image"] == "localhost/other:1"
-            assert [one["reason"] for one in rig.status()["history"]] == ["SpecChanged"]
+            assert [entry["reason"] for entry in rig.status()["history"]] == ["SpecChanged"]
             assert rig.status().get("failures", 0) == 0
             await rig.until(lambda: rig.has_one_driver(attempt=2))
             await rig.until(lambda: rig.events().count("SpecChanged") == 1)
 
-    async def test_leaves_a_driver_that_runs_alone(self, rigs):
-        """It holds what it has read; the edit is in force with the next attempt."""
+    async def test_edit_does_not_stop_a_running_driver(self, rigs):
+        """The driver uses the spec that it has read; the edit takes effect with the next attempt."""
         async with rigs(**ALLOWED) as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -67,15 +67,15 @@ class TestAnEditOfTheSpec:
             assert rig.attempt() == 1
 
     @pytest.mark.parametrize("note", ["", "x" * 20_000])
-    async def test_that_waits_for_the_next_attempt_is_in_the_status(self, rigs, note):
-        """Until then: after a restart that was requested the pods are those of the spec, and the condition is gone (fault K12)."""
+    async def test_pending_edit_is_in_the_status(self, rigs, note):
+        """After a requested restart the pods follow the spec, and the condition is removed (fault K12)."""
         async with rigs() as rig:
-            # Of a large pod a watch reads a part only.
+            # A watch reads only a part of a large pod.
             rig.create(driver={"template": {"metadata": {"annotations": {"note": note}}}})
             await rig.until_holds("Running")
             rig.edit(driver={"resources": {"limits": {"memory": "3Gi"}}})
             await rig.until(lambda: rig.condition("EditPending") == ("True", "EditPending"))
-            [shown] = [one for one in rig.status()["conditions"] if one["type"] == "EditPending"]
+            [shown] = [condition for condition in rig.status()["conditions"] if condition["type"] == "EditPending"]
             await rig.until(lambda: rig.events().count("EditPending") == 1)
             rig.annotate(**{RESTART_ANNOTATION: "now"})
             await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
@@ -85,8 +85,8 @@ class TestAnEditOfTheSpec:
             [container] = rig.store.get("pods", *rig.driver(attempt=2))["spec"]["containers"]
             assert container["resources"]["limits"]["memory"] == "3Gi"
 
-    async def test_leaves_a_pod_alone_that_it_does_not_change(self, rigs):
-        """What the operator reads itself needs no other pod: a limit, a pause, a longer time to start."""
+    async def test_edit_of_the_operators_fields_keeps_the_pod(self, rigs):
+        """A limit, a pause or a longer startup time need no other pod."""
         async with rigs(**ALLOWED) as rig:
             rig.kubelet.missing.add(MISSING)
             rig.create(spark={"image": MISSING})
@@ -98,8 +98,8 @@ class TestAnEditOfTheSpec:
             assert rig.attempt() == 1
             assert "SpecChanged" not in rig.events()
 
-    async def test_is_seen_by_the_operator_that_comes_after_it(self, rigs):
-        """What a pod was made of is on the pod, not in a process."""
+    async def test_edit_is_detected_by_the_next_operator(self, rigs):
+        """The spec of a pod is recorded on the pod, not in a process."""
         async with rigs(**ALLOWED) as rig:
             rig.kubelet.missing.add(MISSING)
             rig.create(spark={"image": MISSING})
@@ -108,11 +108,11 @@ class TestAnEditOfTheSpec:
             rig.edit(spark={"image": "localhost/other:1"})
             rig.restart()
             await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
-            assert [one["reason"] for one in rig.status()["history"]] == ["SpecChanged"]
+            assert [entry["reason"] for entry in rig.status()["history"]] == ["SpecChanged"]
 
 
 class TestADriversContainer:
-    """A pod is Pending until all its containers run: a sidecar whose image is missing keeps it so while its driver works."""
+    """A pod is Pending until all its containers run: a sidecar with a missing image keeps it Pending while its driver works."""
 
     @pytest.mark.parametrize(
         ("status", "started"),
@@ -128,8 +128,8 @@ class TestADriversContainer:
             ({"state": {"waiting": {"reason": "x"}}, "started": True}, True),
         ],
     )
-    def test_ran_if_its_status_says_so(self, status, started):
-        """Now, or before."""
+    def test_driver_has_run_if_its_container_status_shows_it(self, status, started):
+        """It runs now, or has run before."""
         sidecar = {"name": "sidecar", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
         ran = {"name": "init", "state": {"terminated": {"exitCode": 0}}}
         statuses = {"initContainerStatuses": [ran], "containerStatuses": [sidecar, {"name": "driver"} | status]}
@@ -137,8 +137,8 @@ class TestADriversContainer:
 
         assert seen.started is started
 
-    async def test_is_not_stopped_for_its_sidecars_sake(self):
-        """The job goes on, and the edit is in force with the next attempt."""
+    async def test_driver_is_not_stopped_because_of_its_sidecar(self):
+        """The job continues, and the edit takes effect with the next attempt."""
         async with Rig(**ALLOWED) as rig:
             rig.create()
             await rig.until_holds("Running")

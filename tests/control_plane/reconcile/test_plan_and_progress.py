@@ -1,4 +1,4 @@
-"""What drivers find out for people: a plan that waits for a person, and progress in the status."""
+"""Results of drivers for users: a plan that waits for approval, and progress in the status."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def words(model):
 
 
 async def planned(rig):
-    """Have a Backfill with `approval: Manual` get its plan."""
+    """Create a Backfill with `approval: Manual`, and wait for its plan."""
     rig.create(approval="Manual")
     await rig.until(lambda: rig.double())
     assert rig.store.get("pods", *rig.driver())["metadata"]["labels"][KIND_LABEL] == "Plan"
@@ -42,8 +42,8 @@ def alive(rig):
 
 
 class TestManualApproval:
-    async def test_the_plan_is_shown_and_nothing_runs(self, rigs):
-        """A person reads what would happen before anything is written; a plan is no failure and no driver."""
+    async def test_plan_is_shown_and_no_driver_runs(self, rigs):
+        """A user reads the plan before any row is written; a plan is not a failure and not a driver."""
         async with rigs() as rig:
             await planned(rig)
 
@@ -53,8 +53,8 @@ class TestManualApproval:
             await rig.until(lambda: alive(rig) == [])
             await rig.still(lambda: alive(rig) == [] and rig.attempt() == 1, for_s=1)
 
-    async def test_approved_it_runs(self, rigs):
-        """With a driver that works this time, and the plan stays for comparison."""
+    async def test_approved_plan_runs(self, rigs):
+        """The next attempt has a working driver, and the plan stays for comparison."""
         async with rigs() as rig:
             await planned(rig)
             rig.edit(approved=True)
@@ -64,16 +64,16 @@ class TestManualApproval:
             assert alive(rig) == ["orders-2-driver"]
             assert rig.status()["plan"]["rows"] == 4000
 
-    async def test_an_approval_beforehand_needs_no_second_one(self, rigs):
-        """A user who approves unseen wants no plan."""
+    async def test_approval_beforehand_needs_no_plan(self, rigs):
+        """A user who approves in advance wants no plan."""
         async with rigs() as rig:
             rig.create(approval="Manual", approved=True)
             await rig.until_holds("Running")
 
             assert rig.store.get("pods", *rig.driver(attempt=rig.attempt()))["metadata"]["labels"][KIND_LABEL] == "Run"
 
-    async def test_an_edit_makes_a_new_plan_which_is_approved_anew(self, rigs):
-        """What was approved ran with whatever the spec said by then."""
+    async def test_edit_makes_a_new_plan_that_needs_approval(self, rigs):
+        """An approved plan could run with a later spec."""
         async with rigs(allowed_images=("localhost/other:1",)) as rig:
             await planned(rig)
             old = rig.status()["planOf"]
@@ -93,8 +93,8 @@ class TestManualApproval:
             [container] = rig.store.get("pods", *rig.driver(attempt=3))["spec"]["containers"]
             assert container["image"] == "localhost/other:1"
 
-    async def test_an_approval_of_an_old_plan_launches_nothing(self, rigs):
-        """Its author is told by the condition what to set."""
+    async def test_approval_of_an_old_plan_launches_no_driver(self, rigs):
+        """The condition contains the value that its author must set."""
         async with rigs() as rig:
             await planned(rig)
             rig.edit(approvedPlan="0" * 16)
@@ -102,8 +102,8 @@ class TestManualApproval:
             await rig.still(lambda: alive(rig) == [] and rig.attempt() == 1, for_s=1)
             assert rig.phase() == "AwaitingApproval"
 
-    async def test_a_plan_whose_operator_dies_is_not_made_twice(self, rigs):
-        """What the pod said last waits for the next operator."""
+    async def test_plan_is_not_made_twice_if_the_operator_dies(self, rigs):
+        """The next operator reads the pod's last message."""
         async with rigs() as rig:
             rig.create(approval="Manual")
             await rig.until(lambda: rig.double())
@@ -115,8 +115,8 @@ class TestManualApproval:
             assert rig.status()["plan"]["rows"] == 4000
             assert rig.attempt() == 1
 
-    async def test_a_plan_that_fails_is_told_as_a_failure(self, rigs):
-        """A source that is not there is the same news before and after an approval."""
+    async def test_failed_plan_is_reported_as_a_failure(self, rigs):
+        """A missing source is the same error before and after an approval."""
         async with rigs() as rig:
             rig.create(approval="Manual")
             await rig.until(lambda: rig.double())
@@ -129,19 +129,19 @@ class TestManualApproval:
 
 class TestProgress:
     @pytest.mark.parametrize("field", sorted(words(SAID)))
-    def test_each_field_is_said(self, field):
-        """A field that has its default here would prove nothing below."""
+    def test_each_field_of_progress_is_reported(self, field):
+        """A field with its default value would prove nothing in the next test."""
         assert words(SAID)[field] != words(ProgressSummary()).get(field)
-        assert set(words(SAID)) == {one.alias for one in ProgressSummary.model_fields.values()}
+        assert set(words(SAID)) == {field.alias for field in ProgressSummary.model_fields.values()}
 
-    async def test_all_of_it_reaches_the_status(self, rigs):
-        """Percent, rows, rate, lag, ETA, epoch, reason: what is not in the CRD a real server drops without a word."""
+    async def test_all_progress_reaches_the_status(self, rigs):
+        """Percent, rows, rate, lag, ETA, epoch, reason: a real server silently drops fields that are not in the CRD."""
         async with rigs(double={"silent": True}) as rig:
             rig.create()
             await rig.until_holds("Running")
             double = rig.double()
-            said = {name: getattr(SAID, name) for name in ProgressSummary.model_fields}
-            double.progress = double.progress.model_copy(update=said)
+            values = {name: getattr(SAID, name) for name in ProgressSummary.model_fields}
+            double.progress = double.progress.model_copy(update=values)
             await rig.until(lambda: rig.progress().get("percent") == SAID.percent)
 
             assert rig.progress() == words(SAID)

@@ -1,4 +1,4 @@
-"""Launches that the API server, the kubelet or a name in the way refuses: said, waited for, and nothing left behind."""
+"""Launches that the API server, the kubelet or an existing name prevents are reported and retried, and leave no objects."""
 
 import json
 from base64 import b64encode
@@ -16,23 +16,23 @@ from backfill_operator.reconcile.soft_state import SoftState
 
 
 def owned_secret(rig, *, token):
-    """Return the Secret of the first attempt, as its Backfill's owner may write it."""
+    """Return the Secret of the first attempt, as the owner of the Backfill may write it."""
     owner = {"apiVersion": API_VERSION, "kind": KIND, "name": "orders", "uid": rig.uid(), "controller": True}
     metadata = {"name": rig.driver()[1], "ownerReferences": [owner]}
     return {"metadata": metadata, "data": {"token": b64encode(token.encode()).decode()}}
 
 
 class TestTheTokenOfASecret:
-    def test_is_kept_for_one_attempt(self):
-        """A try that is made again finds the Secret of the one before it."""
+    def test_token_is_kept_for_one_attempt(self):
+        """A repeated try finds the Secret of the previous try."""
         memory = SoftState("uid")
         first = memory.token_hash(None)
         memory.token_of = 1
         assert [memory.token_hash(1), memory.token_hash(1)] == [first, first]
 
     @pytest.mark.parametrize("planned", [None, 2])
-    def test_is_not_given_to_another_attempt(self, planned):
-        """A reader of the first Secret could make the second one beforehand."""
+    def test_token_is_not_reused_for_another_attempt(self, planned):
+        """A reader of the first Secret could create the second one in advance."""
         memory = SoftState("uid")
         first = memory.token_hash(None)
         memory.token_of = 1
@@ -41,17 +41,17 @@ class TestTheTokenOfASecret:
         assert memory.token_hash(planned) == second
 
     @pytest.mark.parametrize("data", [None, {}, {"token": 7}, {"token": "%"}, {"token": "/w=="}])
-    def test_is_none_where_anything_stands(self, data):
-        """Its maker may have written whatever he liked."""
+    def test_token_of_an_invalid_secret_is_none(self, data):
+        """The creator of the Secret may have written any value."""
         assert token_of({"data": data}) is None
 
 
 class TestWhatCannotBeLaunched:
-    async def test_a_pod_that_the_server_refuses(self):
-        """The server's words, nothing left behind, and no second try until the spec is another one."""
+    async def test_pod_that_the_server_refuses_is_reported(self):
+        """The server's message is shown, no objects stay, and there is no second try until the spec changes."""
 
-        def refuse(plural, _namespace, one):
-            if plural == "pods" and "gpu" in json.dumps(one):
+        def refuse(plural, _namespace, manifest):
+            if plural == "pods" and "gpu" in json.dumps(manifest):
                 raise Refusal(422, "Invalid", "spec.containers[0].resources: no gpu here")
 
         async with Rig() as rig:
@@ -65,11 +65,11 @@ class TestWhatCannotBeLaunched:
             rig.edit(driver={"template": {"metadata": {"annotations": {"wants": None}}}})
             await rig.until_holds("Running")
 
-    async def test_an_executor_that_the_server_would_refuse(self):
-        """Spark makes it, and would try for ever: the job would count as running and do nothing."""
+    async def test_executor_that_the_server_refuses_is_reported(self):
+        """Spark creates executors, and would retry for ever: the job would count as running and do nothing."""
 
-        def refuse(plural, _namespace, one):
-            if plural == "pods" and one["metadata"]["labels"].get("user.backfill.dev/team", "").startswith("-"):
+        def refuse(plural, _namespace, manifest):
+            if plural == "pods" and manifest["metadata"]["labels"].get("user.backfill.dev/team", "").startswith("-"):
                 raise Refusal(422, "Invalid", 'metadata.labels: Invalid value: "-data"')
 
         async with Rig() as rig:
@@ -84,11 +84,11 @@ class TestWhatCannotBeLaunched:
             await rig.until_holds("Running")
             assert list(rig.pods()) == [rig.driver()[1]]
 
-    async def test_executors_of_a_size_that_the_namespace_refuses(self):
-        """A LimitRange lets the driver pass and no executor: with the default size, too."""
+    async def test_executors_of_a_refused_size_are_reported(self):
+        """A LimitRange accepts the driver and no executor, even with the default size."""
 
-        def limit(plural, _namespace, one):
-            if plural == "pods" and one["metadata"]["labels"][ROLE_LABEL] == "executor":
+        def limit(plural, _namespace, manifest):
+            if plural == "pods" and manifest["metadata"]["labels"][ROLE_LABEL] == "executor":
                 raise Refusal(403, "Forbidden", "maximum memory usage per Container is 1Gi, but limit is 2Gi")
 
         async with Rig() as rig:
@@ -100,21 +100,21 @@ class TestWhatCannotBeLaunched:
             rig.edit(executor={"instances": 0})
             await rig.until_holds("Running")
 
-    async def test_executors_made_alike_are_judged_once(self):
-        """A thousand launches a minute must not ask a thousand times."""
+    async def test_equal_executors_are_checked_once(self):
+        """A thousand launches a minute must not cause a thousand requests."""
         async with Rig() as rig:
             for number in range(5):
                 rig.create(f"job-{number}", target={"type": "Delta", "delta": {"path": f"/data/{number}"}})
                 await rig.until_holds("Running", f"job-{number}")
             rig.create("other", executor={"instances": 3}, target={"type": "Delta", "delta": {"path": "/data/other"}})
             await rig.until_holds("Running", "other")
-            assert sum(one.dry_run for one in rig.api.requests) == 2
+            assert sum(request.dry_run for request in rig.api.requests) == 2
 
-    async def test_no_driver_for_want_of_room_for_its_executors(self):
-        """It goes on with those that it gets."""
+    async def test_full_quota_of_executors_does_not_prevent_the_driver(self):
+        """It continues with the executors that it gets."""
 
-        def quota(plural, _namespace, one):
-            if plural == "pods" and one["metadata"]["labels"][ROLE_LABEL] == "executor":
+        def quota(plural, _namespace, manifest):
+            if plural == "pods" and manifest["metadata"]["labels"][ROLE_LABEL] == "executor":
                 raise Refusal(403, "Forbidden", "exceeded quota: pods, requested: 1, used: 1, limited: 1")
 
         async with Rig() as rig:
@@ -122,8 +122,8 @@ class TestWhatCannotBeLaunched:
             rig.create(executor={"template": {"metadata": {"labels": {"user.backfill.dev/team": "data"}}}})
             await rig.until_holds("Running")
 
-    async def test_a_path_that_only_the_command_line_can_follow(self):
-        """Nothing is started for it, and an edit is all that it takes."""
+    async def test_relative_path_is_refused_before_the_launch(self):
+        """No object is created, and an edit corrects it."""
         async with Rig() as rig:
             rig.create(source={"type": "Delta", "delta": {"path": "./lake/orders", "key": ["id"]}})
             await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
@@ -134,8 +134,8 @@ class TestWhatCannotBeLaunched:
             rig.edit(source={"delta": {"path": "/lake/orders"}})
             await rig.until_holds("Running")
 
-    async def test_a_spec_that_the_operator_refuses(self):
-        """The CRD may be older than the operator, and let it pass."""
+    async def test_spec_that_the_operator_refuses_is_reported(self):
+        """The CRD may be older than the operator, and accept the spec."""
         async with Rig() as rig:
             rig.create(colour="red")
             await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
@@ -143,15 +143,15 @@ class TestWhatCannotBeLaunched:
             rig.edit(colour=None)
             await rig.until_holds("Running")
 
-    async def test_a_template_that_the_operator_refuses(self):
-        """Refused like by the server, before anything is made."""
+    async def test_template_that_the_operator_refuses_is_reported(self):
+        """It is refused like a refusal of the server, before any object is created."""
         async with Rig() as rig:
             rig.create(driver={"resources": {"limits": {"memory": "much"}}})
             await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
             assert rig.objects() == []
 
-    async def test_a_template_that_an_administrator_does_not_allow(self):
-        """Nothing is made; the status names the field and the setting, and with the setting the job runs."""
+    async def test_template_that_the_administrator_does_not_allow_is_reported(self):
+        """No object is created; the status names the field and the setting, and with the setting the job runs."""
         lake = {"name": "lake", "hostPath": {"path": "/srv/lake"}}
         async with Rig() as rig:
             rig.create(driver={"template": {"spec": {"volumes": [lake]}}})
@@ -165,8 +165,8 @@ class TestWhatCannotBeLaunched:
             rig.create(driver={"template": {"spec": {"volumes": [lake]}}})
             await rig.until_holds("Running")
 
-    async def test_a_policy_that_is_corrected(self):
-        """Noticed within seconds, without an edit (fault C8)."""
+    async def test_corrected_policy_is_noticed(self):
+        """The operator notices it within seconds, without an edit (fault C8)."""
 
         def deny(plural, _namespace, _one):
             if plural == "pods" and denies:
@@ -183,8 +183,8 @@ class TestWhatCannotBeLaunched:
             denies.clear()
             await rig.until_holds("Running", within_s=8)
 
-    async def test_a_quota_is_waited_for(self):
-        """It is no mistake of a user, and it passes."""
+    async def test_full_quota_keeps_the_job_waiting(self):
+        """A full quota is not a user's mistake, and is temporary."""
 
         def quota(plural, _namespace, _one):
             if plural == "pods" and full:
@@ -199,8 +199,8 @@ class TestWhatCannotBeLaunched:
             full.clear()
             await rig.until_holds("Running", within_s=15)
 
-    async def test_a_full_quota_costs_one_request_a_try(self):
-        """Once it is known to be full: a Backfill that waits for a night makes and removes nothing."""
+    async def test_full_quota_costs_one_request_for_each_try(self):
+        """A waiting Backfill creates and deletes no objects after the first refusal."""
 
         def quota(plural, _namespace, _one):
             if plural == "pods":
@@ -209,13 +209,15 @@ class TestWhatCannotBeLaunched:
         async with Rig() as rig:
             rig.store.admission.append(quota)
             rig.create(executor={"instances": 0})
-            await rig.until(lambda: any(one.dry_run for one in rig.api.requests), 20)
+            await rig.until(lambda: any(request.dry_run for request in rig.api.requests), 20)
 
-            made = Counter(one.plural for one in rig.api.requests if one.verb == "create" and not one.dry_run)
-            assert [made[one] for one in ("configmaps", "secrets", "services", "pods")] == [1, 1, 1, 1]
+            made = Counter(
+                request.plural for request in rig.api.requests if request.verb == "create" and not request.dry_run
+            )
+            assert [made[plural] for plural in ("configmaps", "secrets", "services", "pods")] == [1, 1, 1, 1]
 
-    async def test_a_quota_that_its_own_pod_fills(self):
-        """The answer to its creation was lost, and the next request is refused: it runs, and keeps what it is made of."""
+    async def test_quota_that_its_own_pod_fills_keeps_the_pod(self):
+        """The answer to its creation was lost, and the next request is refused: the pod runs, and keeps its objects."""
 
         def quota(plural, _namespace, _one):
             if plural == "pods" and rig.pods():
@@ -229,8 +231,8 @@ class TestWhatCannotBeLaunched:
 
             assert rig.has_one_driver()
 
-    async def test_a_volume_that_is_not_there(self):
-        """The pod says ContainerCreating for ever; the message says where to look."""
+    async def test_missing_volume_is_reported(self):
+        """The pod shows ContainerCreating for ever; the message refers to its events."""
         creating = {
             "phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}],
             "containerStatuses": [{"name": "driver", "state": {"waiting": {"reason": "ContainerCreating"}}}],
@@ -242,18 +244,18 @@ class TestWhatCannotBeLaunched:
             rig.kubelet.status(rig.driver(), creating)
             await rig.until(lambda: "a volume, Secret or ConfigMap" in str(rig.status().get("conditions")))
 
-    async def test_a_name_that_is_taken(self):
-        """It is not touched."""
+    async def test_existing_pod_of_another_owner_is_not_changed(self):
+        """The launch is refused with a collision."""
         async with Rig() as rig:
             pod = {"metadata": {"name": "orders-1-driver"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
             foreign = rig.store.create("pods", NAMESPACE, pod)
             rig.create()
             await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
-            await rig.until(lambda: [one for one, _ in rig.objects()] == ["pods"])
+            await rig.until(lambda: [kind for kind, _ in rig.objects()] == ["pods"])
             await rig.still(lambda: rig.store.get("pods", *rig.driver()) == foreign, for_s=0.5)
 
-    async def test_a_secret_that_is_taken(self):
-        """It is not read, not changed, not deleted."""
+    async def test_existing_secret_of_another_owner_is_not_changed(self):
+        """It is not read, changed or deleted."""
         async with Rig() as rig:
             foreign = rig.store.create("secrets", NAMESPACE, {"metadata": {"name": "orders-1-driver"}, "data": {}})
             rig.create()
@@ -264,8 +266,8 @@ class TestWhatCannotBeLaunched:
             assert rig.store.get("secrets", *rig.driver()) == foreign
 
     @pytest.mark.parametrize("plural", ["configmaps", "secrets", "services"])
-    async def test_what_an_earlier_backfill_of_the_name_left_behind(self, plural):
-        """`kubectl replace --force` is quicker than the garbage collector: it is replaced at once."""
+    async def test_objects_of_an_earlier_backfill_of_the_name_are_replaced(self, plural):
+        """`kubectl replace --force` is faster than the garbage collector: the objects are replaced at once."""
         async with Rig(start=False) as rig:
             owner = {"apiVersion": API_VERSION, "kind": KIND, "name": "orders", "uid": "of-before", "controller": True}
             rig.store.garbage_collector = False
@@ -279,8 +281,8 @@ class TestWhatCannotBeLaunched:
             assert rig.store.get(plural, *rig.driver())["metadata"]["uid"] != old["metadata"]["uid"]
             assert rig.has_one_driver()
 
-    async def test_what_was_left_behind_and_cannot_go_yet_is_not_asked_for_again_and_again(self):
-        """A finalizer of others holds it for seconds or hours."""
+    async def test_objects_that_cannot_be_deleted_yet_are_retried_with_a_delay(self):
+        """A finalizer of another controller blocks the deletion for seconds or hours."""
         async with Rig(start=False) as rig:
             owner = {"apiVersion": API_VERSION, "kind": KIND, "name": "orders", "uid": "of-before", "controller": True}
             rig.store.garbage_collector = False
@@ -289,18 +291,25 @@ class TestWhatCannotBeLaunched:
             rig.create()
             rig.start()
             await rig.until(lambda: rig.condition("Reconciling") == ("True", "LaunchRefused"))
-            asked = len(rig.api.requests)
+            earlier = len(rig.api.requests)
             await rig.still(lambda: rig.condition("Reconciling") == ("True", "LaunchRefused"), for_s=2.0)
 
             assert (
-                len([one for one in rig.api.requests[asked:] if one.verb == "create" and one.plural == "services"]) <= 1
+                len(
+                    [
+                        request
+                        for request in rig.api.requests[earlier:]
+                        if request.verb == "create" and request.plural == "services"
+                    ]
+                )
+                <= 1
             )
             rig.store.patch("services", NAMESPACE, rig.driver()[1], {"metadata": {"finalizers": []}})
             await rig.until_holds("Running")
             assert rig.has_one_driver()
 
-    async def test_an_account_that_comes_a_moment_later(self):
-        """One `kubectl apply` makes both in any order."""
+    async def test_account_that_is_created_later_is_waited_for(self):
+        """One `kubectl apply` creates both in any order."""
 
         def account(plural, _namespace, _one):
             if plural == "pods" and missing:
@@ -315,8 +324,8 @@ class TestWhatCannotBeLaunched:
             await rig.until_holds("Running", within_s=8)
 
     @pytest.mark.parametrize("other", [{"kind": "Job"}, {"name": "bills"}, {"apiVersion": "other.dev/v1"}])
-    async def test_what_is_of_another_owner_stays(self, other):
-        """Only the name of a Backfill that cannot exist any more makes it ours to replace."""
+    async def test_objects_of_another_owner_are_kept(self, other):
+        """Only objects that name a Backfill which no longer exists may be replaced."""
         async with Rig(start=False) as rig:
             owner = {"apiVersion": API_VERSION, "kind": KIND, "name": "orders", "uid": "of-before"} | other
             rig.store.garbage_collector = False
@@ -327,8 +336,8 @@ class TestWhatCannotBeLaunched:
             await rig.until(lambda: rig.condition("Stalled") == ("True", "NameCollision"))
             assert rig.store.get("configmaps", *rig.driver()) == old
 
-    async def test_a_secret_that_was_made_beforehand_in_our_name(self):
-        """A user who may make Secrets may name our owner on one, and would command the driver with its token."""
+    async def test_secret_that_a_user_made_in_our_name_is_refused(self):
+        """A user who may create Secrets may set our owner reference on one, and would command the driver with its token."""
         async with Rig() as rig:
             rig.create(suspend=True)
             await rig.until_holds("Suspended")
@@ -344,8 +353,8 @@ class TestWhatCannotBeLaunched:
             assert rig.has_one_driver()
 
     @pytest.mark.parametrize("what", ["lose the request", "lose the answer"])
-    async def test_a_secret_of_the_operator_before_it_is_taken(self, what):
-        """It died between the Secret and the pod; the next one finds the hash on record, and adds its own."""
+    async def test_secret_of_the_previous_operator_is_used(self, what):
+        """That operator died between the Secret and the pod; the next one finds the hash in the status, and adds its own."""
         async with Rig() as rig:
             rig.api.faults.append(Fault(what, verb="create", plural="secrets", action=rig.kill))
             rig.create()
@@ -359,8 +368,8 @@ class TestWhatCannotBeLaunched:
             assert hash_of(token_of(after)) in rig.status()["attempt"]["tokenHashes"]
             assert rig.has_one_driver()
 
-    async def test_a_secret_of_an_earlier_version_is_taken(self):
-        """Its attempt is on record without a hash, and its driver may be on its way."""
+    async def test_secret_of_an_earlier_version_is_used(self):
+        """Its attempt is recorded without a hash, and its driver may be starting."""
         async with Rig(start=False) as rig:
             rig.create()
             rig.store.create("secrets", NAMESPACE, owned_secret(rig, token="of before"))
@@ -372,10 +381,10 @@ class TestWhatCannotBeLaunched:
             assert rig.attempt() == 1
             assert "tokenHashes" not in rig.status()["attempt"]
 
-    async def test_a_name_that_is_too_long_for_a_pod(self):
-        """Shortened, and still its own."""
+    async def test_name_that_is_too_long_for_a_pod_is_shortened(self):
+        """The shortened name is still unique."""
         name = "a" * 200
         async with Rig() as rig:
             rig.create(name)
             await rig.until_holds("Running", name)
-            assert all(len(one) <= 63 for _, one in rig.objects())
+            assert all(len(name) <= 63 for _, name in rig.objects())

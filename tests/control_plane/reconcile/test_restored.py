@@ -1,4 +1,4 @@
-"""A restore from a backup: all objects come back with new UIDs and without owner references, the Backfill last."""
+"""After a restore from a backup, all objects have new UIDs and no owner references; the Backfill is restored last."""
 
 import pytest
 from support.operators.rig import NAMESPACE, Rig
@@ -6,11 +6,11 @@ from support.operators.rig import NAMESPACE, Rig
 from backfill_api.names import BACKFILL_LABEL, UID_LABEL
 
 KEPT = ("name", "labels", "annotations")
-"""What Velero restores of an object's metadata; it leaves the status out too."""
+"""Metadata fields that Velero restores; it also omits the status."""
 
 
 async def backed_up():
-    """Return what a backup holds of a Backfill that runs, each object with its resource, in the order of a restore."""
+    """Return the backup of a running Backfill: each object with its resource, in the order of a restore."""
     async with Rig() as rig:
         rig.create()
         await rig.until_holds("Running")
@@ -26,10 +26,10 @@ async def backed_up():
 
 
 class TestARestore:
-    """The operator tidies up itself (fault C5)."""
+    """The operator cleans up without a user (fault C5)."""
 
-    async def test_of_a_running_job_ends_the_restored_driver_and_starts_another(self):
-        """The pod first: it reads its Secret and answers under its Service."""
+    async def test_restore_of_a_running_job_ends_the_old_driver_and_starts_another(self):
+        """The pod is ended first, because it reads its Secret and answers under its Service."""
         async with Rig(start=False) as rig:
             restored = {plural: rig.store.create(plural, NAMESPACE, body) async for plural, body in backed_up()}
             await rig.until(lambda: rig.pods() == {"orders-1-driver": "Running"})
@@ -44,8 +44,8 @@ class TestARestore:
                 assert current["labels"][UID_LABEL] == rig.uid(), plural
 
     @pytest.mark.parametrize("plural", ["configmaps", "secrets", "services"])
-    async def test_of_one_object_alone_is_no_collision(self, plural):
-        """A backup may leave out pods and whatever else it likes."""
+    async def test_restore_of_a_single_object_is_not_a_collision(self, plural):
+        """A backup may omit pods and any other objects."""
         async with Rig(start=False) as rig:
             [body] = [body async for kind, body in backed_up() if kind == plural]
             restored = rig.store.create(plural, NAMESPACE, body)
@@ -60,8 +60,8 @@ class TestARestore:
         "labels",
         [{}, {BACKFILL_LABEL: "orders"}, {UID_LABEL: "of-before"}, {BACKFILL_LABEL: "bills", UID_LABEL: "of-before"}],
     )
-    async def test_leaves_alone_what_has_not_our_labels(self, labels):
-        """It is another owner's, who chose our name."""
+    async def test_restore_keeps_objects_without_our_labels(self, labels):
+        """They belong to another owner, who chose the same name."""
         async with Rig() as rig:
             foreign = rig.store.create("secrets", NAMESPACE, {"metadata": {"name": rig.driver()[1], "labels": labels}})
             rig.create()
@@ -69,8 +69,8 @@ class TestARestore:
 
             assert rig.store.get("secrets", *rig.driver()) == foreign
 
-    async def test_that_is_deleted_takes_the_restored_driver_along(self):
-        """It stayed, and wrote on."""
+    async def test_deleted_backfill_deletes_its_restored_driver(self):
+        """The driver stayed, and continued to write."""
         async with Rig(start=False) as rig:
             async for plural, body in backed_up():
                 rig.store.create(plural, NAMESPACE, body)

@@ -1,4 +1,4 @@
-"""Backfills beside each other: one target, one unknown field."""
+"""Warnings for Backfills with the same target, or with an unknown field."""
 
 import json
 
@@ -21,8 +21,8 @@ def of(path, namespace="shop", **table):
 
 
 class TestOneTarget:
-    async def test_of_two_is_said_by_both_until_one_is_gone(self):
-        """Each waited for nothing, and both wrote."""
+    async def test_both_writers_of_a_target_report_it_until_one_is_deleted(self):
+        """Neither waited for the other, and both wrote."""
         async with Rig() as rig:
             rig.create("a", target=target("S3A://lake//orders"))
             rig.create("alone")
@@ -36,8 +36,8 @@ class TestOneTarget:
             rig.delete("b")
             await rig.until(lambda: rig.get("b") is None and rig.condition("SharedTarget", "a") is None)
 
-    async def test_of_many_costs_no_more_than_that_of_a_few(self):
-        """One more of three hundred had all of them looked at and written: the launches of others took five seconds."""
+    async def test_many_writers_of_a_target_cost_no_more_than_a_few(self):
+        """One more of three hundred writers caused a reconcile and a write of each: other launches took five seconds."""
         names = [f"job-{number:02}" for number in range(20)]
         async with Rig(relist_min_seconds=60, relist_max_seconds=60) as rig:
             for name in names[:-1]:
@@ -59,11 +59,13 @@ class TestOneTarget:
 
     @staticmethod
     async def expect_note(rig, names, words):
-        """Wait until each says who writes its target; no words: by name."""
+        """Wait until each Backfill reports the other writers of its target; without a message, by name."""
 
         def says(name):
             conditions = rig.status(name).get("conditions", [])
-            [message] = [one["message"] for one in conditions if one["type"] == "SharedTarget"] or [""]
+            [message] = [condition["message"] for condition in conditions if condition["type"] == "SharedTarget"] or [
+                ""
+            ]
             return words in message if words else message and "more than" not in message
 
         await rig.until(lambda: all(says(name) for name in names), 15)
@@ -75,12 +77,12 @@ class TestOneTarget:
             ("s3://b/a", "s3a://b/a"), ("s3a://b/a b", "s3a://b/a%20b"), ("abfs://c@h/a", "abfss://C@h/a/"),
         ],
     )  # fmt: skip
-    def test_has_one_spelling(self, one, other):
-        """However it is written."""
+    def test_target_is_the_same_in_any_spelling(self, one, other):
+        """The paths differ only in their spelling."""
         assert of(one) == of(other)
 
-    def test_is_another_one(self):
-        """A path of a pod's own file system is one of its namespace; a table's name too."""
+    def test_target_is_different_for_other_tables(self):
+        """A path in a pod's own file system belongs to its namespace, and so does a table's name."""
         assert (
             len(
                 {
@@ -97,27 +99,27 @@ class TestOneTarget:
         )
 
     @given(st.text(), st.none() | st.text(), st.none() | st.integers() | st.lists(st.text()))
-    def test_of_anything_is_found_or_not(self, path, table, odd):
-        """It is text that a user typed."""
+    def test_target_of_any_value_is_found_or_none(self, path, table, odd):
+        """Users may type any value."""
         of(path, table=table)
         of(path)
         assert target_of({"metadata": {"namespace": "a"}, "spec": odd}) is None
 
 
 class TestAFieldThatNobodyKnows:
-    async def test_is_told_by_an_event(self):
-        """`verfy: Final` was dropped in silence, and nothing was proven."""
+    async def test_dropped_field_is_reported_by_an_event(self):
+        """`verfy: Final` was silently dropped, and the job proved nothing."""
         applied = json.dumps({"spec": SPEC | {"verfy": "Final", "driver": {"template": {"any": 1}, "image": "x"}}})
         async with Rig() as rig:
             rig.create(annotations={LAST_APPLIED: applied}, driver={"template": {}})
             await rig.until(lambda: "FieldIgnored" in rig.events())
-            [event] = [one for one in rig.store.objects["events"].values() if one["reason"] == "FieldIgnored"]
+            [event] = [event for event in rig.store.objects["events"].values() if event["reason"] == "FieldIgnored"]
             assert event["note"].startswith("spec.verfy, spec.driver.image: unknown")
             await rig.until_holds("Running")
 
     @pytest.mark.parametrize(
         "text", ["", "[", "[]", "7", '{"spec":7}', '{"spec":{"a":null}}', "[" * 5000, '{"a":' * 5000]
     )
-    def test_is_not_looked_for_in_what_is_no_copy(self, text):
-        """An annotation is text."""
+    def test_invalid_copy_of_the_object_is_ignored(self, text):
+        """An annotation may contain any string."""
         assert pruned_fields({"metadata": {"annotations": {LAST_APPLIED: text}}, "spec": SPEC}) == ()

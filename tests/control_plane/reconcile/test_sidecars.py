@@ -1,4 +1,4 @@
-"""A container that a webhook put beside the driver and that has ended is nothing to the job."""
+"""The end of a container that a webhook added to the driver's pod does not affect the job."""
 
 import pytest
 from support.operators.rig import Rig
@@ -12,8 +12,8 @@ SHIPPER = {
 
 
 class TestADeadSidecar:
-    async def test_driver_beside_a_dead_container_runs_and_obeys(self):
-        """Each attempt ended by startupTimeoutSeconds, and a pause that was obeyed was not shown (fault C1)."""
+    async def test_driver_with_a_dead_sidecar_runs_and_obeys(self):
+        """Each attempt ended after startupTimeoutSeconds, and the status did not show an acknowledged pause (fault C1)."""
         async with Rig() as rig:
             rig.kubelet.beside = (SHIPPER,)
             rig.create(startupTimeoutSeconds=10)
@@ -41,8 +41,8 @@ class TestARunningSidecar:
             ),
         ],
     )
-    def test_is_named_once_the_driver_has_ended(self, driver, sidecar, lingering):
-        """Beside a driver that runs it is where it belongs."""
+    def test_running_sidecar_is_named_after_the_driver_has_ended(self, driver, sidecar, lingering):
+        """While the driver runs, a running sidecar is normal."""
         statuses = [{"name": "shipper", "state": sidecar}, {"name": "driver", "state": driver}]
         seen = pod_of(
             {"metadata": {"name": "orders-1-driver"}, "status": {"phase": "Running", "containerStatuses": statuses}}

@@ -1,4 +1,4 @@
-"""The one writer of Backfills: what is on record before the operator acts."""
+"""The only writer of Backfills: it records an action in the status before the operator executes it."""
 
 import time
 
@@ -27,10 +27,10 @@ async def patched(cluster, seen, change, subresource=None):
 
 
 async def stale_look(cluster):
-    """Make a Backfill with an empty status, and return it as it was before another writer changed it."""
+    """Create a Backfill with an empty status, and return the version before another writer changed it."""
     seen = await cluster.create(BACKFILLS, "default", DOCUMENT)
-    words = BackfillStatus().model_dump(mode="json", by_alias=True, exclude_none=True)
-    seen = await patched(cluster, seen, {"status": words}, "status")
+    document = BackfillStatus().model_dump(mode="json", by_alias=True, exclude_none=True)
+    seen = await patched(cluster, seen, {"status": document}, "status")
     await patched(cluster, seen, {"metadata": {"labels": {"touched": "yes"}}})
     return seen
 
@@ -42,8 +42,8 @@ def writer(cluster, monotonic=time.monotonic, per_s=50):
 
 class TestMereProgress:
     @pytest.mark.parametrize("per_s", [50, 5, 1])
-    async def test_of_a_thousand_is_written_so_often_in_any_second(self, per_s):
-        """Fifty, not fifty and a burst of fifty: the API server is not ours alone. Time is virtual, writes are real."""
+    async def test_progress_of_a_thousand_is_limited_in_any_second(self, per_s):
+        """The limit is fifty and includes bursts, because other clients use the API server too. Time is virtual, writes are real."""
         now, written = [1000.0], []
         async with FakeApi() as api, api.cluster(OperatorSettings(queries_per_second=10_000)) as cluster:
             hands = writer(cluster, lambda: now[0], per_s)
@@ -66,16 +66,16 @@ def named(name):
 
 
 class TestTheFence:
-    async def test_a_stale_look_is_told_so_although_its_status_changes_nothing(self):
-        """Else it would launch what has ended meanwhile."""
+    async def test_fenced_write_of_a_stale_object_fails_without_a_change(self):
+        """Otherwise the operator would launch a job that has ended meanwhile."""
         async with FakeApi() as api, api.cluster(OperatorSettings()) as cluster:
             seen = await stale_look(cluster)
 
             with pytest.raises(ConflictError):
                 await writer(cluster).write(seen, BackfillStatus(), fence=True)
 
-    async def test_without_a_fence_nothing_is_asked_when_nothing_differs(self):
-        """Most looks find things as they should be."""
+    async def test_write_without_a_fence_and_change_sends_no_request(self):
+        """Most reconciles find a correct status."""
         async with FakeApi() as api, api.cluster(OperatorSettings()) as cluster:
             seen = await stale_look(cluster)
 

@@ -1,4 +1,4 @@
-"""Executors that do not start: their Backfill says why, and a spec that is corrected replaces the attempt by itself."""
+"""Executors that do not start: the status reports why, and a corrected spec replaces the attempt."""
 
 import pytest
 from support.cluster.fake_api import Fault
@@ -10,7 +10,7 @@ SLOW = {"initialSeconds": 600, "maxSeconds": 600}
 
 
 def waits(reason, message):
-    """Return the status of an executor's pod whose container cannot be started."""
+    """Return the status of an executor's pod whose container cannot start."""
     state = {"waiting": {"reason": reason, "message": message}}
     return {"phase": "Pending", "containerStatuses": [{"name": "executor", "ready": False, "state": state}]}
 
@@ -24,12 +24,12 @@ RUNS = {"phase": "Running", "containerStatuses": [{"name": "executor", "ready": 
 
 
 def ready_says(rig):
-    """Return what `Ready` says."""
-    return next(one["message"] for one in rig.status()["conditions"] if one["type"] == "Ready")
+    """Return the message of `Ready`."""
+    return next(condition["message"] for condition in rig.status()["conditions"] if condition["type"] == "Ready")
 
 
 async def in_trouble(rig, *others):
-    """Have a driver run, one executor of which waits for its image beside those with these statuses."""
+    """Start a driver with one executor that waits for its image, and with other executors in these states."""
     rig.create(spark={"image": MISSING}, backoff=SLOW)
     await rig.until_holds("Running")
     for number, status in enumerate((NO_IMAGE, *others), start=1):
@@ -38,8 +38,8 @@ async def in_trouble(rig, *others):
 
 
 class TestTheStatus:
-    async def test_names_the_trouble_and_forgets_it(self, rigs):
-        """The driver itself runs: there was nothing to see."""
+    async def test_status_reports_the_problem_until_it_is_solved(self, rigs):
+        """The driver itself runs, so the problem was not visible."""
         async with rigs(**ALLOWED) as rig:
             await in_trouble(rig)
 
@@ -51,8 +51,8 @@ class TestTheStatus:
             await rig.until_holds("Running")
             assert rig.condition("ExecutorsWaiting") is None
 
-    async def test_says_what_a_scheduler_says(self):
-        """The job counts as running: more executors than there is room for are no fault."""
+    async def test_status_contains_the_schedulers_message(self):
+        """The job counts as running: more executors than free capacity are not a failure."""
         async with Rig(**ALLOWED) as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -62,16 +62,16 @@ class TestTheStatus:
             assert rig.holds("Running")
             assert "0/1 nodes are available" in str(rig.status()["conditions"])
 
-    async def test_is_not_written_when_a_kubelet_says_the_same_in_other_words(self):
-        """It says ErrImagePull and ImagePullBackOff by turns, for as long as the image is missing."""
+    async def test_status_is_not_written_for_alternating_reasons(self):
+        """A kubelet alternates between ErrImagePull and ImagePullBackOff while the image is missing."""
         async with Rig(**ALLOWED) as rig:
             await in_trouble(rig)
             before = ready_says(rig)
             rig.executor(1, waits("ErrImagePull", "not found"))
             await rig.still(lambda: ready_says(rig) == before, for_s=1.0)
 
-    async def test_stays_when_another_operator_leads(self):
-        """Its first decision knows of it, so the trouble is not told twice."""
+    async def test_status_stays_unchanged_under_another_leader(self):
+        """Its first decision includes the executors, so the problem is not reported twice."""
         async with Rig(**ALLOWED) as rig:
             await in_trouble(rig)
             await rig.until(lambda: rig.events().count("ExecutorsWaiting") == 1)
@@ -80,8 +80,8 @@ class TestTheStatus:
             assert rig.events().count("ExecutorsWaiting") == 1
 
     @pytest.mark.parametrize("owner", [{"uid": "of-another-driver"}, {"controller": False}])
-    async def test_is_not_about_pods_that_another_one_owns(self, owner):
-        """A label can be forged, and a Backfill of the same name may have been deleted a moment ago."""
+    async def test_status_ignores_pods_of_other_owners(self, owner):
+        """A label can be forged, and a Backfill of the same name may have been deleted just before."""
         async with Rig(**ALLOWED) as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -90,8 +90,8 @@ class TestTheStatus:
 
 
 class TestAnEditOfTheSpec:
-    async def test_replaces_an_attempt_none_of_whose_executors_runs(self, rigs):
-        """It needed a restart by hand: the driver made its executors of what it was started with."""
+    async def test_edit_replaces_an_attempt_without_a_running_executor(self, rigs):
+        """It needed a restart by hand, because the driver creates executors from its first spec."""
         async with rigs(**ALLOWED) as rig:
             await in_trouble(rig, NO_IMAGE)
             rig.edit(spark={"image": OTHER})
@@ -99,22 +99,22 @@ class TestAnEditOfTheSpec:
 
             [container] = rig.store.get("pods", *rig.driver(attempt=2))["spec"]["containers"]
             assert container["image"] == OTHER
-            assert [one["reason"] for one in rig.status()["history"]] == ["SpecChanged"]
+            assert [entry["reason"] for entry in rig.status()["history"]] == ["SpecChanged"]
             assert rig.status().get("failures", 0) == 0
             await rig.until(lambda: rig.events().count("SpecChanged") == 1)
             await rig.until(lambda: rig.has_one_driver(attempt=2))
 
-    async def test_replaces_it_although_another_executor_runs(self, rigs):
-        """A node had the image still: the driver would be at half its strength until it ends."""
+    async def test_edit_replaces_an_attempt_with_another_running_executor(self, rigs):
+        """A node still had the image: the driver would have half of its executors until it ends."""
         async with rigs(**ALLOWED) as rig:
             await in_trouble(rig, RUNS)
             rig.edit(spark={"image": OTHER})
             await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
-            assert [one["reason"] for one in rig.status()["history"]] == ["SpecChanged"]
+            assert [entry["reason"] for entry in rig.status()["history"]] == ["SpecChanged"]
             assert rig.status().get("failures", 0) == 0
 
-    async def test_leaves_a_driver_alone_that_is_at_work_beside_one_without_a_node(self):
-        """More executors than there is room for are no fault, and the others copy rows."""
+    async def test_edit_keeps_a_working_driver_with_an_unscheduled_executor(self):
+        """More executors than free capacity are not a failure, and the others copy rows."""
         async with Rig(**ALLOWED) as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -125,42 +125,42 @@ class TestAnEditOfTheSpec:
             await rig.until(lambda: rig.status().get("observedGeneration") == rig.get()["metadata"]["generation"])
             await rig.still(lambda: rig.attempt() == 1 and "SpecChanged" not in rig.events(), for_s=2.0)
 
-    async def test_of_another_part_leaves_it_alone(self):
-        """It would mend nothing."""
+    async def test_edit_of_another_part_keeps_the_driver(self):
+        """It would not solve the problem."""
         async with Rig(**ALLOWED) as rig:
             await in_trouble(rig)
             rig.edit(barrier={"intervalMs": 500})
             await rig.still(lambda: rig.attempt() == 1 and "SpecChanged" not in rig.events(), for_s=1.5)
 
-    async def test_is_seen_by_the_operator_that_comes_after_it(self):
-        """What executors were made of is on the driver's pod."""
+    async def test_edit_is_detected_by_the_next_operator(self):
+        """The driver's pod records the spec of its executors."""
         async with Rig(**ALLOWED) as rig:
             await in_trouble(rig)
             rig.kill()
             rig.edit(spark={"image": OTHER})
             rig.restart()
             await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
-            assert [one["reason"] for one in rig.status()["history"]] == ["SpecChanged"]
+            assert [entry["reason"] for entry in rig.status()["history"]] == ["SpecChanged"]
 
 
 class TestTheLoad:
-    """On the API server: one list for all Backfills, and none where there is no driver."""
+    """The load on the API server is one list for all Backfills, and no list without a driver."""
 
     @staticmethod
     def looks(rig):
-        """Return the lists of executors that were asked for."""
+        """Return the lists of executors."""
         return rig.api.field_lists
 
-    async def test_of_backfills_without_a_driver_is_none(self):
-        """Ten thousand that are over or suspended cost nothing."""
+    async def test_backfills_without_a_driver_cause_no_list(self):
+        """Ten thousand finished or suspended Backfills cause no requests."""
         async with Rig() as rig:
             for number in range(20):
                 rig.create(f"rest-{number}", suspend=True)
             await rig.until(lambda: all(rig.phase(f"rest-{number}") == "Suspended" for number in range(20)))
             await rig.still(lambda: not self.looks(rig), for_s=1.5)
 
-    async def test_does_not_grow_with_the_number_of_drivers(self):
-        """A list for each of them would be ten thousand."""
+    async def test_number_of_lists_does_not_grow_with_drivers(self):
+        """A list for each driver would be ten thousand requests."""
         async with Rig(executors_seconds=0.5) as rig:
             for number in range(10):
                 rig.create(f"job-{number}", target={"type": "Delta", "delta": {"path": f"/data/{number}"}})
@@ -169,8 +169,8 @@ class TestTheLoad:
             await rig.still(lambda: True, for_s=2.0)
             assert 1 <= len(self.looks(rig)) - before <= 6
 
-    async def test_of_a_namespace_that_may_not_be_listed_is_borne(self):
-        """What is known stays, and everything else goes on."""
+    async def test_forbidden_namespace_is_tolerated(self):
+        """Its cached executors stay, and other namespaces are listed."""
         async with Rig(**ALLOWED) as rig:
             await in_trouble(rig)
             forbidden = Fault("answer", verb="list", plural="pods", status=403, reason="Forbidden", times=8)

@@ -1,4 +1,4 @@
-"""The work queue: what is taken, when, and never twice at once. Time is virtual."""
+"""The work queue: order, delays, and no key on two workers at once. Time is virtual."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ from backfill_operator.reconcile.workqueue import (
 
 
 class Bench:
-    """A queue, and what its workers did with it."""
+    """A queue, with the record of its workers' calls."""
 
     def __init__(self, work, *, workers=1):
         self.taken, self.waits, self.errors = [], [], []
@@ -51,7 +51,7 @@ class Bench:
 
 
 def played(script, work, **options):
-    """Run a script against a queue; return the bench when it is over."""
+    """Run a script against a queue; return the bench at the end."""
 
     async def play():
         async with Bench(work, **options) as bench:
@@ -62,16 +62,16 @@ def played(script, work, **options):
 
 
 async def at_once(_key):
-    """Want nothing more."""
+    """Return at once, without a next time."""
 
 
 async def for_a_second(_key):
-    """Take a while, and want nothing more."""
+    """Work for a second, without a next time."""
     await wait(1)
 
 
 class TestAKeyIsTakenOnce:
-    def test_many_adds_are_one_look(self):
+    def test_many_adds_cause_one_reconcile(self):
         """A burst of events is one change."""
 
         async def script(bench):
@@ -82,8 +82,8 @@ class TestAKeyIsTakenOnce:
 
         assert played(script, at_once).keys() == ["a", "b"]
 
-    def test_an_add_during_the_look_is_one_more_look(self):
-        """What was seen may be older than the event."""
+    def test_add_during_a_reconcile_causes_one_more(self):
+        """The observed state may be older than the event."""
 
         async def script(bench):
             bench.queue.add("a")
@@ -94,8 +94,8 @@ class TestAKeyIsTakenOnce:
 
         assert played(script, for_a_second).times() == [0, 1]
 
-    def test_never_on_two_workers_at_once(self):
-        """One writer an object: otherwise two decisions could each make a driver."""
+    def test_key_is_never_on_two_workers_at_once(self):
+        """Otherwise two decisions for one object could each create a driver."""
         busy, most = set(), []
 
         async def work(key):
@@ -117,7 +117,7 @@ class TestAKeyIsTakenOnce:
         assert bench.errors == []
         assert max(most) == 4
 
-    def test_the_oldest_comes_first(self):
+    def test_oldest_key_comes_first(self):
         """No key starves."""
 
         async def script(bench):
@@ -133,7 +133,7 @@ class TestAKeyIsTakenOnce:
 
 class TestAFailureWaitsAlone:
     def test_delays_double_up_to_a_limit(self):
-        """An API server in trouble must not be asked faster and faster."""
+        """Requests to a failing API server must become less frequent."""
 
         async def work(_key):
             raise RuntimeError("no")
@@ -149,8 +149,8 @@ class TestAFailureWaitsAlone:
         assert max(gaps) == BACKOFF_MAX_S
         assert bench.errors[0] == ("a", "no")
 
-    def test_what_passes_by_itself_is_not_waited_for_long(self):
-        """An API server that was away for an hour must not keep its Backfills waiting for minutes more."""
+    def test_delay_after_an_outage_is_short(self):
+        """After an outage of an hour, the Backfills must not wait for several minutes."""
 
         async def work(_key):
             raise RetryLaterError("503")
@@ -164,8 +164,8 @@ class TestAFailureWaitsAlone:
 
         assert max(gaps) == RETRY_MAX_S
 
-    def test_a_success_forgets_the_failures(self):
-        """The next failure is a first one."""
+    def test_success_resets_the_failures(self):
+        """The next failure counts as the first one."""
         outcomes = iter([RuntimeError(), RuntimeError(), None, RuntimeError(), None])
 
         async def work(_key):
@@ -181,8 +181,8 @@ class TestAFailureWaitsAlone:
 
         assert played(script, work).times() == [0, 0.25, 0.75, 10, 10.25]
 
-    def test_others_are_not_held_up(self):
-        """One broken Backfill of ten thousand is one broken Backfill."""
+    def test_failing_key_does_not_delay_others(self):
+        """One broken Backfill of ten thousand affects only itself."""
 
         async def work(key):
             if key == "broken":
@@ -197,8 +197,8 @@ class TestAFailureWaitsAlone:
 
         played(script, work)
 
-    def test_the_server_says_when_to_come_back(self):
-        """Retry-After is honoured, without a worker that waits for it."""
+    def test_retry_after_of_the_server_is_respected(self):
+        """No worker waits for it."""
 
         async def work(_key):
             raise RetryLaterError("429", after_s=30)
@@ -209,8 +209,8 @@ class TestAFailureWaitsAlone:
 
         assert played(script, work).times() == [0, 30]
 
-    def test_an_event_during_a_failing_look_does_not_skip_the_delay(self):
-        """A failing write makes an event of its own; without this the two would chase each other."""
+    def test_event_during_a_failing_reconcile_does_not_skip_the_delay(self):
+        """A failing write causes an event, so the two would repeat each other without a delay."""
 
         async def work(key):
             bench_of[0].queue.add(key)
@@ -227,7 +227,7 @@ class TestAFailureWaitsAlone:
 
 
 class TestDelays:
-    def test_the_look_says_when_it_wants_the_next(self):
+    def test_reconcile_chooses_its_next_time(self):
         """A backoff or a deadline has no event."""
 
         async def work(_key):
@@ -239,8 +239,8 @@ class TestDelays:
 
         assert played(script, work).times() == [0, 10, 20]
 
-    def test_the_earlier_of_two_delays_counts(self):
-        """Asking later never postpones."""
+    def test_earlier_of_two_delays_applies(self):
+        """A later request never postpones an earlier one."""
 
         async def script(bench):
             bench.queue.add_after("a", 5)
@@ -250,7 +250,7 @@ class TestDelays:
 
         assert played(script, at_once).times() == [2]
 
-    def test_an_event_ends_a_delay(self):
+    def test_event_ends_a_delay(self):
         """A change is handled at once, not at its deadline."""
 
         async def script(bench):
@@ -261,8 +261,8 @@ class TestDelays:
 
         assert played(script, at_once).times() == [1]
 
-    def test_a_busy_key_leaves_nothing_behind(self):
-        """Each look gives a delay and each event ends it: after a day that was a million of them, an hour ahead each."""
+    def test_busy_key_leaves_no_heap_entries(self):
+        """Each reconcile sets a delay and each event ends it: after a day there were a million entries, an hour ahead each."""
 
         async def work(_key):
             return 3600.0
@@ -284,8 +284,8 @@ class TestPacing:
     @given(
         rate=st.floats(0.5, 500), burst=st.integers(1, 100), gaps=st.lists(st.floats(0, 2), min_size=1, max_size=200)
     )
-    def test_no_window_holds_more_than_rate_and_burst(self, rate, burst, gaps):
-        """The promise of a token bucket, over every window."""
+    def test_no_window_has_more_than_rate_and_burst(self, rate, burst, gaps):
+        """This guarantee of a token bucket applies to every window."""
         bucket, now, granted = TokenBucket(rate, burst), 0.0, []
         for gap in gaps:
             now += gap
@@ -294,8 +294,8 @@ class TestPacing:
             for last in range(first, len(granted)):
                 assert last - first + 1 <= burst + rate * (granted[last] - start) + 1.001
 
-    def test_those_who_wait_are_served_in_order(self):
-        """No key is overtaken for ever."""
+    def test_waiting_callers_are_served_in_order(self):
+        """No caller waits for ever."""
 
         async def play():
             bucket, order = TokenBucket(10, 1), []
@@ -309,8 +309,8 @@ class TestPacing:
 
         assert run_virtually(play()) == [(0, 0), (1, 0.1), (2, 0.2), (3, 0.3)]
 
-    def test_a_token_that_is_not_there_is_not_owed(self):
-        """Progress that may not be written now is left out, not queued."""
+    def test_missing_token_is_not_owed(self):
+        """Progress that may not be written now is skipped, not queued."""
         bucket = TokenBucket(10, 2)
 
         assert [bucket.try_take(0) for _ in range(4)] == [True, True, False, False]
@@ -318,5 +318,5 @@ class TestPacing:
 
     @pytest.mark.parametrize(("chance", "seconds"), [(0.0, 7.5), (0.5, 10.0), (1.0, 12.5)])
     def test_jitter_stays_within_its_spread(self, chance, seconds):
-        """Up to a quarter, both ways."""
+        """The spread is up to a quarter in both directions."""
         assert jittered(10, chance=lambda: chance) == seconds

@@ -1,7 +1,7 @@
-"""Two minor versions apart: what earlier builds wrote is read today, and what is written today those builds read.
+"""Builds that are two minor versions apart read each other's documents.
 
-Nothing is released yet, so two builds of the days before stand for two versions. Their own code wrote the documents
-(build-tools/contract_documents.py); the next ones are those of releases.
+There is no release yet, so two earlier builds stand for two versions. Their own code wrote the documents
+(build-tools/contract_documents.py); later documents come from releases.
 """
 
 import gzip
@@ -31,9 +31,9 @@ BUILDS = {
     for path in sorted((ROOT / "tests" / "support" / "builds").glob("*.json.gz"))
 }
 EACH = pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS.keys())
-EXAMPLES = [(build, one) for build in BUILDS for one in BUILDS[build]["backfills"]]
+EXAMPLES = [(build, example) for build in BUILDS for example in BUILDS[build]["backfills"]]
 EACH_EXAMPLE = pytest.mark.parametrize(
-    "one", [one for _, one in EXAMPLES], ids=[f"{build}-{one['name']}" for build, one in EXAMPLES]
+    "example", [example for _, example in EXAMPLES], ids=[f"{build}-{example['name']}" for build, example in EXAMPLES]
 )
 STATES = [
     (build, strategy, text) for build in BUILDS for strategy, texts in BUILDS[build]["states"].items() for text in texts
@@ -50,11 +50,15 @@ def written(model):
 
 
 def unknown(schema, value, whole, path="command"):
-    """Yield the paths of what a closed JSON schema does not know, as an earlier build would find them."""
+    """Yield the paths that a closed JSON schema does not define, which an earlier build would reject."""
     schema = whole["$defs"][schema["$ref"].rsplit("/", 1)[-1]] if "$ref" in schema else schema
     if "anyOf" in schema:
-        found = [list(unknown(one, value, whole, path)) for one in schema["anyOf"] if one.get("type") != "null"]
-        yield from min(found, key=len)
+        alternatives = [
+            list(unknown(alternative, value, whole, path))
+            for alternative in schema["anyOf"]
+            if alternative.get("type") != "null"
+        ]
+        yield from min(alternatives, key=len)
     elif isinstance(value, dict):
         for name, below in value.items():
             if name not in schema.get("properties", {}):
@@ -67,65 +71,65 @@ def unknown(schema, value, whole, path="command"):
 
 @EACH
 class TestWhatAnEarlierBuildWrote:
-    def test_there_are_two_of_them(self, build):
-        """Each with something of every kind, of every strategy that it had."""
+    def test_documents_of_two_builds_exist(self, build):
+        """Each has documents of every kind, and of every strategy that it had."""
         assert len(BUILDS) == 2
-        assert min(len(build[one]) for one in ("statuses", "endings", "commands", "backfills")) > 1
+        assert min(len(build[kind]) for kind in ("statuses", "endings", "commands", "backfills")) > 1
         assert {"Snapshot", "Arrangement", "SourceSplits"} <= build["states"].keys()
         assert all(build["states"].values())
 
-    def test_in_statuses_is_all_read(self, build):
-        """An attempt that is not seen is launched beside itself; a command that is lost is not given."""
+    def test_statuses_of_an_earlier_build_are_read_completely(self, build):
+        """An unread attempt would be launched again, and an unread command lost."""
         for status in build["statuses"]:
             assert dropped_paths(status, written(status_of({"status": status}))) == []
 
-    def test_in_statuses_launches_no_second_driver(self, build):
-        """The operator is new, its cache is empty: without a look at the pods nothing is made."""
+    def test_statuses_of_an_earlier_build_launch_no_second_driver(self, build):
+        """A new operator has an empty cache: it creates no driver without reading the pods."""
         for status in build["statuses"]:
             if (status.get("attempt") or {}).get("state") != "Created":
                 continue
             metadata = {"namespace": "shop", "name": "orders", "uid": "uid", "generation": status["observedGeneration"]}
             decision = decide(observation_of({"metadata": metadata, "spec": SPEC, "status": status}, ()), NOW_MS)
-            assert not any(isinstance(one, LaunchDriver) for one in decision.actions)
+            assert not any(isinstance(action, LaunchDriver) for action in decision.actions)
 
     @pytest.mark.parametrize(("name", "model"), [("progress", Progress), ("receipt", Receipt), ("ack", Ack)])
-    def test_in_answers_is_all_read(self, build, name, model):
-        """A driver at work keeps its image while the operator is upgraded."""
+    def test_answers_of_an_earlier_driver_are_read_completely(self, build, name, model):
+        """A running driver keeps its image while the operator is upgraded."""
         assert dropped_paths(build[name], written(model.model_validate(known(model, build[name])))) == []
 
-    def test_in_termination_messages_is_all_read(self, build):
-        """Its plan, its proof, and why it ended."""
+    def test_termination_messages_of_an_earlier_driver_are_read_completely(self, build):
+        """They contain its plan, its proof, and the reason of its end."""
         for text in build["endings"]:
             assert dropped_paths(json.loads(text), written(Ending.read(text))) == []
 
-    def test_as_commands_is_read_by_the_driver_of_today(self, build):
-        """The operator was rolled back; the attempt has the newer image."""
-        for one in build["commands"]:
-            assert dropped_paths(one, written(CommandRequest.model_validate_json(json.dumps(one)))) == []
+    def test_commands_of_an_earlier_build_are_read_by_todays_driver(self, build):
+        """The operator was rolled back, and the attempt has the newer image."""
+        for command in build["commands"]:
+            assert dropped_paths(command, written(CommandRequest.model_validate_json(json.dumps(command)))) == []
 
-    def test_as_commands_is_all_that_it_is_told_today(self, build):
-        """The earlier contract is closed: one field more, and it refuses all of the command."""
-        for one in build["commands"]:
-            told = CommandRequest.model_validate(one).model_dump(
+    def test_commands_of_today_fit_the_earlier_contract(self, build):
+        """The earlier contract is closed: it refuses a command with an additional field."""
+        for command in build["commands"]:
+            sent = CommandRequest.model_validate(command).model_dump(
                 mode="json", by_alias=True, exclude_none=True, exclude_defaults=True
             )
-            assert list(unknown(build["commandSchema"], told, build["commandSchema"])) == []
+            assert list(unknown(build["commandSchema"], sent, build["commandSchema"])) == []
 
 
 @EACH_EXAMPLE
 class TestABackfillOfAnEarlierBuild:
-    def test_is_the_same_job_today(self, one):
-        """Another hash, and the state in its target is that of another job: all would be copied again."""
-        made = load_backfill(one["document"])
-        assert one["specHash"] in (made.spec_hash, made.spec_hash_before_conf)
+    def test_backfill_of_an_earlier_build_is_the_same_job_today(self, example):
+        """Otherwise the state in its target would belong to another job, and all rows would be copied again."""
+        made = load_backfill(example["document"])
+        assert example["specHash"] in (made.spec_hash, made.spec_hash_before_conf)
 
-    def test_is_told_its_driver_in_the_same_words(self, one):
-        """By the operator of today to a driver of then, which refuses a field that it does not know; and the other way round."""
-        made = load_backfill(one["document"])
+    def test_backfill_is_given_to_its_driver_in_the_same_form(self, example):
+        """Today's operator sends it to an earlier driver, which refuses unknown fields, and vice versa."""
+        made = load_backfill(example["document"])
         launch = Launch("shop", made.metadata.name, "uid", 1, "Run", made.spec, Installation("backfill:1"))
 
-        assert backfill_document(launch) == one["forDriver"]
-        given, namespaced = load_backfill(one["forDriver"]), dict(one["document"])
+        assert backfill_document(launch) == example["forDriver"]
+        given, namespaced = load_backfill(example["forDriver"]), dict(example["document"])
         namespaced["metadata"] = namespaced["metadata"] | {"namespace": "shop"}
         assert given.spec_hash == load_backfill(namespaced).spec_hash
 
@@ -136,8 +140,8 @@ class TestABackfillOfAnEarlierBuild:
     ids=[f"{build}-{strategy}-{number}" for number, (build, strategy, _) in enumerate(STATES)],
 )
 class TestAStateThatAnEarlierBuildLeft:
-    def test_is_read_and_stored_again_with_all_that_it_says(self, strategy, text):
-        """A position that is forgotten is rows that are read twice or never."""
+    def test_state_of_an_earlier_build_is_read_and_stored_again_completely(self, strategy, text):
+        """Rows of a lost position would be read twice or never."""
         state = JobState.decode(text)
         stored = strategies.discover()[strategy].decode(state.progress)
         again = replace(state, progress=stored.encode()).encode()

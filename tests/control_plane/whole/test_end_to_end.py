@@ -1,4 +1,4 @@
-"""The whole operator against the fake API server and a real one, a kubelet of this process and drivers that are doubles."""
+"""The whole operator with the fake API server and a real one, a kubelet in this process, and driver doubles."""
 
 import json
 
@@ -10,8 +10,8 @@ from backfill_core.errors import EXIT_STOPPED
 
 
 class TestALife:
-    async def test_from_apply_to_complete(self, rigs):
-        """Applied, launched, running, done; what is left of it is its status and nothing of its objects."""
+    async def test_job_runs_from_apply_to_complete(self, rigs):
+        """It is applied, launched, runs and finishes; only its status stays, and none of its objects."""
         async with rigs() as rig:
             rig.create(retainDriver="Never")
             await rig.until_holds("Running")
@@ -22,16 +22,16 @@ class TestALife:
             assert rig.status()["history"][0]["exitCode"] == 0
             await rig.until(lambda: rig.objects() == [])
 
-    async def test_progress_comes_back(self, rigs):
-        """What the driver says is in the status, at a walking pace."""
+    async def test_progress_is_reported(self, rigs):
+        """The status contains the driver's progress, at a limited rate."""
         async with rigs(double={"rows_per_barrier": 100, "barrier_s": 0.02}) as rig:
             rig.create()
             await rig.until(lambda: rig.progress().get("percent") == 100)
 
             assert rig.progress()["rowsDone"] == rig.progress()["rowsTotal"] == 4000
 
-    async def test_a_receipt_that_was_asked_for_comes_back(self, rigs):
-        """Each new text of the annotation is one receipt."""
+    async def test_requested_receipt_is_reported(self, rigs):
+        """Each new value of the annotation causes one receipt."""
         async with rigs() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -41,8 +41,8 @@ class TestALife:
             assert rig.status()["receipt"]["rows"] == 4000
             assert rig.condition("Verified") == ("True", "Equal")
 
-    async def test_many_at_once(self, rigs):
-        """Each has its driver; none waits for another."""
+    async def test_many_jobs_run_at_once(self, rigs):
+        """Each has its driver, and none waits for another."""
         async with rigs() as rig:
             names = [f"job-{number}" for number in range(12)]
             for name in names:
@@ -52,8 +52,8 @@ class TestALife:
 
             assert rig.oracle.most == 1
 
-    async def test_the_first_look_at_a_cluster_that_is_full(self, rigs):
-        """What is there when the operator comes is looked at like what comes later."""
+    async def test_operator_reconciles_a_full_cluster_at_its_start(self, rigs):
+        """Existing objects are reconciled like later ones."""
         async with rigs(start=False) as rig:
             rig.create("early")
             rig.start()
@@ -63,8 +63,8 @@ class TestALife:
 
 
 class TestControl:
-    async def test_pause_and_resume(self, rigs):
-        """Acknowledged by the driver after a seal, and only then said to be so."""
+    async def test_pause_and_resume_are_acknowledged(self, rigs):
+        """The status shows them only after the driver has acknowledged them with a commit."""
         async with rigs() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -76,8 +76,8 @@ class TestControl:
             await rig.until_holds("Running", within_s=2)
             assert rig.double().progress.paused is None
 
-    async def test_a_throttle(self, rigs):
-        """A number of rows a second, and none again."""
+    async def test_throttle_is_set_and_removed(self, rigs):
+        """The limit is a number of rows a second."""
         async with rigs() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -87,8 +87,8 @@ class TestControl:
             rig.edit(throttle={"rowsPerSecond": None})
             await rig.until(lambda: rig.condition("Throttled") == ("False", "NotRequested"))
 
-    async def test_an_override_wins_over_the_spec(self, rigs):
-        """GitOps would undo an edit of the spec; an emergency is no edit."""
+    async def test_override_takes_precedence_over_the_spec(self, rigs):
+        """GitOps would undo an edit of the spec."""
         async with rigs() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -96,16 +96,16 @@ class TestControl:
             await rig.until_holds("Paused")
             assert rig.condition("Paused") == ("True", "Override")
 
-    async def test_an_override_that_cannot_be_read_changes_nothing(self, rigs):
-        """And is said, once."""
+    async def test_invalid_override_changes_nothing(self, rigs):
+        """It is reported once."""
         async with rigs() as rig:
             rig.create(annotations={OVERRIDE_ANNOTATION: "{"})
             await rig.until_holds("Running")
             await rig.until(lambda: "OverrideIgnored" in rig.events())
             await rig.still(lambda: rig.events().count("OverrideIgnored") == 1, for_s=1)
 
-    async def test_a_pause_before_the_start_is_no_command(self, rigs):
-        """The driver begins paused: its ConfigMap says so."""
+    async def test_pause_before_the_start_is_not_a_command(self, rigs):
+        """The driver starts paused because of its ConfigMap."""
         async with rigs() as rig:
             rig.kubelet.held = True
             rig.create(desiredState="Paused")
@@ -114,8 +114,8 @@ class TestControl:
 
             assert "desiredState: Paused" in config["data"]["backfill.yaml"]
 
-    async def test_a_driver_that_does_not_acknowledge_is_not_killed(self, rigs):
-        """It is only said."""
+    async def test_driver_that_does_not_acknowledge_is_not_killed(self, rigs):
+        """It is only reported."""
         async with rigs(double={"silent": True}) as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -124,8 +124,8 @@ class TestControl:
             await rig.until(lambda: len(rig.double().seen) == 1)
             await rig.still(lambda: rig.pods() == {"orders-1-driver": "Running"}, for_s=1)
 
-    async def test_a_command_survives_a_restart_of_the_operator(self, rigs):
-        """It is on record before it is sent."""
+    async def test_command_survives_a_restart_of_the_operator(self, rigs):
+        """It is recorded before it is sent."""
         async with rigs(double={"silent": True}) as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -136,7 +136,7 @@ class TestControl:
             rig.start()
             await rig.until_holds("Paused")
 
-    async def test_a_control_survives_a_restart_of_the_driver(self, rigs):
+    async def test_control_survives_a_restart_of_the_driver(self, rigs):
         """The next attempt starts with it."""
         async with rigs() as rig:
             rig.create()
@@ -150,14 +150,14 @@ class TestControl:
 
 
 class TestSuspendAndDelete:
-    async def test_suspended_means_that_the_pods_are_gone(self, rigs):
-        """Stopped at a barrier, not killed; and the next attempt goes on."""
+    async def test_suspended_job_has_no_pods(self, rigs):
+        """Its driver is stopped at a barrier, not killed, and the next attempt continues."""
         async with rigs() as rig:
             rig.create()
             await rig.until_holds("Running")
             rig.edit(suspend=True)
             await rig.until_holds("Suspended")
-            # On a busy machine the pod may be gone before anybody saw how it ended.
+            # On a busy machine the pod may be gone before the test sees how it ended.
             assert rig.status()["history"][0].get("exitCode", EXIT_STOPPED) == EXIT_STOPPED
             await rig.until(lambda: rig.pods() == {} and rig.objects() == [])
             rig.edit(suspend=False)
@@ -165,15 +165,15 @@ class TestSuspendAndDelete:
 
             assert rig.status()["failures"] == 0
 
-    async def test_one_that_is_born_suspended_has_no_driver(self, rigs):
+    async def test_job_created_suspended_has_no_driver(self, rigs):
         """Kueue admits it later."""
         async with rigs() as rig:
             rig.create(suspend=True)
             await rig.until_holds("Suspended")
             await rig.still(lambda: rig.objects() == [], for_s=0.5)
 
-    async def test_a_deletion_waits_for_the_drain(self, rigs):
-        """The driver seals what it has before its Backfill goes."""
+    async def test_deletion_waits_for_the_drain(self, rigs):
+        """The driver commits its rows before its Backfill is deleted."""
         async with rigs() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -183,11 +183,11 @@ class TestSuspendAndDelete:
             rig.delete()
             await rig.until(lambda: rig.get() is None)
 
-            assert [type(one.command).__name__ for one in double.seen] == ["Stop"]
+            assert [type(request.command).__name__ for request in double.seen] == ["Stop"]
             await rig.until(lambda: rig.objects() == [])
 
-    async def test_a_deletion_during_the_launch(self, rigs):
-        """Nothing is left, whatever was made."""
+    async def test_deletion_during_the_launch_leaves_no_object(self, rigs):
+        """Any objects may exist at that time."""
         async with rigs() as rig:
             rig.kubelet.held = True
             rig.create()
@@ -195,8 +195,8 @@ class TestSuspendAndDelete:
             rig.delete()
             await rig.until(lambda: rig.get() is None and rig.objects() == [])
 
-    async def test_deleted_and_made_again_at_once(self, rigs):
-        """Another UID, another life; the pods of the first are no pods of the second."""
+    async def test_recreated_job_ignores_the_pods_of_the_first(self, rigs):
+        """It has another UID, and the pods of the first Backfill do not belong to it."""
         async with rigs() as rig:
             first = rig.create()
             await rig.until_holds("Running")
@@ -209,8 +209,8 @@ class TestSuspendAndDelete:
             assert first["metadata"]["uid"] not in owners
             assert owners == {second["metadata"]["uid"]}
 
-    async def test_a_time_to_live(self, rigs):
-        """Off by default; where it is set, the object goes."""
+    async def test_finished_job_is_deleted_after_its_time_to_live(self, rigs):
+        """The limit is off by default."""
         async with rigs() as rig:
             rig.create(ttlSecondsAfterFinished=1)
             await rig.until_holds("Running")
@@ -219,8 +219,8 @@ class TestSuspendAndDelete:
 
 
 class TestFailures:
-    async def test_an_evicted_driver_has_a_successor(self, rigs):
-        """Through no fault of the job."""
+    async def test_evicted_driver_has_a_successor(self, rigs):
+        """The job did not cause the eviction."""
         async with rigs() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -229,8 +229,8 @@ class TestFailures:
 
             assert rig.status()["history"][0]["reason"] == "Infrastructure"
 
-    async def test_a_failure_that_no_retry_repairs_is_the_end(self, rigs):
-        """The driver's exit code says so."""
+    async def test_final_failure_ends_the_job(self, rigs):
+        """The driver's exit code marks it as final."""
         async with rigs() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -238,8 +238,8 @@ class TestFailures:
             await rig.until_phase("Failed")
             await rig.still(lambda: len(rig.pods()) == 1, for_s=0.5)
 
-    async def test_retries_are_used_up(self, rigs):
-        """And the last reason is told."""
+    async def test_retries_are_limited(self, rigs):
+        """The status contains the last reason."""
         async with rigs() as rig:
             rig.create(backoffLimit=1)
             for attempt in (1, 2):
@@ -252,14 +252,14 @@ class TestFailures:
 
 
 class TestARestart:
-    async def test_of_the_operator_is_not_seen(self):
-        """It looks at nothing before it has listed everything: a Backfill without its pod would seem to have lost it."""
+    async def test_restart_of_the_operator_changes_no_status(self):
+        """It reconciles only after the first complete list: before that, the pod of a Backfill would seem to be missing."""
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
             await rig.until(lambda: rig.progress() and rig.condition("ControlSynced") == ("True", "Acknowledged"))
             seen = []
-            rig.store.listeners.append(lambda plural, _, one: plural == "backfills" and seen.append(facts(one)))
+            rig.store.listeners.append(lambda plural, _, changed: plural == "backfills" and seen.append(facts(changed)))
             before = facts(rig.get())
             rig.kill()
             rig.api.faults.append(Fault("slow", verb="list", plural="pods", seconds=1, times=99))
@@ -267,9 +267,9 @@ class TestARestart:
             await rig.until(lambda: rig.operator.drivers.report((NAMESPACE, "orders"), 1) is not None)
             await rig.still(lambda: True, for_s=0.5)
 
-            assert [one for one in seen if one != before] == []
+            assert [status for status in seen if status != before] == []
 
 
 def facts(backfill):
-    """Return everything of a status but how far it is."""
+    """Return a status without its progress."""
     return {name: value for name, value in backfill["status"].items() if name != "progress"}

@@ -1,4 +1,4 @@
-"""The operator on a real API server, with a kubelet and drivers of this process; skipped where there is no server."""
+"""The operator on a real API server, with a kubelet and drivers in this process; skipped without a server."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from backfill_api.names import DRAIN_FINALIZER
 
 
 class TestALifeOnARealServer:
-    async def test_from_apply_to_complete(self, real):
-        """Every object is accepted by the server that will have to."""
+    async def test_job_runs_from_apply_to_complete(self, real):
+        """The real server accepts every object."""
         async with real() as rig:
             rig.create(retainDriver="Never")
             await rig.until_holds("Running")
@@ -23,8 +23,8 @@ class TestALifeOnARealServer:
             await rig.until(lambda: rig.objects() == [])
             await rig.until(lambda: "Complete" in rig.events())
 
-    async def test_retry_suspend_and_drain(self, real):
-        """The same decisions, with a server that validates every status."""
+    async def test_retry_suspend_and_drain_work(self, real):
+        """The decisions are the same, with a server that validates every status."""
         async with real() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -37,8 +37,8 @@ class TestALifeOnARealServer:
             rig.delete()
             await rig.until(lambda: rig.get() is None and rig.objects() == [])
 
-    async def test_a_pod_that_the_server_refuses(self, real):
-        """With the words of a real one."""
+    async def test_pod_that_the_server_refuses_is_reported(self, real):
+        """The message is the real server's."""
         async with real(allowed_priority_classes=("no-such-class",)) as rig:
             rig.create(driver={"template": {"spec": {"priorityClassName": "no-such-class"}}})
             await rig.until(lambda: (rig.condition("Stalled") or "?")[0] == "True")
@@ -46,8 +46,8 @@ class TestALifeOnARealServer:
             assert "no-such-class" in stalled
             await rig.until(lambda: rig.objects() == [])
 
-    async def test_an_executor_that_the_server_would_refuse(self, real):
-        """Before there is a driver, which would ask for it for ever."""
+    async def test_executor_that_the_server_refuses_is_reported(self, real):
+        """The refusal comes before the driver, which would request the executor for ever."""
         async with real() as rig:
             rig.create(executor={"template": {"metadata": {"labels": {"user.backfill.dev/team": "d" * 64}}}})
             await rig.until(lambda: (rig.condition("Stalled") or "?")[0] == "True")
@@ -57,8 +57,8 @@ class TestALifeOnARealServer:
             assert "must be no more than 63" in stalled
             assert rig.objects() == []
 
-    async def test_a_service_account_that_is_not_there(self, real):
-        """Waits for a person, says for whom, and leaves nothing behind."""
+    async def test_missing_service_account_is_reported(self, real):
+        """The Backfill waits for a user, names the account, and leaves no objects."""
         async with real(allowed_service_accounts=("no-such-account",)) as rig:
             rig.create(driver={"serviceAccountName": "no-such-account"})
             await rig.until(lambda: rig.condition("Stalled") or rig.phase() == "Running")
@@ -70,8 +70,8 @@ class TestALifeOnARealServer:
             await rig.until(lambda: rig.objects() == [])
 
     @pytest.mark.parametrize("write", range(0, 8, 2))
-    async def test_an_operator_that_dies(self, real, write):
-        """Killed after so many of its calls; the next one goes on."""
+    async def test_operator_that_dies_has_a_successor(self, real, write):
+        """It is killed after a number of its calls, and the next one continues."""
         async with real(start=False) as rig:
             killed = []
 
@@ -79,7 +79,7 @@ class TestALifeOnARealServer:
                 if call.verb in ("create", "patch", "delete"):
                     killed.append(call)
                     if len(killed) == write + 1:
-                        # In the operator's own thread: it stops before it can do anything with the answer.
+                        # In the operator's own thread, so that it stops before it can use the answer.
                         rig.running.halt()
 
             rig.options = {"observe": count}

@@ -81,7 +81,7 @@ class TestTheStoredClaim:
 
         assert claims == (replace(ours, begins=False), replace(OTHER, shares=True), replace(done, shares=None))
 
-    @pytest.mark.parametrize("text", ["", "fence", "[]", '{"jobs":{}}'])
-    def test_an_unreadable_claim_counts_as_a_claim(self, text):
+    @pytest.mark.parametrize("text", ["", "fence", "[]", '{"jobs":{}}', "[" * 100_000], ids=lambda text: text[:9])
+    def test_what_cannot_be_read_is_a_claim_too(self, text):
         """Damage must not open the target for a second owner."""
         assert claims_in({"backfill.b": text, OWNER_DOMAIN: text}) == (Claim("backfill.b", "backfill.b", shares=None),)

@@ -173,7 +173,7 @@ class TestWhatIsProven:
         proof = proven(pairing, [Same(), Damaged("bits")])
 
         assert (proof.files, proof.rows, proof.source_paths) == (1, 30, {"a", "b", "c"})
-        assert [wrong.what.split(",")[0] for wrong in proof.wrong] == ["its log entry says 9 rows", "bits"]
+        assert [wrong.what.split(",")[0] for wrong in proof.wrong] == ["its log entry has 9 rows", "bits"]
 
     def test_other_hidden_rows_are_left_to_rows(self, pairing):
         """The vector hides the same number of rows, but other rows."""

@@ -1,4 +1,4 @@
-"""Promises of files that an append-only source adds after the pinned version: copied where they can be; delta-rs says what is there."""
+"""Files that an append-only source adds after the pinned version are copied if possible; delta-rs reads the target."""
 
 import hashlib
 import json
@@ -31,17 +31,17 @@ def source(spark, tmp_path):
 
 @pytest.fixture
 def run(spark, tmp_path, source):
-    """Runs an `Append` job that begins at version 0, and returns how it ended."""
+    """Runs an `Append` job that begins at version 0, and returns its outcome."""
 
     def run(**spec):
-        wanted = {
+        defaults = {
             "name": "appended",
             "source": {"key": [], "version": 0, **spec.pop("source", {})},
             "target": {"writeMode": "Append", "partitionBy": ["part"], **spec.pop("target", {})},
             "verify": "Final",
         }
         settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
-        return run_driver(job(source, str(tmp_path / "t"), **{**wanted, **spec}), settings=settings, spark=spark)
+        return run_driver(job(source, str(tmp_path / "t"), **{**defaults, **spec}), settings=settings, spark=spark)
 
     return run
 
@@ -57,13 +57,13 @@ def copied(source, target):
 
 
 def changes_read(spark):
-    """Return how many queries of Spark read changes of a source so far."""
-    found = java_session(spark).sharedState().statusStore().executionsList()
-    return sum(str(found.apply(at).description()).startswith("ApplyChanges") for at in range(found.size()))
+    """Return the number of Spark queries so far that read changes of a source."""
+    executions = java_session(spark).sharedState().statusStore().executionsList()
+    return sum(str(executions.apply(at).description()).startswith("ApplyChanges") for at in range(executions.size()))
 
 
 def append_with_a_vector(spark, path):
-    """Delete one row of the newest version, and make one version of both: it adds a file with a deletion vector."""
+    """Delete one row of the newest version, and merge both versions: the result adds a file with a deletion vector."""
     newest = APPENDED
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     spark.range(100, 110, 1, 1).selectExpr("id", "0L AS part", "concat('n', id) AS name").write.format("delta").mode(
@@ -71,21 +71,21 @@ def append_with_a_vector(spark, path):
     ).save(path)
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 105")
     log = Path(path, "_delta_log")
-    (added,) = (one for one in actions_in(commit_of(path, newest + 3)) if "add" in one)
+    (added,) = (action for action in actions_in(commit_of(path, newest + 3)) if "add" in action)
     assert "deletionVector" in added["add"]
-    kept = [one for one in actions_in(commit_of(path, newest + 2)) if "add" not in one]
+    kept = [action for action in actions_in(commit_of(path, newest + 2)) if "add" not in action]
     Path(log, f"{newest + 2:020}.json").write_text("\n".join(map(json.dumps, [*kept, added])) + "\n")
     Path(log, f"{newest + 3:020}.json").unlink()
-    for sums in log.glob("*.crc"):  # hidden ones, too
+    for sums in log.glob("*.crc"):  # hidden files, too
         sums.unlink()
     java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
 class TestFilesThatALaterVersionAdds:
-    """Each version was a Spark job: a source with three commits a second kept a core busy."""
+    """Before, each version was a Spark job: a source with three commits a second kept a core busy."""
 
-    def test_are_copied_byte_by_byte_where_the_transform_changes_nothing(self, tmp_path, run, source):
-        """Like those of the pinned version."""
+    def test_added_files_are_copied_byte_by_byte_if_the_transform_changes_nothing(self, tmp_path, run, source):
+        """They are copied like files of the pinned version."""
         outcome = run()
 
         assert (outcome.reason, outcome.receipt.equal, outcome.receipt.rows) == ("Complete", True, 50)
@@ -93,8 +93,8 @@ class TestFilesThatALaterVersionAdds:
         assert outcome.progress.changes_done == 10 * APPENDED
         assert strangers(str(tmp_path / "t"), source) == strangers(source, str(tmp_path / "t")) == 0
 
-    def test_are_left_out_copied_or_decoded_as_the_filter_decides(self, spark, tmp_path, run, source):
-        """By the bounds in the source's log: version 1 has no row of it, version 2 some, version 3 all."""
+    def test_the_filter_decides_if_added_files_are_excluded_copied_or_decoded(self, spark, tmp_path, run, source):
+        """The bounds in the source's log decide: no row of version 1 passes, some of version 2 do, all of version 3 do."""
         outcome = run(transform={"where": "id < 5 OR id >= 35"})
 
         target = str(tmp_path / "t")
@@ -103,8 +103,8 @@ class TestFilesThatALaterVersionAdds:
         assert ids == [*range(5), *range(35, 50)]
         assert len(copied(source, target)) == 2
 
-    def test_are_decoded_where_a_column_is_computed_that_no_file_can_take(self, spark, tmp_path, run, source):
-        """Rows of a computed partition column lie in several folders."""
+    def test_added_files_are_decoded_for_a_column_that_no_file_can_have(self, spark, tmp_path, run, source):
+        """Rows of a computed partition column belong to several folders."""
         before = changes_read(spark)
 
         outcome = run(transform={"select": ["id", "name", "id % 3 AS third"]}, target={"partitionBy": ["third"]})
@@ -113,8 +113,8 @@ class TestFilesThatALaterVersionAdds:
         assert copied(source, str(tmp_path / "t")) == set()
         assert changes_read(spark) > before
 
-    def test_bring_no_column_that_came_after_the_pinned_version(self, spark, tmp_path, run, source):
-        """`schemaChange: Ignore` goes on without it; a file that has it is decoded."""
+    def test_added_files_bring_no_column_that_came_after_the_pinned_version(self, spark, tmp_path, run, source):
+        """With `schemaChange: Ignore` the job continues without the column. A file that has it is decoded."""
         frame = spark.range(50, 60, 1, 1).selectExpr("id", "id % 2 AS part", "'x' AS name", "id AS extra")
         frame.write.format("delta").mode("append").option("mergeSchema", "true").save(source)
 
@@ -125,15 +125,17 @@ class TestFilesThatALaterVersionAdds:
         assert "extra" not in target.columns
         assert not any("extra" in spark.read.parquet(file).columns for file in target.inputFiles())
 
-    def test_end_the_job_by_name_once_a_version_deletes_rows(self, spark, run, source):
-        """As before: the target would keep them."""
+    def test_a_version_that_deletes_rows_ends_the_job_by_name(self, spark, run, source):
+        """The target would keep these rows."""
         spark.sql(f"DELETE FROM delta.`{source}` WHERE id = 45")
 
         assert run().reason in ("ChangeFeedMissing", "NotAppendOnly")
 
     @pytest.mark.parametrize("properties", [{}, {"delta.enableDeletionVectors": "true"}], ids=["decoded", "copied"])
-    def test_come_without_the_rows_that_their_deletion_vectors_hide(self, spark, tmp_path, run, source, properties):
-        """A writer may add a file and its vector in one version, as a clone does; no version removes a file then."""
+    def test_added_files_come_without_the_rows_that_their_deletion_vectors_hide(
+        self, spark, tmp_path, run, source, properties
+    ):
+        """A writer may add a file and its vector in one version, as a clone does. No version removes a file then."""
         append_with_a_vector(spark, source)
 
         outcome = run(target={"properties": properties})
@@ -143,7 +145,7 @@ class TestFilesThatALaterVersionAdds:
         assert outcome.progress.changes_done == 39
         assert strangers(target, source) == strangers(source, target) == 0
 
-    def test_are_none_in_a_version_that_only_moves_rows(self, spark, run, source):
+    def test_a_version_that_only_moves_rows_starts_no_spark_job(self, spark, run, source):
         """An OPTIMIZE started a Spark job that wrote nothing."""
         spark.sql(f"OPTIMIZE delta.`{source}`")
         before = changes_read(spark)
@@ -156,8 +158,8 @@ class TestFilesThatALaterVersionAdds:
     @pytest.mark.parametrize(
         "select", [["*"], ["id", "part", "upper(name) AS name", "id + 1 AS next", "id + 2 AS more"]]
     )
-    def test_are_not_read_if_the_filter_excludes_all_of_them(self, spark, run, source, select):
-        """Their bounds in the log tell, whether files are copied or decoded."""
+    def test_added_files_are_not_read_if_the_filter_excludes_all_of_them(self, spark, run, source, select):
+        """Their bounds in the log decide, for copied and for decoded files."""
         before = changes_read(spark)
 
         outcome = run(transform={"where": "id < 20", "select": select})

@@ -1,4 +1,4 @@
-"""Promises of the statistics of copied files: each value is found by a predicate, by Spark and by an engine of its own."""
+"""Statistics of copied files: Spark and another engine find each value with a predicate."""
 
 import json
 from contextlib import contextmanager
@@ -33,10 +33,10 @@ VALUES = [
     },
 ]  # fmt: skip
 LEGACY = {"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyDateTime": ""}
-"""Words of a footer: its days are of the calendar before Spark 3."""
+"""Metadata of a footer whose days follow the calendar before Spark 3."""
 
 PLAIN = ("id", "u32", "ms", "d32", "name", "ratio")
-"""Columns that another engine is asked for; its own literals of the others differ from Spark's."""
+"""Columns that another engine reads; its own literals of the others differ from Spark's."""
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def run(spark, tmp_path):
 
 @contextmanager
 def session_with(spark, conf):
-    """Have a session with other settings for a while."""
+    """Use other settings of a session for a while."""
     before = {name: spark.conf.get(name, None) for name in conf}
     for name, value in conf.items():
         spark.conf.set(name, value)
@@ -79,30 +79,30 @@ def leaves(schema, inside=""):
 def not_found(spark, path):
     """Return the values of a table that a predicate of Spark does not find: (column, value)."""
     table = spark.read.format("delta").load(str(path))
-    found = []
+    missed = []
     for name, kind in leaves(table.schema):
         values = {row[0] for row in table.selectExpr(f"CAST({name} AS STRING)").distinct().collect()} - {None}
         assert values, name
         for value in values:
             quoted = value.replace("\\", "\\\\").replace("'", "\\'")
             if table.where(f"{name} = CAST('{quoted}' AS {kind})").isEmpty():
-                found.append((name, value))
-    return found
+                missed.append((name, value))
+    return missed
 
 
 def not_found_by_another_engine(path, *names):
     """Return the same for some columns, as delta-rs reads them."""
-    found = []
+    missed = []
     for name in names:
         held = QueryBuilder().register("t", DeltaTable(str(path)))
         kind = held.execute(f"SELECT arrow_typeof({name}) AS k FROM t LIMIT 1").read_all()["k"].to_pylist()[0]
-        texts = held.execute(f"SELECT DISTINCT CAST({name} AS STRING) AS v FROM t WHERE {name} IS NOT NULL").read_all()
-        for value in texts["v"].to_pylist():
+        values = held.execute(f"SELECT DISTINCT CAST({name} AS STRING) AS v FROM t WHERE {name} IS NOT NULL").read_all()
+        for value in values["v"].to_pylist():
             typed = f"arrow_cast('{value}', '{kind}')"
             (count,) = held.execute(f"SELECT count(*) AS n FROM t WHERE {name} = {typed}").read_all()["n"].to_pylist()
             if not count:
-                found.append((name, value))
-    return found
+                missed.append((name, value))
+    return missed
 
 
 def statistics(path):
@@ -112,16 +112,16 @@ def statistics(path):
 
 
 class TestAFileOfAnotherWriter:
-    """Has values in other units, of other ranges and in other calendars than its table's types."""
+    """Such a file has values in other units, of other ranges and in other calendars than its table's types."""
 
     @pytest.mark.rest
-    @pytest.mark.parametrize("words", [{}, LEGACY], ids=["unsaid", "legacy"])
+    @pytest.mark.parametrize("metadata", [{}, LEGACY], ids=["unsaid", "legacy"])
     @pytest.mark.parametrize(
         "select", [{}, {"select": ["id AS key", "* EXCEPT (id, d64)"]}], ids=["whole", "projected"]
     )
-    def test_each_value_is_found(self, spark, tmp_path, run, select, words):
-        """Copied whole, or without a column and with a renamed one."""
-        write_file(spark, f"{tmp_path}/s/a.parquet", SCHEMA, VALUES, words)
+    def test_each_value_of_another_writer_is_found(self, spark, tmp_path, run, select, metadata):
+        """The file is copied whole, or without a column and with a renamed one."""
+        write_file(spark, f"{tmp_path}/s/a.parquet", SCHEMA, VALUES, metadata)
         spark.sql(f"CONVERT TO DELTA parquet.`{tmp_path}/s`")
 
         run(transform=select)
@@ -131,8 +131,8 @@ class TestAFileOfAnotherWriter:
         names = [name for name in PLAIN if name != "id" or "AS key" not in str(select)]
         assert not_found_by_another_engine(tmp_path / "t", *names) == []
 
-    def test_counts_of_nulls_stay(self, spark, tmp_path, run):
-        """They do not hang on what a value means; bounds that are exact stay, too."""
+    def test_counts_of_nulls_are_kept(self, spark, tmp_path, run):
+        """They do not depend on the meaning of a value. Exact bounds stay, too."""
         write_file(spark, f"{tmp_path}/s/a.parquet", SCHEMA, [*VALUES, {"id": 3}])
         spark.sql(f"CONVERT TO DELTA parquet.`{tmp_path}/s`")
 
@@ -154,9 +154,9 @@ class TestAFileOfAnotherWriter:
         assert "ratio" not in whole["maxValues"]
         exact.pop("d64")
         assert projected["minValues"] == {**exact, "ratio": 1.5, "st": {}}
-        for found in (whole, projected):
-            assert found["numRecords"] == 3
-            assert (found["nullCount"]["u32"], found["nullCount"]["st"], found["nullCount"]["id"]) == (
+        for copied in (whole, projected):
+            assert copied["numRecords"] == 3
+            assert (copied["nullCount"]["u32"], copied["nullCount"]["st"], copied["nullCount"]["id"]) == (
                 1, {"ms": 1, "u32": 1}, 0,
             )  # fmt: skip
 
@@ -177,11 +177,11 @@ DAYS = {
 
 
 class TestAFileThatSparkWrote:
-    """By another setting than a job's own."""
+    """Spark wrote the file with other settings than a job's own."""
 
     @pytest.mark.parametrize("session", SESSIONS)
-    def test_each_value_is_found(self, spark, tmp_path, run, session):
-        """Copied whole, without a column, and beside computed ones."""
+    def test_each_value_that_spark_wrote_is_found(self, spark, tmp_path, run, session):
+        """The file is copied whole, without a column, and with computed columns."""
         day, at = DAYS[session]
         rows = spark.range(0, 10_000, 1, 1).selectExpr(
             "id", "concat('v', id % 3) AS name", "id AS more", f"date_add({day}, CAST(id % 3 AS INT)) AS day",
@@ -190,7 +190,7 @@ class TestAFileThatSparkWrote:
         )  # fmt: skip
         with session_with(spark, SESSIONS[session]):
             rows.write.format("delta").save(f"{tmp_path}/s")
-        # In the old form moments before 1754 are others for this engine, also in the source.
+        # In the old form, timestamps before 1754 are others for this engine, also in the source.
         names = ("day",) if session == "int96" else ("day", "at")
 
         for name, select in {"t": {}, "u": {"select": ["* EXCEPT (more)"]}, "v": GRAFTED}.items():
@@ -203,8 +203,8 @@ class TestAFileThatSparkWrote:
                     assert not rows.isEmpty(), (name, column, value)
             assert not_found_by_another_engine(tmp_path / name, *names) == []
 
-    def test_moments_in_the_old_form_keep_the_bounds_of_the_log(self, spark, tmp_path, run):
-        """Spark writes them by default, and their footers have none; the other columns have those of the footer."""
+    def test_timestamps_in_the_old_form_keep_the_bounds_of_the_log(self, spark, tmp_path, run):
+        """Spark writes them by default, and their footers have no bounds. Other columns have those of the footer."""
         rows = spark.range(9).selectExpr("id", "TIMESTAMP '2024-01-01 00:00:00.123' AS at").coalesce(1)
         with session_with(spark, SESSIONS["int96"]):
             rows.write.format("delta").save(f"{tmp_path}/s")
@@ -215,10 +215,10 @@ class TestAFileThatSparkWrote:
 
 
 class TestAFileThatDeltaRsWrote:
-    """Its bounds of floats leave out NaN, which is larger than all others for Spark."""
+    """Its bounds of floats exclude NaN, which Spark orders after all other values."""
 
-    def test_each_value_is_found(self, spark, tmp_path, run):
-        """The smallest value is believed."""
+    def test_each_value_that_delta_rs_wrote_is_found(self, spark, tmp_path, run):
+        """The smallest value is used."""
         rows = "SELECT 1 AS id, 1.5 AS ratio UNION ALL SELECT 2, CAST('NaN' AS DOUBLE) UNION ALL SELECT 3, 2.5"
         write_deltalake(str(tmp_path / "s"), QueryBuilder().execute(rows).read_all())
 
@@ -230,10 +230,10 @@ class TestAFileThatDeltaRsWrote:
 
 
 class TestRowsThatSparkStages:
-    """Have bounds that are values of their columns, too."""
+    """Their bounds are values of their columns, too."""
 
-    def test_each_value_is_found(self, spark, tmp_path, run):
-        """A moment before the year 1, and a text of bytes that are none, are decoded here."""
+    def test_each_value_that_spark_stages_is_found(self, spark, tmp_path, run):
+        """A timestamp before the year 1, and bytes that are no valid string, are decoded here."""
         spark.sql(
             "SELECT id, timestamp_micros(-62200000000000000 + id) AS at, CAST(unhex(concat('61', IF(id = 1, '80', 'C3A9'))) "
             "AS STRING) AS name FROM range(0, 3, 1, 1)"

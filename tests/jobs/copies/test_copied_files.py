@@ -1,4 +1,4 @@
-"""Promises of files that are copied and not decoded, in whole jobs; delta-rs or plain Spark says what is there."""
+"""Files that are copied and not decoded, in whole jobs; delta-rs or plain Spark reads the target."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ def run(spark, tmp_path):
     """Runs a job from `s` to a folder."""
 
     def run(name="t", **spec):
-        # Else the proof of the key reads each file first.
+        # Otherwise the proof of the key reads each file first.
         settings = DriverSettings(state_dir=tmp_path / "state", cores=2, check_unique=False)
         goal = str(tmp_path / name)
         backfill = job(str(tmp_path / "s"), goal, **{"name": name, "verify": "Final", **spec})
@@ -48,14 +48,14 @@ def copied(source, target):
 
 
 class TestTheBytesOfAFile:
-    """Are copied where the transform changes nothing, whatever the layout of the table."""
+    """Files are copied byte by byte if the transform changes nothing, for any layout of the table."""
 
     @pytest.mark.parametrize(
         ("kind", "files", "target"),
         [("plain", 5, {}), ("partitioned", 20, {"partitionBy": ["part"]}), ("deleted", 5, {})],
     )
-    def test_each_row_arrives_once(self, spark, tmp_path, run, kind, files, target):
-        """A receipt, an engine of its own, and the bytes say so; and rows can be changed afterwards."""
+    def test_each_row_of_copied_files_arrives_once(self, spark, tmp_path, run, kind, files, target):
+        """A receipt, another engine and a comparison of bytes agree. Rows can be changed afterwards."""
         source, there = str(tmp_path / "s"), str(tmp_path / "t")
         make_kind(spark, source, kind)
 
@@ -73,17 +73,17 @@ class TestTheBytesOfAFile:
         make_orders(spark, str(tmp_path / "s"), 100, files=2)
         run()
 
-        found = [
-            sorted(json.loads(one["stats"])["minValues"]["id"] for one in adds_of(tmp_path / t).values()) for t in "st"
+        minima = [
+            sorted(json.loads(add["stats"])["minValues"]["id"] for add in adds_of(tmp_path / t).values()) for t in "st"
         ]
-        assert found == [[0, 50], [0, 50]]
+        assert minima == [[0, 50], [0, 50]]
 
 
 class TestColumnsOfAFile:
-    """Are left out or renamed without decoding the others."""
+    """Columns are dropped or renamed without decoding the others."""
 
-    def test_a_projection(self, spark, tmp_path, run):
-        """The chunks that are left out are in no file of the target."""
+    def test_a_projection_has_only_the_selected_columns(self, spark, tmp_path, run):
+        """Chunks of dropped columns are in no file of the target."""
         make_kind(spark, str(tmp_path / "s"), "deleted")
 
         outcome = run(transform={"select": ["name AS title", "id"]})
@@ -109,7 +109,7 @@ FILTERS = {
     "at < '2024-01-01T00:00:50Z' OR name BETWEEN 'v350' AND 'v399'": (2, lambda n: n < 50 or n >= 350),
     "day >= '2024-01-05' AND NOT name LIKE 'v%1'": (0, lambda n: n >= 200 and n % 10 != 1),
 }
-"""By the filter: how many files are copied, and the ids that it keeps."""
+"""For each filter: the number of copied files, and a predicate of the ids that it keeps."""
 
 
 def _is_null(n):
@@ -136,12 +136,15 @@ def clustered(spark, tmp_path_factory):
 
 
 class TestAFilter:
-    """That the log decides for a file needs no look at its rows."""
+    """If the log decides a filter for a file, its rows are not read."""
 
-    @pytest.mark.parametrize(("where", "found"), FILTERS.items(), ids=range(len(FILTERS)))
-    def test_keeps_the_same_rows(self, tmp_path, clustered, run, where, found):
-        """Of partitions, nulls, numbers, times and texts, beside deleted rows; as many files as can be are copied."""
-        copies, kept = found
+    @pytest.mark.parametrize(("where", "expected"), FILTERS.items(), ids=range(len(FILTERS)))
+    def test_a_filter_keeps_the_same_rows(self, tmp_path, clustered, run, where, expected):
+        """Filters use partitions, nulls, numbers, times and strings, with deleted rows.
+
+        As many files as possible are copied.
+        """
+        copies, kept = expected
         shutil.copytree(clustered, tmp_path / "s")
         select = {"select": ["id", "name"]} if "name" in where else {}
         target = {} if select else {"partitionBy": ["part"]}
@@ -150,13 +153,13 @@ class TestAFilter:
 
         assert (outcome.reason, outcome.progress.rows_done) == ("Complete", ROWS - FILES)
         there = QueryBuilder().register("t", DeltaTable(str(tmp_path / "t"))).execute("SELECT id FROM t ORDER BY id")
-        wanted = [n for n in range(ROWS) if kept(n) and n % EACH != 7]
-        assert there.read_all()["id"].to_pylist() == wanted
+        ids = [n for n in range(ROWS) if kept(n) and n % EACH != 7]
+        assert there.read_all()["id"].to_pylist() == ids
         assert sum("/w-" in path for path in adds_of(tmp_path / "t")) == copies
 
     @pytest.mark.parametrize("throttle", [{}, {"rowsPerSecond": 400}], ids=["at once", "ahead of a limit"])
-    def test_reads_no_file_that_it_leaves_out(self, tmp_path, clustered, run, throttle):
-        """It may be as large as it likes, or gone."""
+    def test_a_filter_reads_no_file_that_it_excludes(self, tmp_path, clustered, run, throttle):
+        """Such a file may have any size, or be gone."""
         shutil.copytree(clustered, tmp_path / "s")
         for path, add in adds_of(tmp_path / "s").items():
             if add["partitionValues"]["part"] != "p3":
@@ -168,7 +171,7 @@ class TestAFilter:
 
 
 class TestFilesAheadOfALimit:
-    """From 100,000 rows a second on a limit cuts what is read at positions; only files that it cuts are decoded."""
+    """From 100,000 rows a second, a limit cuts files at positions. Only files that it cuts are decoded."""
 
     FILES, EACH = 8, 30_000
 
@@ -182,8 +185,11 @@ class TestFilesAheadOfALimit:
         spark.sql(f"DELETE FROM delta.`{tmp_path / 's'}` WHERE id % 9 = 4")
         return tmp_path / "s"
 
-    def test_are_copied_where_they_lie_in_one_part(self, source, tmp_path, run):
-        """Rows, receipts by bytes and by rows, and another engine say the same; a part that is sealed alone has a folder alone."""
+    def test_files_within_one_part_are_copied(self, source, tmp_path, run):
+        """Rows, receipts by bytes and by rows, and another engine agree.
+
+        A part with its own seal has its own folder.
+        """
         outcome = run(throttle={"rowsPerSecond": 100_000})
         there = adds_of(tmp_path / "t")
         whole = [path for path in there if "/w-" in path]
@@ -201,8 +207,8 @@ class TestFilesAheadOfALimit:
             assert seal.state["rowsDone"] == pytest.approx(done * 8 / 9, abs=2_000)
         assert strangers(str(tmp_path / "t"), str(source)) == strangers(str(source), str(tmp_path / "t")) == 0
 
-    def test_are_copied_together_where_no_vector_binds_them_to_a_part(self, spark, source, tmp_path, run):
-        """Each is admitted alone, and the segment that each is of is known all the same."""
+    def test_files_without_a_vector_are_copied_together(self, spark, source, tmp_path, run):
+        """Each file is admitted separately, and its segment is known."""
         spark.sql(f"DELETE FROM delta.`{source}`")
         spark.range(0, self.FILES * self.EACH, 1, self.FILES).selectExpr(
             "id", "id % 97 AS customer", "md5(cast(id AS string)) AS note"
@@ -218,8 +224,8 @@ class TestFilesAheadOfALimit:
             assert seal.state["rowsDone"] == pytest.approx(done, abs=2_000)
         assert strangers(str(tmp_path / "t"), str(source)) == strangers(str(source), str(tmp_path / "t")) == 0
 
-    def test_are_read_again_by_the_next_attempt_with_the_same_rows(self, source, tmp_path, spark):
-        """What was copied and not sealed is removed, and the rest of a file that was sealed by parts is that of the same cut."""
+    def test_the_next_attempt_reads_the_same_rows_again(self, source, tmp_path, spark):
+        """Copies without a seal are removed. A file that was sealed in parts continues at the same cut."""
         backfill = job(str(source), str(tmp_path / "t"), verify="FinalByRows", throttle={"rowsPerSecond": 100_000})
         settings, stop = DriverSettings(state_dir=tmp_path / "state", cores=2, check_unique=False), StopSignal()
 
@@ -240,7 +246,7 @@ class TestFilesAheadOfALimit:
 
 
 class TestAFileThatIsNotWhatItsLogSays:
-    """Ends the job by name, and no row of it is visible."""
+    """Such a file ends the job by name, and no row of it is visible."""
 
     @pytest.fixture
     def source(self, spark, tmp_path):
@@ -248,8 +254,8 @@ class TestAFileThatIsNotWhatItsLogSays:
         make_kind(spark, str(tmp_path / "s"), "deleted")
         return tmp_path / "s"
 
-    def test_another_size(self, source, tmp_path, run):
-        """Another program wrote over it."""
+    def test_a_file_of_another_size_ends_the_job(self, source, tmp_path, run):
+        """Another program overwrote it."""
         path = source / unquote(min(adds_of(source)))
         path.write_bytes(path.read_bytes() + b"x")
 
@@ -261,8 +267,8 @@ class TestAFileThatIsNotWhatItsLogSays:
     @pytest.mark.parametrize(
         "select", [["id", "name"], ["*", "concat(name, '!') AS loud"]], ids=["projected", "grafted"]
     )
-    def test_a_file_cut_short(self, spark, tmp_path, run, select):
-        """Of which some columns are copied: the size is not compared, and there is no footer."""
+    def test_a_truncated_file_ends_the_job(self, spark, tmp_path, run, select):
+        """Only some columns are copied, so the size is not compared, and the footer is missing."""
         spark.range(0, 10_000, 1, 1).selectExpr("id", "concat('v', id) AS name", "id AS more").write.format(
             "delta"
         ).save(str(tmp_path / "s"))
@@ -275,15 +281,15 @@ class TestAFileThatIsNotWhatItsLogSays:
         assert (outcome.reason, path.name in outcome.message) == ("SourceDamaged", True), outcome.message
         assert rows_in(str(tmp_path / "t")) == 0
 
-    def test_another_number_of_rows(self, source, tmp_path, run):
-        """Rows would be missing without a word."""
+    def test_a_file_with_another_number_of_rows_ends_the_job(self, source, tmp_path, run):
+        """Rows would silently be missing."""
         for log in (source / "_delta_log").glob("0*.json"):
             log.write_text(log.read_text().replace('\\"numRecords\\":180', '\\"numRecords\\":181'))
 
         assert_ending(run(), "AccountingMismatch")
         assert rows_in(str(tmp_path / "t")) == 0
 
-    def test_a_vector_that_is_gone(self, source, tmp_path, run):
+    def test_a_missing_vector_ends_the_job(self, source, tmp_path, run):
         """Deleted rows would come back."""
         for vector in source.glob("deletion_vector_*.bin"):
             vector.unlink()
@@ -293,7 +299,7 @@ class TestAFileThatIsNotWhatItsLogSays:
 
 
 class TestThePlan:
-    """Says which files are decoded, and why."""
+    """A plan lists the decoded files with the reason."""
 
     @pytest.mark.parametrize(
         ("transform", "ways"),
@@ -302,7 +308,7 @@ class TestThePlan:
             ({"select": ["id", "note"]}, {("Projected", 2, "")}),
             (
                 {"select": ["id", "upper(note) AS note"]},
-                {("Decoded", 2, "a file has so few rows that computed columns are not worth a place of their own")},
+                {("Decoded", 2, "a file has too few rows to compute columns separately")},
             ),
             (
                 {"select": ["id", "upper(note) AS note", "-amount AS debt"]},
@@ -315,8 +321,8 @@ class TestThePlan:
             ),
         ],
     )
-    def test_names_the_way(self, spark, tmp_path, transform, ways):
-        """A user who expects a copy sees what keeps it from being one."""
+    def test_a_plan_names_the_way_of_each_file(self, spark, tmp_path, transform, ways):
+        """A user who expects a copy sees the reason against it."""
         make_orders(spark, str(tmp_path / "s"), 100, files=2)
         settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
 
@@ -324,16 +330,16 @@ class TestThePlan:
             job(str(tmp_path / "s"), str(tmp_path / "t"), transform=transform), settings=settings, spark=spark
         )
 
-        assert {(one.way, one.files, one.reason) for one in plan.ways} == ways
+        assert {(way.way, way.files, way.reason) for way in plan.ways} == ways
         assert plan.estimated_seconds > 0
 
 
 class TestEachWayGivesTheSameRows:
-    """Whatever engine wrote the table, whatever is in it."""
+    """This holds for each engine that wrote the table, and for any content."""
 
     @pytest.mark.parametrize("seed", range(12))
-    def test_a_random_table(self, spark, tmp_path, run, seed):
-        """Types, nesting, nulls, names, vectors, partitions and renamed columns are drawn; the model knows the rows."""
+    def test_a_random_table_has_the_same_rows_in_each_way(self, spark, tmp_path, run, seed):
+        """Types, nesting, nulls, names, vectors, partitions and renamed columns are drawn. The model knows the rows."""
         rng = Random(seed)
         try:
             table = OddTable(spark, rng, str(tmp_path / "s"), append_only=False)
@@ -360,5 +366,5 @@ class TestEachWayGivesTheSameRows:
         outputs = tuple(
             Output(name, ticked(name), lambda row, name=name: row[name], table.columns[name]) for name in kept
         )
-        found = [held(spark, str(tmp_path / name), outputs) for name in ("fast", "slow")]
-        assert found[0] == found[1], table.story
+        rows = [held(spark, str(tmp_path / name), outputs) for name in ("fast", "slow")]
+        assert rows[0] == rows[1], table.story

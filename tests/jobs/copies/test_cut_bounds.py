@@ -1,4 +1,7 @@
-"""Statistics of other writers: bounds that are a little off, at the end of a type, or wrong. Rows are right, or the job ends by name."""
+"""Statistics of other writers: bounds that are imprecise, at the end of a type, or wrong.
+
+Rows are right, or the job ends by name.
+"""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -27,7 +30,7 @@ STRATEGIES = {
         }
     },
 }
-"""Of a table with the key `id` and the values `v`."""
+"""Strategies for a table with the key `id` and the values `v`."""
 
 
 @pytest.fixture
@@ -37,14 +40,14 @@ def run(spark, tmp_path):
     def go(strategy, rows, /, **spec):
         stop = StopSignal()
 
-        def look(progress):
+        def check(progress):
             if progress.rows_done > rows:
                 stop.ask(force=False)
 
         spec = {"verify": "Final", "barrier": {"intervalMs": 100}, **STRATEGIES[strategy], **spec}
         backfill = job(str(tmp_path / "s"), str(tmp_path / "t"), **spec)
         settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
-        return run_driver(backfill, settings=settings, spark=spark, observe=look, stop=stop)
+        return run_driver(backfill, settings=settings, spark=spark, observe=check, stop=stop)
 
     return go
 
@@ -62,8 +65,8 @@ def make(spark, tmp_path):
 
 def ids(path):
     """Return the ids of a table, sorted, as delta-rs reads them."""
-    found = QueryBuilder().register("t", DeltaTable(str(path))).execute("SELECT id FROM t").read_all()
-    return sorted(found["id"].to_pylist())
+    result = QueryBuilder().register("t", DeltaTable(str(path))).execute("SELECT id FROM t").read_all()
+    return sorted(result["id"].to_pylist())
 
 
 class TestAnOffsetWithoutItsSeconds:
@@ -71,13 +74,13 @@ class TestAnOffsetWithoutItsSeconds:
 
     @pytest.fixture(params=ZONES)
     def moments(self, request, spark, make, tmp_path):
-        """Thirty moments in three files, in a session of the zone: ten seconds of a month each."""
+        """Thirty timestamps in three files, in a session of the zone: ten seconds of a month each."""
         year, logged, offset_s = ZONES[request.param]
         clocks = [
             datetime(year, month, 1, 10, tzinfo=UTC) + timedelta(seconds=s) for month in (1, 2, 3) for s in range(10)
         ]
         moments = [clock - timedelta(seconds=offset_s) for clock in clocks]
-        micros = [(one - EPOCH) // timedelta(microseconds=1) for one in moments]
+        micros = [(instant - EPOCH) // timedelta(microseconds=1) for instant in moments]
         for first in (0, 10, 20):
             make(
                 " UNION ALL ".join(
@@ -95,8 +98,8 @@ class TestAnOffsetWithoutItsSeconds:
         return moments
 
     @pytest.mark.parametrize("strategy", ["Replica", "Snapshot"])
-    def test_filter_between_bound_and_value_is_right(self, tmp_path, moments, run, strategy):
-        """Filters in the middle of the values of the first file, and just above them."""
+    def test_a_filter_between_bound_and_value_is_right(self, tmp_path, moments, run, strategy):
+        """The filters are in the middle of the values of the first file, and just above them."""
         for number, moment in enumerate([moments[4], moments[9] + timedelta(seconds=15)]):
             outcome = run(
                 strategy, 30, name=f"job{number}", target={"path": str(tmp_path / f"t{number}")},
@@ -104,11 +107,11 @@ class TestAnOffsetWithoutItsSeconds:
             )  # fmt: skip
 
             assert (outcome.outcome, outcome.message) == ("Complete", "")
-            assert ids(tmp_path / f"t{number}") == [at for at, one in enumerate(moments) if one >= moment]
+            assert ids(tmp_path / f"t{number}") == [at for at, value in enumerate(moments) if value >= moment]
 
     @pytest.mark.parametrize("strategy", ["Arrangement", "newest first"])
-    def test_each_row_is_copied_once(self, tmp_path, moments, run, strategy):
-        """An order that read by such bounds lost rows, or read them for ever."""
+    def test_an_order_by_such_bounds_copies_each_row_once(self, tmp_path, moments, run, strategy):
+        """An order that read by such bounds lost rows, or read them forever."""
         outcome = run(strategy, 30)
 
         assert (outcome.outcome, outcome.message) == ("Complete", "")
@@ -130,8 +133,8 @@ class TestTheEndOfAType:
         ],
         ids=["timestamp", "timestamp_ntz", "date", "long", "decimal"],
     )
-    def test_each_row_is_copied(self, spark, make, tmp_path, run, strategy, low, high):
-        """Without a filter, and under one that only the bounds decide."""
+    def test_each_row_at_the_end_of_a_type_is_copied(self, spark, make, tmp_path, run, strategy, low, high):
+        """This holds without a filter, and with one that only the bounds decide."""
         make(
             f"SELECT id, {low} AS v FROM range(0, 10)",
             f"SELECT id, {high} AS v FROM range(10, 20)",
@@ -144,7 +147,7 @@ class TestTheEndOfAType:
 
 
 class TestWrongBounds:
-    """A log that excludes rows which a file has: no order by it is right, and none is needed to copy the rows."""
+    """The log excludes rows that a file has: no order by it is right, and none is needed to copy the rows."""
 
     @pytest.fixture
     def table(self, spark, make, tmp_path):
@@ -158,8 +161,8 @@ class TestWrongBounds:
         rewrite_log(spark, tmp_path / "s", wrong)
 
     @pytest.mark.parametrize("strategy", ["Replica", "Snapshot"])
-    def test_copy_without_an_order_has_all_rows(self, tmp_path, table, run, strategy):
-        """Nothing is decided by them."""
+    def test_a_copy_without_an_order_has_all_rows(self, tmp_path, table, run, strategy):
+        """It uses no bounds."""
         outcome = run(strategy, 30)
 
         assert outcome.outcome == "Complete"
@@ -167,8 +170,8 @@ class TestWrongBounds:
 
     @pytest.mark.parametrize("strategy", ["Arrangement", "newest first"])
     @pytest.mark.parametrize("chunk_rows", [4, 10])
-    def test_order_by_them_ends_the_job_by_name(self, spark, table, run, strategy, chunk_rows):
-        """Instead of losing rows, or reading them for ever."""
+    def test_an_order_by_wrong_bounds_ends_the_job_by_name(self, spark, table, run, strategy, chunk_rows):
+        """Otherwise it would lose rows, or read them forever."""
         arrangement = STRATEGIES[strategy]["strategy"]["arrangement"] | {"chunkRows": chunk_rows}
         outcome = run(strategy, 30, strategy={"type": "Arrangement", "arrangement": arrangement})
 

@@ -1,4 +1,7 @@
-"""An empty text in a partition column has one reading, Spark's: an empty text. Sources are written by delta-rs, which logs it as it is."""
+"""An empty string in a partition column is an empty string, as for Spark.
+
+delta-rs writes the sources, because it logs an empty string unchanged.
+"""
 
 from collections import Counter
 
@@ -15,7 +18,7 @@ from backfill_spark.jvm.gateway import java
 from backfill_spark.settings import DriverSettings
 
 TEXTS = ["", "a", None, "~", "~a", " "]
-"""Of the partition column; a tilde escapes the empty text in the folders of staged files."""
+"""Values of the partition column; a tilde escapes the empty string in the folders of staged files."""
 
 STRATEGIES = {
     "Replica": {"strategy": {"type": "Replica"}, "source": {"key": []}},
@@ -26,7 +29,7 @@ CONDITIONS = ["p = ''", "p IS NOT NULL", "p < 'a'"]
 
 
 def rows(first):
-    """Return twelve rows: each text twice."""
+    """Return twelve rows: each string twice."""
 
     def text(at):
         value = TEXTS[at % len(TEXTS)]
@@ -38,7 +41,7 @@ def rows(first):
 
 @pytest.fixture
 def source(tmp_path):
-    """A table of twelve rows in a file for each text."""
+    """A table of twelve rows, with a file for each string."""
     path = str(tmp_path / "s")
     write_deltalake(path, rows(0), partition_by=["p"], configuration={"delta.enableChangeDataFeed": "true"})
     return path
@@ -49,11 +52,11 @@ def run(spark, tmp_path):
     """Run a job of the table `s` to its end, and return its outcome; the source changes once, as soon as a version is pinned."""
 
     def go(strategy, *changes, **spec):
-        left = list(changes)
+        pending = list(changes)
 
         def observe(progress):
-            while left:
-                left.pop(0)()
+            while pending:
+                pending.pop(0)()
 
         backfill = job(str(tmp_path / "s"), str(tmp_path / "t"), verify="Final", **STRATEGIES[strategy], **spec)
         settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
@@ -69,20 +72,20 @@ def read(spark, path, where="true"):
 
 
 class TestEachStrategy:
-    """Copies the rows that plain Spark reads, and its receipt is equal."""
+    """Each strategy copies the rows that plain Spark reads, and its receipt is equal."""
 
     @pytest.mark.parametrize("where", CONDITIONS)
     @pytest.mark.parametrize("strategy", STRATEGIES)
-    def test_filter_keeps_the_rows_that_spark_keeps(self, spark, tmp_path, source, run, strategy, where):
-        """The log alone decides whether a file passes."""
+    def test_a_filter_keeps_the_rows_that_spark_keeps(self, spark, tmp_path, source, run, strategy, where):
+        """Only the log decides if a file passes."""
         outcome = run(strategy, transform={"where": where})
 
         assert (outcome.outcome, outcome.message, outcome.receipt.equal) == ("Complete", "", True)
         assert read(spark, tmp_path / "t") == read(spark, source, where)
 
     @pytest.mark.parametrize("strategy", STRATEGIES)
-    def test_target_has_the_rows_that_spark_reads(self, spark, tmp_path, source, run, strategy):
-        """Without a filter, into a target that is partitioned as the source where the strategy says so."""
+    def test_the_target_has_the_rows_that_spark_reads(self, spark, tmp_path, source, run, strategy):
+        """The job has no filter. The target is partitioned as the source if the strategy requires it."""
         outcome = run(strategy)
 
         assert (outcome.outcome, outcome.message, outcome.receipt.equal) == ("Complete", "", True)
@@ -90,27 +93,27 @@ class TestEachStrategy:
 
 
 class TestAReplica:
-    """Has the partition values of its source, whichever way a file takes."""
+    """A replica has the partition values of its source, in each copy mode of a file."""
 
-    def test_logs_the_texts_of_its_source(self, tmp_path, source, run):
+    def test_a_replica_logs_the_values_of_its_source(self, tmp_path, source, run):
         """Any engine that reads both tables sees the same rows."""
         run("Replica")
 
-        def texts(path):
-            return Counter(one["partitionValues"]["p"] for one in adds_of(path).values())
+        def values(path):
+            return Counter(add["partitionValues"]["p"] for add in adds_of(path).values())
 
-        assert texts(tmp_path / "t") == texts(source)
+        assert values(tmp_path / "t") == values(source)
 
-    def test_keeps_them_in_files_that_are_decoded(self, spark, tmp_path, source, run):
-        """A file whose rows the log does not count is written by Spark, whose folders have no name for an empty text."""
+    def test_a_replica_keeps_empty_strings_in_decoded_files(self, spark, tmp_path, source, run):
+        """Spark writes a file without row counts in the log. Its folders have no name for an empty string."""
         rewrite_log(spark, source, lambda add: add.pop("stats"))
         outcome = run("Replica")
 
         assert (outcome.outcome, outcome.message, outcome.receipt.equal) == ("Complete", "", True)
         assert read(spark, tmp_path / "t") == read(spark, source)
 
-    def test_keeps_them_in_versions_that_are_shipped(self, spark, tmp_path, source, run):
-        """Files that are added later, and a deletion."""
+    def test_a_replica_keeps_empty_strings_in_shipped_versions(self, spark, tmp_path, source, run):
+        """The source gets new files and a deletion."""
         outcome = run(
             "Replica",
             lambda: write_deltalake(source, rows(100), mode="append"),
@@ -122,27 +125,27 @@ class TestAReplica:
         assert sum(read(spark, tmp_path / "t").values()) == 23
         assert read(spark, tmp_path / "t") == read(spark, source)
 
-    def test_receipt_finds_a_null_in_place_of_an_empty_text(self, spark, tmp_path, source, run):
-        """An earlier release stored null. The receipt compares what readers see on both sides."""
+    def test_the_receipt_finds_a_null_in_place_of_an_empty_string(self, spark, tmp_path, source, run):
+        """An earlier release stored null. The receipt compares the values that readers see on both sides."""
         run("Replica")
         rewrite_log(
             spark, tmp_path / "t", lambda add: add["partitionValues"].update(p=add["partitionValues"]["p"] or None)
         )
         backfill = job(source, str(tmp_path / "t"), verify="Final", **STRATEGIES["Replica"])
-        found, *_ = verify_offline(
+        receipt, *_ = verify_offline(
             backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark
         )
 
-        assert not found.equal
-        assert any("partition value p is None, and that of the source ''" in one.what for one in found.files)
+        assert not receipt.equal
+        assert any("partition value p is None, and that of the source ''" in file.what for file in receipt.files)
 
 
 class TestAPartitionedTarget:
-    """Of a strategy that writes rows stores null, as a write of Spark does."""
+    """A strategy that writes rows stores null in a partitioned target, as Spark's own write does."""
 
     @pytest.mark.parametrize("stats", [True, False], ids=["copied", "decoded"])
-    def test_is_what_plain_spark_writes(self, spark, tmp_path, source, run, stats):
-        """A row must not depend on the way that its file took."""
+    def test_a_partitioned_target_equals_a_write_of_plain_spark(self, spark, tmp_path, source, run, stats):
+        """A row must not depend on the copy mode of its file."""
         if not stats:
             rewrite_log(spark, source, lambda add: add.pop("stats"))
         outcome = run("Snapshot", target={"partitionBy": ["p"]})
@@ -152,14 +155,14 @@ class TestAPartitionedTarget:
         assert (outcome.outcome, outcome.message, outcome.receipt.equal) == ("Complete", "", True)
         assert read(spark, tmp_path / "t") == read(spark, tmp_path / "plain")
 
-    def test_plan_says_that_it_stores_null(self, spark, tmp_path, source):
+    def test_a_plan_warns_that_the_target_stores_null(self, spark, tmp_path, source):
         """A filter `p = ''` finds no row of the target."""
         backfill = job(source, str(tmp_path / "t"), target={"partitionBy": ["p"]})
         settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
         (warning,) = [
-            one
-            for one in plan_job(backfill, settings=settings, spark=spark).warnings
-            if one.reason == "EmptyTextIsNull"
+            entry
+            for entry in plan_job(backfill, settings=settings, spark=spark).warnings
+            if entry.reason == "EmptyTextIsNull"
         ]
 
         assert "column p has an empty string in 1 file of" in warning.message
@@ -176,13 +179,13 @@ def without_ansi(spark):
 
 @pytest.mark.usefixtures("without_ansi")
 class TestOtherTypes:
-    """Have no empty text: it is null in a partition column of any of them."""
+    """Other types have no empty string: in a partition column of such a type it is null."""
 
     @pytest.mark.parametrize(
         "kind", ["INT", "DOUBLE", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "DECIMAL(10, 2)", "BOOLEAN"]
     )
-    def test_replica_has_the_rows_that_spark_reads(self, spark, tmp_path, run, kind):
-        """Spark's cast of an empty text."""
+    def test_a_replica_has_the_rows_that_spark_reads(self, spark, tmp_path, run, kind):
+        """The reference is Spark's cast of an empty string."""
         path = str(tmp_path / "s")
         spark.sql(f"CREATE TABLE delta.`{path}` (id BIGINT, p {kind}, v STRING) USING delta PARTITIONED BY (p)")
         spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, NULL, 'a')")

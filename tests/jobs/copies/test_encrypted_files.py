@@ -1,4 +1,4 @@
-"""Encrypted Parquet files of a source: what is said of them, whether their footers can be read or not."""
+"""Encrypted Parquet files of a source: the job names them, with readable and with encrypted footers."""
 
 import json
 from pathlib import Path
@@ -51,11 +51,14 @@ WAYS = {
 
 
 class TestWithoutTheKey:
-    """No row of an encrypted file can be read, and a copy of its bytes would be a table that no reader knows to be encrypted."""
+    """No row of an encrypted file can be read.
+
+    A copy of its bytes would be a table that readers do not know to be encrypted.
+    """
 
     @pytest.mark.parametrize("way", WAYS)
     def test_a_job_ends_at_once_and_names_the_file(self, spark, source, tmp_path, way):
-        """Whether its bytes would be copied or its rows read; trying again would not help."""
+        """This holds for copied bytes and for decoded rows. Another attempt would not help."""
         spec = {"source": {"key": []}, "target": {} if way == "Replica" else {"writeMode": "Append"}} | WAYS[way]
         outcome = run_driver(
             job(str(source), str(tmp_path / "t"), **spec),
@@ -68,8 +71,8 @@ class TestWithoutTheKey:
         assert "not encrypted" in outcome.error.hint
         assert not any(b"PARE" in file.read_bytes()[-4:] for file in (tmp_path / "t").rglob("*.parquet"))
 
-    def test_a_plan_says_so(self, spark, source, tmp_path):
-        """Where all files are encrypted: a plan opens few of them. Nothing is written."""
+    def test_a_plan_names_the_encrypted_file(self, spark, source, tmp_path):
+        """All files are encrypted here, because a plan opens only few of them. Nothing is written."""
         with Path(source, "_delta_log", f"{1:020d}.json").open("a") as log:
             log.write(json.dumps({"remove": {"path": plain_file(source), "dataChange": True}}) + "\n")
         backfill = job(str(source), str(tmp_path / "t"), source={"key": []}, target={"writeMode": "Append"})
@@ -79,8 +82,8 @@ class TestWithoutTheKey:
         assert not (tmp_path / "t").exists()
 
     @pytest.mark.parametrize("where", [None, "id % 2 = 0"])
-    def test_a_replica_that_ships_the_file_says_so_too(self, spark, source, tmp_path, where):
-        """It came after the version that was copied; what was copied stays, and is that version."""
+    def test_a_replica_that_ships_the_file_names_it(self, spark, source, tmp_path, where):
+        """The file came after the copied version. The target keeps that version."""
         backfill = job(
             str(source), str(tmp_path / "t"), source={"key": [], "version": 0}, strategy={"type": "Replica"},
             transform={"where": where} if where else {},

@@ -1,4 +1,4 @@
-"""Promises of a receipt about files that were copied: their bytes are read back, and what was planted in a target is found and named."""
+"""A receipt of copied files reads their bytes back. Damage that a test planted in a target is found and named."""
 
 import hashlib
 import json
@@ -25,81 +25,84 @@ class Place:
         self.settings = DriverSettings(state_dir=folder / "state", cores=2)
         make_kind(spark, str(self.source), "partitioned")
         spark.sql(f"DELETE FROM delta.`{self.source}` WHERE id % 9 = 4")
-        # Kernel writes a checkpoint after each commit: what is read of the target's log comes from one.
+        # Kernel writes a checkpoint after each commit, so the target's log is read from one.
         goal = {"properties": {"delta.checkpointInterval": "1"}}
         self.job = job(str(self.source), str(self.target), target=goal, **REPLICA)
         self.outcome = run_driver(self.job, settings=self.settings, spark=spark)
 
-    def verify(self, **asked):
+    def verify(self, **options):
         """Compare both sides without a driver."""
-        return verify_offline(self.job, settings=self.settings, spark=self.spark, **asked)[0]
+        return verify_offline(self.job, settings=self.settings, spark=self.spark, **options)[0]
 
     def commit(self, removed, added):
-        """Commit file actions to the target, as an engine that looks at nothing."""
+        """Commit file actions to the target, as an engine that checks nothing."""
         log = self.target / "_delta_log"
         version = 1 + max(int(file.stem) for file in log.glob("*.json"))
         gone = [
-            {name: one[name] for name in ("path", "partitionValues", "size", "deletionVector") if name in one}
+            {name: add[name] for name in ("path", "partitionValues", "size", "deletionVector") if name in add}
             | {"deletionTimestamp": 1, "dataChange": True, "extendedFileMetadata": True}
-            for one in removed
+            for add in removed
         ]
-        actions = [{"remove": one} for one in gone] + [{"add": one} for one in added]
-        (log / f"{version:020d}.json").write_text("".join(f"{json.dumps(one)}\n" for one in actions))
+        actions = [{"remove": action} for action in gone] + [{"add": action} for action in added]
+        (log / f"{version:020d}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions))
 
     def file(self, add):
-        """Return where a file of the target lies."""
+        """Return the path of a file of the target."""
         return self.target / unquote(add["path"])
 
 
 @pytest.fixture(scope="module")
 def place(spark, tmp_path_factory):
-    """One target for all tests, each of which mends what it planted."""
+    """One target for all tests. Each test removes the damage that it planted."""
     return Place(spark, tmp_path_factory.mktemp("proof"))
 
 
 def flipped(path):
-    """Flip a bit in the middle of a file; again, and it is as before."""
+    """Flip a bit in the middle of a file; a second call restores the file."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
 
 
 class TestAnUndamagedTarget:
-    """Is proven without reading a row, and says so."""
+    """An undamaged target is proven without reading a row, and the receipt records that."""
 
-    def test_by_bytes(self, place):
-        """Also in the receipt that the job keeps; each file has a digest in the log, and the state has none."""
-        stored, found = place.outcome.receipt, place.verify()
+    def test_an_undamaged_target_is_proven_by_bytes(self, place):
+        """The job's own receipt is, too. Each file has a digest in the log, and the state has none."""
+        stored, compared = place.outcome.receipt, place.verify()
 
         assert (stored.equal, stored.files_by_bytes, stored.rows_by_rows, stored.rows) == (True, FILES, 0, ROWS)
-        assert (found.equal, found.files_by_bytes, found.rows_by_rows, found.rows) == (True, FILES, 0, ROWS)
-        assert found.digest == stored.digest
-        assert all(TAG in one["tags"] for one in adds_of(place.target).values())
+        assert (compared.equal, compared.files_by_bytes, compared.rows_by_rows, compared.rows) == (True, FILES, 0, ROWS)
+        assert compared.digest == stored.digest
+        assert all(TAG in add["tags"] for add in adds_of(place.target).values())
 
-    def test_by_rows_where_that_is_asked_for(self, place):
-        """The other way to the same answer."""
-        found = place.verify(by_rows=True)
+    def test_an_undamaged_target_is_proven_by_rows_on_request(self, place):
+        """Both methods have the same result."""
+        receipt = place.verify(by_rows=True)
 
-        assert (found.equal, found.files_by_bytes, found.rows_by_rows, found.rows) == (True, 0, None, ROWS)
+        assert (receipt.equal, receipt.files_by_bytes, receipt.rows_by_rows, receipt.rows) == (True, 0, None, ROWS)
 
 
 class TestDamageIsFoundAndNamed:
-    """Whatever it is, with the file and what differs."""
+    """Any damage is found, with the file and the difference."""
 
-    def test_a_flipped_bit(self, place):
-        """No engine may notice it: no row is read."""
-        add = max(adds_of(place.target).values(), key=lambda one: one["path"])
+    def test_a_flipped_bit_is_found(self, place):
+        """No engine may notice it, because no row is read."""
+        add = max(adds_of(place.target).values(), key=lambda entry: entry["path"])
         flipped(place.file(add))
 
-        found = place.verify()
+        receipt = place.verify()
         flipped(place.file(add))
 
-        assert (found.equal, found.mismatches, found.files_by_bytes, found.rows) == (False, (), FILES - 1, ROWS)
-        assert [(one.path, "digest" in one.what) for one in found.files] == [(add["path"], True)]
+        assert (receipt.equal, receipt.mismatches, receipt.files_by_bytes, receipt.rows) == (False, (), FILES - 1, ROWS)
+        assert [(file.path, "digest" in file.what) for file in receipt.files] == [(add["path"], True)]
 
-    def test_each_kind_at_once(self, place):
-        """A file that is lost, doubled, gone, or under another vector, partition or count; statistics alone are left to rows."""
-        adds = sorted(adds_of(place.target).values(), key=lambda one: (one["partitionValues"]["part"], one["path"]))
+    def test_each_kind_of_damage_is_found_at_once(self, place):
+        """A file is lost, doubled or missing, or has another vector, partition or count.
+
+        Wrong statistics alone are compared by rows.
+        """
+        adds = sorted(adds_of(place.target).values(), key=lambda add: (add["partitionValues"]["part"], add["path"]))
         gone, lost, twice, count, statistics = adds[:5]
         bare, moved, swapped = adds[5], adds[6], adds[10]
         stats = json.loads(count["stats"])
@@ -107,8 +110,8 @@ class TestDamageIsFoundAndNamed:
         place.file(second).write_bytes(place.file(twice).read_bytes())
         away = place.file(gone).rename(place.target / "away")
         tight = json.dumps(json.loads(statistics["stats"]) | {"minValues": {"id": -1}})
-        # Under the same vector an entry replaces the one before; under another one it is another file.
-        others, same = [lost, bare, swapped], [count, statistics, moved]
+        # With the same vector an entry replaces the earlier one; with another vector it is another file.
+        removed, same = [lost, bare, swapped], [count, statistics, moved]
         added = [
             count | {"stats": json.dumps(stats | {"numRecords": stats["numRecords"] + 1})},
             statistics | {"stats": tight},
@@ -117,47 +120,49 @@ class TestDamageIsFoundAndNamed:
             {name: value for name, value in bare.items() if name != "deletionVector"},
             swapped | {"deletionVector": bare["deletionVector"]},
         ]
-        place.commit(others, added)
+        place.commit(removed, added)
 
-        found = place.verify()
-        place.commit(added[3:], [*others, *same])
+        receipt = place.verify()
+        place.commit(added[3:], [*removed, *same])
         away.rename(place.file(gone))
 
-        said = {one.path: one.what for one in found.files}
+        differences = {file.path: file.what for file in receipt.files}
         names = {hashlib.sha256(path.encode()).hexdigest()[:32]: path for path in adds_of(place.source)}
         (of_lost,) = (path for tag, path in names.items() if tag in lost["path"])
-        assert (found.equal, found.complete, len(found.mismatches) > 0) == (False, True, True)
-        assert said[gone["path"]] == "it is not there"
-        assert "no copy" in said[of_lost]
-        assert "more than once" in said[second["path"]]
-        assert f"{stats['numRecords'] + 1} rows" in said[count["path"]]
-        assert "hides 0 rows" in said[bare["path"]]
-        assert "partition value part is '7'" in said[moved["path"]]
-        assert "hides other rows" in said[swapped["path"]]
-        assert "statistics" in said[statistics["path"]]
-        assert len(said) == 8
+        assert (receipt.equal, receipt.complete, len(receipt.mismatches) > 0) == (False, True, True)
+        assert differences[gone["path"]] == "it does not exist"
+        assert "no copy" in differences[of_lost]
+        assert "more than once" in differences[second["path"]]
+        assert f"{stats['numRecords'] + 1} rows" in differences[count["path"]]
+        assert "hides 0 rows" in differences[bare["path"]]
+        assert "partition value part is '7'" in differences[moved["path"]]
+        assert "hides other rows" in differences[swapped["path"]]
+        assert "statistics" in differences[statistics["path"]]
+        assert len(differences) == 8
         assert place.verify().files_by_bytes == FILES
 
-    def test_a_vector_whose_file_is_damaged(self, place):
+    def test_a_damaged_file_of_a_vector_is_found(self, place):
         """Deleted rows would come back, or no engine could read the file."""
         vector = next(place.target.rglob("deletion_vector_*.bin"))
         content = vector.read_bytes()
         vector.write_bytes(content[:3] + bytes(len(content) - 3))
 
-        found = place.verify()
+        receipt = place.verify()
         vector.write_bytes(content)
 
-        assert not found.equal
-        assert found.files
-        assert all("deletion vector cannot be read" in one.what for one in found.files)
+        assert not receipt.equal
+        assert receipt.files
+        assert all("deletion vector cannot be read" in file.what for file in receipt.files)
 
 
 class TestStatisticsOfTheLog:
-    """Readers skip files by them, so rows that they exclude are lost to every filter (fault D14)."""
+    """Readers skip files by them, so every filter loses rows that they exclude (fault D14)."""
 
     def with_bounds(self, place, **bounds):
-        """Return the entry of a file whose ids go beyond 5, and the same with other bounds of its ids."""
-        add = next(one for one in adds_of(place.target).values() if json.loads(one["stats"])["maxValues"]["id"] > 5)
+        """Return the entry of a file whose ids exceed 5, and the same entry with other bounds of its ids."""
+        add = next(
+            entry for entry in adds_of(place.target).values() if json.loads(entry["stats"])["maxValues"]["id"] > 5
+        )
         statistics = json.loads(add["stats"])
         for kind, value in bounds.items():
             statistics[kind] = statistics[kind] | {"id": value}
@@ -165,47 +170,47 @@ class TestStatisticsOfTheLog:
 
     @pytest.mark.parametrize("by", [{}, {"by_rows": True}, {"statistics": True}], ids=str)
     @pytest.mark.parametrize("wrong", [{"maxValues": 5}, {"nullCount": 1}], ids=str)
-    def test_a_file_with_wrong_ones_is_named_with_the_column(self, place, by, wrong):
-        """Its rows are all there, and no reader with a filter finds them."""
+    def test_a_file_with_wrong_statistics_is_named_with_the_column(self, place, by, wrong):
+        """All its rows exist, but no reader with a filter finds them."""
         add, changed = self.with_bounds(place, **wrong)
         place.commit([], [changed])
-        found = place.verify(**by)
+        receipt = place.verify(**by)
         place.commit([], [add])
 
         if "nullCount" in wrong and add.get("deletionVector"):
-            assert found.equal
+            assert receipt.equal
         else:
-            assert (found.equal, found.mismatches) == (False, ())
-            assert [(one.path, one.what.rpartition(": ")[2]) for one in found.files] == [(add["path"], "id")]
+            assert (receipt.equal, receipt.mismatches) == (False, ())
+            assert [(file.path, file.what.rpartition(": ")[2]) for file in receipt.files] == [(add["path"], "id")]
 
     @pytest.mark.parametrize("by_rows", [False, True], ids=["by-bytes", "by-rows"])
     def test_wider_bounds_are_right(self, place, by_rows):
         """A reader finds every row by them."""
         add, changed = self.with_bounds(place, minValues=-1000, maxValues=10**6)
         place.commit([], [changed])
-        found = place.verify(by_rows=by_rows)
+        receipt = place.verify(by_rows=by_rows)
         place.commit([], [add])
 
-        assert found.equal
+        assert receipt.equal
 
 
 class TestWhatOthersWroteAnew:
-    """Is compared by rows: tags go with the files that have them."""
+    """Rewritten files are compared by rows: tags are removed with the files that have them."""
 
-    def test_after_a_compaction_of_others(self, place):
-        """An OPTIMIZE of one partition leaves its rows; the digests of the rest count as before."""
+    def test_a_foreign_compaction_is_compared_by_rows(self, place):
+        """An OPTIMIZE of one partition keeps its rows. The digests of the other files count as before."""
         place.spark.sql(f"OPTIMIZE delta.`{place.target}` WHERE part = 1")
 
-        found = place.verify()
+        receipt = place.verify()
 
-        assert (found.equal, found.files_by_bytes, found.rows) == (True, FILES * 3 // 4, ROWS)
-        assert found.rows_by_rows == ROWS // 4
+        assert (receipt.equal, receipt.files_by_bytes, receipt.rows) == (True, FILES * 3 // 4, ROWS)
+        assert receipt.rows_by_rows == ROWS // 4
 
-    def test_a_delete_of_others_is_named(self, place):
+    def test_a_foreign_delete_is_named(self, place):
         """Spark keeps the tags of a file that gets another vector: its bytes are the same, its rows are not."""
         place.spark.sql(f"DELETE FROM delta.`{place.target}` WHERE id = 2")
 
-        found = place.verify()
+        receipt = place.verify()
 
-        assert found.files[0].what == "its deletion vector hides 6 rows, and that of the source 5"
-        assert (len(found.mismatches), found.rows_by_rows) == (1, ROWS // 4 + 40)
+        assert receipt.files[0].what == "its deletion vector hides 6 rows, and that of the source 5"
+        assert (len(receipt.mismatches), receipt.rows_by_rows) == (1, ROWS // 4 + 40)

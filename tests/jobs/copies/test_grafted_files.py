@@ -1,4 +1,4 @@
-"""Promises of files that get computed columns beside their copied ones, in whole jobs; delta-rs says what is there."""
+"""Files in which computed columns are joined to copied ones, in whole jobs; delta-rs reads the target."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ REPLICA = {"source": {"key": []}, "strategy": {"type": "Replica"}}
 @pytest.fixture(scope="module")
 def sources(spark, tmp_path_factory):
     """A table in the order of the id, with partitions and without; the last row of each file is hidden in a copy of it."""
-    found = {}
+    paths = {}
     for kind, partitions in {"plain": [], "partitioned": ["part"]}.items():
         path = str(tmp_path_factory.mktemp("sources") / "s")
         columns = [
@@ -31,11 +31,11 @@ def sources(spark, tmp_path_factory):
         ]  # fmt: skip
         rows = spark.range(0, ROWS, 1, FILES).selectExpr(*columns).write.format("delta").partitionBy(*partitions)
         rows.option("delta.enableDeletionVectors", "true").save(path)
-        found[kind] = path
+        paths[kind] = path
     hidden = str(tmp_path_factory.mktemp("sources") / "s")
-    shutil.copytree(found["plain"], hidden)
+    shutil.copytree(paths["plain"], hidden)
     spark.sql(f"DELETE FROM delta.`{hidden}` WHERE left = 0")
-    return {**found, "hidden": hidden}
+    return {**paths, "hidden": hidden}
 
 
 @pytest.fixture
@@ -53,13 +53,13 @@ def run(spark, tmp_path, sources):
 
 
 def kept(table):
-    """Return how many files of a target have the rows of a source's file in their places."""
-    found = [source_of(path) for path in adds_of(table)]
-    return sum(one is not None and one.order is RowOrder.KEPT for one in found)
+    """Return the number of files of a target that have the rows of a source's file in their order."""
+    tags = [source_of(path) for path in adds_of(table)]
+    return sum(tag is not None and tag.order is RowOrder.KEPT for tag in tags)
 
 
 class TestComputedColumns:
-    """Stand beside those that are copied, file by file."""
+    """Computed columns are joined to the copied ones, file by file."""
 
     @pytest.mark.rest
     @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ class TestComputedColumns:
         ],
         ids=["one", "more and all", "from a partition", "beside hidden rows", "that fail at hidden rows"],
     )
-    def test_are_those_that_decoding_gives(self, tmp_path, run, kind, select, grafted):
-        """A receipt of all rows, and another engine, say so; what would fail at a row that is not there is decoded."""
+    def test_computed_columns_are_those_of_decoding(self, tmp_path, run, kind, select, grafted):
+        """A receipt of all rows and another engine agree. An expression that fails at a hidden row is decoded."""
         target = {"partitionBy": ["part"]} if kind == "partitioned" else {}
 
         outcome = run(kind, transform={"select": select}, target=target)
@@ -87,14 +87,14 @@ class TestComputedColumns:
         assert strangers(*there) == 0 == strangers(*reversed(there))
         assert rows_in(there[0]) == outcome.progress.rows_done == ROWS - (FILES if kind == "hidden" else 0)
 
-    def test_of_a_row_that_cannot_be_computed_end_the_job(self, tmp_path, run):
-        """As decoding does: no row of it is visible."""
+    def test_a_row_that_cannot_be_computed_ends_the_job(self, tmp_path, run):
+        """No row of it is visible, as with decoding."""
         outcome = run("plain", transform={"select": ["id", "name", "1 / left AS share"]})
 
         assert (outcome.reason, "DIVIDE_BY_ZERO" in outcome.message) == ("InvalidTransform", True)
         assert rows_in(str(tmp_path / "t")) == 0
 
-    def test_that_are_null_where_the_target_takes_none_end_the_job(self, spark, tmp_path, run):
+    def test_a_computed_null_for_a_not_null_column_ends_the_job(self, spark, tmp_path, run):
         """No file of the target has such a row."""
         spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` (id BIGINT, at TIMESTAMP, name STRING NOT NULL) USING delta")
 
@@ -103,56 +103,56 @@ class TestComputedColumns:
         assert (outcome.reason, "'name'" in outcome.message) == ("TargetSchemaMismatch", True)
         assert rows_in(str(tmp_path / "t")) == 0
 
-    def test_of_files_that_pass_a_filter(self, tmp_path, run):
-        """The log decides that for three of them; one is left out, and one is decoded."""
+    def test_files_that_pass_a_filter_get_computed_columns(self, tmp_path, run):
+        """The log decides the filter for three of them: one is excluded, and one is decoded."""
         outcome = run("plain", transform={"select": MOST, "where": f"id >= {EACH + 100}"})
 
         assert (outcome.reason, outcome.receipt.equal) == ("Complete", True)
         assert kept(str(tmp_path / "t")) == FILES - 2
         assert rows_in(str(tmp_path / "t")) == ROWS - EACH - 100
 
-    def test_ahead_of_a_limit(self, tmp_path, run):
-        """Files that lie in one segment get theirs there, in the folder of the segment."""
+    def test_files_ahead_of_a_limit_get_computed_columns(self, tmp_path, run):
+        """Files within one segment get their columns in the folder of the segment."""
         outcome = run("plain", transform={"select": MOST}, throttle={"rowsPerSecond": 60_000})
 
         assert (outcome.reason, outcome.message, outcome.receipt.equal) == ("Complete", "", True)
         assert rows_in(str(tmp_path / "t")) == ROWS
         assert not list((tmp_path / "t").rglob("computed"))
 
-    def test_leave_nothing_behind(self, tmp_path, run):
-        """Parts are gone once they are joined."""
+    def test_computed_parts_are_removed(self, tmp_path, run):
+        """Parts are removed once they are joined."""
         run("plain", transform={"select": MOST})
 
         assert len(list((tmp_path / "t").rglob("*.parquet"))) == FILES
 
-    def test_have_statistics(self, tmp_path, run):
-        """A reader leaves out files by what was computed."""
+    def test_computed_columns_have_statistics(self, tmp_path, run):
+        """A reader skips files by the bounds of computed columns."""
         run("plain", transform={"select": ["id", "name", "id * 2 AS twice"]})
 
-        found = [json.loads(one["stats"])["minValues"]["twice"] for one in adds_of(tmp_path / "t").values()]
-        assert sorted(found) == [2 * EACH * number for number in range(FILES)]
+        minima = [json.loads(add["stats"])["minValues"]["twice"] for add in adds_of(tmp_path / "t").values()]
+        assert sorted(minima) == [2 * EACH * number for number in range(FILES)]
 
 
 class TestAPlan:
-    """Counts them by their way."""
+    """A plan counts files by their copy mode."""
 
-    def test_says_that_columns_are_joined(self, spark, tmp_path, sources):
-        """Each file goes so."""
+    def test_a_plan_counts_files_with_computed_columns(self, spark, tmp_path, sources):
+        """All files of this table have this copy mode."""
         settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
 
         plan = plan_job(
             job(sources["plain"], str(tmp_path / "t"), transform={"select": MOST}), settings=settings, spark=spark
         )
 
-        assert [(one.way, one.files, one.reason) for one in plan.ways] == [("Grafted", FILES, "")]
+        assert [(way.way, way.files, way.reason) for way in plan.ways] == [("Grafted", FILES, "")]
         assert plan.estimated_seconds > 0
 
 
 class TestAReplica:
-    """Ships new files with their computed columns, and hides rows in those that it has."""
+    """A replica ships new files with their computed columns, and hides rows in existing ones."""
 
-    def test_of_a_source_that_changes(self, spark, tmp_path, run, sources):
-        """Rows keep their places, so the source's deletion vectors fit."""
+    def test_a_replica_of_a_changing_source_has_computed_columns(self, spark, tmp_path, run, sources):
+        """Rows keep their order, so the source's deletion vectors fit."""
         source = str(tmp_path / "s")
         shutil.copytree(sources["plain"], source)
         new = [f"id + {ROWS} AS id", "part", "name", "at", "money", "nested", "left"]

@@ -1,4 +1,7 @@
-"""Arrangement on real tables: at each commit the target holds the rows up to the position as of the consumed version, read by delta-rs."""
+"""Arrangement on real tables, with delta-rs as the reader.
+
+At each commit the target has the rows up to the position, as of the consumed version.
+"""
 
 import datetime as dt
 import math
@@ -23,8 +26,8 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 def rows_of(table, version=None):
     """Return the rows of a version, as tuples of values that Python compares."""
-    found = QueryBuilder().register("t", DeltaTable(table, version=version)).execute("SELECT * FROM t").read_all()
-    return [*zip(*(found[name].to_pylist() for name in found.column_names), strict=True)]
+    result = QueryBuilder().register("t", DeltaTable(table, version=version)).execute("SELECT * FROM t").read_all()
+    return [*zip(*(result[name].to_pylist() for name in result.column_names), strict=True)]
 
 
 def plain(value):
@@ -47,7 +50,7 @@ def plain(value):
 
 
 def wrong_seals(source, target, key):
-    """Return the commits at which the target is not what its state says (R-ARR-42); all vnodes share one position here."""
+    """Return the commits at which the target differs from its state (R-ARR-42); all vnodes share one position here."""
     wrong = []
     for seal in seals(target):
         state = seal.progress
@@ -66,12 +69,12 @@ def wrong_seals(source, target, key):
 
 @pytest.fixture
 def run(spark, tmp_path):
-    """Run a job on `s` to its end; a writer changes the source as soon as a chunk is there, statement by statement."""
+    """Run a job on `s` to its end; a writer changes the source after the first chunk, statement by statement."""
 
     def go(*changes, chunk_rows=20, stop=None, target=None, transform=None, limit=None, **arrangement):
         waiting, seen = list(changes), set()
 
-        def look(progress):
+        def change(progress):
             if waiting and progress.rows_done and progress.table_version not in seen:
                 seen.add(progress.table_version)
                 waiting.pop(0)()
@@ -82,7 +85,7 @@ def run(spark, tmp_path):
             target=target or {}, transform=transform or {}, throttle={"rowsPerSecond": limit} if limit else {},
         )  # fmt: skip
         settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
-        outcome = run_driver(backfill, settings=settings, spark=spark, observe=look, stop=stop)
+        outcome = run_driver(backfill, settings=settings, spark=spark, observe=change, stop=stop)
         assert not waiting
         return outcome
 
@@ -90,9 +93,9 @@ def run(spark, tmp_path):
 
 
 class TestALiveTable:
-    """Rows are there while history is being read, and stay right."""
+    """Rows appear while history is read, and stay right."""
 
-    def test_is_right_at_every_commit(self, spark, tmp_path, run):
+    def test_a_live_table_is_right_at_every_commit(self, spark, tmp_path, run):
         """R-ARR-13, 17, 18, 24, 42: inserts, updates and deletes on both sides of the position; the receipt is equal."""
         source, target = str(tmp_path / "s"), str(tmp_path / "t")
         make_orders(spark, source, 100, files=5)
@@ -108,14 +111,14 @@ class TestALiveTable:
         assert outcome.receipt.equal
         assert wrong_seals(source, target, Key((0,))) == []
         states = [seal.progress for seal in seals(target)]
-        rounds = [one for one in states if one["merging"] and one["phase"] == "Reading"]
+        rounds = [state for state in states if state["merging"] and state["phase"] == "Reading"]
         assert rounds
-        assert max(one["chunks"] for one in states) >= 5
+        assert max(state["chunks"] for state in states) >= 5
         assert sorted(map(str, rows_of(target))) == sorted(map(str, rows_of(source)))
 
     @pytest.mark.parametrize("readers", [1, 2])
-    def test_leaves_a_core_to_changes(self, spark, tmp_path, run, readers):
-        """A range is read by its share of the cores: one task for each, and each writes one file."""
+    def test_a_reader_leaves_a_core_to_changes(self, spark, tmp_path, run, readers):
+        """A range is read with its share of the cores: each core has one task, and each task writes one file."""
         make_orders(spark, str(tmp_path / "s"), 100, files=8)
 
         outcome = run(chunk_rows=1000, maxInFlight=readers)
@@ -123,7 +126,7 @@ class TestALiveTable:
         assert outcome.receipt.equal
         assert len(adds_of(tmp_path / "t")) == spark.sparkContext.defaultParallelism // readers
 
-    def test_by_a_column_that_changes(self, spark, tmp_path, run):
+    def test_a_changing_order_column_is_right_at_every_commit(self, spark, tmp_path, run):
         """R-ARR-7, 17: an update moves a row across the position; the largest are read first, ties by the key."""
         source, target = str(tmp_path / "s"), str(tmp_path / "t")
         make_orders(spark, source, 100, files=2)
@@ -142,14 +145,17 @@ class TestALiveTable:
 
 
 class TestAKeyThatComesTwice:
-    """After the start, behind the position: an Upsert target never holds two rows of one key as complete (fault D6)."""
+    """A key is doubled after the start, behind the position.
+
+    An Upsert target never has both rows as complete (fault D6).
+    """
 
     @pytest.mark.parametrize(
         "order",
         [pytest.param({}, id="by-the-key"), pytest.param({"orderBy": [{"column": "amount"}]}, id="by-another-column")],
     )
-    def test_ends_the_job_by_name(self, spark, tmp_path, run, order):
-        """By the key both rows are in one range; by another column the first is in the target when the second is read."""
+    def test_a_doubled_key_ends_the_job_by_name(self, spark, tmp_path, run, order):
+        """With the order of the key both rows are in one range. With another order the target already has the first."""
         source, target = str(tmp_path / "s"), str(tmp_path / "t")
         make_orders(spark, source, 100, files=2)
         first = "id = 90" if not order else "amount = (SELECT min(amount) FROM now) LIMIT 1"
@@ -165,10 +171,13 @@ class TestAKeyThatComesTwice:
 
 
 class TestKinds:
-    """Whatever the columns and the table are made of."""
+    """Tests with columns and tables of all kinds."""
 
-    def test_of_columns_by_which_rows_are_read(self, spark, tmp_path, run):
-        """R-ARR-7, 28: NULL, NaN, bytes, dates, decimals and moments, up and down; each commit shows a position of all columns."""
+    def test_order_columns_of_each_kind_are_right(self, spark, tmp_path, run):
+        """R-ARR-7, 28: NULL, NaN, bytes, dates, decimals and timestamps, in both directions.
+
+        Each commit has a position of all columns.
+        """
         source, target = str(tmp_path / "s"), str(tmp_path / "t")
         spark.range(0, 40, 1, 3).selectExpr(
             "id",
@@ -188,8 +197,8 @@ class TestKinds:
         assert wrong_seals(source, target, Key((1, 2, 3, 4, 5, 6, 0), (*down.values(), False))) == []
         assert len({str(seal.progress["positions"]) for seal in seals(target)}) >= 5
 
-    def test_of_tables_with_deleted_rows_in_two_attempts(self, spark, tmp_path, run):
-        """R-ARR-9, 35, 38: stopped under a limit, it goes on behind the last row."""
+    def test_a_table_with_deleted_rows_is_copied_in_two_attempts(self, spark, tmp_path, run):
+        """R-ARR-9, 35, 38: stopped under a limit, the job resumes after its last row."""
         source, target = str(tmp_path / "s"), str(tmp_path / "t")
         make_kind(spark, source, "deleted")
         stop = StopSignal()
@@ -201,7 +210,7 @@ class TestKinds:
         assert wrong_seals(source, target, Key((0,))) == []
         assert 0 < seals(target)[-1].progress["rowsRead"] == 800
 
-    def test_of_targets_that_keep_every_change(self, spark, tmp_path, run):
+    def test_a_changelog_of_a_partitioned_source_is_right(self, spark, tmp_path, run):
         """R-ARR-17: a changelog, of a partitioned source, under a filter; replayed it is the filtered source."""
         source, target = str(tmp_path / "s"), str(tmp_path / "t")
         make_kind(spark, source, "partitioned")
@@ -220,21 +229,21 @@ class TestKinds:
 
 
 class TestOldFiles:
-    """No old version of the source is kept for the job."""
+    """The job needs no old version of the source."""
 
-    def test_may_go_during_the_run(self, spark, tmp_path, run):
-        """The data files of every version but the newest are removed as soon as there is one; the change feed stays."""
+    def test_old_files_may_be_removed_during_the_run(self, spark, tmp_path, run):
+        """Data files of all versions but the newest are removed as soon as there is one; the change feed stays."""
         source, target = str(tmp_path / "s"), str(tmp_path / "t")
         make_orders(spark, source, 100, files=5)
 
         def rewrite():
             other_engine.update(source, "id % 3 = 1", amount="amount + 1")
-            kept = {Path(one).name for one in DeltaTable(source).file_uris()}
+            kept = {Path(uri).name for uri in DeltaTable(source).file_uris()}
             for file in Path(source).glob("*.parquet"):
                 if file.name not in kept:
                     file.unlink()
 
-        # Slow enough for both while rows are read: a receipt needs the files of the version that it is about.
+        # Slow enough for both while rows are read: a receipt needs the files of its version.
         outcome = run(rewrite, rewrite, limit=20)
 
         assert outcome.message == ""
@@ -243,7 +252,7 @@ class TestOldFiles:
 
 
 class TestBeforeTheStart:
-    """What would be slow or wrong is said before anything is written."""
+    """Slow or wrong settings are reported before the first write."""
 
     @pytest.fixture
     def plan(self, spark, tmp_path):
@@ -258,15 +267,15 @@ class TestBeforeTheStart:
 
         return go
 
-    def test_a_plan_tells_what_it_costs(self, plan):
-        """A user picks it because no version is kept: the plan does not ask for retention."""
-        found = plan()
+    def test_a_plan_shows_its_costs(self, plan):
+        """A user chooses this strategy because it keeps no version, so the plan requires no retention."""
+        planned = plan()
 
-        assert found.read_amplification_percent == 100
-        assert {one.reason for one in found.warnings} & {"RetentionShort", "KeyUnproven"} == set()
+        assert planned.read_amplification_percent == 100
+        assert {warning.reason for warning in planned.warnings} & {"RetentionShort", "KeyUnproven"} == set()
 
     def test_bad_input_is_refused_by_name(self, plan):
-        """With the field and a hint."""
+        """The error has the field and a hint."""
         with pytest.raises(InvalidSpecError, match=r"spec\.strategy\.arrangement\.orderBy names 'amout'") as refused:
             plan(orderBy=[{"column": "amout"}])
         assert "amount" in refused.value.hint

@@ -1,4 +1,4 @@
-"""What a user of a strategy gets wrong, or changes under it: refused by the field, with a hint, and never tried again for ever."""
+"""Mistakes of a user, and changes of the source: refused with the field and a hint, and not retried forever."""
 
 import pytest
 from support.endings import assert_ending
@@ -38,11 +38,11 @@ def place(spark, tmp_path):
 
 
 class TestAnOrder:
-    """Of `Arrangement`: positions in it must be told apart, and reading by it must not take for ever."""
+    """Positions in an order of `Arrangement` must differ, and a read in this order must not take forever."""
 
     @pytest.mark.parametrize("rows_max", [10, 10_000], ids=["large", "small"])
-    def test_that_is_not_unique_with_the_key_is_refused(self, place, monkeypatch, rows_max):
-        """A large source proves it chunk by chunk: two rows with one key would be one in the target."""
+    def test_an_order_that_is_not_unique_with_the_key_is_refused(self, place, monkeypatch, rows_max):
+        """A large source is checked chunk by chunk: two rows with one key would be one in the target."""
         monkeypatch.setattr(driver, "CHECK_UNIQUE_ROWS_MAX", rows_max)
         make_kind(place.spark, place.source, "plain")
         outcome = place.run(
@@ -55,8 +55,8 @@ class TestAnOrder:
         assert "choose another key" in outcome.hint
         assert not any(seal.state["finished"] for seal in seals(place.target))
 
-    def test_by_which_files_are_read_too_often_is_refused_with_the_number(self, place, monkeypatch):
-        """Each file has rows of each part; a table of millions of rows would be read once for each chunk."""
+    def test_an_order_that_reads_files_too_often_is_refused_with_the_number(self, place, monkeypatch):
+        """Each file has rows of each part. A table of millions of rows would be read once for each chunk."""
         monkeypatch.setattr(key_line, "CHUNK_ROWS", 100)
         make_kind(place.spark, place.source, "plain")
         by_part = {"orderBy": [{"column": "part"}], "chunkRows": 100}
@@ -68,25 +68,25 @@ class TestAnOrder:
         assert place.plan(**by_part, maxReadAmplification=100).read_amplification_percent > 100
 
     @pytest.mark.parametrize(
-        ("expression", "words"),
+        ("expression", "name"),
         [("array(id)", "array<bigint>"), ("named_struct('a', id)", "struct<a:bigint>")],
     )
-    def test_of_a_type_without_order_is_refused(self, place, expression, words):
+    def test_an_order_by_a_type_without_order_is_refused(self, place, expression, name):
         """Two engines would place a row on two sides of a position."""
         make_kind(place.spark, place.source, "plain", odd=expression)
 
         with pytest.raises(InvalidSpecError, match=r"spec\.strategy\.arrangement\.orderBy names 'odd'") as refused:
             place.plan(orderBy=[{"column": "odd"}])
 
-        assert f"type {words} has no order" in refused.value.message
+        assert f"type {name} has no order" in refused.value.message
         assert "Order by numbers" in refused.value.hint
 
 
 class TestAColumnThatGoes:
-    """While the job runs, and the order of reading or the target needs it."""
+    """The column is dropped or renamed while the job runs, and the order of reading or the target needs it."""
 
     @pytest.mark.parametrize(
-        ("strategy", "statement", "words"),
+        ("strategy", "statement", "message"),
         [
             (ARRANGEMENT | {"arrangement": ARRANGEMENT["arrangement"] | {"orderBy": [{"column": "part"}]}},
              "RENAME COLUMN part TO region", "'part'"),
@@ -95,8 +95,8 @@ class TestAColumnThatGoes:
             (CHAIN, "DROP COLUMN part", "'part'"),
         ],
     )  # fmt: skip
-    def test_ends_the_job_by_name(self, place, strategy, statement, words):
-        """A guess would fill the column with others' values; what is there stays right."""
+    def test_a_dropped_or_renamed_column_ends_the_job_by_name(self, place, strategy, statement, message):
+        """A guess would fill the column with wrong values. Existing rows stay right."""
         make_kind(place.spark, place.source, "renamed")
         done = []
 
@@ -107,7 +107,7 @@ class TestAColumnThatGoes:
         outcome = place.run(observe, strategy=strategy, throttle={"rowsPerSecond": 300})
 
         assert_ending(outcome, "SchemaChanged")
-        assert words in outcome.message
+        assert message in outcome.message
         last = seals(place.target)[-1]
         assert not last.state["finished"]
         assert violations(place.source, place.target, last) == []

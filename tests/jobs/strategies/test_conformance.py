@@ -1,4 +1,4 @@
-"""Each strategy on a table that has a bit of everything: what its target holds is the source's, at each commit, by delta-rs."""
+"""Each strategy on a table with a mix of features: at each commit delta-rs finds the source's rows in its target."""
 
 import pytest
 from support.tables.jobs import job
@@ -32,7 +32,7 @@ STRATEGIES = {
 
 @pytest.fixture(scope="module")
 def original(spark, tmp_path_factory):
-    """A table of many small files in partitions, NULL among them, of which some rows are only marked as deleted."""
+    """A table of many small files in partitions, NULL among them; some rows are only marked as deleted."""
     path = str(tmp_path_factory.mktemp("conformance") / "s")
     writer = spark.range(0, ROWS, 1, FILES).selectExpr(*COLUMNS).write.format("delta").partitionBy("part")
     writer.option("delta.enableDeletionVectors", "true").option("delta.enableChangeDataFeed", "true").save(path)
@@ -41,11 +41,11 @@ def original(spark, tmp_path_factory):
 
 
 class TestATableOfEverything:
-    """Keys of every type, upper and lower case, decimals, moments, nulls, deletion vectors, partitions, many small files."""
+    """Keys of every type, upper and lower case, decimals, timestamps, nulls, deletion vectors, partitions, many small files."""
 
     @pytest.mark.parametrize("strategy", STRATEGIES)
-    def test_is_copied_with_its_changes(self, spark, tmp_path, original, strategy):
-        """An update, a delete and a changed key in one version, while rows are being read."""
+    def test_a_table_of_everything_is_copied_with_its_changes(self, spark, tmp_path, original, strategy):
+        """One version has an update, a delete and a changed key, while rows are read."""
         source, target = str(tmp_path / "s"), str(tmp_path / "t")
         spark.sql(f"CREATE TABLE delta.`{source}` SHALLOW CLONE delta.`{original}`")
         done = []
@@ -74,5 +74,5 @@ class TestATableOfEverything:
 
         assert (outcome.outcome, outcome.message, done) == ("Complete", "", [True])
         assert outcome.receipt.equal
-        assert [words for seal in seals(target) for words in violations(source, target, seal)] == []
+        assert [violation for seal in seals(target) for violation in violations(source, target, seal)] == []
         assert rows_in(target) == rows_in(source)

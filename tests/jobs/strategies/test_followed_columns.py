@@ -219,9 +219,9 @@ class TestWhatIsRefused:
     @pytest.mark.parametrize(
         ("properties", "change", "transform", "words"),
         [
-            (MAPPED, "ALTER TABLE {t} RENAME COLUMN v TO w", {"select": ["id", "v"]}, "cannot be made of the columns"),
-            (MAPPED, "ALTER TABLE {t} DROP COLUMN id", {"where": "id > 0"}, "cannot be made of the columns"),
-            ("", "ALTER TABLE {t} ADD COLUMN at TIMESTAMP_NTZ", {}, "'at' was added, and the target has not"),
+            (MAPPED, "ALTER TABLE {t} RENAME COLUMN v TO w", {"select": ["id", "v"]}, "cannot be computed from"),
+            (MAPPED, "ALTER TABLE {t} DROP COLUMN id", {"where": "id > 0"}, "cannot be computed from"),
+            ("", "ALTER TABLE {t} ADD COLUMN at TIMESTAMP_NTZ", {}, "'at' was added, and the target does not have"),
         ],
     )
     def test_names_the_column_and_the_version(self, pair, properties, change, transform, words):

@@ -1,7 +1,7 @@
-"""A replica whose source has columns that became wider: files keep the narrow type, and the target's log says so as the source's does.
+"""A replica of a source whose columns became wider: files keep the narrow type, and the target's log records it as the source's does.
 
-delta-rs reads no such table. So what it would compare is compared one by one: columns as the log has them, the bytes of files, what
-the log says of their values, and rows by Spark.
+delta-rs cannot read such a table. So the tests compare the parts: columns in the log, the bytes of files, the statistics in the
+log, and rows by Spark.
 """
 
 import json
@@ -49,18 +49,25 @@ class Numbers(Pair):
         return super().run(*changes, **{"target": TAKES_NTZ, **spec})
 
     def widen(self, *names):
-        return [f"ALTER TABLE {{t}} ALTER COLUMN {one} TYPE {WIDER[one]}" for one in names or WIDER]
+        return [f"ALTER TABLE {{t}} ALTER COLUMN {name} TYPE {WIDER[name]}" for name in names or WIDER]
 
     def equal(self, view="SELECT * FROM source"):
-        """Compare columns and rows; Spark's own difference takes no maps."""
+        """Compare columns and rows; Spark's own difference does not support maps."""
         self.spark.read.format("delta").load(self.source).createOrReplaceTempView("source")
-        wanted, found = self.spark.sql(view), self.spark.read.format("delta").load(self.target)
-        assert [(one.name, one.dataType) for one in found.schema] == [(one.name, one.dataType) for one in wanted.schema]
-        return sorted(map(repr, wanted.collect())) == sorted(map(repr, found.collect()))
+        expected, copied = self.spark.sql(view), self.spark.read.format("delta").load(self.target)
+        assert [(field.name, field.dataType) for field in copied.schema] == [
+            (field.name, field.dataType) for field in expected.schema
+        ]
+        return sorted(map(repr, expected.collect())) == sorted(map(repr, copied.collect()))
 
     def added(self):
-        """Return the names of the files that ever came to the target."""
-        return [one["add"]["path"].rsplit("/", 1)[-1] for commit in self.commits() for one in commit if "add" in one]
+        """Return the names of all files that were ever added to the target."""
+        return [
+            action["add"]["path"].rsplit("/", 1)[-1]
+            for commit in self.commits()
+            for action in commit
+            if "add" in action
+        ]
 
 
 @pytest.fixture
@@ -76,13 +83,13 @@ MIDNIGHT = re.compile(r"(T00:00:00)?(\.000)?$")
 
 
 def contents(table):
-    """Return the bytes of a table's files, how many rows each has and hides, and the smallest value of each column that has one."""
-    found = []
+    """Return the bytes of a table's files, each with its hidden rows, its rows, and its smallest values by column."""
+    files = []
     for path, add in adds_of(table).items():
         hidden = (add.get("deletionVector") or {}).get("cardinality", 0)
         stats = json.loads(add["stats"])
-        found.append((Path(table, path).read_bytes(), hidden, stats["numRecords"], dict(leaves(stats["minValues"]))))
-    return sorted(found, key=lambda one: one[0])
+        files.append((Path(table, path).read_bytes(), hidden, stats["numRecords"], dict(leaves(stats["minValues"]))))
+    return sorted(files, key=lambda file: file[0])
 
 
 def leaves(values, *above):
@@ -90,24 +97,27 @@ def leaves(values, *above):
         if isinstance(value, dict):
             yield from leaves(value, *above, name)
         else:
-            # Spark and Kernel write the same moment in other words.
+            # Spark and Kernel format the same time differently.
             yield (*above, name), MIDNIGHT.sub("", value) if isinstance(value, str) else value
 
 
 def equal(pair):
-    """Are the files equal, and each bound of the target one of the source? A footer's narrow type tells none of a wider column."""
+    """Return True if the files are equal, and each bound of the target is one of the source.
+
+    The footer of a narrow type has no bounds of a wider column.
+    """
     here, there = contents(pair.target), contents(pair.source)
-    return [one[:3] for one in here] == [one[:3] for one in there] and all(
-        mine[3].items() <= theirs[3].items() for mine, theirs in zip(here, there, strict=True)
+    return [file[:3] for file in here] == [file[:3] for file in there] and all(
+        copy[3].items() <= origin[3].items() for copy, origin in zip(here, there, strict=True)
     )
 
 
 class TestATypeThatBecomesWider:
-    """Is followed by a word of the metadata; no file changes."""
+    """A wider type is followed by a change of the metadata; no file changes."""
 
     @pytest.mark.rest
-    def test_of_each_kind(self, pair):
-        """Files of before, new ones, and rows that are hidden in both; none is decoded."""
+    def test_each_wider_type_is_followed(self, pair):
+        """There are old files, new ones, and hidden rows in both; none is decoded."""
         pair.make()
         outcome = pair.run(*pair.widen(), LATER, "DELETE FROM {t} WHERE id IN (1, 30, 5000000002)", "OPTIMIZE {t}")
         final = pair.run(after="Exit", verify="Final")
@@ -121,8 +131,8 @@ class TestATypeThatBecomesWider:
         assert (final.outcome, final.receipt.equal) == ("Complete", True)
         assert final.receipt.files_by_bytes == len(adds_of(pair.target)) == 1
 
-    def test_in_files_that_hide_rows(self, pair):
-        """They are those of before, which nothing wrote anew; all rows are compared."""
+    def test_wider_types_in_files_with_hidden_rows_are_followed(self, pair):
+        """They are old files that no commit rewrote. All rows are compared."""
         pair.make()
         outcome = pair.run(
             "DELETE FROM {t} WHERE id = 1", *pair.widen("d", "dt"), "DELETE FROM {t} WHERE id IN (2, 30)", LATER.replace("5000000000", "50")
@@ -135,22 +145,22 @@ class TestATypeThatBecomesWider:
         assert (final.outcome, final.receipt.equal) == ("Complete", True)
         assert pair.equal()
 
-    def test_that_was_so_before(self, pair):
-        """Whatever becomes of later changes: the target is made with what the source's log says of its files."""
+    def test_types_that_were_wider_before_are_followed(self, pair):
+        """Later changes do not matter: the target is created with the types that the source's log records for its files."""
         pair.make()
         pair.sql(*pair.widen(), LATER, "DELETE FROM {t} WHERE id = 1")
         settings = DriverSettings(cores=2, state_dir=pair.folder / "state")
         plan = plan_job(job(pair.source, pair.target, **FOLLOW), settings=settings, spark=pair.spark)
         outcome = pair.run("DELETE FROM {t} WHERE id = 5000000002", source={"key": []})
 
-        assert [(one.way, one.files) for one in plan.ways] == [("Whole", 3)]
+        assert [(way.way, way.files) for way in plan.ways] == [("Whole", 3)]
         assert outcome.outcome == "Stopped", outcome.message
         assert columns(pair.target) == columns(pair.source)
         assert equal(pair)
         assert pair.equal()
 
-    def test_in_a_table_that_maps_its_columns(self, pair):
-        """Beside a column that is dropped, and under another name."""
+    def test_wider_types_in_a_mapped_table_are_followed(self, pair):
+        """One column is dropped, and one is renamed."""
         pair.make(f"{WIDENS}, 'delta.columnMapping.mode' = 'name'")
         outcome = pair.run(
             *pair.widen("i", "st.x"),
@@ -166,8 +176,11 @@ class TestATypeThatBecomesWider:
         assert all(name.startswith("w-") for name in pair.added())
         assert pair.equal()
 
-    def test_is_decoded_where_files_are_not_copied_as_they_are(self, pair):
-        """What a footer says of narrow values would be misread; files of before stay, also when rows of them are hidden."""
+    def test_files_of_a_projection_with_wider_types_are_decoded(self, pair):
+        """The statistics of narrow values in a footer would be misread.
+
+        Old files stay, also if rows of them are hidden.
+        """
         pair.make()
         select = "SELECT id, d AS cents, dt FROM source"
         outcome = pair.run(
@@ -181,7 +194,7 @@ class TestATypeThatBecomesWider:
         assert sum(not name.startswith("w-") for name in pair.added()) == 1
         assert pair.equal(select)
 
-    def test_that_is_left_out_changes_nothing(self, pair):
+    def test_a_wider_column_that_is_not_selected_changes_nothing(self, pair):
         """New files are copied without it."""
         pair.make()
         outcome = pair.run(
@@ -197,17 +210,17 @@ class TestATypeThatBecomesWider:
 
 
 class TestATargetThatCannotTell:
-    """Its readers would take narrow files for wide ones."""
+    """Readers of such a target would read narrow files as wide ones."""
 
-    def test_ends_the_job_until_it_can(self, pair):
-        """The source got the feature later than the target was made; the hint is what its owner runs."""
+    def test_a_target_without_the_feature_ends_the_job_until_it_has_it(self, pair):
+        """The source got the feature after the target was made. The hint is the statement that its owner runs."""
         pair.make("'delta.enableDeletionVectors' = 'true'")
         widens = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
         outcome = pair.run(widens, *pair.widen("i"))
 
         assert (outcome.reason, outcome.exit_code) == ("SchemaChanged", 45)
         assert (
-            "'i' changed its type: integer became long, and the target has not the table feature typeWidening"
+            "'i' changed its type: integer became long, and the target does not have the table feature typeWidening"
             in outcome.message
         )
         assert "version 3" in outcome.message
@@ -219,8 +232,8 @@ class TestATargetThatCannotTell:
         assert columns(pair.target) == columns(pair.source)
         assert pair.equal()
 
-    def test_has_its_rows_decoded(self, pair):
-        """One that was there before, with the wide types and no word of a change."""
+    def test_rows_are_decoded_for_a_target_with_wide_types(self, pair):
+        """The target existed before, with the wide types and no recorded change."""
         pair.make()
         pair.sql(
             "CREATE TABLE {copy} LIKE {t}".replace(
@@ -235,7 +248,7 @@ class TestATargetThatCannotTell:
         assert not any(name.startswith("w-") for name in pair.added())
         assert pair.equal("SELECT id, d FROM source")
 
-    def test_is_refused_another_type_unless_it_follows(self, pair):
+    def test_another_type_is_refused_unless_the_job_follows(self, pair):
         """`Fail` is the default."""
         pair.make()
         outcome = pair.run(*pair.widen("i"), source={"key": []})

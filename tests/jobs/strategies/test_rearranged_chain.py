@@ -1,6 +1,6 @@
-"""Whole jobs of the rearranged chain on real tables: with live changes, and through a kill, after which it begins anew.
+"""Whole jobs of the rearranged chain on real tables: with live changes, and with a kill, after which the job starts again.
 
-The oracle is another implementation of Delta, and the model says what each commit must hold (tests/support/tables/oracle.py).
+The reference is another implementation of Delta, and the model defines the rows of each commit (tests/support/tables/oracle.py).
 """
 
 import os
@@ -23,7 +23,7 @@ CHAIN = {"strategy": {"type": "RearrangedChain"}, "barrier": {"intervalMs": 200}
 
 
 class Place:
-    """A source of some files, a target that is not there yet, and what a user does with both."""
+    """A source of some files, a target that does not exist yet, and a user's actions on both."""
 
     def __init__(self, spark, folder):
         self.spark, self.folder = spark, folder
@@ -37,7 +37,7 @@ class Place:
         return run_driver(backfill, settings=self.settings, observe=observe, spark=self.spark)
 
     def killed(self, point):
-        """Run an attempt in a process of its own, which is killed at a point of it."""
+        """Run an attempt in a separate process, which is killed at a given point."""
         file = write_yaml(self.folder / "job.yaml", self.source, self.target, **CHAIN, throttle={"rowsPerSecond": 2000})
         env = dict(os.environ, BACKFILL_STATE_DIR=f"{self.folder}/state", BACKFILL_CORES="1", BACKFILL_MEMORY="1g")
         command = [sys.executable, "-m", "backfill_spark", "-f", str(file)]
@@ -45,8 +45,8 @@ class Place:
         return ended.returncode
 
     def wrong(self):
-        """Return what is wrong with the target at any of its commits."""
-        return [one for seal in seals(self.target) for one in violations(self.source, self.target, seal)]
+        """Return the violations at any commit of the target."""
+        return [violation for seal in seals(self.target) for violation in violations(self.source, self.target, seal)]
 
     def phases(self):
         """Return the phases of the commits, each once, in their order."""
@@ -59,10 +59,10 @@ def place(spark, tmp_path):
 
 
 class TestAWholeJob:
-    """From a spec to a receipt."""
+    """A whole job, from a spec to a receipt."""
 
-    def test_holds_the_changes_that_came_while_it_copied(self, place):
-        """R-CHAIN-6, R-CHAIN-11: an update, a delete and moved keys; the job says that it caught up once they are there."""
+    def test_a_whole_job_has_the_changes_that_came_while_it_copied(self, place):
+        """R-CHAIN-6, R-CHAIN-11: an update, a delete and moved keys. The job is caught up once the target has them."""
         changes = [
             lambda table: table.update(updates={"amount": "amount + 1"}, predicate="id % 7 = 0"),
             lambda table: table.delete("id % 11 = 0"),
@@ -84,10 +84,10 @@ class TestAWholeJob:
 
 
 class TestAKill:
-    """What was begun is dropped with its rows."""
+    """The rows of the killed attempt are removed."""
 
-    def test_makes_the_next_attempt_begin_anew(self, place):
-        """R-CHAIN-15: rows that left the source meanwhile are not in the target, and none is there twice."""
+    def test_the_next_attempt_after_a_kill_starts_again(self, place):
+        """R-CHAIN-15: rows that left the source meanwhile are not in the target, and no row is doubled."""
         assert place.killed("before_seal:4") == -signal.SIGKILL
         there = rows_in(place.target)
         delete(place.source, "id < 500")
@@ -97,9 +97,9 @@ class TestAKill:
         plan = plan_job(job(place.source, place.target, **CHAIN), settings=place.settings, spark=place.spark)
         outcome = place.run()
 
-        said = {one.reason: one.message for one in plan.warnings}
-        assert {"NotResumable", "MayNotCatchUp", "StartsOver"} <= set(said)
-        assert f"removes {there:,} rows of the target" in said["StartsOver"]
+        messages = {warning.reason: warning.message for warning in plan.warnings}
+        assert {"NotResumable", "MayNotCatchUp", "StartsOver"} <= set(messages)
+        assert f"removes {there:,} rows of the target" in messages["StartsOver"]
         assert (outcome.outcome, outcome.receipt.equal) == ("Complete", True)
         assert rows_in(place.target) == ROWS - 500
         assert place.wrong() == []

@@ -1,4 +1,4 @@
-"""A replica on real tables: history and log, beside writers, through a death, and what its commits say."""
+"""A replica on real tables: history and log, with other writers, after a kill, and the contents of its commits."""
 
 import json
 from contextlib import suppress
@@ -30,20 +30,20 @@ def tables(spark, tmp_path):
 
 @pytest.fixture
 def run(spark, tmp_path, tables):
-    """Run a job, and do something to the source once a version is pinned, or to the target once it has rows."""
+    """Run a job, and change the source once a version is pinned, or the target once it has rows."""
     source, target = tables
 
     def go(*statements, **spec):
-        left = [one.format(t=f"delta.`{source}`", copy=f"delta.`{target}`") for one in statements]
-        needs_rows = any(target in one for one in left)
+        pending = [statement.format(t=f"delta.`{source}`", copy=f"delta.`{target}`") for statement in statements]
+        needs_rows = any(target in statement for statement in pending)
 
         def observe(progress):
             if progress.rows_done or not needs_rows:
-                # A commit of the job may come between; then it is tried again at the next progress.
+                # A commit of the job may come between; then the statement is repeated at the next progress.
                 with suppress(ConcurrentAppendException):
-                    while left:
-                        spark.sql(left[0])
-                        left.pop(0)
+                    while pending:
+                        spark.sql(pending[0])
+                        pending.pop(0)
 
         return run_driver(
             job(source, target, **{**REPLICA, "verify": "Final", **spec}),
@@ -54,15 +54,15 @@ def run(spark, tmp_path, tables):
 
 
 def wrong(source, target, view="SELECT * FROM source"):
-    """Return what is wrong at any commit, by another engine; the state says of which version the rows are."""
-    return [words for seal in seals(target) for words in violations(source, target, seal, view)]
+    """Return the violations at any commit, as another engine reads it. The state has the version of the rows."""
+    return [violation for seal in seals(target) for violation in violations(source, target, seal, view)]
 
 
 class TestAReplica:
-    """The target is the source at a version, whatever changed meanwhile."""
+    """The target is the source at a version, with any concurrent changes."""
 
-    def test_has_the_rows_of_the_source_at_every_commit(self, run, tables):
-        """Hidden rows, new ones, files that were rewritten and compacted; no key, and no change feed."""
+    def test_a_replica_has_the_rows_of_the_source_at_every_commit(self, run, tables):
+        """Hidden rows, new ones, rewritten and compacted files; no key, and no change feed."""
         source, target = tables
         outcome = run(
             "DELETE FROM {t} WHERE n % 10 = 1",
@@ -77,8 +77,8 @@ class TestAReplica:
         assert wrong(source, target) == []
         assert seals(target)[-1].state["replica"]["shipped"] == DeltaTable(source).version()
 
-    def test_commits_what_goes_with_what_comes_and_its_version(self, run, tables):
-        """A reader sees an update whole, and a restart knows what it has."""
+    def test_a_replica_commits_removed_and_new_files_together_with_the_version(self, run, tables):
+        """A reader sees complete updates, and a restart knows the shipped version."""
         source, target = tables
         run("UPDATE {t} SET v = 'u' WHERE n % 10 = 2", throttle={"rowsPerSecond": 300})
 
@@ -87,7 +87,7 @@ class TestAReplica:
             for file in Path(target, "_delta_log").glob("*.json")
             if any("remove" in json.loads(line) for line in file.read_text().splitlines())
         }
-        (seal,) = [one for one in seals(target) if one.version == version]
+        (seal,) = [commit for commit in seals(target) if commit.version == version]
         assert seal.state["replica"]["shipped"] == DeltaTable(source).version()
         assert seal.state["changesDone"] == 2 * ROWS // 10
 
@@ -96,8 +96,8 @@ class TestAReplica:
         [(("n", "a AS b"), None), (("n", "upper(v) AS v"), "n % 3 <> 0"), (("n", "v"), "n BETWEEN 100 AND 399")],
         ids=["projected", "decoded", "filtered"],
     )
-    def test_of_other_columns_follows_as_well(self, run, tables, columns, where):
-        """Columns that are left out or renamed; computed ones, and rows that are left out."""
+    def test_a_replica_of_other_columns_follows_as_well(self, run, tables, columns, where):
+        """Columns are dropped, renamed or computed, and rows are filtered out."""
         source, target = tables
         transform = {"select": list(columns)} | ({} if where is None else {"where": where})
         outcome = run(
@@ -108,8 +108,8 @@ class TestAReplica:
         assert (outcome.outcome, outcome.message) == ("Complete", "")
         assert wrong(source, target, f"SELECT {', '.join(columns)} FROM source WHERE {where or 'true'}") == []
 
-    def test_ends_by_name_when_others_touch_its_files(self, run):
-        """What they removed would come back with the next vector, or go twice."""
+    def test_a_replica_ends_by_name_when_other_writers_change_its_files(self, run):
+        """Rows that they removed would come back with the next vector, or be removed twice."""
         outcome = run("DELETE FROM {copy} WHERE n = 5", throttle={"rowsPerSecond": 100})
 
         assert_ending(outcome, "TargetChanged")
@@ -117,10 +117,10 @@ class TestAReplica:
 
 
 class TestBadInput:
-    """Refused before anything is written."""
+    """Bad input is refused before the first write."""
 
-    def test_a_target_that_has_rows(self, spark, run, tables):
-        """They are of no file of the source."""
+    def test_a_target_with_rows_is_refused(self, spark, run, tables):
+        """They belong to no file of the source."""
         spark.range(3).selectExpr("id AS a", "'x' AS v", "id AS n").write.format("delta").save(tables[1])
 
         outcome = run()
@@ -128,8 +128,8 @@ class TestBadInput:
         assert outcome.reason == "TargetNotEmpty"
         assert spark.read.format("delta").load(tables[1]).count() == 3
 
-    def test_a_target_that_is_there_with_other_partitions(self, spark, run, tables):
-        """Files of the source would lie in no partition of it."""
+    def test_an_existing_target_with_other_partitions_is_refused(self, spark, run, tables):
+        """Files of the source would be in none of its partitions."""
         _, target = tables
         empty = spark.range(0).selectExpr("id AS a", "'x' AS v", "id AS n")
         empty.write.format("delta").partitionBy("a").save(target)

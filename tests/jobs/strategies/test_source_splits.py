@@ -1,6 +1,6 @@
-"""A topic of a real broker into a Delta table: at each commit the target holds the records that its state says, each once.
+"""A topic of a real broker into a Delta table: at each commit the target has the records of its state, each once.
 
-What the topic holds is told by an independent client, what the target holds by an independent reader of Delta.
+An independent client reads the topic, and an independent reader of Delta reads the target.
 """
 
 import time
@@ -25,32 +25,35 @@ QUICK = {"default.api.timeout.ms": "4000", "request.timeout.ms": "2000"}
 
 
 def records_in(target, version=None):
-    """Return where the records of a target are from, with their values, as often as they are there."""
+    """Return partition, offset and value of each row of a target, sorted."""
     query = 'SELECT "partition", "offset", value FROM t'
-    found = QueryBuilder().register("t", DeltaTable(target, version=version)).execute(query).read_all()
-    return sorted(zip(*(found[name].to_pylist() for name in ("partition", "offset", "value")), strict=True))
+    result = QueryBuilder().register("t", DeltaTable(target, version=version)).execute(query).read_all()
+    return sorted(zip(*(result[name].to_pylist() for name in ("partition", "offset", "value")), strict=True))
 
 
 def wrong_seals(target, committed):
-    """Return the versions at which the target is not what its state says."""
+    """Return the versions at which the target differs from its state."""
     wrong = []
     for seal in seals(str(target)):
         held = [*SourceSplitsModel.spans(seal.progress)]
-        wanted = sorted(
-            (number, offset, one.value)
-            for (number, offset), one in committed.items()
+        expected = sorted(
+            (number, offset, record.value)
+            for (number, offset), record in committed.items()
             if any(number == partition and start <= offset < stop for partition, start, stop in held)
         )
-        if records_in(target, seal.version) != wanted:
+        if records_in(target, seal.version) != expected:
             wrong.append(seal.version)
     return wrong
 
 
 class TestAPlanOfATopic:
-    """What there is to read, and what may be gone before it is read."""
+    """A plan has the records to read, and those that may expire before they are read."""
 
-    def test_tells_of_partitions_and_of_their_end(self, topics, spark, broker, tmp_path):
-        """Records that are kept for a quarter of an hour more against half an hour of a limit: once the job is begun it is too late."""
+    def test_a_plan_names_partitions_and_records_that_expire(self, topics, spark, broker, tmp_path):
+        """Records expire in a quarter of an hour, and the limit needs half an hour.
+
+        After the start it would be too late.
+        """
         topic = topics.create(partitions=12, config={"retention.ms": str(DAY_S * 1000)})
         ends_soon_ms = int((time.time() - DAY_S + 900) * 1000)
         with producing(broker.address) as send:
@@ -70,24 +73,28 @@ class TestAPlanOfATopic:
                 },
             }
         )
-        found = plan_job(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)
+        planned = plan_job(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)
 
-        assert (found.rows, found.retention_seconds) == (2080, DAY_S)
-        assert (found.partitions.largest[0].partition, found.partitions.largest[0].rows) == ("7", 320)
-        assert (len(found.partitions.largest), found.partitions.others, found.partitions.other_rows) == (10, 2, 320)
-        assert found.estimated_seconds >= 2080
-        (warning,) = found.warnings
+        assert (planned.rows, planned.retention_seconds) == (2080, DAY_S)
+        assert (planned.partitions.largest[0].partition, planned.partitions.largest[0].rows) == ("7", 320)
+        assert (len(planned.partitions.largest), planned.partitions.others, planned.partitions.other_rows) == (
+            10,
+            2,
+            320,
+        )
+        assert planned.estimated_seconds >= 2080
+        (warning,) = planned.warnings
         assert warning.reason == "RetentionEnding"
         assert "2,080 of 2,080 offsets, in 12 of 12 partitions, may be gone before they are read" in warning.message
         assert not (tmp_path / "t").exists()
 
 
 class TestATopic:
-    """Its history under a limit, and what comes meanwhile."""
+    """The history of a topic is read under a limit, and new records are added meanwhile."""
 
     @pytest.mark.always
-    def test_is_right_at_every_commit(self, topics, run_topic, tmp_path):
-        """R-SRC-2, 5, 8, 31, 40, 41, 42: live beside history, markers, a new partition, and a second attempt."""
+    def test_a_topic_is_right_at_every_commit(self, topics, run_topic, tmp_path):
+        """R-SRC-2, 5, 8, 31, 40, 41, 42: live records next to history, markers, a new partition, and a second attempt."""
         topic = topics.create(partitions=3)
         send_all(topics.address, topic, (b"%d" % number for number in range(400)))
         with transacting(topics.address) as transaction:
@@ -117,11 +124,11 @@ class TestATopic:
         assert ended.receipt.rows == 430
         committed = topics.committed(topic)
         assert len(committed) == 430
-        assert records_in(tmp_path / "t") == sorted((*place, one.value) for place, one in committed.items())
+        assert records_in(tmp_path / "t") == sorted((*place, record.value) for place, record in committed.items())
         assert wrong_seals(tmp_path / "t", committed) == []
         states = [seal.progress for seal in seals(str(tmp_path / "t"))]
         assert 0 < first < len(states)
-        assert any(isinstance(one["splits"]["0"]["state"], dict) and one["live"]["0"] > 400 for one in states)
+        assert any(isinstance(state["splits"]["0"]["state"], dict) and state["live"]["0"] > 400 for state in states)
         # Twenty records, a marker, twenty records of an aborted transaction, a marker.
         assert states[-1]["splits"]["1"] == {
             "state": {"SourceCachingUp": "41"},
@@ -130,8 +137,11 @@ class TestATopic:
         }
         assert states[-1]["splits"]["3"]["target_offset"] is None
 
-    def test_of_which_only_what_comes_is_wanted(self, topics, run_topic, tmp_path):
-        """R-SRC-7, #20083: nothing of before is read; the transform applies to what comes while no driver runs."""
+    def test_a_job_from_the_latest_offsets_reads_only_new_records(self, topics, run_topic, tmp_path):
+        """R-SRC-7, #20083: no older record is read.
+
+        The transform also applies to records that come while no driver runs.
+        """
         topic = topics.create()
         send_all(topics.address, topic, [b'{"n": 1}'] * 3)
         number = "cast(get_json_object(cast(value AS string), '$.n') AS int)"
@@ -158,11 +168,11 @@ class TestATopic:
 
 
 class TestAnOpenTransaction:
-    """A producer died inside a transaction, and committed records of others stand behind it (fault B8)."""
+    """A producer died inside a transaction, and committed records of other producers follow it (fault B8)."""
 
     @pytest.fixture
     def held(self, topics):
-        """Return what holds 15 of 100 records of a new topic behind an open transaction."""
+        """Return a context in which an open transaction holds back 15 of 100 records of a new topic."""
 
         @contextmanager
         def hold():
@@ -176,8 +186,8 @@ class TestAnOpenTransaction:
 
         return hold
 
-    def test_cuts_a_copy_off_by_name(self, held, run_topic, tmp_path):
-        """After the time of the setting the job ends, and its message and its receipt name partition and offsets."""
+    def test_an_open_transaction_cuts_a_copy_off_by_name(self, held, run_topic, tmp_path):
+        """After the configured time the job ends. Its message and its receipt name partition and offsets."""
         seen = []
         with held() as topic:
             spec = {"kafka": {"openTransactionWaitSeconds": 6}, "verify": "Final"}
@@ -191,13 +201,13 @@ class TestAnOpenTransaction:
             assert (receipt.equal, receipt.complete, receipt.rows) == (True, False, 85)
             assert receipt.cut_off == (OffsetRange("0", 85, 101),)
         assert len(records_in(tmp_path / "t")) == 85
-        assert not any(one.caught_up for one in seen)
-        assert max(one.lag_records for one in seen) >= 16
-        assert any("without their records it ends in" in one.reason for one in seen)
-        assert any("OpenTransaction" in one.warning_codes for one in seen)
+        assert not any(progress.caught_up for progress in seen)
+        assert max(progress.lag_records for progress in seen) >= 16
+        assert any("without their records it ends in" in progress.reason for progress in seen)
+        assert any("OpenTransaction" in progress.warning_codes for progress in seen)
 
-    def test_that_ends_in_time_costs_no_record(self, held, topics, run_topic, tmp_path):
-        """The job waits for it, and then copies what stood behind it."""
+    def test_an_open_transaction_that_ends_in_time_costs_no_record(self, held, topics, run_topic, tmp_path):
+        """The job waits for it, and then copies the records after it."""
         holding = ExitStack()
         topic = holding.enter_context(held())
 
@@ -209,19 +219,21 @@ class TestAnOpenTransaction:
 
         assert (ended.outcome, ended.message) == ("Complete", "")
         assert (ended.receipt.complete, ended.receipt.cut_off, ended.receipt.rows) == (True, (), 100)
-        assert records_in(tmp_path / "t") == sorted((*at, one.value) for at, one in topics.committed(topic).items())
+        assert records_in(tmp_path / "t") == sorted(
+            (*at, record.value) for at, record in topics.committed(topic).items()
+        )
 
-    def test_holds_a_job_that_follows_back(self, held, run_topic):
-        """It is not caught up, its lag counts to the high watermark, and it says since when."""
+    def test_an_open_transaction_holds_back_a_job_that_follows(self, held, run_topic):
+        """The job is not caught up, its lag counts to the high watermark, and it reports the age of the transaction."""
         stop, seen = StopSignal(), []
 
-        def look(progress):
+        def collect(progress):
             seen.append(progress)
             if progress.warnings or len(seen) > 200:
                 stop.ask(force=False)
 
         with held() as topic:
-            run_topic(topic, seen=look, stop=stop, after="Follow")
+            run_topic(topic, seen=collect, stop=stop, after="Follow")
 
         assert "OpenTransaction" in seen[-1].warning_codes
         assert (seen[-1].caught_up, seen[-1].lag_records) == (False, 16)
@@ -229,10 +241,10 @@ class TestAnOpenTransaction:
 
 
 class TestAPartitionThatEndsWithoutARecord:
-    """Its last offsets are a marker, or records that were taken back: no record tells that it ends."""
+    """Its last offsets are a marker, or records of an aborted transaction: no record shows its end."""
 
-    def test_is_done_within_two_barriers(self, topics, run_topic, tmp_path):
-        """R-SRC-42: of the commit that has its last record."""
+    def test_such_a_partition_is_done_within_two_barriers(self, topics, run_topic, tmp_path):
+        """R-SRC-42: the two barriers follow the commit that has its last record."""
         topic = topics.create(partitions=2)
         with transacting(topics.address) as transaction:
             for partition, abort in ((0, False), (1, False), (1, True)):
@@ -243,19 +255,19 @@ class TestAPartitionThatEndsWithoutARecord:
         outcome = run_topic(topic, verify="Final")
 
         assert (outcome.outcome, outcome.receipt.equal, outcome.receipt.rows) == ("Complete", True, 40)
-        states = [(len(records_in(tmp_path / "t", one.version)), one.progress) for one in seals(str(tmp_path / "t"))]
+        states = [(len(records_in(tmp_path / "t", seal.version)), seal.progress) for seal in seals(str(tmp_path / "t"))]
         after = [state for rows, state in states if rows == 40]
-        done = [all(one["state"] != "Backfilling" for one in state["splits"].values()) for state in after]
-        assert {name: one["target_offset"] for name, one in after[-1]["splits"].items()} == {"0": "20", "1": "41"}
+        done = [all(split["state"] != "Backfilling" for split in state["splits"].values()) for state in after]
+        assert {name: split["target_offset"] for name, split in after[-1]["splits"].items()} == {"0": "20", "1": "41"}
         assert done[:3].count(True) > 0
         assert [state["phase"] for state in after][-1] == "Live"
 
 
 class TestABrokerThatIsAway:
-    """It may come back."""
+    """A broker that does not answer may come back."""
 
-    def test_for_a_while_costs_no_record(self, topics, broker, run_topic, tmp_path):
-        """Reads and looks that fail meanwhile are made again."""
+    def test_a_short_outage_costs_no_record(self, topics, broker, run_topic, tmp_path):
+        """Reads and polls that fail meanwhile are repeated."""
         topic = topics.create(partitions=2)
         send_all(topics.address, topic, [b"%d" % number for number in range(300)])
         away = [broker.stopped]
@@ -271,7 +283,7 @@ class TestABrokerThatIsAway:
         assert (outcome.outcome, outcome.message) == ("Complete", "")
         assert records_in(tmp_path / "t") == [(0, offset, b"%d" % offset) for offset in range(300)]
 
-    def test_for_good_ends_the_job_with_its_address(self, run_topic):
+    def test_a_lasting_outage_ends_the_job_with_the_address(self, run_topic):
         """Another start may find it."""
         outcome = run_topic("orders", kafka={"bootstrapServers": "127.0.0.1:1", "options": QUICK})
 
@@ -280,10 +292,10 @@ class TestABrokerThatIsAway:
 
 
 class TestATopicThatIsCompactedMeanwhile:
-    """The target has records that the topic has no more."""
+    """The target has records that the topic has lost."""
 
-    def test_is_proven_by_those_that_are_left(self, topics, run_topic, tmp_path):
-        """What was read before a compaction is no error; it cannot be compared any more."""
+    def test_a_compacted_topic_is_proven_by_its_remaining_records(self, topics, run_topic, tmp_path):
+        """A record that was read before a compaction is no error, but it can no longer be compared."""
         topic = topics.create(config=COMPACTED)
         with producing(topics.address) as send:
             for number in range(40):
@@ -295,28 +307,28 @@ class TestATopicThatIsCompactedMeanwhile:
 
         assert (outcome.outcome, outcome.message) == ("Complete", "")
         assert outcome.receipt.equal
-        found = [(partition, offset) for partition, offset, _ in records_in(tmp_path / "t")]
-        assert outcome.receipt.rows < len(found) == len(set(found))
+        places = [(partition, offset) for partition, offset, _ in records_in(tmp_path / "t")]
+        assert outcome.receipt.rows < len(places) == len(set(places))
 
 
 class TestATopicThatIsRefused:
-    """Found wrong after it was asked for its offsets."""
+    """The topic is refused after its offsets were read."""
 
-    def test_leaves_no_client(self, topics, run_topic, spark):
+    def test_a_refused_topic_leaves_no_client(self, topics, run_topic, spark):
         """The session may be a caller's and live for weeks; each client has threads and connections."""
-        topic, others = topics.create(), admins(spark).keys()
+        topic, before = topics.create(), admins(spark).keys()
 
         outcome = run_topic(topic, transform={"select": ["nothing"]})
 
         assert (outcome.outcome, outcome.reason) == ("Failed", "InvalidTransform")
-        assert not [thread for number, thread in admins(spark).items() if number not in others and lives_on(thread)]
+        assert not [thread for number, thread in admins(spark).items() if number not in before and lives_on(thread)]
 
 
 class TestATopicThatLostRecords:
-    """What is gone is never passed over."""
+    """Lost records are never skipped."""
 
-    def test_ends_the_job_with_the_first_offset_that_is_there(self, topics, run_topic, tmp_path):
-        """Before the next attempt writes anything; the partition and the offset are named."""
+    def test_lost_records_end_the_job_with_the_first_existing_offset(self, topics, run_topic, tmp_path):
+        """The job ends before the next attempt writes anything. The partition and the offset are named."""
         topic = topics.create()
         send_all(topics.address, topic, [b"x"] * 300)
         run_topic(topic, stops=True, limit=40)
@@ -327,10 +339,10 @@ class TestATopicThatLostRecords:
 
         assert_ending(outcome, "OffsetsExpired")
         assert "partition 0 " in outcome.message
-        assert outcome.message.endswith("the first one that is there is 290.")
+        assert outcome.message.endswith("the first available offset is 290.")
         assert len(seals(str(tmp_path / "t"))) == before
 
-    def test_and_was_made_again(self, topics, run_topic):
+    def test_a_topic_that_was_made_again_ends_the_job(self, topics, run_topic):
         """It has the same name, and other records at the same offsets."""
         topic = topics.create()
         send_all(topics.address, topic, [b"x"] * 100)

@@ -1,6 +1,6 @@
-"""A topic of a real broker into a table with one row a key: at each commit it is what the records that its state names leave.
+"""A topic of a real broker into a table with one row a key: each commit has the result of its state's records.
 
-An independent client folds the topic, an independent reader of Delta says what the table holds.
+An independent client folds the topic, and an independent reader of Delta reads the table.
 """
 
 import json
@@ -16,7 +16,7 @@ UPSERT = {"delta": {"writeMode": "Upsert", "key": ["id"]}, "transform": {"select
 
 
 def number_in(record):
-    """Return what a record says, or None where it cannot be parsed."""
+    """Return the number in a record, or None if the record cannot be parsed."""
     try:
         return json.loads(record.value)["n"]
     except ValueError:
@@ -24,29 +24,31 @@ def number_in(record):
 
 
 def is_bad(record):
-    """Nothing tells its key, or what it says."""
+    """Return True if the record's key or its number is unknown."""
     return record.key is None or (record.value is not None and number_in(record) is None)
 
 
 def fold(committed, spans):
-    """Return the rows that some prefixes of partitions leave: of each key the last record, none where that has no value."""
+    """Return the rows of some prefixes of partitions: the last record of each key, and no row if that has no value."""
     rows = {}
-    for (number, offset), one in sorted(committed.items()):
-        if is_bad(one) or not any(number == partition and start <= offset < stop for partition, start, stop in spans):
+    for (number, offset), record in sorted(committed.items()):
+        if is_bad(record) or not any(
+            number == partition and start <= offset < stop for partition, start, stop in spans
+        ):
             continue
-        rows[one.key] = None if one.value is None else (one.key.decode(), number_in(one), number, offset)
+        rows[record.key] = None if record.value is None else (record.key.decode(), number_in(record), number, offset)
     return sorted(row for row in rows.values() if row is not None)
 
 
 def rows_in(target, version=None):
     """Return the rows of a version of a target."""
     query = 'SELECT id, n, "partition", "offset" FROM t'
-    found = QueryBuilder().register("t", DeltaTable(target, version=version)).execute(query).read_all()
-    return sorted(zip(*(found[name].to_pylist() for name in ("id", "n", "partition", "offset")), strict=True))
+    result = QueryBuilder().register("t", DeltaTable(target, version=version)).execute(query).read_all()
+    return sorted(zip(*(result[name].to_pylist() for name in ("id", "n", "partition", "offset")), strict=True))
 
 
 def wrong_seals(target, committed):
-    """Return the versions at which the target is not what its state says."""
+    """Return the versions at which the target differs from its state."""
     return [
         seal.version
         for seal in seals(str(target))
@@ -65,11 +67,11 @@ def send_some(topics, topic, count, *, at=0, partitions=3):
 
 
 class TestOneRowAKey:
-    """Its history under a limit, and what comes meanwhile."""
+    """The history of a topic is read under a limit, and new records are added meanwhile."""
 
     @pytest.mark.always
-    def test_is_right_at_every_commit(self, topics, run_topic, tmp_path):
-        """Markers, aborted records, removals, bad records beside it, a new partition, and a second attempt."""
+    def test_a_table_of_one_row_a_key_is_right_at_every_commit(self, topics, run_topic, tmp_path):
+        """There are markers, aborted records, removals, bad records in a quarantine, a new partition, and a second attempt."""
         topic = topics.create(partitions=3)
         send_some(topics, topic, 120)
         with transacting(topics.address) as transaction:
@@ -100,30 +102,30 @@ class TestOneRowAKey:
         assert rows_in(tmp_path / "t") == whole
         assert (ended.receipt.equal, ended.receipt.rows) == (True, len(whole))
         assert wrong_seals(tmp_path / "t", committed) == []
-        bad = {(number, offset) for (number, offset), one in committed.items() if is_bad(one)}
+        bad = {(number, offset) for (number, offset), record in committed.items() if is_bad(record)}
         assert len(bad) > 5
-        found = columns_of(str(tmp_path / "bad"), "partition", "offset")
-        assert sorted((int(number), offset) for number, offset in found) == sorted(bad)
+        places = columns_of(str(tmp_path / "bad"), "partition", "offset")
+        assert sorted((int(number), offset) for number, offset in places) == sorted(bad)
         states = [seal.progress for seal in seals(str(tmp_path / "t"))]
-        assert sum("merging" in one for one in states) > 1
-        # What is new waits for the history of its own partition.
+        assert sum("merging" in state for state in states) > 1
+        # New records wait for the history of their partition.
         assert not any(
-            isinstance(one["state"], dict)
-            and "Backfilling" in one["state"]
-            and state["live"][name] > int(one["target_offset"]) + 1
+            isinstance(split["state"], dict)
+            and "Backfilling" in split["state"]
+            and state["live"][name] > int(split["target_offset"]) + 1
             for state in states
-            for name, one in state["splits"].items()
+            for name, split in state["splits"].items()
         )
 
-    def test_of_a_compacted_topic(self, topics, run_topic, tmp_path):
-        """What compaction left says the same as what it took."""
+    def test_a_compacted_topic_gives_the_same_rows(self, topics, run_topic, tmp_path):
+        """The remaining records have the same result as all records."""
         topic = topics.create(config=COMPACTED)
         with producing(topics.address) as send:
             for number in range(60):
                 send(topic, None if number == 57 else b'{"n": %d}' % number, b"%d" % (number % 9))
         whole = topics.committed(topic)
-        left = topics.compact(topic)
-        assert len(left) < len(whole)
+        remaining = topics.compact(topic)
+        assert len(remaining) < len(whole)
 
         spec = {**UPSERT, "transform": {"select": SELECT, "where": "CAST(key AS STRING) <> 'filler'"}}
         ended = run_topic(topic, verify="Final", **spec)
@@ -135,10 +137,10 @@ class TestOneRowAKey:
 
 
 class TestARecordThatRemovesNothingKnown:
-    """It is no row, and must not be passed over."""
+    """It is no row, and must not be skipped."""
 
-    def test_ends_the_job_unless_it_may_be_set_aside(self, topics, run_topic, tmp_path):
-        """The message names the place, and what a record without a value needs."""
+    def test_such_a_record_ends_the_job_without_a_quarantine(self, topics, run_topic, tmp_path):
+        """The message names the offset, and the requirement of a record without a value."""
         topic = topics.create()
         with producing(topics.address) as send:
             send(topic, b'{"n": 1}', b"a")
@@ -150,8 +152,8 @@ class TestARecordThatRemovesNothingKnown:
         assert "the record at offset 1 of partition 0 cannot be parsed. the record has no value" in ended.message
         assert rows_in(tmp_path / "t") == []
 
-    def test_of_a_key_in_two_partitions(self, topics, run_topic):
-        """Nothing orders them: the mistake is named."""
+    def test_a_key_in_two_partitions_ends_the_job(self, topics, run_topic):
+        """The two records have no order, so the mistake is named."""
         topic = topics.create(partitions=2)
         with producing(topics.address) as send:
             send(topic, b'{"n": 1}', b"a", partition=0)

@@ -1,7 +1,7 @@
-"""Records that no parser takes: the job ends and names one, or they go into a table of their own, each once.
+"""Records that no parser can read: the job ends and names one, or each goes once into a separate table.
 
 The source is that of `tests/support/plugin_counter`; every seventh record of a partition is no number. The first process is killed
-between the commit of the target and that of the bad records, the second goes on.
+between the commit of the target and that of the bad records, and the second continues.
 """
 
 import json
@@ -60,16 +60,16 @@ def places(folder):
 
 
 def states(folder):
-    """Return what the newest state of the target says of bad records, and its transaction in the table of them."""
+    """Return the quarantine state of each state of the target that has one."""
     log = sorted((folder / "target" / "_delta_log").glob("*.json"))
-    said = [json.loads(line) for path in log for line in path.read_text().splitlines()]
-    found = [json.loads(one["domainMetadata"]["configuration"]) for one in said if "domainMetadata" in one]
-    return [one["quarantine"] for one in found if "quarantine" in one]
+    actions = [json.loads(line) for path in log for line in path.read_text().splitlines()]
+    states = [json.loads(action["domainMetadata"]["configuration"]) for action in actions if "domainMetadata" in action]
+    return [state["quarantine"] for state in states if "quarantine" in state]
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory):
-    """What each process left, and said."""
+def results(tmp_path_factory):
+    """Results of each process: the folder, the state after the kill, and both outcomes."""
     made = place(tmp_path_factory.mktemp("bad"))
     killed = made.command(BACKFILL_CRASH_AT="before_quarantine:1", BACKFILL_STATE_DIR=str(made.folder / "state"))
     assert killed.returncode == -signal.SIGKILL, killed.stdout[-2000:] + killed.stderr[-3000:]
@@ -83,38 +83,38 @@ def said(tmp_path_factory):
 class TestBadRecordsAreKept:
     """`onBadRecord: Quarantine`: no record is lost, none is doubled, and the target has only rows."""
 
-    def test_a_crash_leaves_them_announced(self, said):
-        """The commit of the target is the truth."""
-        _, (state, rows), _, _ = said
+    def test_a_crash_leaves_bad_records_announced(self, results):
+        """The commit of the target decides."""
+        _, (state, rows), _, _ = results
 
         assert rows == []
         assert state["rows"] == state["announced"]["rows"] > 0
 
-    def test_each_record_is_in_one_table_once(self, said):
-        """After a kill between the two commits, and an attempt that failed."""
-        folder, _, _, ended = said
+    def test_each_record_is_in_one_table_once(self, results):
+        """This holds after a kill between the two commits, and after an attempt that failed."""
+        folder, _, _, ended = results
 
         assert (ended["state"], ended["message"]) == ("Complete", "")
         assert sorted(places(folder / "target")) == sorted(GOOD)
         assert sorted(places(folder / "bad")) == sorted(BAD)
         assert states(folder)[-1]["rows"] == len(BAD)
 
-    def test_with_its_bytes_and_the_reason(self, said):
-        """The producer can be mended, and send them again."""
-        folder, _, _, _ = said
+    def test_a_bad_record_has_its_bytes_and_the_reason(self, results):
+        """A user can correct the producer and send the records again."""
+        folder, _, _, _ = results
 
         rows = columns_of(str(folder / "bad"), "partition", "offset", "value", "_reason")
         assert ("0", 3, b"no 3", "spec.transform.select[2]: cast cannot read the payload.") in rows
 
-    def test_the_receipt_is_about_rows(self, said):
-        """It does not miss what no parser takes."""
-        receipt = said[3]["receipt"]
+    def test_the_receipt_is_about_rows(self, results):
+        """It does not expect records that no parser can read."""
+        receipt = results[3]["receipt"]
 
         assert (receipt["mismatches"], receipt["complete"], receipt["rows"]) == ([], True, len(GOOD))
 
-    def test_the_receipt_tells_of_each_partition(self, said):
-        """Both sides are read anew: the first and the last offset, what is bad, and what the target lacks."""
-        first, second = said[3]["receipt"]["partitions"]
+    def test_the_receipt_describes_each_partition(self, results):
+        """Both sides are read again: the first and the last offset, the bad records, and the rows that the target lacks."""
+        first, second = results[3]["receipt"]["partitions"]
 
         assert (first["partition"], second["partition"]) == ("0", "1")
         assert (first["start"], first["stop"], first["records"], first["gaps"]) == (0, ROWS, ROWS, 0)
@@ -125,9 +125,9 @@ class TestBadRecordsAreKept:
 class TestABadRecordEndsTheJob:
     """`onBadRecord: Fail`, the default: a user decides."""
 
-    def test_by_its_place_and_the_reason(self, said):
-        """What is committed stays, and the next attempt may keep bad records."""
-        _, _, failed, _ = said
+    def test_a_bad_record_is_named_with_its_offset_and_the_reason(self, results):
+        """Committed rows stay, and the next attempt may keep bad records."""
+        _, _, failed, _ = results
 
         assert failed["reason"] == "BadRecord"
         assert "the record at offset " in failed["message"]

@@ -1,4 +1,4 @@
-"""Others write to the target, or take away what is staged, while a job runs: what is complete is still equal."""
+"""Other writers change the target, or remove staged files, while a job runs. A complete job is still equal."""
 
 import json
 from pathlib import Path
@@ -22,25 +22,25 @@ ROWS = 4000
 
 @pytest.fixture
 def place(spark, tmp_path):
-    """A source, and jobs from it to a target that others reach."""
+    """A source, and jobs from it to a target that other writers change."""
 
     class Place:
         source, target = str(tmp_path / "source"), str(tmp_path / "target")
-        looks = []
+        views = []
 
         def __init__(self):
             make_orders(spark, self.source, ROWS, files=4)
 
         def run(self, observe=lambda _: None, **spec):
-            self.looks = []
+            self.views = []
 
-            def look(progress):
-                self.looks.append(progress)
+            def collect(progress):
+                self.views.append(progress)
                 observe(progress)
 
             settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
             given = job(self.source, self.target, **{"barrier": {"intervalMs": 300}, **spec})
-            return driver.run_driver(given, settings=settings, observe=look, spark=spark)
+            return driver.run_driver(given, settings=settings, observe=collect, spark=spark)
 
         def beside(self, **spec):
             return Running(
@@ -51,14 +51,14 @@ def place(spark, tmp_path):
 
 
 class Vacuumed(StagingFolder):
-    """Removes the files of one piece of work once Spark wrote them, and those of another just before their commit."""
+    """Removes the files of one piece of work after Spark wrote them, and those of another just before their commit."""
 
     taken, times = [], 2
 
     def files(self, folder):
-        found = super().files(folder)
+        files = super().files(folder)
         if not self.taken:
-            self._take(found)
+            self._take(files)
         return super().files(folder)
 
     def check(self, files):
@@ -78,8 +78,8 @@ class TestStagedFilesThatAreTakenAway:
     @pytest.mark.parametrize(
         ("where", "times"), [(None, 1), ("id % 2 = 0", 2), ("id >= 0", 2)], ids=["copied", "half", "all"]
     )
-    def test_are_staged_again(self, place, monkeypatch, where, times):
-        """Removed files cost time, but must not cost rows; a copy is looked at before its commit alone."""
+    def test_removed_files_are_staged_again(self, place, monkeypatch, where, times):
+        """Removed files cost time, but must not cost rows. A copy is checked only before its commit."""
         monkeypatch.setattr(sink, "StagingFolder", Vacuumed)
         monkeypatch.setattr(Vacuumed, "taken", [])
         monkeypatch.setattr(Vacuumed, "times", times)
@@ -92,7 +92,7 @@ class TestStagedFilesThatAreTakenAway:
 
 
 def delete(spark, statement):
-    """Delete rows beside the job: Delta refuses a DELETE that a commit overtakes."""
+    """Delete rows concurrently with the job: Delta refuses a DELETE that another commit overtakes."""
     refused = []
     while True:
         try:
@@ -103,7 +103,7 @@ def delete(spark, statement):
 
 
 class DeletesBeside(SparkActionExecutor):
-    """Lets another writer delete rows just after a receipt, and one row during the copy."""
+    """Lets another writer delete rows just after a receipt."""
 
     spark, path, done = None, "", []
 
@@ -116,8 +116,8 @@ class DeletesBeside(SparkActionExecutor):
 
 
 class TestARowThatIsDeletedAfterTheReceipt:
-    def test_is_found_by_the_next_one(self, spark, place, monkeypatch):
-        """It landed unseen between the compared version and the last commit."""
+    def test_the_next_receipt_finds_the_deleted_row(self, spark, place, monkeypatch):
+        """The delete landed unseen between the compared version and the last commit."""
         monkeypatch.setattr(driver, "SparkActionExecutor", DeletesBeside)
         monkeypatch.setattr(DeletesBeside, "spark", spark)
         monkeypatch.setattr(DeletesBeside, "path", place.target)
@@ -127,16 +127,16 @@ class TestARowThatIsDeletedAfterTheReceipt:
         assert (outcome.reason, rows_in(place.target)) == ("VerificationFailed", ROWS - 10)
         assert "Other writers committed version" in outcome.message
         assert "(DELETE by Apache-Spark" in outcome.message
-        assert "other writers changed the target: version" in place.looks[-1].warnings[0]
+        assert "other writers changed the target: version" in place.views[-1].warnings[0]
         assert not seals(place.target)[-1].state["finished"]
 
 
 class TestACommitOfOthers:
-    def test_is_seen_while_the_job_runs(self, spark, place):
-        """With its version, operation and engine; an OPTIMIZE changes no row."""
+    def test_a_foreign_commit_is_noticed_while_the_job_runs(self, spark, place):
+        """The warning has its version, operation and engine. An OPTIMIZE changes no row."""
         with place.beside(throttle={"rowsPerSecond": 100}) as running:
             running.until(lambda progress: progress.rows_done)
-            # What is staged when a pause comes is committed by the next barriers.
+            # Files that were staged before a pause are committed by the next barriers.
             running.command("Pause")
             running.until(lambda progress: progress.quiet)
             delete(spark, f"DELETE FROM delta.`{place.target}` WHERE id % 7 = 0")
@@ -144,23 +144,23 @@ class TestACommitOfOthers:
             running.command("Throttle", rows_per_second=None)
             outcome = running.outcome()
 
-        [words] = outcome.progress.warnings
-        assert "(DELETE by Apache-Spark" in words
+        [warning] = outcome.progress.warnings
+        assert "(DELETE by Apache-Spark" in warning
         newest = seals(place.target)[-1].version
         app = Path(place.target, "_delta_log", f"{newest:020}.json").read_text().split('"appId":"')[1].split('"')[0]
         assert len(commits_of_others(spark, place.target, 1, newest, app)) == 1
         assert commits_of_others(spark, place.target, 1, newest, "x", friends="backfill-")[0].operation == "DELETE"
 
-    def test_is_found_in_a_folder_with_the_letters_of_a_pattern(self, spark, tmp_path):
+    def test_foreign_commits_are_found_in_a_folder_with_the_letters_of_a_pattern(self, spark, tmp_path):
         """A replica would take its own target for one whose log was cleaned, and end at its second attempt."""
         path = str(tmp_path / "t[1] {a,b}")
         spark.range(3).write.format("delta").save(path)
         spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 1")
 
-        assert [one.operation for one in others_since(spark, path, 1, "ours")] == ["WRITE", "DELETE"]
+        assert [commit.operation for commit in others_since(spark, path, 1, "ours")] == ["WRITE", "DELETE"]
 
-    def test_counts_when_it_changes_rows_or_columns(self):
-        """An OPTIMIZE of another engine is no reason to compare again."""
+    def test_a_foreign_commit_counts_when_it_changes_rows_or_columns(self):
+        """An OPTIMIZE of another engine needs no new comparison."""
         info = '{"commitInfo":{"operation":"OPTIMIZE","engineInfo":"x"}}'
         same = '{"add":{"path":"a","dataChange":false}}'
         for line in ('{"add":{"dataChange":true}}', '{"remove":{"dataChange":true}}', '{"cdc":{}}', '{"metaData":{}}'):
@@ -168,8 +168,8 @@ class TestACommitOfOthers:
             assert foreign(3, [info, line, '{"txn":{"appId":"ours"}}'], "ours") is None
         assert foreign(3, [info, same], "ours") is None
 
-    def test_touches_a_target_that_gets_files_when_it_names_one_or_changes_columns(self):
-        """There also an OPTIMIZE counts: it takes away the files that the source's log names."""
+    def test_a_commit_touches_a_copied_target_when_it_names_a_file_or_changes_columns(self):
+        """An OPTIMIZE counts, too, because it removes the files that the source's log names."""
         info = '{"commitInfo":{"operation":"%s","engineInfo":"x"}}'
         metadata = '{"metaData":{"configuration":{"delta.enableChangeDataFeed":"%s"}}}'
         for line in (
@@ -183,18 +183,18 @@ class TestACommitOfOthers:
         assert touching(3, [info % "SET TBLPROPERTIES", metadata % "false"]) is None
         assert touching(3, [info % "VACUUM END", '{"txn":{"appId":"stream"}}', '{"domainMetadata":{}}']) is None
 
-    def test_is_the_same_where_a_writer_spells_out_what_it_does_not_say(self):
-        """Some write each kind of action into each line, all but one as null."""
-        silent = dict.fromkeys(("add", "remove", "cdc", "metaData", "txn", "commitInfo", "domainMetadata"))
+    def test_a_commit_with_null_actions_is_the_same(self):
+        """Some writers list each kind of action in each line, all but one as null."""
+        nulls = dict.fromkeys(("add", "remove", "cdc", "metaData", "txn", "commitInfo", "domainMetadata"))
 
         def lines(*actions):
-            return [json.dumps({**silent, **one}) for one in actions]
+            return [json.dumps({**nulls, **action}) for action in actions]
 
         info, metadata = {"commitInfo": {"operation": "RENAME COLUMN"}}, {"metaData": {"configuration": {}}}
         assert foreign(3, lines(info, {"txn": {"appId": "stream"}}), "ours") is None
         assert touching(3, lines(info, {"txn": {"appId": "stream"}})) is None
-        for found in (
+        for commit in (
             foreign(3, lines(info, metadata, {"txn": {"appId": "x"}}), "ours"),
             touching(3, lines(metadata, info)),
         ):
-            assert found.operation == "RENAME COLUMN"
+            assert commit.operation == "RENAME COLUMN"

@@ -1,4 +1,4 @@
-"""The key of an Upsert: two rows that share it are never Complete, whatever the size of the source."""
+"""The key of an Upsert: a job with two rows of one key is never Complete, for any size of the source."""
 
 import pytest
 from support.tables.jobs import job, make_orders
@@ -13,7 +13,7 @@ ROWS = 1000
 
 
 class Place:
-    """A source in which one key may stand twice, and jobs from it."""
+    """A source in which one key may occur twice, and jobs from it."""
 
     def __init__(self, spark, folder):
         self.spark, self.folder = spark, folder
@@ -45,15 +45,15 @@ def place(spark, tmp_path):
 
 @pytest.fixture
 def large(monkeypatch):
-    """Every table is large."""
+    """Treat every table as large."""
     monkeypatch.setattr(driver, "CHECK_UNIQUE_ROWS_MAX", 10)
     monkeypatch.setattr(plan, "CHECK_UNIQUE_ROWS_MAX", 10)
 
 
 class TestADoubledKey:
-    """ADR 0011."""
+    """A doubled key ends the job (ADR 0011)."""
 
-    def test_of_a_large_source_is_found_before_the_end(self, place, large):
+    def test_a_doubled_key_of_a_large_source_is_found_before_the_end(self, place, large):
         """A copy with doubled keys must never be called complete."""
         place.double()
         outcome = place.run(verify="Final")
@@ -63,28 +63,28 @@ class TestADoubledKey:
         assert " 77" not in outcome.message
         assert not seals(place.target)[-1].state["finished"]
 
-    def test_is_found_again_by_the_next_attempt(self, place, large):
-        """What was not proven is not believed later."""
+    def test_a_doubled_key_is_found_again_by_the_next_attempt(self, place, large):
+        """An unproven key stays unproven."""
         place.double()
 
         assert [place.run().reason, place.run().reason] == ["KeyNotUnique"] * 2
         assert not seals(place.target)[-1].state["finished"]
 
-    def test_of_a_small_source_is_found_before_the_first_write(self, place):
+    def test_a_doubled_key_of_a_small_source_is_found_before_the_first_write(self, place):
         """A cheap check comes first and leaves no target behind."""
         place.double()
 
         assert place.run().reason == "KeyNotUnique"
         assert seals(place.target) == []
 
-    def test_that_the_transform_makes_is_found(self, place):
-        """The source's own key is unique there."""
+    def test_a_doubled_key_that_the_transform_makes_is_found(self, place):
+        """The source's own key is unique here."""
         outcome = place.run(transform={"select": ["id % 500 AS id", "amount"]})
 
         assert outcome.reason == "KeyNotUnique"
 
-    def test_is_not_looked_for_when_the_check_is_off(self, place):
-        """A user who switched the check off gets what the source has."""
+    def test_a_doubled_key_is_ignored_when_the_check_is_off(self, place):
+        """A user who switched the check off gets all rows of the source."""
         place.double()
 
         assert place.run(check_unique=False).reason == "Complete"
@@ -92,9 +92,9 @@ class TestADoubledKey:
 
 
 class TestAKeyThatIsUnique:
-    """The proof is part of the way to the end."""
+    """The proof is one of the steps before the end."""
 
-    def test_is_proven_in_the_state(self, place, large):
+    def test_the_proof_is_in_the_state(self, place, large):
         """A restart must not pay for the check twice."""
         outcome = place.run(verify="Final")
 
@@ -102,8 +102,8 @@ class TestAKeyThatIsUnique:
         proven = [seal.state["snapshot"]["keyProven"] for seal in seals(place.target)]
         assert (proven[0], proven[-1]) == (False, True)
 
-    def test_is_proven_once_where_columns_are_chosen(self, place):
-        """A third of such a run was a second proof, although the key passes through."""
+    def test_the_key_is_proven_once_if_columns_are_chosen(self, place):
+        """A third of such a run was a second proof, although the key passes unchanged."""
         outcome = place.run(transform={"select": ["id", "amount * 2 AS twice"]})
 
         assert outcome.reason == "Complete"
@@ -111,17 +111,17 @@ class TestAKeyThatIsUnique:
 
 
 class TestAPlan:
-    """Says when a doubled key would be found late, or never."""
+    """A plan warns if a doubled key would be found late or never."""
 
     def warnings(self, place, **settings):
         made = plan.plan_job(job(place.source, place.target), settings=place.settings(**settings), spark=place.spark)
-        return [one.reason for one in made.warnings]
+        return [warning.reason for warning in made.warnings]
 
-    def test_of_a_large_source(self, place, large):
+    def test_a_plan_of_a_large_source_warns(self, place, large):
         """The user learns that a doubled key would be found after hours."""
         assert "KeyUnproven" in self.warnings(place)
 
-    def test_without_the_check(self, place):
+    def test_a_plan_without_the_check_warns(self, place):
         """Without the check a doubled key is never found."""
         assert "KeyUnproven" in self.warnings(place, check_unique=False)
         assert "KeyUnproven" not in self.warnings(place)

@@ -1,4 +1,4 @@
-"""A target that is partitioned by a fraction: equal values with different folders (fault D3)."""
+"""A target that is partitioned by a fraction: equal values have different folders (fault D3)."""
 
 import math
 import struct
@@ -14,7 +14,7 @@ from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
 
 VALUES = "CASE WHEN id % 4 = 0 THEN -0.0D WHEN id % 4 = 1 THEN 0.0D WHEN id % 16 = 2 THEN double('NaN') ELSE id % 80 / 8D END"
-"""More than Spark writes at once into folders of their own; each zero comes in turns."""
+"""The values have more folders than Spark writes at once; both zeros alternate."""
 
 
 def exact(value):
@@ -44,7 +44,7 @@ def run(spark, tmp_path):
 
 
 class TestPartitionsByFractions:
-    """Both zeros are equal for a sort, and two folders: a task that sorts comes back to a folder that it has left."""
+    """A sort treats both zeros as equal, but they have two folders: a sorting task returns to a folder that it has left."""
 
     @pytest.mark.parametrize("kind", ["double", "float"])
     @pytest.mark.parametrize("mode", ["Append", "Changelog"])
@@ -78,7 +78,7 @@ class TestPartitionsByFractions:
         assert target == source
 
     def test_both_zeros_arrive_part_by_part(self, run):
-        """Under a limit parts of a split are folders above those of the partitions."""
+        """Under a limit, the folders of a split's parts are above those of the partitions."""
         outcome, source, target = run("double", target={"writeMode": "Append"}, throttle={"rowsPerSecond": 200})
 
         assert outcome.reason == "Complete", outcome.message

@@ -1,4 +1,4 @@
-"""A job's state is taken out of its target: no run can take it up again, and any writer may use the table."""
+"""A release removes a job's state from its target: no run can resume it, and any writer may use the table."""
 
 import re
 
@@ -23,8 +23,8 @@ PAGE = ROOT / "docs/after-the-backfill.md"
 
 
 class TestARelease:
-    def test_of_a_job_that_is_under_way_is_refused_and_of_a_finished_one_frees_the_table(self, spark, tmp_path):
-        """R-PROG-5, with one table through all of it: a table takes Spark seconds."""
+    def test_a_release_of_an_active_job_is_refused_and_of_a_finished_one_frees_the_table(self, spark, tmp_path):
+        """R-PROG-5: one test uses one table for all steps, because a table takes Spark seconds."""
         source, target = str(tmp_path / "source"), str(tmp_path / "target")
         make_orders(spark, source, ROWS, files=2)
         settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
@@ -51,33 +51,33 @@ class TestARelease:
         assert spark.read.format("delta").load(target).count() == ROWS
         with pytest.raises(StateMismatchError, match="no state of this job"):
             release(backfill, settings=settings, spark=spark)
-        # A driver that froze before and wakes now is refused by Delta itself.
+        # Delta itself refuses a driver that froze before the release and wakes up now.
         with pytest.raises(FencedError):
             before.committer.seal(txn_version(before.state.attempt, before.state.epoch + 9), (), before.state.encode())
         assert run_driver(backfill, settings=settings, spark=spark).reason == "TargetNotEmpty"
 
-    def test_leaves_the_other_jobs_of_a_table(self, spark, tmp_path):
-        """Delta drops all domains with the feature: that of another job is its state."""
+    def test_a_release_leaves_the_other_jobs_of_a_table(self, spark, tmp_path):
+        """Delta drops all domains with the feature, including another job's state."""
         source, target = str(tmp_path / "source"), str(tmp_path / "target")
         make_orders(spark, source, ROWS, files=1)
         settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
         shared = {"target": {"writeMode": "Append", "existingRows": "Keep"}, "barrier": {"intervalMs": 200}}
-        one, other = (job(source, target, jobId=name, **shared) for name in ("one", "other"))
-        for backfill in (one, other):
+        first, other = (job(source, target, jobId=name, **shared) for name in ("one", "other"))
+        for backfill in (first, other):
             assert run_driver(backfill, settings=settings, spark=spark).outcome == "Complete"
 
-        done = release(one, settings=settings, spark=spark)
+        done = release(first, settings=settings, spark=spark)
 
         assert "domainMetadata" in done.features
-        assert looked_at(spark, one).state is None
+        assert looked_at(spark, first).state is None
         assert looked_at(spark, other).state.finished
 
 
 class TestDeletionVectors:
-    """A target that an Upsert makes has them, and readers without the feature refuse it (fault U16)."""
+    """The target of an Upsert has them, and readers without the feature refuse the table (fault U16)."""
 
-    def test_are_dropped_by_the_statements_of_the_page(self, spark, tmp_path):
-        """The rows stay, the hidden ones too."""
+    def test_the_statements_of_the_page_drop_deletion_vectors(self, spark, tmp_path):
+        """All rows stay, and deleted ones stay deleted."""
         source, target = str(tmp_path / "source"), str(tmp_path / "target")
         make_orders(spark, source, ROWS, files=2)
         settings, backfill = DriverSettings(state_dir=tmp_path / "state", cores=2), job(source, target)
@@ -93,12 +93,12 @@ class TestDeletionVectors:
 
         after = {*spark.sql(f"DESCRIBE DETAIL delta.`{target}`").first()["tableFeatures"]}
         assert (len(statements), before - after, after - before) == (3, {"deletionVectors"}, {"checkpointProtection"})
-        found = QueryBuilder().register("t", DeltaTable(target)).execute("SELECT count(*) AS n FROM t").read_all()
-        assert found["n"][0].as_py() == ROWS - 1
+        count = QueryBuilder().register("t", DeltaTable(target)).execute("SELECT count(*) AS n FROM t").read_all()
+        assert count["n"][0].as_py() == ROWS - 1
 
 
 class TestTheClaims:
-    def test_of_others_stay(self):
+    def test_the_claims_of_other_jobs_stay(self):
         """The release of one job must not open the target of another."""
         stored = (
             '{"format":1,"jobs":{"backfill.a":{"jobId":"a","shares":true},"backfill.b":{"jobId":"b","shares":true}}}'

@@ -1,4 +1,4 @@
-"""Two jobs and one target: one fills it and the other is refused, or both say that they add to it."""
+"""Two jobs with one target: one fills it and the other is refused, or both declare that they add to it."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -43,39 +43,39 @@ def place(spark, tmp_path):
 
 
 class TestTwoJobsAndOneTarget:
-    """Each copied all rows, and both were Complete."""
+    """Before, each copied all rows, and both were Complete."""
 
-    def test_started_together_one_fills_it_and_the_other_is_refused(self, spark, place):
+    def test_of_two_concurrent_jobs_one_fills_the_target_and_the_other_is_refused(self, spark, place):
         """A race at the start must have one winner."""
         with ThreadPoolExecutor(2) as pool:
             outcomes = list(pool.map(place.run, ["a", "b"]))
 
-        reasons = sorted(one.reason for one in outcomes)
+        reasons = sorted(outcome.reason for outcome in outcomes)
         assert reasons[0] == "Complete"
-        # Who comes when the other has sealed, or is finished, meets its rows.
+        # A job that comes when the other has sealed, or is finished, finds its rows.
         assert reasons[1] in ("TargetTaken", "TargetNotEmpty")
         assert rows_in(place.target) == ROWS
 
-    def test_one_that_is_not_finished_keeps_the_target(self, place):
-        """No row of it may be committed yet: its state alone says that the table is taken."""
+    def test_an_unfinished_job_keeps_the_target(self, place):
+        """It may have committed no row yet. Its state shows that the table is taken."""
         stop = StopSignal()
         halted = place.run("a", lambda _: stop.ask(force=False), stop, rate=0)
 
         assert halted.outcome == "Stopped"
         assert_ending(place.run("b"), "TargetTaken")
 
-    def test_that_both_add_on_purpose_both_do(self, spark, place):
+    def test_jobs_that_add_on_purpose_both_complete(self, spark, place):
         """Several sources may feed one table."""
         with ThreadPoolExecutor(2) as pool:
             outcomes = list(pool.map(lambda name: place.run(name, existingRows="Keep"), ["a", "b"]))
 
-        assert [one.reason for one in outcomes] == ["Complete", "Complete"]
+        assert [outcome.reason for outcome in outcomes] == ["Complete", "Complete"]
         assert rows_in(place.target) == 2 * ROWS
 
     def test_an_unfinished_job_is_named_before_anything_is_read(self, spark, place):
         """The user learns at once which job to finish or release."""
-        one = looked_at(spark, place.job("a"))
-        one.committer.fence(1 << 32 | 1, '{"jobId":"default/a"}', opened=one.stored, claim=one.claim)
+        context = looked_at(spark, place.job("a"))
+        context.committer.fence(1 << 32 | 1, '{"jobId":"default/a"}', opened=context.stored, claim=context.claim)
 
         with pytest.raises(TargetTakenError, match="default/a"):
             looked_at(spark, place.job("b"))

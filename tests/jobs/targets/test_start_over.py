@@ -1,4 +1,4 @@
-"""A strategy that cannot go on from what is stored: the rows of the unfinished job leave the target before the new one begins."""
+"""A strategy cannot resume from its stored state: rows of the unfinished job leave the target before the new job begins."""
 
 from dataclasses import replace
 
@@ -22,11 +22,11 @@ from backfill_spark.stop_signal import StopSignal
 ROWS, GONE = 60, 10
 
 FORGETFUL = replace(STRATEGY, open_request=lambda stored: PinVersion() if stored is None else StartOver(drop_rows=True))
-"""Snapshot, but what it stored is of no use to the next attempt."""
+"""Snapshot, but the next attempt cannot use its stored state."""
 
 
 class Place:
-    """A job that was stopped after it had caught up; then rows left its source."""
+    """A job that was stopped after it had caught up; then rows were deleted from its source."""
 
     def __init__(self, spark, folder):
         self.spark, self.source, self.target = spark, str(folder / "s"), str(folder / "t")
@@ -52,19 +52,19 @@ class Place:
 
 @pytest.fixture
 def place(spark, tmp_path, monkeypatch):
-    """From here on the strategy of the job begins anew with each attempt."""
-    found = Place(spark, tmp_path)
-    assert found.run(lambda progress: progress.caught_up, after="Follow").outcome == "Stopped"
-    delete(found.source, f"id < {GONE}")
+    """The job's strategy starts again with each attempt from now on."""
+    made = Place(spark, tmp_path)
+    assert made.run(lambda progress: progress.caught_up, after="Follow").outcome == "Stopped"
+    delete(made.source, f"id < {GONE}")
     monkeypatch.setattr(job_context.strategies, "discover", lambda: {STRATEGY.name: FORGETFUL})
-    return found
+    return made
 
 
 class TestAJobThatBeginsAnew:
-    """As if the unfinished one had never been."""
+    """The new job behaves as if the unfinished one had never run."""
 
-    def test_has_none_of_the_rows_of_the_unfinished_one(self, place):
-        """Rows that left the source meanwhile would stay for ever: the new job never hears of them."""
+    def test_the_new_job_has_none_of_the_rows_of_the_unfinished_one(self, place):
+        """Rows that were deleted from the source meanwhile would stay forever, because the new job never reads them."""
         outcome = place.run(verify="Final")
 
         assert (outcome.outcome, outcome.receipt.equal) == ("Complete", True)
@@ -73,12 +73,12 @@ class TestAJobThatBeginsAnew:
         assert violations(place.source, place.target, newest) == []
         assert (newest.state["attempt"], newest.state["rowsDone"]) == (2, ROWS - GONE)
 
-    def test_says_so_before(self, place):
-        """In the plan; and nothing can be compared, because nothing will be kept."""
+    def test_the_plan_announces_the_removal(self, place):
+        """No offline verification is possible, because no row will be kept."""
         plan = plan_job(place.backfill(), settings=place.settings, spark=place.spark)
 
-        [said] = [one.message for one in plan.warnings if one.reason == "StartsOver"]
-        assert f"removes {ROWS} rows of the target" in said
+        [message] = [warning.message for warning in plan.warnings if warning.reason == "StartsOver"]
+        assert f"removes {ROWS} rows of the target" in message
         assert plan.resumes_attempt is None
         with pytest.raises(NotFinishedError, match="starts again"):
             verify_offline(place.backfill(), settings=place.settings, spark=place.spark)
@@ -86,8 +86,11 @@ class TestAJobThatBeginsAnew:
 
 
 class TestTheRowsThatGo:
-    def test_go_once_and_older_attempts_commit_nothing_more(self, place):
-        """Killed just behind the removal, the next attempt finds it done; a driver that was thought dead is fenced by it."""
+    def test_rows_are_removed_once_and_older_attempts_commit_nothing_more(self, place):
+        """After a kill just behind the removal, the next attempt finds it done.
+
+        The removal also fences an older driver.
+        """
         old, again = place.opened(), place.opened()
 
         emptied = old.emptied()
@@ -100,15 +103,18 @@ class TestTheRowsThatGo:
         with pytest.raises(FencedError):
             old.committer.seal(txn_version(1, 999), (), "late")
 
-    def test_stay_gone_whatever_the_state_says(self, place, monkeypatch):
-        """A driver that was thought dead may commit that it has caught up just before its rows go: who believes it has no row."""
+    def test_removed_rows_stay_removed_for_any_state(self, place, monkeypatch):
+        """An older driver may commit that it has caught up just before its rows are removed. That state has no row."""
         place.opened().emptied()
         monkeypatch.setattr(job_context.strategies, "discover", lambda: {STRATEGY.name: STRATEGY})
 
         assert place.opened().start_over == StartOver(drop_rows=True)
 
-    def test_may_be_none(self, place):
-        """An attempt that ended before its first row left none: Delta makes no commit of their removal, and the next one goes on."""
+    def test_a_target_without_rows_is_started_over(self, place):
+        """An attempt that ended before its first row left none.
+
+        Delta makes no commit for the removal of no row, and the next attempt continues.
+        """
         ended = place.run(lambda progress: progress.attempt == 2, desiredState="Paused")
         assert (ended.outcome, rows_in(place.target)) == ("Stopped", 0)
 
@@ -117,10 +123,10 @@ class TestTheRowsThatGo:
         assert (outcome.outcome, outcome.receipt.equal) == ("Complete", True)
         assert rows_in(place.target) == ROWS - GONE
 
-    def test_are_kept_when_others_wrote_too(self, place):
-        """Theirs would go with them, and no source brings those back."""
+    def test_rows_are_kept_when_other_writers_wrote_too(self, place):
+        """Foreign rows would be removed with them, and no source has those."""
         place.spark.sql(f"INSERT INTO delta.`{place.target}` VALUES (999, 1, 1.0, 'theirs', 'new')")
-        with pytest.raises(TargetChangedError, match=r"others wrote to .*WRITE"):
+        with pytest.raises(TargetChangedError, match=r"other writers wrote to .*WRITE"):
             place.opened().emptied()
 
         assert rows_in(place.target) == ROWS + 1

@@ -1,7 +1,7 @@
-"""A full disk and a folder without write access, on real files: said in our words, and nothing is lost.
+"""A full disk and a folder without write access, on real files: the error is explained, and no row is lost.
 
-A disk is full for a JVM that may write no file above some size: the same calls fail, at the same places, and room comes
-back at once. A folder refuses root too, once the process has lost its right to override modes.
+The tests limit the size of files that the JVM may write. The same calls fail in the same places as on a full disk, and space
+returns at once. A folder refuses root, too, once the process has lost its right to override modes.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def settings(folder):
 
 @linux
 class TestAFullDisk:
-    """Retryable: what was sealed stays, what was under way is done again."""
+    """The error is retryable: sealed rows stay, and unfinished work is repeated."""
 
     def noise(self, spark, rows):
         return spark.range(0, rows, 1, 1).selectExpr("id", "sha2(cast(id AS string), 512) AS noise")
@@ -61,8 +61,8 @@ class TestAFullDisk:
         sink.stage(self.noise(spark, 1), attempt=1, work_id=0)
         return sink
 
-    def test_while_staging(self, spark, sink):
-        """A full disk is emptied by people, so the job tries again."""
+    def test_a_full_disk_while_staging_is_retryable(self, spark, sink):
+        """Administrators free space on a full disk, so the job retries."""
         source = DeltaSource(spark, sink.path, key=())
         source.pin(None)
 
@@ -72,8 +72,8 @@ class TestAFullDisk:
         assert isinstance(error, StorageFullError), failure.value
         assert error.retryable
 
-    def test_while_sealing(self, spark, sink):
-        """Also half of a commit that was written is ignored."""
+    def test_a_full_disk_while_sealing_leaves_the_target_readable(self, spark, sink):
+        """A partly written commit is ignored, too."""
         committer = DeltaCommitter(spark, sink.path, app_id="a", domain="backfill.x")
         files = committer.measure(sink.stage(self.noise(spark, 100), attempt=1, work_id=1))
 
@@ -84,10 +84,10 @@ class TestAFullDisk:
         assert spark.read.format("delta").load(sink.path).count() == 100
         assert committer.read_state().text == "state"
 
-    def test_a_job_goes_on_when_there_is_room_again(self, spark, tmp_path):
-        """It needs no start by hand."""
+    def test_a_job_continues_when_there_is_space_again(self, spark, tmp_path):
+        """No manual start is needed."""
         make_orders(spark, str(tmp_path / "s"), 40_000, files=4)
-        # The limit is one of the Java process, which writes what is decoded.
+        # The limit applies to the Java process, which writes the decoded rows.
         backfill = job(str(tmp_path / "s"), str(tmp_path / "t"), verify="Final", transform={"where": "true"})
         reasons, room = [], threading.Event()
 
@@ -110,8 +110,8 @@ class TestAFullDisk:
         assert any("no space left" in reason for reason in reasons), set(reasons)
 
     @pytest.mark.parametrize("transform", [{}, {"select": ["id", "note"]}], ids=["whole", "projected"])
-    def test_while_files_are_copied(self, spark, tmp_path, transform, monkeypatch):
-        """A copy that was cut off is no file of the target: the job waits, and copies it again."""
+    def test_a_full_disk_while_files_are_copied_delays_the_job(self, spark, tmp_path, transform, monkeypatch):
+        """A truncated copy is no file of the target: the job waits and copies the file again."""
         make_orders(spark, str(tmp_path / "s"), 40_000, files=4)
         backfill = job(
             str(tmp_path / "s"),
@@ -123,7 +123,7 @@ class TestAFullDisk:
         reasons, room = [], threading.Event()
 
         def full_disk(*given):
-            # The limit is one of the Java process: of copies, those by Hadoop.
+            # The limit applies to the Java process, so only to copies by Hadoop.
             raise OSError(errno.ENOSPC, "No space left on device")
 
         def observe(progress):
@@ -147,10 +147,10 @@ class TestAFullDisk:
 
 @linux
 class TestNoWriteAccess:
-    """Final: an administrator has to grant it."""
+    """The error is final: an administrator has to grant access."""
 
-    def test_to_the_log_of_the_target(self, spark, tmp_path):
-        """The folder may be written, what is in it may not: only the commit finds out."""
+    def test_a_log_of_the_target_without_write_access_ends_the_job(self, spark, tmp_path):
+        """The target's folder is writable, but its log is not: only the commit finds out."""
         make_orders(spark, str(tmp_path / "s"), 10, files=1)
         DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j").prepare(
             spark.read.format("delta").load(str(tmp_path / "s")).schema
@@ -175,7 +175,7 @@ class TestNoWriteAccess:
 
     @pytest.mark.spark
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
-    def test_to_a_disk_that_is_mounted_read_only(self, spark, tmp_path):
+    def test_a_disk_that_is_mounted_read_only_ends_the_job(self, spark, tmp_path):
         """Modes let root pass, and the kernel does not (fault D7)."""
         make_orders(spark, str(tmp_path / "s"), 10, files=1)
         disk = tmp_path / "disk"
@@ -194,12 +194,12 @@ class TestNoWriteAccess:
 
     @staticmethod
     def lose_override():
-        """Root without this right is stopped by modes like everybody else; who never had it is stopped already."""
+        """Drop the right that lets root override modes. A process without it is stopped by modes already."""
         ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0)
 
 
 class Refusing:
-    """A file system that refuses to open anything, with an exception of the JVM."""
+    """A file system that refuses to open any file, with an exception of the JVM."""
 
     def __init__(self, exception):
         self.exception = exception
@@ -211,14 +211,14 @@ class Refusing:
 
 
 class SourceOnAFailingDisk(DeltaSource):
-    """Cannot open the files of its log from a moment on."""
+    """A source that at some time can no longer open the files of its log."""
 
     def fail_with(self, exception):
         self._log.file_system = Refusing(exception)
 
 
 class TestALogThatCannotBeRead:
-    """Only what is not there has expired: the rest may be there again in a moment."""
+    """Only a missing file has expired. After another failure the log may soon be readable again."""
 
     @pytest.mark.parametrize(
         ("name", "error"),
@@ -227,7 +227,7 @@ class TestALogThatCannotBeRead:
             ("java.net.SocketTimeoutException", TransientError),
         ],
     )
-    def test_is_not_called_expired(self, spark, tmp_path, name, error):
+    def test_an_unreadable_log_is_not_called_expired(self, spark, tmp_path, name, error):
         """Expired ends the job for good."""
         make_orders(spark, str(tmp_path / "s"), 10, files=1)
         source = SourceOnAFailingDisk(spark, str(tmp_path / "s"), key=())

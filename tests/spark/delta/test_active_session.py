@@ -1,4 +1,4 @@
-"""Rows of files are those of the job's session, whatever session a caller made the default one or the active one (fault D1)."""
+"""Rows of files follow the job's session, whichever session a caller made the default or the active one (fault D1)."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +16,7 @@ ZONES = ("America/New_York", "Asia/Kolkata", "Pacific/Apia")
 
 @pytest.fixture
 def hours(spark, tmp_path):
-    """Reads a table of delta-rs on a thread of its own: a timestamp in a file, and one that is a partition value without a zone."""
+    """Read a table of delta-rs on a separate thread: a timestamp in a file, and one as a partition value without a zone."""
     path = str(tmp_path / "t")
     rows = QueryBuilder().execute(f"SELECT {NOON} AS at, {NOON} AS hour").read_all()
     write_deltalake(path, rows, partition_by=["hour"])
@@ -36,16 +36,16 @@ def hours(spark, tmp_path):
 
 
 class TestRowsOfFiles:
-    """Delta makes them in the active session of a thread, or else in the default one."""
+    """Delta reads them in the active session of a thread, or in the default session if there is none."""
 
     @pytest.mark.parametrize("zone", ZONES)
     def test_rows_follow_the_settings_of_the_job(self, spark, hours, zone):
-        """A thread of ours makes the session of the job the active one."""
+        """The product's threads make the job's session the active one."""
         with callers_session(spark, {"spark.sql.session.timeZone": zone}):
             assert hours(lambda: activate(spark)) == ("2024-07-01 12:00:00", "2024-07-01 12:00:00")
 
     def test_rows_of_another_session_are_refused(self, spark, hours):
-        """They would be other values, and no error."""
+        """They would have other values without an error."""
         with (
             callers_session(spark, {"spark.sql.session.timeZone": ZONES[0]}),
             pytest.raises(SessionUnfitError, match="another Spark session than the job's"),

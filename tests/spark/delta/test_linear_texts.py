@@ -1,4 +1,4 @@
-"""Texts of Hadoop, Delta and Kafka are taken apart in linear time, and as before."""
+"""Messages of Hadoop, Delta and Kafka are parsed in linear time, with the same results as before."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from backfill_spark.sources.kafka.failures import explain_look
 
 
 class TestAListOfFiles:
-    def test_has_the_size_of_each_file_by_its_path(self) -> None:
-        """Of any file system; folders may have any name, also one of the words."""
+    def test_a_list_of_files_has_the_size_of_each_path(self) -> None:
+        """It may be of any file system. Folders may have any name, also one of the keywords."""
         text = (
             "[LocatedFileStatus{path=file:/t/path=1/a.parquet; isDirectory=false; length=12; replication=1; modification_time=0},"
             " S3ALocatedFileStatus{path=s3a://b/t/b c.parquet; isDirectory=false; length=3; isEmptyDirectory=FALSE},"
@@ -28,7 +28,7 @@ class TestARetention:
         [("interval 1 day", 86_400), ("INTERVAL 2 Hours 30 minutes", 9_000), ("interval 1 week", 604_800), ("nonsense", DEFAULT_FILE_SECONDS),
          (f"interval {'9' * 5_000} days", DEFAULT_FILE_SECONDS)],
     )  # fmt: skip
-    def test_is_read(self, text: str, seconds: int) -> None:
+    def test_a_retention_is_read(self, text: str, seconds: int) -> None:
         """The owner of a source writes it; a number of 5,000 digits ended the job as `Unexpected`."""
         assert kept_seconds({"delta.deletedFileRetentionDuration": text}.get) == min(seconds, 30 * 86_400)
 
@@ -38,8 +38,11 @@ class TestAnErrorOfKafka:
         "text",
         ["Invalid value a SECRET for configuration sasl.jaas.config: no", "Invalid value SECRET", "Invalid value SECRET provided for x"],
     )  # fmt: skip
-    def test_does_not_repeat_a_value(self, text: str) -> None:
-        """A JAAS text holds a password; without the words that end it all of the rest is left out."""
-        found = explain_look(RuntimeError(text), topic="orders", address="b:1")
+    def test_an_error_of_kafka_does_not_repeat_a_value(self, text: str) -> None:
+        """A JAAS configuration contains a password.
 
-        assert "SECRET" not in str(found)
+        If no known ending follows it, the rest of the message is dropped.
+        """
+        error = explain_look(RuntimeError(text), topic="orders", address="b:1")
+
+        assert "SECRET" not in str(error)

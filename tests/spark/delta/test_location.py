@@ -1,4 +1,4 @@
-"""Where a table is: however a spec spells a place, it is the same table, or refused by the field."""
+"""Location of a table: each spelling of a place gives the same table, or an error with the field."""
 
 from pathlib import Path
 
@@ -39,16 +39,16 @@ def spellings(folder: Path, name: str) -> dict[str, str]:
 
 
 class TestOnePlace:
-    """A table that is made elsewhere is a copy that is never found."""
+    """A table that is made at another place is a copy that is never found."""
 
-    def test_however_it_is_spelled(self, spark, place):
-        """For sources and for targets."""
-        found = {words: one_spelling(spark, text, field="f") for words, text in spellings(place, "x").items()}
+    def test_each_spelling_is_the_same_place(self, spark, place):
+        """This holds for sources and for targets."""
+        places = {spelling: one_spelling(spark, text, field="f") for spelling, text in spellings(place, "x").items()}
 
-        assert set(found.values()) == {str(place / "x")}, found
+        assert set(places.values()) == {str(place / "x")}, places
 
-    def test_a_target_as_uri_is_made_there(self, spark, place):
-        """Java and Spark print places so; nothing else is made."""
+    def test_a_target_with_a_uri_is_made_at_its_place(self, spark, place):
+        """Java and Spark print places in this form. No other folder is made."""
         make_orders(spark, str(place / "s"), 10, files=1)
         for name in ("a", "b"):
             backfill = job(f"file:{place}/s", f"file:{'//' * (name == 'b')}{place}/{name}")
@@ -59,7 +59,7 @@ class TestOnePlace:
             sink.prepare(schema)
 
         assert DeltaTable(str(place / "a")).schema() == DeltaTable(str(place / "b")).schema()
-        assert sorted(one.name for one in place.iterdir()) == ["a", "b", "s"]
+        assert sorted(entry.name for entry in place.iterdir()) == ["a", "b", "s"]
 
     def test_source_and_target_in_two_spellings_are_one(self, spark, place):
         """A job that reads its own target must be refused."""
@@ -76,8 +76,8 @@ class TestOnePlace:
         assert in_one_store("s3://b/t") == in_one_store("s3a://b/t") == "s3a://b/t"
         assert in_one_store("/lake/x") == "/lake/x"
 
-    def test_a_name_in_the_catalog_stands_for_one_too(self, spark, tmp_path):
-        """Java escapes a folder's name in a URI; the folder is none of that name."""
+    def test_a_name_in_the_catalog_is_resolved_too(self, spark, tmp_path):
+        """Java escapes a folder's name in a URI, but the folder does not have the escaped name."""
         folder = tmp_path / "a b%41"
         spark.sql(f"CREATE DATABASE odd LOCATION '{folder}'")
         try:
@@ -89,10 +89,10 @@ class TestOnePlace:
 
 
 class TestNoPlace:
-    """By field, never as something that may pass."""
+    """The error names the field and is never transient."""
 
     @pytest.mark.parametrize(
-        ("text", "words"),
+        ("text", "message"),
         [
             ("foo://a/b", "no file system for foo"),
             ("dbfs:/x", "no file system for dbfs"),
@@ -106,26 +106,26 @@ class TestNoPlace:
             ("hdfs:/x", "no host"),
         ],
     )
-    def test_of_a_target(self, spark, text, words):
+    def test_a_wrong_place_of_a_target_names_its_field(self, spark, text, message):
         """The user must learn which field to change."""
-        with pytest.raises(InvalidSpecError, match=words) as refusal:
+        with pytest.raises(InvalidSpecError, match=message) as refusal:
             target_location(spark, text, None)
         assert refusal.value.message.startswith("spec.target.delta.path: ")
         assert refusal.value.hint
 
-    def test_of_a_source(self, spark):
-        """The source has a field of its own."""
+    def test_a_wrong_place_of_a_source_names_its_field(self, spark):
+        """The source has a separate field."""
         with pytest.raises(InvalidSpecError, match=r"spec\.source\.delta\.path: .*no file system"):
             location(spark, "foo://a/b", None)
 
     @pytest.mark.parametrize(("text", "jar"), [("gs://b/x", "gcs-connector"), ("abfss://c@a/x", "hadoop-azure")])
-    def test_without_the_jar_it_is_named(self, spark, text, jar):
-        """The class that Java misses says nothing to a user."""
+    def test_a_missing_jar_is_named(self, spark, text, jar):
+        """The name of the class that Java misses does not help a user."""
         with pytest.raises(InvalidSpecError) as refusal:
             location(spark, text, None)
         assert jar in refusal.value.hint
 
     def test_a_host_that_is_not_found_may_be_found_later(self, spark):
-        """A name server that is away must not end a job."""
+        """A name server that does not answer must not end a job."""
         with pytest.raises(TransientError, match=r"spec\.source\.delta\.path"):
             location(spark, "hdfs://no-such-host.invalid:1/x", None)

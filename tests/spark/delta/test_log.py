@@ -1,4 +1,4 @@
-"""Files of a version, as Kernel lists them, are those that Delta itself lists."""
+"""Kernel's list of a version's files equals that of Delta itself."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ ASKED = ("size", "modificationTime", "partitionValues", "deletionVector", "baseR
 
 @pytest.fixture(scope="module", params=TABLES)
 def table(request, spark, tmp_path_factory):
-    """A table of a kind, with files that are gone, rows that are deleted and null in its key, and an odd path."""
+    """A table of a kind, with removed files, deleted rows, null in its key, and an odd path."""
     path = str(tmp_path_factory.mktemp("files") / "odd path=%20")
     rows = (
         "if(id % 10 = 0, null, id) AS id",
@@ -44,8 +44,8 @@ def table(request, spark, tmp_path_factory):
     return path
 
 
-def delta_says(spark, path, version):
-    """Return the files of a version by Delta's own state, which takes Spark jobs; and the table's schema."""
+def state_of_delta(spark, path, version):
+    """Return the files of a version from Delta's own state, which takes Spark jobs, and the table's schema."""
     jvm = java(spark)
     none = jvm.scala.Option.empty()
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(java_session(spark), path)
@@ -55,45 +55,45 @@ def delta_says(spark, path, version):
 
 
 @pytest.fixture(scope="module")
-def said(spark, table):
-    """What Delta's own state says of two versions of it."""
-    return {version: delta_says(spark, table, version) for version in (1, LAST)}
+def delta_states(spark, table):
+    """Delta's own state of two versions of the table."""
+    return {version: state_of_delta(spark, table, version) for version in (1, LAST)}
 
 
 class TestFilesOfAVersion:
-    """What a job counts, and what it reads, is what the version has."""
+    """The files that a job counts and reads are those of the version."""
 
-    def test_are_those_of_deltas_own_state(self, spark, table, said):
-        """A file that one of the two does not list is lost or copied twice."""
-        for version, (wanted, schema) in said.items():
+    def test_files_are_those_of_deltas_own_state(self, spark, table, delta_states):
+        """A file that only one of the lists has is lost or copied twice."""
+        for version, (expected, schema) in delta_states.items():
             key = schema["fields"][0]["metadata"].get("delta.columnMapping.physicalName", "id")
 
-            found = files_at(spark, table, version, nulls_of=[key, "no_such_column"])
+            files = files_at(spark, table, version, nulls_of=[key, "no_such_column"])
 
-            assert [file.path for file in found] == sorted(wanted)
-            for file in found:
-                statistics = json.loads(wanted[file.path]["stats"])
-                deleted = (wanted[file.path]["deletionVector"] or {}).get("cardinality", 0)
+            assert [file.path for file in files] == sorted(expected)
+            for file in files:
+                statistics = json.loads(expected[file.path]["stats"])
+                deleted = (expected[file.path]["deletionVector"] or {}).get("cardinality", 0)
                 assert (file.rows, file.deleted) == (statistics["numRecords"], deleted)
                 assert file.nulls == (statistics["nullCount"][key], None)
-                assert file.bytes == wanted[file.path]["size"]
+                assert file.bytes == expected[file.path]["size"]
 
-    def test_are_handed_to_delta_as_it_knows_them(self, spark, table, said):
+    def test_files_are_passed_to_delta_with_all_fields(self, spark, table, delta_states):
         """A file without its deletion vector or its partition would give other rows."""
-        wanted, _ = said[LAST]
+        expected, _ = delta_states[LAST]
         actions = delta_actions(spark, [file.action for file in files_at(spark, table, LAST, nulls_of=[])])
 
-        assert actions.size() == len(wanted)
-        for one in (json.loads(action.json())["add"] for action in actions):
-            theirs = {name: wanted[one["path"]][name] for name in ASKED}
-            ours = {name: one.get(name) for name in ASKED}
-            for each in (theirs, ours):
+        assert actions.size() == len(expected)
+        for add in (json.loads(action.json())["add"] for action in actions):
+            reference = {name: expected[add["path"]][name] for name in ASKED}
+            ours = {name: add.get(name) for name in ASKED}
+            for each in (reference, ours):
                 vector = each["deletionVector"] or {}
                 each["deletionVector"] = {name: value for name, value in vector.items() if value is not None}
-            assert ours == theirs
+            assert ours == reference
 
-    def test_take_no_spark_job(self, spark, table):
-        """On a cold JVM the first ones take seconds."""
+    def test_listing_files_takes_no_spark_job(self, spark, table):
+        """On a cold JVM the first jobs take seconds."""
         spark.sparkContext.setJobGroup("listing", "listing")
         try:
             files_at(spark, table, LAST, nulls_of=["id"])
@@ -102,7 +102,7 @@ class TestFilesOfAVersion:
         finally:
             spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
 
-    def test_without_statistics_say_no_count(self, spark, tmp_path):
+    def test_files_without_statistics_have_no_count(self, spark, tmp_path):
         """An unknown count must not look like zero."""
         path = str(tmp_path / "silent")
         with_stats = "spark.databricks.delta.stats.collect"
@@ -116,19 +116,19 @@ class TestFilesOfAVersion:
 
         assert (file.rows, file.nulls) == (None, (None,))
 
-    def test_with_statistics_in_a_checkpoints_own_columns_only_say_no_count(self, spark, tmp_path):
-        """Kernel does not look there. The source then counts them, with one job for all."""
+    def test_files_with_statistics_only_in_columns_of_a_checkpoint_have_no_count(self, spark, tmp_path):
+        """Kernel does not read those columns. The source then counts the rows, with one job for all files."""
         path = str(tmp_path / "columns")
         only = {"delta.checkpoint.writeStatsAsJson": "false", "delta.checkpoint.writeStatsAsStruct": "true"}
         for _ in range(3):
             writer = spark.range(5).coalesce(1).write.format("delta").mode("append")
             writer.options(**EVERY_2, **only).save(path)
 
-        found = files_at(spark, path, 2, nulls_of=["id"])
+        files = files_at(spark, path, 2, nulls_of=["id"])
 
-        assert [file.rows for file in found] == [None] * 3
+        assert [file.rows for file in files] == [None] * 3
 
-    def test_of_an_empty_table_are_none(self, spark, tmp_path):
+    def test_an_empty_table_has_no_files(self, spark, tmp_path):
         """A table may have columns and no file."""
         path = str(tmp_path / "empty")
         spark.range(0).write.format("delta").save(path)
@@ -137,26 +137,28 @@ class TestFilesOfAVersion:
 
 
 class TestWhatATableSaysOfItself:
-    """Refusals of targets stand on it: schema with its metadata, partitions, properties, features."""
+    """Refusals of targets are based on the table's schema, partitions, properties and features."""
 
-    def test_is_what_delta_reads(self, spark, table):
-        """A refusal must rest on what Delta would do."""
+    def test_the_metadata_is_what_delta_reads(self, spark, table):
+        """A refusal must follow Delta's own behaviour."""
         jvm = java(spark)
         none = jvm.scala.Option.empty()
-        theirs = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(java_session(spark), table).update(False, none, none)
+        reference = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(java_session(spark), table).update(
+            False, none, none
+        )
         as_list = jvm.scala.jdk.javaapi.CollectionConverters.asJava
         ours = table_now(spark, table)
 
-        assert json.loads(ours.schema) == json.loads(theirs.schema().json())
-        assert list(ours.partitions) == list(as_list(theirs.metadata().partitionColumns()))
-        assert ours.properties == dict(as_list(theirs.metadata().configuration()))
-        assert ours.features == set(as_list(theirs.protocol().readerAndWriterFeatureNames()))
+        assert json.loads(ours.schema) == json.loads(reference.schema().json())
+        assert list(ours.partitions) == list(as_list(reference.metadata().partitionColumns()))
+        assert ours.properties == dict(as_list(reference.metadata().configuration()))
+        assert ours.features == set(as_list(reference.protocol().readerAndWriterFeatureNames()))
 
 
 class TestIsThereATable:
-    """Before it is made, and after its maker was killed."""
+    """A folder may be without a table before the first commit, and after its maker was killed."""
 
-    def test_not_without_a_commit(self, spark, tmp_path):
+    def test_a_folder_without_a_commit_is_no_table(self, spark, tmp_path):
         """A folder that a killed process left is no table."""
         log = tmp_path / "begun" / "_delta_log"
         log.mkdir(parents=True)
@@ -170,8 +172,8 @@ class TestIsThereATable:
         assert table_now(spark, str(tmp_path)) is None
         assert table_now(spark, str(log.parent)) is None
 
-    def test_with_one(self, spark, table, tmp_path):
-        """Also where nothing but the log tells: no checksum, no checkpoint."""
+    def test_a_folder_with_a_commit_is_a_table(self, spark, table, tmp_path):
+        """The log may have no checksum and no checkpoint."""
         log = tmp_path / "bare" / "_delta_log"
         log.mkdir(parents=True)
         shutil.copy(f"{table}/_delta_log/{0:020}.json", log)

@@ -1,4 +1,4 @@
-"""Partition values of instants, local times and days: the same whatever zone the JVM is in."""
+"""Partition values of instants, local times and days: the JVM's zone does not change them."""
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
@@ -26,7 +26,7 @@ MOMENTS = [
 
 @pytest.fixture
 def in_zone(spark):
-    """Puts the JVM into a zone; the session's own stays UTC."""
+    """Set the zone of the JVM; the session's own stays UTC."""
     zones = java(spark).java.util.TimeZone
     before = zones.getDefault()
     yield lambda name: zones.setDefault(zones.getTimeZone(name))
@@ -34,12 +34,12 @@ def in_zone(spark):
 
 
 class TestInEveryZone:
-    """A JVM takes the zone of its machine, and Java's older classes read texts in it."""
+    """A JVM uses the zone of its machine, and Java's older classes parse strings in it."""
 
-    def test_what_is_sealed_is_what_was_staged(self, spark, tmp_path, in_zone):
-        """Read by an engine without a JVM: as partitions, and beside them as plain columns."""
-        texts = ", ".join(f"'{moment}'" for moment in MOMENTS)
-        rows = spark.sql(f"SELECT posexplode(array({texts})) AS (id, text)").repartition(1)
+    def test_sealed_values_are_the_staged_ones(self, spark, tmp_path, in_zone):
+        """An engine without a JVM reads them as partition values and as plain columns."""
+        values = ", ".join(f"'{moment}'" for moment in MOMENTS)
+        rows = spark.sql(f"SELECT posexplode(array({values})) AS (id, text)").repartition(1)
         rows = rows.selectExpr("id", "cast(text AS timestamp) AS at", "cast(text AS timestamp_ntz) AS local",
                                "cast(text AS date) AS day", "unix_micros(at) AS at_is", "cast(local AS string) AS local_is",
                                "unix_date(day) AS day_is").localCheckpoint()  # fmt: skip
@@ -59,7 +59,7 @@ class TestInEveryZone:
         assert [read.column(index)[0].as_py() for index in range(4)] == [expected, expected, expected, len(MOMENTS)]
 
     def test_a_reader_in_another_zone_sees_the_same_instants(self, spark, tmp_path):
-        """A text without a zone would be another instant there."""
+        """A string without a zone would be another instant in that session."""
         rows = spark.sql("SELECT 1 AS id, timestamp_micros(1700000000123456) AS at")
         path = str(tmp_path / "t")
         sink = DeltaSink(spark, path, write_mode=APPEND, key=(), job_id="j", partition_by=("at",))
@@ -69,11 +69,11 @@ class TestInEveryZone:
 
         there = spark.newSession()
         there.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-        found = there.read.format("delta").load(path).selectExpr("unix_micros(at) AS at").first()
-        assert found["at"] == 1700000000123456
+        row = there.read.format("delta").load(path).selectExpr("unix_micros(at) AS at").first()
+        assert row["at"] == 1700000000123456
 
     def test_a_session_in_another_zone_stages_the_same_instants(self, spark, tmp_path):
-        """Its folders would be named in that zone, and in autumn two hours are one name."""
+        """Its folders would be named in that zone, and in autumn two hours share a name."""
         there = spark.newSession()
         there.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
         rows = there.sql("SELECT explode(array(1635638400, 1635642000)) AS id, timestamp_seconds(id) AS at")
@@ -85,17 +85,17 @@ class TestInEveryZone:
 
         assert spark.read.format("delta").load(path).where("unix_seconds(at) = id").count() == 2
 
-    def test_our_own_jvms_are_in_utc(self, spark):
-        """Drivers and, by their own options, executors."""
+    def test_the_product_s_jvms_are_in_utc(self, spark):
+        """This holds for drivers and, by separate options, for executors."""
         assert java(spark).java.lang.System.getProperty("user.timezone") == "UTC"
         assert session.ONE_ZONE in session.ON_A_CLUSTER["spark.executor.defaultJavaOptions"]
 
 
 class TestTexts:
-    """From the name of a folder to the log."""
+    """Partition values on their way from the name of a folder to the log."""
 
     def test_values_are_read_from_folders(self):
-        """The commit names the values that the folders hold, decoded."""
+        """The commit has the decoded values of the folders."""
         assert partition_of("/t/backfill-1/a1/s1/p=a%20b/q=__HIVE_DEFAULT_PARTITION__/f.parquet", ("q", "p")) == (
             ("q", None), ("p", "a b"),
         )  # fmt: skip
@@ -112,13 +112,13 @@ class TestTexts:
         """A reader in another zone must see the same instant."""
         assert instant(folder) == logged
 
-    def test_what_is_no_instant_is_refused(self):
-        """A text that is half understood would move rows to another partition."""
+    def test_a_string_that_is_no_instant_is_refused(self):
+        """A half-parsed string would move rows to another partition."""
         with pytest.raises(ValueError, match="noon"):
             instant("noon")
 
-    def test_an_empty_text_is_escaped(self):
-        """Spark would name its folder as that of null (fault B4); of a column that holds no text a tilde stays."""
+    def test_an_empty_string_is_escaped(self):
+        """Spark would name its folder as that of null (fault B4). In a column of another type a tilde stays."""
         path = "/t/backfill-1/a1/s1/p=~/q=~~a/r=a/s=__HIVE_DEFAULT_PARTITION__/n=~/f.parquet"
 
         assert partition_of(path, ("p", "q", "r", "s", "n"), {"p", "q", "r", "s"}) == (

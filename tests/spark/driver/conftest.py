@@ -1,4 +1,4 @@
-"""A source, a target, and what a driver does with them, for the reasons of errors."""
+"""A source, a target and the calls of a driver, for tests of the reasons of errors."""
 
 import json
 from itertools import accumulate
@@ -23,7 +23,7 @@ from backfill_spark.sources.delta.source import DeltaSource
 
 
 class World:
-    """A source of four rows with one change, a target, and what a driver does with them."""
+    """A source of four rows with one change, a target, and the calls that a driver makes."""
 
     def __init__(self, spark, folder):
         self.spark, self.folder = spark, folder
@@ -61,19 +61,19 @@ class World:
         forget_sums(path)
         return [file for file in Path(path).rglob("*.parquet") if not {"_delta_log", "_change_data"} & set(file.parts)]
 
-    def java(self, name, words):
-        """An exception as py4j brings it."""
+    def java(self, name, message):
+        """Return an exception as py4j raises it."""
         made = java(self.spark)
         for part in name.split("."):
             made = getattr(made, part)
-        return Py4JJavaError("a call", made(words))
+        return Py4JJavaError("a call", made(message))
 
     # ------------------------------------------------------------------ steps
     def check(self, schema="id LONG, n LONG", source="/no/such", **options):
         self.sink(**options).check(StructType.fromDDL(schema), source_path=source, has_state=False)
 
     def job(self, run, *select):
-        """Run a Spark job as the executor does, and explain what it raises."""
+        """Run a Spark job as the executor does, and explain its exception."""
         source, sink = DeltaSource(self.spark, self.at, key=()), self.sink()
         try:
             run()
@@ -89,7 +89,7 @@ class World:
         sink.merge(sink.as_stored(net).localCheckpoint(), app_id="a", txn_version=2)
 
     def copy(self, source):
-        """Read a pinned version, all of it."""
+        """Read all rows of a pinned version."""
         prefix = list(accumulate(source.pinned.rows, initial=0))
         source.read(file_ranges(prefix, 0, prefix[-1])).selectExpr("sum(hash(*))").collect()
 

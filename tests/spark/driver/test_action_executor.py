@@ -1,4 +1,4 @@
-"""The executor answers once for every piece of work, also when what they look after in a failure fails too."""
+"""The executor answers exactly once for each piece of work, also when its handling of a failure fails."""
 
 import queue
 import threading
@@ -23,14 +23,14 @@ WAITS_S = 240
 
 
 class SealerOfAStorageThatIsAway(DeltaCommitter):
-    """Cannot read the target's state."""
+    """A committer that cannot read the target's state."""
 
     def read_state(self):
         raise TransientError("the storage is away")
 
 
 class SinkThatLosesTheAnswer(DeltaSink):
-    """Merges, and says that it did not."""
+    """A sink that merges and then reports a failure."""
 
     def merge(self, net, **numbers):
         super().merge(net, **numbers)
@@ -38,7 +38,7 @@ class SinkThatLosesTheAnswer(DeltaSink):
 
 
 class SinkThatCannotRemove(DeltaSink):
-    """Stages nothing and removes nothing."""
+    """A sink that stages nothing and removes nothing."""
 
     def folder_of(self, attempt, work_id, segment=None):
         raise TransientError("no staging")
@@ -48,7 +48,7 @@ class SinkThatCannotRemove(DeltaSink):
 
 
 class WorkersThatAreWaitedFor(Workers):
-    """Run on another thread, and return when nothing of it comes any more."""
+    """Workers that run work on another thread and return when the thread has ended."""
 
     def submit(self, run):
         thread = threading.Thread(target=run)
@@ -58,14 +58,14 @@ class WorkersThatAreWaitedFor(Workers):
 
 @dataclass(frozen=True)
 class UnknownWork:
-    """Work of a strategy whose distribution names no code for it."""
+    """Work of a strategy whose package has no code to run it."""
 
     work_id: int
     kind: WorkKind = WorkKind.HISTORY
 
 
 class ExecutorUnderTest(SparkActionExecutor):
-    """Shows its job, and may lose its session or its pool of threads."""
+    """An executor that shows its job, and may lose its session or its pool of threads."""
 
     @property
     def job(self):
@@ -80,7 +80,7 @@ class ExecutorUnderTest(SparkActionExecutor):
 
 @pytest.fixture
 def executor(spark, tmp_path):
-    """Makes executors between a source with one change and a target that holds its first version."""
+    """Return a factory of executors between a source with one change and a target with its first version."""
     made = []
 
     def make(sink_of=DeltaSink, sealer_of=DeltaCommitter):
@@ -92,25 +92,28 @@ def executor(spark, tmp_path):
         sink.prepare(source.pinned.schema)
         committer = sealer_of(spark, sink.path, app_id=APP, domain="backfill.x")
         job = opened_job(spark, source, sink, committer, mode=UPSERT, key=("id",))
-        one = ExecutorUnderTest(job, attempt=1)
-        made.append(one)
-        return one
+        new = ExecutorUnderTest(job, attempt=1)
+        made.append(new)
+        return new
 
     yield make
-    for one in made:
-        one.close()
+    for open_executor in made:
+        open_executor.close()
 
 
 def answers(executor, work):
     """Return all answers to one piece of work."""
-    found = queue.SimpleQueue()
-    executor.start(work, found.put)
-    first = found.get(timeout=WAITS_S)
-    return [first, *(found.get() for _ in range(found.qsize()))]
+    events = queue.SimpleQueue()
+    executor.start(work, events.put)
+    first = events.get(timeout=WAITS_S)
+    return [first, *(events.get() for _ in range(events.qsize()))]
 
 
-def test_work_that_was_cancelled_does_not_hinder_that_of_another_job_of_its_name(executor):
-    """In one session a job may begin anew, and its work has the same numbers: of what Spark was told to cancel it is no part."""
+def test_cancelled_work_does_not_stop_work_of_another_job_with_its_number(executor):
+    """A job that starts again in the same session numbers its work from the start.
+
+    Spark's cancelled work must not include it.
+    """
     work = ReadSplit(7, (FileRange(0, 0, 10, 20),), 0, 10, 1)  # a part of a file is decoded, by a Spark job
     first = executor()
     first.cancel(work.work_id)
@@ -125,38 +128,38 @@ SPLIT = ReadSplit(8, (FileRange(0, 0, 20, 20),), 0, 20, 1)
 
 
 class TestEveryPieceOfWorkIsAnsweredOnce:
-    """Who does not answer is waited for, for ever."""
+    """The job waits forever for work without an answer."""
 
-    def test_when_nothing_fails(self, executor):
-        """The plain case has one answer too."""
+    def test_work_that_succeeds_has_one_answer(self, executor):
+        """Nothing fails here."""
         [event] = answers(executor(), BATCH)
 
         assert isinstance(event, WorkFinished)
 
-    def test_when_what_was_staged_cannot_be_removed(self, executor):
-        """It stays an orphan; the reason is the first one."""
+    def test_work_whose_staged_files_cannot_be_removed_has_one_answer(self, executor):
+        """The files stay orphans, and the answer has the first error."""
         [event] = answers(executor(SinkThatCannotRemove), SPLIT)
 
         assert isinstance(event, WorkFailed)
         assert "no staging" in event.error.message
 
-    def test_when_the_session_is_of_no_use(self, executor):
+    def test_work_without_a_session_has_one_answer(self, executor):
         """A failure of the clean-up must not hide the answer."""
-        one = executor()
-        one.lose_session()
+        lost = executor()
+        lost.lose_session()
 
-        assert [type(event) for event in answers(one, BATCH)] == [WorkFailed]
+        assert [type(event) for event in answers(lost, BATCH)] == [WorkFailed]
 
-    def test_when_it_was_cancelled(self, executor):
-        """The job waits for this answer before it goes on."""
-        one = executor(SinkThatCannotRemove)
-        split = replace(SPLIT, work_id=60)  # what is cancelled stays so in this session
-        one.cancel(split.work_id)
+    def test_cancelled_work_has_one_answer(self, executor):
+        """The job waits for this answer before it continues."""
+        cancelling = executor(SinkThatCannotRemove)
+        split = replace(SPLIT, work_id=60)  # a cancelled number stays cancelled in this session
+        cancelling.cancel(split.work_id)
 
-        assert answers(one, split) == [WorkCancelled(split.work_id)]
+        assert answers(cancelling, split) == [WorkCancelled(split.work_id)]
 
-    def test_when_nothing_does_such_work(self, executor):
-        """Half a plug-in is installed: its strategy decides, and what it asks for is done nowhere."""
+    def test_work_that_no_code_can_run_has_one_answer(self, executor):
+        """Only half of a plug-in is installed: its strategy requests work that no code can run."""
         [event] = answers(executor(), UnknownWork(9))
 
         assert isinstance(event.error, InvalidSpecError)
@@ -167,36 +170,39 @@ class TestEveryPieceOfWorkIsAnsweredOnce:
         [("as_stored", WorkCancelled, False), ("merge", WorkFinished, True)],
         ids=["before its MERGE: at once, and none comes", "in its MERGE: what became of it"],
     )
-    def test_when_a_batch_is_cancelled(self, executor, moment, answer, landed):
-        """Java plans for seconds before it notices; but what may be in the target is waited for."""
-        one, batch = executor(), replace(BATCH, work_id=70 + landed)  # what is cancelled stays so in this session
-        sink = one.job.sink
+    def test_a_cancelled_batch_has_one_answer(self, executor, moment, answer, landed):
+        """Java plans for seconds before it notices a cancellation, but the executor waits for rows that may reach the target."""
+        tested, batch = (
+            executor(),
+            replace(BATCH, work_id=70 + landed),
+        )  # a cancelled number stays cancelled in this session
+        sink = tested.job.sink
         original = getattr(sink, moment)
 
         def cancelled(*given, **named):
             done = original(*given, **named)
-            one.cancel(batch.work_id)
+            tested.cancel(batch.work_id)
             return done
 
         setattr(sink, moment, cancelled)
-        one.run_in_turn()
-        [event] = answers(one, batch)
+        tested.run_in_turn()
+        [event] = answers(tested, batch)
 
         assert isinstance(event, answer)
-        assert (one.job.committer.read_state().txn_version == TXN) is landed
+        assert (tested.job.committer.read_state().txn_version == TXN) is landed
 
 
 class TestAMergeWhoseAnswerWasLost:
-    """It may have landed: the state must not say less than the target holds."""
+    """A MERGE whose answer was lost may have landed. The state must not report less than the target contains."""
 
-    def test_counts_when_it_is_there(self, executor):
-        """Applied twice, its rows would be there twice."""
+    def test_a_merge_that_landed_counts(self, executor):
+        """A second MERGE would add its rows twice."""
         [event] = answers(executor(SinkThatLosesTheAnswer), BATCH)
 
         assert isinstance(event, WorkFinished)
 
-    def test_ends_the_attempt_when_the_target_cannot_be_read(self, executor, spark, tmp_path):
-        """The next attempt reads the state first, and finds the announced number there."""
+    def test_a_lost_answer_ends_the_attempt_if_the_target_cannot_be_read(self, executor, spark, tmp_path):
+        """The next attempt first reads the state, which has the announced number."""
         [event] = answers(executor(SinkThatLosesTheAnswer, SealerOfAStorageThatIsAway), BATCH)
 
         assert isinstance(event, WorkFailed)

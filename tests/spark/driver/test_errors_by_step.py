@@ -1,7 +1,6 @@
-"""What is raised at each step gets its reason: every row of the table in docs/errors.md, provoked.
+"""Each error of each step has its reason: a test provokes every row of the table in docs/errors.md.
 
-Where a machine cannot be brought to it (a full disk, a network that is away), the JVM's own exception is put where it would come
-from.
+Some states cannot be produced on a machine, such as a full disk or a network outage. There the test raises the JVM's own exception.
 """
 
 import shutil
@@ -49,14 +48,14 @@ def cut(file, size=100):
 
 
 def retype(file):
-    """Write the rows of its table over a file, each value as a text."""
+    """Write the rows of the file's table over the file, each value as a string."""
     table = next(folder for folder in file.parents if (folder / "_delta_log").is_dir())
     rows = QueryBuilder().register("t", DeltaTable(table))
-    texts = ", ".join(
+    columns = ", ".join(
         f'CAST("{field.name}" AS STRING) AS "{field.name}"' for field in DeltaTable(table).schema().fields
     )
     made = table.with_name("retyped")
-    write_deltalake(str(made), rows.execute(f"SELECT {texts} FROM t").read_all())
+    write_deltalake(str(made), rows.execute(f"SELECT {columns} FROM t").read_all())
     file.write_bytes(next(made.glob("*.parquet")).read_bytes())
 
 
@@ -73,14 +72,14 @@ def cleaned_version(world):
 
 
 def other_checksum(world):
-    """Spark keeps the log of the session, and Kernel reads the checksum file."""
+    """Spark caches the session's log, and Kernel reads the checksum file."""
     world.source().pin(None)
     with_other_column(world.at, "amount", "sum")
     DeltaSource(world.spark, world.at, key=("id",)).pin(None)
 
 
 def lost_state(path, version):
-    """Delta's message names no table: each side of the job is asked to rebuild its own."""
+    """Delta's message names no table, so source and target each rebuild their own state."""
 
     def provoke(world):
         world.target()
@@ -105,12 +104,12 @@ def target_log(version, *actions):
     return provoke
 
 
-def explained_by(explain, name, words, **more):
-    return lambda world: world.fail(explain(world.java(name, words), path=world.to, **more))
+def explained_by(explain, name, message, **more):
+    return lambda world: world.fail(explain(world.java(name, message), path=world.to, **more))
 
 
-def job_raises(name, words):
-    return lambda world: world.job(lambda: world.fail(world.java(name, words)))
+def job_raises(name, message):
+    return lambda world: world.job(lambda: world.fail(world.java(name, message)))
 
 
 def staged(damage):
@@ -140,7 +139,7 @@ def feed(damage):
 
 
 def wrong_sum(world):
-    """Hadoop keeps one beside each file that it writes."""
+    """Hadoop writes a checksum file next to each of its files."""
     java(world.spark).org.apache.hadoop.fs.Path
     file = world.commit(world.at, 1)
     Path(file.parent, f".{file.name}.crc").write_bytes(b"crc\0\0\0\2\0" + b"\1" * 64)
@@ -176,7 +175,7 @@ def column_dropped(world):
 
 
 def statistics_without_the_rows(world):
-    """A range of a key whose first position is behind the rows that a file has, and before those in its statistics."""
+    """Read a range of a key that starts after the rows of a file and before the bounds in its statistics."""
     source = world.source()
     rewrite_log(world.spark, world.at, with_bounds("id", 100, 200))
     source.pin(None)
@@ -185,7 +184,7 @@ def statistics_without_the_rows(world):
 
 
 def bad_partition(mode, value):
-    """A file of a partition has the value in the name of its folder; `value` is SQL."""
+    """Write a file whose partition folder has the value in its name; `value` is SQL."""
 
     def provoke(world):
         sink = world.sink(mode=mode, key=("id",), partition_by=("p",))
@@ -222,7 +221,7 @@ def source_at(source):
 
 
 LONG, ONE = "ü" * 300, StructType().add("id", LongType())
-"""Of more than 255 bytes, and a table of one column."""
+"""A name of more than 255 bytes, and the schema of a table with one column."""
 
 IO = "java.io.IOException"
 DENIED = "org.apache.hadoop.security.AccessControlException"
@@ -325,11 +324,11 @@ PROVOKE = {
 
 
 class TestEachHasItsReason:
-    """A mistake in a spec or a table is never something that may pass."""
+    """A mistake in a spec or a table never counts as transient."""
 
     @pytest.mark.parametrize("row", ROWS)
-    def test_of_the_table(self, world, row):
-        """A user searches for the reason, and acts by the hint."""
+    def test_each_row_of_the_table_has_its_reason(self, world, row):
+        """A user searches for the reason and follows the hint."""
         with pytest.raises(BackfillError) as raised:
             PROVOKE[row](world)
 

@@ -1,4 +1,4 @@
-"""The loop: what it tells those who look, and when."""
+"""Views that the loop passes to its observer, and their times."""
 
 import threading
 
@@ -16,7 +16,7 @@ ROWS = (1000, 1000)
 
 
 class NeverDone:
-    """An executor whose work ends only when it is cancelled; seals and looks are done at once."""
+    """An executor whose work ends only when it is cancelled. Seals and polls end at once."""
 
     def __init__(self):
         self.answers = {}
@@ -46,7 +46,7 @@ class NeverDone:
 
 
 def progress_after(pause):
-    """Run a job until it is paused and quiet; return what happened and what was observed, in its order."""
+    """Run a job until it is paused and quiet; return the events and the observed views in order."""
     pinned = Pinned(3, now().wall_ms, "table", "files", ROWS, sum(ROWS))
     strategy = SnapshotStrategy(
         Opened(pinned), SnapshotSettings(merges=True, filtered=False, follow=False, reads_ahead=True)
@@ -72,14 +72,14 @@ def progress_after(pause):
     return story
 
 
-def test_a_pause_is_told_at_once_when_it_is_quiet():
-    """Not at the next of four looks a second: a user waits for it, with a table to repair."""
+def test_a_pause_is_observed_at_once_when_it_is_quiet():
+    """A user with a table to repair waits for the pause. The next of four views a second is too late."""
     story = progress_after(Pause(force=True))
-    cancelled = [at for at, one in enumerate(story) if isinstance(one, WorkCancelled)]
+    cancelled = [at for at, entry in enumerate(story) if isinstance(entry, WorkCancelled)]
 
     assert cancelled
     after = story[cancelled[-1] + 1]
-    assert not isinstance(after, Event), "the next thing after the end of the work is a look at the job"
+    assert not isinstance(after, Event), "the next thing after the end of the work is a view of the job"
     assert after.quiet
 
 
@@ -98,7 +98,10 @@ class HangsInItsCommits(NeverDone):
 
 
 def test_commit_without_an_answer_is_in_flight():
-    """From its beginning until its answer is taken; then the loop has none, however long its observer takes."""
+    """It counts from its start until the loop takes its answer.
+
+    Then no commit is in flight, even if the observer is slow.
+    """
     pinned = Pinned(3, now().wall_ms, "table", "files", ROWS, sum(ROWS))
     strategy = SnapshotStrategy(
         Opened(pinned), SnapshotSettings(merges=True, filtered=False, follow=False, reads_ahead=True)

@@ -1,4 +1,4 @@
-"""The order in which an `Arrangement` reads a source."""
+"""Order in which an `Arrangement` reads a source."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from backfill_spark.opening.key_line import key_line
 
 
 def test_a_source_without_a_key_needs_an_order():
-    """R-ARR-40: no vnode is without a position, so none could be read twice; the source is not opened for it."""
+    """R-ARR-40: every vnode has a position, so none can be read twice. The source is not opened for the check."""
     spec = load_backfill(
         {
             "apiVersion": "backfill.dev/v1alpha1",

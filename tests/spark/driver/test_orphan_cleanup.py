@@ -1,4 +1,4 @@
-"""Garbage of earlier attempts goes when it is safe and nothing waits for it."""
+"""Garbage of earlier attempts is removed when that is safe and no other step waits for it."""
 
 import logging
 import threading
@@ -15,7 +15,7 @@ CHANGES = replace(FENCED, changes_done=1)
 
 
 class Removals:
-    """Counts them, and says when there was one."""
+    """Counts the removals and signals the first one."""
 
     def __init__(self):
         self.count = 0
@@ -33,24 +33,24 @@ class Removals:
 
 
 class TestTheMoment:
-    """After the fence, and after the first rows: a cold JVM has better to do."""
+    """Removal waits for the fence and then for the first rows, because a cold JVM has more urgent work."""
 
-    def test_is_not_before_the_fence(self):
-        """An attempt that lost its job must not delete the files of the winner."""
+    def test_nothing_is_removed_before_the_fence(self):
+        """An attempt that lost its job must not delete the winner's files."""
         removals = Removals().after(BEFORE, replace(BEFORE, epoch=99))
         removals.removal.finish()
 
         assert removals.count == 0
 
-    def test_is_not_the_fence(self):
-        """The first second belongs to the first rows."""
+    def test_nothing_is_removed_at_the_fence(self):
+        """The first second is reserved for the first rows."""
         removals = Removals().after(FENCED, replace(FENCED, epoch=FENCED.epoch + WAITS_EPOCHS - 1))
 
         assert not removals.removal.running
         assert removals.count == 0
 
-    def test_is_the_first_seal_with_rows_or_changes(self):
-        """From there on the job has time, and it runs once."""
+    def test_the_first_seal_with_rows_or_changes_starts_the_removal(self):
+        """The job then has time. The removal runs once."""
         for first in (ROWS, CHANGES):
             removals = Removals().after(FENCED, first, first)
 
@@ -58,13 +58,13 @@ class TestTheMoment:
             removals.removal.finish()
             assert removals.count == 1
 
-    def test_comes_without_rows_too(self):
-        """A job that is paused, or whose source is silent, must not keep garbage for ever."""
+    def test_removal_starts_without_rows_too(self):
+        """A paused job or a job with a silent source must not keep garbage forever."""
         removals = Removals().after(FENCED, replace(FENCED, epoch=FENCED.epoch + WAITS_EPOCHS))
 
         assert removals.seen.wait(10)
 
-    def test_comes_at_the_end_at_the_latest(self):
+    def test_removal_starts_at_the_end_at_the_latest(self):
         """No later run removes the garbage of a complete job."""
         removals = Removals().after(FENCED)
         removals.removal.finish()
@@ -75,8 +75,8 @@ class TestTheMoment:
 class TestTheEnd:
     """A user who stops a job does not wait for its clean-up."""
 
-    def test_is_not_waited_for_beyond_a_stop(self):
-        """A listing of a large folder may take minutes."""
+    def test_a_stopped_job_does_not_wait_for_the_removal(self):
+        """Listing a large folder may take minutes."""
         go = threading.Event()
         removal = OrphanRemoval(go.wait)
         removal.look(FENCED)
@@ -87,10 +87,10 @@ class TestTheEnd:
 
 
 class TestAFailure:
-    """Costs space, never the job."""
+    """A failed removal costs space and never the job."""
 
-    def test_is_said_and_no_more(self, caplog):
-        """Files that stay cost space; a failed job costs the user a day."""
+    def test_a_failed_removal_is_only_logged(self, caplog):
+        """The remaining files cost space; a failed job costs the user a day."""
 
         def fail():
             raise OSError("storage is away")

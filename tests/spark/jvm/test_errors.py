@@ -1,4 +1,4 @@
-"""What the JVM's exceptions say to people."""
+"""Exceptions of the JVM as messages for users."""
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -16,18 +16,18 @@ KERNEL = (
     "No protocol found at version 1",
     "No metadata found at version 1",
 )
-"""What Kernel says of commits that were damaged at random, 400 of them."""
+"""Messages of Kernel about 400 commits that were damaged at random."""
 
 
 class TestFirstLine:
-    def test_names_what_went_wrong_not_the_call(self, spark):
-        """py4j's own first line is `An error occurred while calling o115.allFiles`: of no use in a status."""
+    def test_the_first_line_names_the_failure_not_the_call(self, spark):
+        """py4j's own first line is `An error occurred while calling o115.allFiles`, which is useless in a status."""
         with pytest.raises(Py4JJavaError) as raised:
             java(spark).java.io.FileReader("/no/such/file")
         assert first_line(raised.value) == "FileNotFoundException: /no/such/file (No such file or directory)"
 
-    def test_names_the_cause_too(self, spark):
-        """What was thrown is often a wrapping."""
+    def test_the_first_line_names_the_cause_too(self, spark):
+        """The outermost exception often only wraps the cause."""
         inner = java(spark).java.lang.IllegalStateException("no room\nat all")
         outer = java(spark).java.util.concurrent.CompletableFuture.failedFuture(inner)
         with pytest.raises(Py4JJavaError) as raised:
@@ -35,45 +35,45 @@ class TestFirstLine:
         assert first_line(raised.value).startswith("ExecutionException: ")
         assert first_line(raised.value).endswith("; caused by IllegalStateException: no room")
 
-    def test_of_other_exceptions_is_their_own(self):
-        """A message of a status has room for one short line."""
+    def test_the_line_of_other_exceptions_is_their_own(self):
+        """A status message has space for one short line."""
         assert first_line(ValueError("  a\nb")) == "a"
         assert len(first_line(ValueError("x" * 1000))) == 400
 
 
 class TestValuesOfRows:
-    """Stand in what Spark says, and in nothing that we say."""
+    """Values of rows appear in Spark's messages, and in none of the product's."""
 
-    def test_in_the_names_of_folders_are_left_out(self):
-        """A partition folder holds a value of a row."""
-        words = "file:/lake/t/email=a b@c.example/day=2024-01-01/part-0.parquet does not exist; see /tmp/x=1"
+    def test_values_in_names_of_folders_are_left_out(self):
+        """The name of a partition folder contains a value of a row."""
+        message = "file:/lake/t/email=a b@c.example/day=2024-01-01/part-0.parquet does not exist; see /tmp/x=1"
 
-        assert without_values(words) == "file:/lake/t/email=…/day=…/part-0.parquet does not exist; see /tmp/x=1"
+        assert without_values(message) == "file:/lake/t/email=…/day=…/part-0.parquet does not exist; see /tmp/x=1"
         assert first_line(OSError("/lake/name=Alice/f is gone\nmore")) == "/lake/name=…/f is gone"
 
-    def test_of_a_row_that_cannot_be_computed_condition_and_sql_are_told(self):
-        """A user corrects the expression, and needs no value for it."""
-        said = "[CAST_INVALID_INPUT] The value 'secret' is malformed. SQLSTATE: 22018\n== SQL (line 1, position 1) ==\nCAST(s AS int)\n^^^\n"
+    def test_a_row_that_cannot_be_computed_has_its_condition_and_sql_only(self):
+        """A user corrects the expression and does not need the value."""
+        message = "[CAST_INVALID_INPUT] The value 'secret' is malformed. SQLSTATE: 22018\n== SQL (line 1, position 1) ==\nCAST(s AS int)\n^^^\n"
 
-        assert row_failure(ValueError(said)) == RowFailure("CAST_INVALID_INPUT", "22018", "CAST(s AS int)")
+        assert row_failure(ValueError(message)) == RowFailure("CAST_INVALID_INPUT", "22018", "CAST(s AS int)")
         assert row_failure(ValueError("[UNRESOLVED_COLUMN] `x`. SQLSTATE: 42703")) is None
         assert row_failure(ValueError("SQLSTATE: 22018, in a sentence")) is None
 
 
 class TestDamage:
-    """Of a log does not pass when a job tries again (faults B6, B7)."""
+    """A damaged log stays damaged when the job retries (faults B6, B7)."""
 
     @pytest.mark.parametrize("condition", DAMAGED_LOG)
-    def test_has_a_condition_of_delta(self, condition):
-        """Its message names a version and no table."""
+    def test_damage_has_a_condition_of_delta(self, condition):
+        """The message names a version and no table."""
         error = ValueError(f"[{condition}] The protocol could not be recovered while Reconstructing version: 3.")
 
         assert trouble_of(error) is Trouble.DAMAGED
         assert log_conditions(error) == {condition}
 
     @pytest.mark.parametrize("message", KERNEL)
-    def test_has_a_message_of_kernel(self, message):
-        """A line of the log holds values of rows; no message repeats them."""
+    def test_damage_has_a_message_of_kernel(self, message):
+        """A line of the log contains values of rows. No message repeats them."""
         error = ValueError(message)
 
         assert trouble_of(error) is Trouble.DAMAGED

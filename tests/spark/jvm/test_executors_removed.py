@@ -31,45 +31,45 @@ def until(ask):
     return answer
 
 def executors():
-    application, found = spark.sparkContext.applicationId.encode(), []
+    application, pids = spark.sparkContext.applicationId.encode(), []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            words = (process / "cmdline").read_bytes().split(bytes(1))
+            arguments = (process / "cmdline").read_bytes().split(bytes(1))
         except OSError:
             continue
-        if application in words and any(word.endswith(b"CoarseGrainedExecutorBackend") for word in words):
-            found.append(int(process.name))
-    return found
+        if application in arguments and any(part.endswith(b"CoarseGrainedExecutorBackend") for part in arguments):
+            pids.append(int(process.name))
+    return pids
 
 until(lambda: executors_there(spark))
 before = executors_removed(spark, ())
 os.kill(until(executors)[0], signal.SIGKILL)
 removed = until(lambda: executors_removed(spark, ()))
-known = executors_removed(spark, removed)
-print("RESULT", json.dumps([before, removed, known]))
+again = executors_removed(spark, removed)
+print("RESULT", json.dumps([before, removed, again]))
 spark.stop()
 """
 
 
 class TestARemovedExecutor:
-    """Spark replaces a lost executor and goes on, so only its list shows the loss."""
+    """Spark replaces a lost executor and continues, so only its list shows the loss."""
 
     @pytest.mark.spark
     @pytest.mark.rest  # half a minute
     @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are found by /proc")
-    def test_is_listed_with_sparks_message(self) -> None:
-        """Also after another one has its place; the message of a known one is not asked for again."""
+    def test_a_lost_executor_is_listed_with_sparks_message(self) -> None:
+        """It stays listed after a replacement. A known loss is listed without a second request for its message."""
         environment = os.environ | {"SPARK_HOME": str(Path(pyspark.__file__).parent)}
         run = subprocess.run(
             [sys.executable, "-c", LOSE_ONE], capture_output=True, text=True, env=environment, timeout=300, check=False
         )
         lines = [line for line in run.stdout.splitlines() if line.startswith("RESULT ")]
         assert lines, run.stderr[-3000:]
-        before, removed, known = json.loads(lines[0].removeprefix("RESULT "))
+        before, removed, again = json.loads(lines[0].removeprefix("RESULT "))
 
         assert before == {}
         [(executor, message)] = removed.items()
         assert "137" in message, (
-            "SIGKILL, in the words of a cluster of one process; those of Kubernetes are in tests/core/pacing"
+            "SIGKILL, as a cluster in one process reports it; tests/core/pacing has the messages of Kubernetes"
         )
-        assert known == {executor: ""}
+        assert again == {executor: ""}

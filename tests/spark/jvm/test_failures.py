@@ -1,4 +1,7 @@
-"""The reason of an exception that neither source nor target knows: a defect of the product is no failure that may pass (fault D11)."""
+"""Reason of an exception that source and target cannot explain.
+
+A defect of the product is not transient (fault D11).
+"""
 
 import pytest
 
@@ -18,55 +21,55 @@ OURS = "[USER_RAISED_EXCEPTION] backfill: statistics exclude a row of file:/lake
 
 
 class SparkError(Exception):
-    """An exception of Spark that no side knows."""
+    """An exception of Spark that neither side explains."""
 
 
 class TestAnErrorOfOurOwnCode:
-    """Is `Unexpected`, and no Spark job's."""
+    """A defect of the product gets the reason `Unexpected`, and its message does not blame a Spark job."""
 
-    @pytest.mark.parametrize("error", DEFECTS, ids=lambda one: type(one).__name__)
-    def test_is_unexpected_and_ends_the_attempt(self, error):
+    @pytest.mark.parametrize("error", DEFECTS, ids=lambda defect: type(defect).__name__)
+    def test_a_defect_is_unexpected_and_ends_the_attempt(self, error):
         """The same call would fail again."""
-        found = unexplained(error, doing="a Spark job")
+        explained = unexplained(error, doing="a Spark job")
 
-        assert (found.reason, found.exit_code, found.ends_attempt) == ("Unexpected", 1, True)
-        assert "Spark" not in found.message
-        assert type(error).__name__ in found.message
-        assert "Report" in found.hint
+        assert (explained.reason, explained.exit_code, explained.ends_attempt) == ("Unexpected", 1, True)
+        assert "Spark" not in explained.message
+        assert type(error).__name__ in explained.message
+        assert "Report" in explained.hint
 
-    def test_names_its_line_and_is_in_the_log(self, caplog):
-        """A report without the traceback says nothing."""
+    def test_the_error_names_its_line_and_is_in_the_log(self, caplog):
+        """A report without the traceback is useless."""
         with pytest.raises(ValueError, match="Invalid") as raised:
             read_moment("no timestamp", zoned=True)
-        found = unexplained(raised.value, doing="a Spark job")
+        explained = unexplained(raised.value, doing="a Spark job")
 
-        assert found.message.startswith("backfill_spark.delta.statistics.moments, line ")
+        assert explained.message.startswith("backfill_spark.delta.statistics.moments, line ")
         assert "Traceback" in caplog.text
 
     @pytest.mark.parametrize("error", [OSError("no"), ConnectionResetError(), MemoryError(), SparkError("no")])
-    def test_others_may_pass(self, error):
-        """A disk, a network, the memory of the machine, and what Spark says."""
+    def test_other_errors_may_pass(self, error):
+        """The cause is a disk, a network, the memory of the machine, or an error that Spark reports."""
         assert unexplained(error, doing="a Spark job").reason == "Transient"
 
 
 class TestARowThatCannotBeComputed:
-    """Is a failure of the transform only if there is one."""
+    """A row that cannot be computed is a failure of the transform only if the job has one."""
 
-    def test_of_a_transform_is_blamed_on_it(self):
-        """Its field is named."""
-        found = Transform(("1 / id AS x",), None).explain_failure(SparkError(ROW))
+    def test_a_failing_row_of_a_transform_is_blamed_on_it(self):
+        """The message names the field."""
+        explained = Transform(("1 / id AS x",), None).explain_failure(SparkError(ROW))
 
-        assert found.reason == "InvalidTransform"
+        assert explained.reason == "InvalidTransform"
 
     @pytest.mark.parametrize(
-        ("transform", "said"),
+        ("transform", "message"),
         [(Transform(None, None), ROW), (Transform(("id",), "id > 1"), OURS)],
         ids=["none", "ours"],
     )
-    def test_of_an_expression_that_the_product_added_is_not(self, transform, said):
+    def test_a_failing_expression_that_the_product_added_is_not_blamed_on_the_transform(self, transform, message):
         """A user cannot correct it (fault D13)."""
-        assert transform.explain_failure(SparkError(said)) is None
+        assert transform.explain_failure(SparkError(message)) is None
 
-    def test_is_no_failure_that_may_pass(self):
-        """The row is there at the next attempt, too."""
+    def test_a_row_that_cannot_be_computed_is_no_failure_that_may_pass(self):
+        """The next attempt reads the same row."""
         assert unexplained(SparkError(ROW), doing="a Spark job").reason == "Unexpected"

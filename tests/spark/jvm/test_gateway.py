@@ -1,4 +1,4 @@
-"""Names of Java packages that are answered without the JVM are names of packages, and their classes are found below them."""
+"""Names of Java packages that are resolved without a call to the JVM are packages, and their classes are found in them."""
 
 import pytest
 from py4j.java_gateway import JavaClass, JavaPackage
@@ -13,8 +13,8 @@ def at(place, name):
     return place
 
 
-def test_each_is_there_before_the_jvm_is_asked(spark):
-    """Each question to the JVM costs time at the start."""
+def test_each_package_exists_before_the_jvm_is_asked(spark):
+    """Each call to the JVM costs time at the start."""
     for package in PACKAGES:
         place = java(spark)
         for part in package.split("."):
@@ -23,8 +23,8 @@ def test_each_is_there_before_the_jvm_is_asked(spark):
         assert place._fqn == package  # noqa: SLF001 - py4j's only name of it
 
 
-def test_none_is_a_class(spark):
-    """A class that is taken for a package could not be called."""
+def test_no_package_is_a_class(spark):
+    """A class that is treated as a package cannot be called."""
     find = java(spark).py4j.reflection.ReflectionUtil.classForName
     for package in PACKAGES:
         parts = package.split(".")
@@ -34,13 +34,13 @@ def test_none_is_a_class(spark):
 
 
 @pytest.mark.parametrize("name", ["java.util.ArrayList", "io.delta.kernel.Table", "org.apache.hadoop.fs.Path"])
-def test_classes_are_found_below_them(spark, name):
-    """A prepared package must behave like one that the JVM named."""
+def test_classes_are_found_in_packages(spark, name):
+    """A prepared package must behave like one that the JVM resolved."""
     assert isinstance(at(java(spark), name), JavaClass)
     assert at(java(spark), name)._fqn == name  # noqa: SLF001 - py4j's only name of it
 
 
-def test_what_is_not_known_is_asked_for_as_before(spark):
+def test_unlisted_names_are_resolved_by_the_jvm(spark):
     """The list is a shortcut, not a limit."""
     assert isinstance(at(java(spark), "org.apache.spark.launcher"), JavaPackage)
     assert isinstance(java(spark).PythonUtils, JavaClass)

@@ -1,4 +1,4 @@
-"""Delta's jars: fetched once, each by its checksum."""
+"""Delta's jars are fetched once, each by its checksum."""
 
 import hashlib
 
@@ -12,7 +12,7 @@ WORDS = {"one.jar": b"one", "two.jar": b"two"}
 
 
 @pytest.fixture
-def wanted(tmp_path, monkeypatch):
+def jar_list(tmp_path, monkeypatch):
     """Two jars with their checksums, and a resolver that finds none."""
     sums = tmp_path / "jars.sha256"
     sums.write_text("".join(f"{hashlib.sha256(text).hexdigest()}  {name}\n" for name, text in WORDS.items()))
@@ -22,7 +22,7 @@ def wanted(tmp_path, monkeypatch):
 
 @pytest.fixture
 def cache(tmp_path):
-    """A package cache that has what is wanted."""
+    """A package cache that contains the jars."""
     folder = tmp_path / "ivy"
     folder.mkdir()
     for name, text in WORDS.items():
@@ -31,44 +31,44 @@ def cache(tmp_path):
 
 
 class TestAFolderOfJars:
-    def test_is_filled_from_a_cache_and_then_left_alone(self, wanted, cache, tmp_path, capfd):
-        """A second start looks at the checksums, and at nothing else."""
+    def test_a_folder_is_filled_from_a_cache_and_then_left_unchanged(self, jar_list, cache, tmp_path, capfd):
+        """A second start only compares the checksums."""
         folder = tmp_path / "user" / "jars"
-        wanted.fill(folder, [cache])
-        wanted.fill(folder, [])
+        jar_list.fill(folder, [cache])
+        jar_list.fill(folder, [])
 
-        assert {one.name: one.read_bytes() for one in folder.iterdir()} == WORDS
+        assert {file.name: file.read_bytes() for file in folder.iterdir()} == WORDS
         assert capfd.readouterr() == ("", "")
 
-    def test_takes_no_jar_of_another_content(self, wanted, cache, tmp_path, capfd):
-        """A cache may hold anything; what is not what was tested is not used."""
+    def test_a_jar_of_another_content_is_not_taken(self, jar_list, cache, tmp_path, capfd):
+        """A cache may contain anything. A jar that differs from the tested one is not used."""
         (cache / "two.jar").write_bytes(b"other")
         folder = tmp_path / "jars"
 
         with pytest.raises(JarsMissingError, match=r"two\.jar with the checksums of jars\.sha256") as refused:
-            wanted.fill(folder, [cache])
+            jar_list.fill(folder, [cache])
         assert_ending(refused.value, "JarsMissing")
         assert str(folder / "fetch.log") in refused.value.message
         assert (folder / "fetch.log").read_text().count("resolver") == 31
         assert capfd.readouterr().err == f"fetching two jars into {folder}, once\n"
 
-    def test_mends_a_jar_that_was_cut_off(self, wanted, cache, tmp_path):
-        """A download that broke off must not break each later start."""
+    def test_a_truncated_jar_is_replaced(self, jar_list, cache, tmp_path):
+        """An interrupted download must not break each later start."""
         folder = tmp_path / "jars"
-        wanted.fill(folder, [cache])
+        jar_list.fill(folder, [cache])
         (folder / "one.jar").write_bytes(b"o")
         (folder / "old.jar").write_bytes(b"another release's")
-        wanted.fill(folder, [cache])
+        jar_list.fill(folder, [cache])
 
-        assert {one.name for one in folder.iterdir()} == set(WORDS)
-        assert wanted.missing(folder) == []
+        assert {file.name for file in folder.iterdir()} == set(WORDS)
+        assert jar_list.missing(folder) == []
 
-    def test_that_cannot_be_made_is_said(self, wanted, cache, tmp_path):
-        """The user must learn which folder is at fault."""
+    def test_a_folder_that_cannot_be_made_is_an_error(self, jar_list, cache, tmp_path):
+        """The message names the folder."""
         (tmp_path / "file").write_text("")
 
         with pytest.raises(JarsMissingError, match="cannot be put into"):
-            wanted.fill(tmp_path / "file" / "jars", [cache])
+            jar_list.fill(tmp_path / "file" / "jars", [cache])
 
 
 @pytest.mark.parametrize(
@@ -85,6 +85,6 @@ class TestAFolderOfJars:
         ("org.apache.kafka_kafka_2.13-3.9.1.jar", "org.apache.kafka:kafka_2.13:3.9.1"),
     ],
 )
-def test_a_jar_s_name_says_what_to_fetch(name, fetched):
-    """The list of checksums is the only list; a name read wrongly is a jar that a new machine cannot have."""
+def test_a_jar_s_name_gives_the_package_to_fetch(name, fetched):
+    """The list of checksums is the only list. If a name is parsed wrongly, a new machine cannot fetch the jar."""
     assert jars.coordinates(name) == fetched

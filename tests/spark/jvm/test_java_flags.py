@@ -1,4 +1,4 @@
-"""The flags of our JVMs: Java takes them in silence, and ciphers are compiled to the utmost soon (ADR 0030)."""
+"""Flags of the product's JVMs: Java accepts them silently, and ciphers are soon compiled by the second compiler (ADR 0030)."""
 
 import os
 import subprocess
@@ -38,14 +38,17 @@ public class Records {
 
 @pytest.mark.parametrize("flags", [HOT_CODE_ONLY, JVM_OPTIONS])
 def test_java_takes_the_flags_in_silence(flags):
-    """A line that Java prints to standard output would be one in the log, or in an answer."""
+    """A line that Java prints to standard output would be part of the log or of an answer."""
     done = subprocess.run(["java", *flags.split(), "-version"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_ciphers_are_fast_after_200_mb(tmp_path):
-    """With the thresholds of all other code the first 460 MB took 7 s of CPU; 200 MB take 0.2 s once it is compiled."""
+    """200 MB take 0.2 s once ciphers are compiled.
+
+    With the thresholds of other code the first 460 MB took 7 s of CPU.
+    """
     source = tmp_path / "Records.java"
     source.write_text(RECORDS)
     try:
@@ -60,5 +63,5 @@ def test_ciphers_are_fast_after_200_mb(tmp_path):
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environ)
     began, ended = (int(text) for text in done.stdout.split())
 
-    # 197 MB: 3 s of CPU when interpreted or compiled by the first compiler alone.
+    # 197 MB: 3 s of CPU when interpreted or when only the first compiler compiles.
     assert (ended - began) / 1e9 < 1.2

@@ -1,4 +1,4 @@
-"""A Java that does not start says why."""
+"""If Java does not start, the error names the reason."""
 
 import subprocess
 import sys
@@ -29,7 +29,10 @@ except BackfillError as error:
 
 
 class TestWhatJavaSays:
-    """Stood in no status: pyspark says JAVA_GATEWAY_EXITED, and the driver said that it is a bug (fault C2)."""
+    """The last cause that Java prints is in the status.
+
+    Before, it had pyspark's JAVA_GATEWAY_EXITED, and a driver blamed a bug (fault C2).
+    """
 
     @pytest.mark.parametrize(
         ("output", "error"),
@@ -46,13 +49,13 @@ class TestWhatJavaSays:
         ],
         ids=["no name", "no memory", "nothing"],
     )
-    def test_is_its_last_cause(self, output, error):
-        """Not the first lines of a stack trace."""
+    def test_the_message_is_its_last_cause(self, output, error):
+        """The first lines of a stack trace are not the cause."""
         assert last_error(output) == error
 
     @pytest.mark.spark
-    def test_is_in_the_error(self):
-        """A heap that no Java starts with; no other attempt would start it."""
+    def test_the_message_is_in_the_error(self):
+        """No Java starts with such a heap, and another attempt does not change that."""
         done = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, check=True, timeout=300)
 
         reason, code, message, hint = done.stdout.strip().splitlines()[-1].split("|")

@@ -1,4 +1,4 @@
-"""Buckets and containers that do not exist, as each store says it."""
+"""Buckets and containers that do not exist, as each store reports them."""
 
 from functools import partial
 
@@ -38,32 +38,32 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize(("said", "path", "place"), PLACES.values(), ids=PLACES.keys())
+@pytest.mark.parametrize(("message", "path", "place"), PLACES.values(), ids=PLACES.keys())
 class TestAPlaceThatIsMissing:
-    """A bucket or container that does not exist is a mistake of the spec, and no damage (fault K9)."""
+    """A bucket or container that does not exist is a mistake in the spec, not damage (fault K9)."""
 
     @pytest.mark.parametrize(
         "explain", [target.explain_making, partial(target.explain_target, doing="the look"), target.explain_commit]
     )
-    def test_of_a_target_is_named(self, said, path, place, explain):
-        """The hint said to restore a file."""
-        error = explain(OSError(said), path=path)
+    def test_the_place_of_a_target_is_named(self, message, path, place, explain):
+        """Before, the hint was to restore a file."""
+        error = explain(OSError(message), path=path)
 
         assert error.reason == "InvalidSpec"
         assert f"spec.target.delta.path: {place} does not exist" in error.message
 
-    def test_of_a_source_is_named(self, said, path, place):
-        """It was tried again and again, or counted as an expired version."""
+    def test_the_place_of_a_source_is_named(self, message, path, place):
+        """Before, the job retried again and again, or counted an expired version."""
         for error in (
-            source.explain_look(OSError(said), path=path),
-            source.explain_version(OSError(said), path=path, version=1, newest=3),
-            source.explain(OSError(f"{path}: {said}"), path=path, version=1),
+            source.explain_look(OSError(message), path=path),
+            source.explain_version(OSError(message), path=path, version=1, newest=3),
+            source.explain(OSError(f"{path}: {message}"), path=path, version=1),
         ):
             assert error.reason == "InvalidSpec"
             assert f"spec.source.delta.path: {place} does not exist" in error.message
 
-    def test_of_neither_is_no_outage(self, said, path, place):
-        """Such as that of a file which the log names."""
-        error = unexplained(OSError(f"{path}: {said}"), doing=f"the copy to the {place}")
+    def test_a_place_of_neither_is_no_outage(self, message, path, place):
+        """An example is the place of a file that the log names."""
+        error = unexplained(OSError(f"{path}: {message}"), doing=f"the copy to the {place}")
 
         assert error.reason == "InvalidSpec"

@@ -1,6 +1,6 @@
-"""What Spark, Delta, Kafka and Hadoop can name is in the register of `docs/reach.md`; a new one has to be looked at.
+"""The register of `docs/reach.md` contains everything that Spark, Delta, Kafka and Hadoop can name; a new name needs a decision.
 
-These tests have the classes and no session. After an upgrade: decide, then correct `build-tools/reach/`.
+These tests use the classes without a session. After an upgrade: decide, then correct `build-tools/reach/`.
 """
 
 import json
@@ -25,7 +25,7 @@ SETTINGS = (
     "internal.config.package", "internal.config.Kryo", "internal.config.Network", "internal.config.UI", "sql.internal.SQLConf",
     "sql.internal.StaticSQLConf", "sql.delta.sources.DeltaSQLConf", "deploy.k8s.Config",
 )  # fmt: skip
-"""Objects that hold Spark's and Delta's settings; a setting is known once its object is loaded."""
+"""Objects with the settings of Spark and Delta; a setting is registered when its object is loaded."""
 
 
 def listed(name):
@@ -33,7 +33,7 @@ def listed(name):
 
 
 def texts(kind, path=""):
-    """Yield the path of each field of a schema that holds text; a map counts as one."""
+    """Yield the path of each string field of a schema; a map counts as one."""
     if kind == "string" or (isinstance(kind, dict) and kind["type"] == "map"):
         yield path
     elif isinstance(kind, dict) and kind["type"] == "array":
@@ -45,7 +45,7 @@ def texts(kind, path=""):
 
 @pytest.fixture(autouse=True)
 def errors_as_they_are(monkeypatch):
-    """pyspark takes each error of Java for one of the suite's session."""
+    """Without this, pyspark would treat each error of Java as one of the suite's session."""
     monkeypatch.setattr(py4j.java_gateway, "get_return_value", get_return_value)
 
 
@@ -68,15 +68,15 @@ def known_settings(jvm):
 
 
 def hadoop_settings():
-    """Return the names of Hadoop's settings, as Spark spells them; also of those without a default."""
+    """Return the names of Hadoop's settings in Spark's spelling, including settings without a default."""
     with zipfile.ZipFile(next(SPARK_JARS.glob("hadoop-client-api-*.jar"))) as jar:
         text = jar.read("core-default.xml").decode()
     return {f"spark.hadoop.{name}" for name in re.findall(r"<name>\s*([^<\s]+)\s*</name>", text)}
 
 
 class TestASetting:
-    def test_that_a_spec_may_have_was_looked_at(self, jvm):
-        """Prefixes allow it on a cluster, so a new one of Spark is allowed the day it comes."""
+    def test_each_setting_that_a_spec_may_have_has_a_decision(self, jvm):
+        """On a cluster, prefixes allow settings, so a new setting of Spark is allowed at once."""
         allowed = {name for name in known_settings(jvm) | hadoop_settings() if harmless(name)}
 
         assert len(allowed) > 900
@@ -91,43 +91,43 @@ class TestASetting:
             "spark.hadoop.fs.gs.storage.root.url",
         ],
     )  # fmt: skip
-    def test_that_sends_a_token_or_reads_another_table_is_not_for_a_spec(self, name):
-        """Found when the list was made: a prefix allowed each."""
+    def test_settings_that_send_a_token_or_read_another_table_are_not_for_a_spec(self, name):
+        """Each was found when the list was made: a prefix allowed it."""
         assert not harmless(name)
 
 
 class TestAnOption:
-    def test_of_avro_was_looked_at(self, jvm):
-        """Like those of the other formats (`rows/test_reach.py`)."""
-        known = jvm.org.apache.spark.sql.avro.AvroOptions.getAllOptions().mkString("\n").lower().split("\n")
+    def test_each_option_of_avro_has_a_decision(self, jvm):
+        """`rows/test_reach.py` checks the options of the other formats."""
+        names = jvm.org.apache.spark.sql.avro.AvroOptions.getAllOptions().mkString("\n").lower().split("\n")
 
-        assert sorted(set(known) - OPTIONS["avro"] - EXTERNAL["avro"]) == []
+        assert sorted(set(names) - OPTIONS["avro"] - EXTERNAL["avro"]) == []
 
-    def test_of_a_kafka_client_was_looked_at(self, jvm):
-        """Refused until a list has it, and still unknown to the page."""
-        known = {str(name) for name in jvm.org.apache.kafka.clients.consumer.ConsumerConfig.configNames()}
+    def test_each_option_of_a_kafka_client_has_a_decision(self, jvm):
+        """An option is refused until a list has it. The page must name it, too."""
+        names = {str(name) for name in jvm.org.apache.kafka.clients.consumer.ConsumerConfig.configNames()}
 
-        assert sorted(known ^ listed("kafka")) == []
+        assert sorted(names ^ listed("kafka")) == []
 
 
 class TestALog:
-    def test_has_no_field_that_was_not_looked_at(self, jvm):
-        """Each that holds text, in the actions of Spark and of Kernel."""
+    def test_each_field_of_a_log_has_a_decision(self, jvm):
+        """The actions of Spark and of Kernel are searched for string fields."""
         actions = jvm.org.apache.spark.sql.delta.actions.SingleAction.encoder().schema().json()
         of_kernel = jvm.io.delta.kernel.internal.actions.SingleAction.FULL_SCHEMA.toJson()
-        found = {path for schema in (actions, of_kernel) for path in texts(json.loads(str(schema)))}
+        paths = {path for schema in (actions, of_kernel) for path in texts(json.loads(str(schema)))}
 
-        assert sorted(found ^ listed("log")) == []
+        assert sorted(paths ^ listed("log")) == []
 
-    def test_names_no_manifest_to_kernel(self, jvm):
-        """Kernel lists the files of a version; Spark alone knows manifests."""
+    def test_kernel_reads_no_manifest_of_a_log(self, jvm):
+        """Kernel lists the files of a version; only Spark supports manifests."""
         schema = str(jvm.io.delta.kernel.internal.actions.SingleAction.FULL_SCHEMA.toJson())
 
         assert "add" in schema
         assert "manifest" not in schema.lower()
 
-    def test_has_no_property_that_was_not_looked_at(self, jvm):
-        """Those that Delta knows; it ignores any other one."""
-        known = str(jvm.org.apache.spark.sql.delta.DeltaConfigs.getAllConfigs().keySet().mkString("\n")).split("\n")
+    def test_each_property_of_delta_has_a_decision(self, jvm):
+        """Delta ignores a property that it does not define."""
+        names = str(jvm.org.apache.spark.sql.delta.DeltaConfigs.getAllConfigs().keySet().mkString("\n")).split("\n")
 
-        assert sorted({f"delta.{name}" for name in known} ^ listed("properties")) == []
+        assert sorted({f"delta.{name}" for name in names} ^ listed("properties")) == []

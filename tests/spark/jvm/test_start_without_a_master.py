@@ -1,4 +1,7 @@
-"""Spark asks the API server for executors when it starts; a server that does not answer is no failure of the job."""
+"""Spark requests executors from the API server when it starts.
+
+A server that does not answer is no failure of the job.
+"""
 
 import os
 import socket
@@ -13,8 +16,8 @@ from backfill_core.errors import AwayError
 
 
 @pytest.mark.spark
-def test_start_beside_an_api_server_that_is_away_counts_no_failure(tmp_path):
-    """It was `Unexpected`, four of which end a job."""
+def test_start_without_an_answering_api_server_counts_no_failure(tmp_path):
+    """The reason was `Unexpected`, and four of those end a job."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Promises of `jvm.workers`: tasks run at once, and an error of one is the caller's."""
+"""Promises of `jvm.workers`: tasks run concurrently, and the caller gets the error of a task."""
 
 import threading
 
@@ -10,23 +10,23 @@ WAIT_S = 20
 
 
 class TestAtOnce:
-    """As many as may, each once, and none after a failure."""
+    """At most the given number of tasks runs, each once, and none starts after a failure."""
 
     @pytest.mark.parametrize(("tasks", "most"), [(0, 4), (1, 4), (9, 4), (3, 1)])
     def test_results_come_in_the_order_of_the_tasks(self, tasks, most):
-        """Whichever ends first."""
+        """The order in which the tasks end does not matter."""
         assert at_once([lambda number=number: number * number for number in range(tasks)], most) == [
             number * number for number in range(tasks)
         ]
 
-    def test_so_many_run_together(self):
-        """Each of them waits for all others."""
+    def test_the_given_number_of_tasks_runs_together(self):
+        """Each task waits for all others."""
         together = threading.Barrier(3, timeout=WAIT_S)
 
         assert sorted(at_once([together.wait] * 3, 3)) == [0, 1, 2]
 
-    def test_an_error_ends_it(self):
-        """Copies of a split that has failed are of no use."""
+    def test_no_task_starts_after_an_error(self):
+        """Further copies of a failed split are useless."""
         begun = []
 
         def task(number):

@@ -1,4 +1,4 @@
-"""Changes of the source as what the target must do: the last image of each key, and what proves a key wrong."""
+"""Net changes for a target: the last image of each key, and the proofs that a key is wrong."""
 
 import random
 import re
@@ -21,11 +21,11 @@ def net(spark, rows, transform=ALL, key=("id",), columns=COLUMNS):
 
 
 def play(table, version, chance, keys):
-    """Change a table in memory; return it and the changes as the feed would tell them."""
+    """Change a table in memory; return it and the changes as a feed records them."""
     changes, table = [], dict(table)
     for _ in range(chance.randrange(1, 6)):
         key = chance.randrange(keys)
-        free = [one for one in range(keys) if one not in table]
+        free = [unused for unused in range(keys) if unused not in table]
         match chance.randrange(4):
             case 0 if key not in table:
                 table[key] = chance.randrange(100)
@@ -45,7 +45,7 @@ def play(table, version, chance, keys):
 
 
 def net_of_version(before, after, version):
-    """Return the changes of one commit as Delta's feed tells them."""
+    """Return the changes of one commit as Delta's feed records them."""
     out = []
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key), after.get(key)
@@ -59,7 +59,7 @@ def net_of_version(before, after, version):
 
 
 def history(seed):
-    """Return a table of 20 keys, what became of it in seven versions, and their changes as the feed tells them."""
+    """Return a table of 20 keys, the table seven versions later, and the changes in between as a feed records them."""
     chance = random.Random(seed)
     start = table = {key: chance.randrange(100) for key in range(0, 20, 2)}
     feed = []
@@ -71,23 +71,23 @@ def history(seed):
 
 
 def together(spark, examples, transform=ALL):
-    """Return the net changes of each example by its name: one query for all of them, each with keys of its own."""
+    """Return the net changes of each example by its name. One query computes all of them, each with its own key."""
     rows = [(at, *row[1:]) for at, example in enumerate(examples.values()) for row in example]
-    found = {row["id"]: row for row in net(spark, rows, transform).collect()}
-    return {name: found[at] for at, name in enumerate(examples)}
+    changes_by_key = {row["id"]: row for row in net(spark, rows, transform).collect()}
+    return {name: changes_by_key[at] for at, name in enumerate(examples)}
 
 
 class TestChangesBecomeWhatTheTargetMustDo:
     """Net changes merged into the old view give the new view, filter and key changes included (R-SNAP-48)."""
 
-    def test_random_histories(self, spark, tmp_path):
-        """Four of them, with keys of their own, in one MERGE."""
+    def test_random_histories_give_the_new_view(self, spark, tmp_path):
+        """Four histories with separate keys share one MERGE."""
         start, table, feed = {}, {}, []
         for seed in range(4):
-            before, after, told = history(seed)
+            before, after, changes_of_seed = history(seed)
             start |= {key + 100 * seed: amount for key, amount in before.items()}
             table |= {key + 100 * seed: amount for key, amount in after.items()}
-            feed += [(key + 100 * seed, *rest) for key, *rest in told]
+            feed += [(key + 100 * seed, *rest) for key, *rest in changes_of_seed]
         transform = Transform(("id AS key", "amount * 2 AS twice"), "amount >= 30")
         changes = spark.createDataFrame(feed, COLUMNS)
         sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=UPSERT, key=("key",), job_id="j")
@@ -96,11 +96,11 @@ class TestChangesBecomeWhatTheTargetMustDo:
         transform.apply(old).write.format("delta").mode("append").save(sink.path)
 
         sink.merge(net_changes(changes, transform, ("key",)).localCheckpoint(), app_id="a", txn_version=1)
-        found = {row["key"]: row["twice"] for row in spark.read.format("delta").load(sink.path).collect()}
-        assert found == {key: 2 * value for key, value in table.items() if value >= 30}
+        merged = {row["key"]: row["twice"] for row in spark.read.format("delta").load(sink.path).collect()}
+        assert merged == {key: 2 * value for key, value in table.items() if value >= 30}
 
     def test_a_delete_and_an_insert_of_a_key_in_one_version_leave_the_insert(self, spark):
-        """The feed gives both in any order."""
+        """The feed has both in any order."""
         changes = spark.createDataFrame(
             [(1, 9, "insert", 4), (1, 5, "delete", 4)],
             "id long, amount long, _change_type string, _commit_version long",
@@ -109,8 +109,8 @@ class TestChangesBecomeWhatTheTargetMustDo:
         row = net_changes(changes, ALL, ("id",)).collect()[0]
         assert (row["amount"], row[DELETE]) == (9, False)
 
-    def test_an_append_target_takes_no_update(self, spark):
-        """It cannot take back a row."""
+    def test_an_append_target_refuses_an_update(self, spark):
+        """It cannot remove a row."""
         changes = spark.createDataFrame([(1, "delete", 4)], "id long, _change_type string, _commit_version long")
 
         with pytest.raises(SourceNotAppendOnlyError, match="version 4"):
@@ -124,7 +124,7 @@ LAST_IMAGES = {
     "gone, then added": ([(1, 6, "insert", 9), (1, 5, "delete", 8)], (6, False)),
     "updated twice": ([(1, 5, BEFORE, 4), (1, 6, AFTER, 4), (1, 6, BEFORE, 10), (1, 7, AFTER, 10)], (7, False)),
 }
-"""What happened to one key, and its last image. Versions are numbers: 10 comes after 9."""
+"""Changes of one key, and its last image. Versions are compared as numbers: 10 comes after 9."""
 
 
 @pytest.fixture(scope="module")
@@ -133,17 +133,17 @@ def last_images(spark):
 
 
 class TestTheLastImageOfAKeyWins:
-    """One row a key: what it is after the newest version, or that it is gone."""
+    """Each key has one row: its image after the newest version, or its removal."""
 
     @pytest.mark.parametrize("name", LAST_IMAGES)
-    def test_of_one_key(self, last_images, name):
-        """Order within a version is not that of the feed."""
+    def test_the_last_image_of_a_key_wins(self, last_images, name):
+        """The order of the feed is not the order of changes in a version."""
         row = last_images[name]
 
         assert (None if row[DELETE] else row["amount"], row[DELETE]) == LAST_IMAGES[name][1]
 
     def test_a_changed_key_removes_the_old_one(self, spark):
-        """Otherwise the row would be there under both keys."""
+        """Otherwise the target would have the row under both keys."""
         rows = net(spark, [(1, 5, BEFORE, 4), (2, 5, AFTER, 4)]).collect()
 
         assert sorted((row["id"], row[DELETE]) for row in rows) == [(1, True), (2, False)]
@@ -158,7 +158,7 @@ FILTERED = {
         True,
     ),
 }
-"""What happened to one key, and whether it is gone where amounts above 10 pass."""
+"""Changes of one key, and True if it is removed where amounts above 10 pass."""
 
 
 @pytest.fixture(scope="module")
@@ -167,19 +167,19 @@ def filtered(spark):
 
 
 class TestTheFilter:
-    """A row that does not pass it is not there."""
+    """A row that does not pass the filter is not in the target."""
 
     @pytest.mark.parametrize("name", FILTERED)
-    def test_of_images(self, filtered, name):
-        """A condition that is neither true nor false is not passed."""
+    def test_an_image_that_does_not_pass_is_removed(self, filtered, name):
+        """A condition that is NULL does not pass."""
         assert filtered[name][DELETE] == FILTERED[name][1]
 
-    def test_what_never_passed_is_no_change(self, spark):
-        """A delete of a row that is not there costs a MERGE."""
+    def test_a_row_that_never_passed_is_no_change(self, spark):
+        """A delete of a missing row costs a MERGE."""
         assert net(spark, [(1, 5, "insert", 4), (2, 5, BEFORE, 4), (2, 6, AFTER, 4)], PASSING).count() == 0
 
-    def test_it_guards_every_expression_the_keys_too(self, spark):
-        """`100 / n` where `n <> 0`, and then an update to 0: as in the snapshot, it is not computed."""
+    def test_the_filter_guards_every_expression_including_the_keys(self, spark):
+        """`100 / n` where `n <> 0`, and then an update to 0: it is not computed, as in the snapshot."""
         guarded = Transform(("100 / amount AS share", "100 DIV amount AS id"), "amount <> 0")
         rows = [(1, 50, BEFORE, 4), (1, 0, AFTER, 4), (2, 0, BEFORE, 4), (2, 10, AFTER, 4), (3, 0, "insert", 5)]
         merged = {row["id"]: (row["share"], row[DELETE]) for row in net(spark, rows, guarded).collect()}
@@ -188,21 +188,21 @@ class TestTheFilter:
         assert merged == {2: (2.0, True), 10: (10.0, False)}
         assert sorted((row["id"], row["_op"]) for row in logged) == [(2, "delete"), (10, "insert")]
 
-    def test_it_speaks_of_the_source_not_of_the_output(self, spark):
-        """`where` may name columns that are not selected, or whose name is given to something else."""
+    def test_the_filter_uses_columns_of_the_source_not_of_the_output(self, spark):
+        """`where` may name columns that are not selected, or whose name the output gives to something else."""
         rows = net(spark, [(1, 50, "insert", 4)], Transform(("id", "1 AS amount"), "amount > 10")).collect()
 
         assert [(row["amount"], row[DELETE]) for row in rows] == [(1, False)]
 
-    def test_rows_that_fail_it_double_no_key(self, spark):
-        """Only rows of the target can share a key there."""
+    def test_filtered_rows_double_no_key(self, spark):
+        """Only rows of the target can share a key."""
         rows = [(1, 50, "insert", 4), (1, 5, "insert", 4), (1, 6, "insert", 5)]
 
         assert check_net_changes(net(spark, rows, Transform(None, "amount > 10")), ("id",)) == 1
 
 
 class TestAKeyThatTwoRowsShare:
-    """Found where the changes themselves prove it, over all versions of a batch."""
+    """Changes may prove that two rows share a key, over all versions of a batch."""
 
     @pytest.mark.parametrize(
         "rows",
@@ -220,15 +220,15 @@ class TestAKeyThatTwoRowsShare:
             "two updated", "another became it",
         ],
     )  # fmt: skip
-    def test_is_found_and_named(self, spark, rows):
-        """By a condition that finds its rows, not by its values."""
+    def test_a_shared_key_is_found_and_named(self, spark, rows):
+        """The error has a condition that finds its rows, and not its values."""
         named = spark.sql("SELECT xxhash64(1L)").first()[0]
 
         with pytest.raises(DuplicateKeyError, match=re.escape(f"xxhash64(id) = {named}.")):
             check_net_changes(net(spark, rows), ("id",))
 
     def test_one_row_at_a_time_is_no_double(self, spark):
-        """Whatever happens to it: each of these to a key of its own."""
+        """No sequence of changes of a single row counts as two rows. Each of these has its own key."""
         replaced = [(1, 5, "delete", 4), (1, 6, "insert", 4)]
         came_and_went_twice = [(2, 5, "insert", 4), (2, 5, "delete", 5), (2, 6, "insert", 6), (2, 6, "delete", 7)]
         went_came_went = [(3, 5, "delete", 4), (3, 6, "insert", 5), (3, 6, "delete", 6)]
@@ -240,8 +240,8 @@ class TestAKeyThatTwoRowsShare:
 
         assert check_net_changes(net(spark, rows), ("id",)) == 6
 
-    def test_of_several_columns(self, spark):
-        """Only all of them together are the key; a null among them is a value like any other here."""
+    def test_a_key_of_several_columns_is_compared_as_a_whole(self, spark):
+        """Only all columns together are the key. A null among them is here a value like any other."""
         columns = "id long, part string, _change_type string, _commit_version long"
         rows = [(1, "a", "insert", 4), (1, "b", "insert", 4), (2, "a", "insert", 4)]
 
@@ -249,9 +249,9 @@ class TestAKeyThatTwoRowsShare:
 
 
 class TestANullInTheKey:
-    """A MERGE finds it never, and would add its row again at each change."""
+    """A MERGE never finds such a row, and would add it again at each change."""
 
-    def test_an_added_row_is_refused(self, spark):
+    def test_an_added_row_with_a_null_key_is_refused(self, spark):
         """The error names the column and finds the row by its hash."""
         columns = "id long, part string, _change_type string, _commit_version long"
         rows = [(1, "a", "insert", 4), (7, None, "insert", 4)]
@@ -261,7 +261,7 @@ class TestANullInTheKey:
         ):
             check_net_changes(net(spark, rows, key=("id", "part"), columns=columns), ("id", "part"))
 
-    def test_one_that_is_gone_or_filtered_out_does_not_matter(self, spark):
+    def test_a_null_key_that_is_removed_or_filtered_out_does_not_matter(self, spark):
         """A null that never reaches the target harms no row."""
         rows = [(None, 50, "insert", 4), (None, 50, "delete", 5), (1, 50, "insert", 4)]
         filtered = [(None, 5, "insert", 4), (1, 50, "insert", 4)]
@@ -271,7 +271,7 @@ class TestANullInTheKey:
 
 
 class TestColumns:
-    """Names are anybody's; ours do not leak into the output."""
+    """Users may choose any names; the product's own columns never appear in the output."""
 
     def test_a_star_brings_no_columns_of_the_feed(self, spark):
         """`*` means the columns of the source."""
@@ -286,7 +286,7 @@ class TestColumns:
         assert append_rows(changes).columns == ["id", "amount"]
 
     def test_names_of_the_feed_may_be_columns_of_the_target(self, spark):
-        """Also where an expression uses what another one gives under such a name: history knows no column of the feed."""
+        """An expression may use another one's output under such a name, because history has no columns of the feed."""
         renamed = Transform(("id", "amount * 2 AS _change_type", "_change_type + 1 AS _commit_version"))
         changes = spark.createDataFrame([(1, 5, "insert", 4)], COLUMNS)
 
@@ -301,7 +301,7 @@ class TestColumns:
         assert [(row["_op"], row["_version"]) for row in logged.collect()] == [("insert", 4)]
 
     @pytest.mark.parametrize("name", ["a.b", "a b", "a`b", "ä-ö", "select", "row", "1"])
-    def test_any_name_will_do(self, spark, name):
+    def test_any_column_name_is_accepted(self, spark, name):
         """A name with a dot or a quote is legal in Delta."""
         columns = ["id", name, "_change_type", "_commit_version"]
         changes = spark.createDataFrame([(1, 5, "insert", 4)], columns)
@@ -312,7 +312,7 @@ class TestColumns:
         assert [(row[name], row["_op"]) for row in logged] == [(5, "insert")]
 
     def test_nested_values_come_through(self, spark):
-        """A change carries whole values, also nested ones."""
+        """A change contains whole values, also nested ones."""
         columns = (
             "id long, m map<string, array<int>>, s struct<a: timestamp>, _change_type string, _commit_version long"
         )
@@ -323,15 +323,15 @@ class TestColumns:
 
 
 class TestAHalfWithoutTheOther:
-    """R-ARR-17: what the filter left of an update is a delete or an insert; pairs stay pairs."""
+    """R-ARR-17: if one half of an update is filtered out, the other is a delete or an insert. Pairs stay pairs."""
 
     FILTER = Transform(None, "amount > 10")
 
     def logged(self, spark, rows, transform=FILTER, key=("id",)):
-        found = changelog_rows(spark.createDataFrame(rows, COLUMNS), transform, key=key, epoch=3)
-        return sorted((row["id"], row["amount"], row["_op"], row["_version"]) for row in found.collect())
+        log = changelog_rows(spark.createDataFrame(rows, COLUMNS), transform, key=key, epoch=3)
+        return sorted((row["id"], row["amount"], row["_op"], row["_version"]) for row in log.collect())
 
-    def test_is_told_as_what_it_is(self, spark):
+    def test_half_of_an_update_is_logged_as_a_delete_or_an_insert(self, spark):
         """A reader must not see half of an update."""
         rows = [(1, 5, BEFORE, 2), (1, 50, AFTER, 2), (2, 60, BEFORE, 2), (2, 6, AFTER, 2)]
 
@@ -343,7 +343,7 @@ class TestAHalfWithoutTheOther:
 
         assert self.logged(spark, rows) == [(1, 50, BEFORE, 2), (1, 60, "delete", 3), (1, 60, AFTER, 2)]
 
-    def test_a_pair_of_which_nothing_passes_is_not_told(self, spark):
+    def test_a_pair_that_does_not_pass_is_not_logged(self, spark):
         """The filtered table never held either half."""
         assert self.logged(spark, [(1, 5, BEFORE, 2), (1, 6, AFTER, 2)]) == []
 
@@ -354,7 +354,7 @@ class TestAHalfWithoutTheOther:
         assert self.logged(spark, rows) == [(1, 50, "delete", 2), (2, 50, "insert", 2)]
 
     def test_without_a_key_there_are_no_pairs(self, spark):
-        """A delete and an insert say the same and are always right."""
+        """A delete and an insert have the same effect and are always right."""
         rows = [(1, 50, BEFORE, 2), (1, 60, AFTER, 2)]
         expected = [(1, 50, "delete", 2), (1, 60, "insert", 2)]
 
@@ -363,16 +363,16 @@ class TestAHalfWithoutTheOther:
             self.logged(spark, rows, Transform(("id AS other", "id", "amount"), "amount > 10"), key=("nn",)) == expected
         )
 
-    def test_without_a_filter_nothing_is_retold(self, spark):
-        """The feed of the source is right as it is."""
+    def test_a_feed_without_a_filter_is_unchanged(self, spark):
+        """The source's feed is already right."""
         rows = [(1, 50, BEFORE, 2), (2, 50, AFTER, 2)]
 
         assert self.logged(spark, rows, ALL, key=()) == [(1, 50, BEFORE, 2), (2, 50, AFTER, 2)]
 
     @pytest.mark.parametrize("key", [("id",), ()])
     @pytest.mark.parametrize("seed", range(3))
-    def test_who_applies_all_of_it_has_the_filtered_table(self, spark, seed, key):
-        """Removals before additions, version by version; each removal finds its row."""
+    def test_a_reader_that_applies_all_changes_has_the_filtered_table(self, spark, seed, key):
+        """Removals come before additions in each version, and each removal finds its row."""
         chance = random.Random(seed)
         table, feed = {}, []
         for version in range(1, 9):

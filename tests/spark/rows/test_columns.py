@@ -1,4 +1,4 @@
-"""A key is proven unique, or one of its doubles is named, whatever it is made of."""
+"""A key of any type is proven unique, or one of its duplicates is named."""
 
 import pytest
 
@@ -17,29 +17,29 @@ KEYS = {
 
 
 @pytest.mark.parametrize("sql", KEYS.values(), ids=KEYS)
-def test_a_key_of_any_type(spark, sql):
-    """Unique: none; one row twice: that one, with its number; far too many: one of them."""
+def test_duplicates_of_a_key_of_any_type_are_found(spark, sql):
+    """No key is named if all are unique. A duplicated row is named with its count; if all are duplicated, one is."""
     rows = spark.range(1000, numPartitions=3).selectExpr(*sql, "id AS note")
     names = [name for name in rows.columns if name != "note"]
     twice = rows.where("note = 421")
-    found = doubled_key(rows.unionAll(twice), names)
+    duplicate = doubled_key(rows.unionAll(twice), names)
     whose, number = doubled_key(rows.unionAll(rows).unionAll(rows), names)
 
     assert doubled_key(rows, names) is None
-    assert (rows.where(found[0]).first()["note"], found[1]) == (421, 2)
+    assert (rows.where(duplicate[0]).first()["note"], duplicate[1]) == (421, 2)
     assert (rows.where(whose).count(), number) == (1, 3)
 
 
-def test_a_null_that_stands_twice(spark):
-    """As any other value."""
+def test_a_null_that_occurs_twice_is_found(spark):
+    """Null counts as any other value."""
     rows = spark.sql("SELECT cast(null AS bigint) AS k UNION ALL SELECT 5")
 
     assert doubled_key(rows, ["k"]) is None
     assert doubled_key(rows.unionAll(rows.where("k IS NULL")), ["k"]) == ("xxhash64(k) = 42", 2)
 
 
-def test_groups_that_only_look_doubled_are_looked_at_key_by_key(spark):
-    """A hash passes over nulls, so that these pairs share one each; no key stands twice."""
+def test_groups_that_only_seem_doubled_are_checked_key_by_key(spark):
+    """The hash skips nulls, so the rows of each pair share a hash. No key occurs twice."""
     pairs = spark.range(DOUBTFUL_MAX + 5).selectExpr("concat('k', id) AS k")
     rows = pairs.selectExpr("k", "cast(null AS string) AS l").unionAll(pairs.selectExpr("cast(null AS string)", "k"))
 

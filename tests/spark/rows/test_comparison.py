@@ -1,4 +1,4 @@
-"""A receipt on the way says that it is one, how far it looked, and what the filter left out."""
+"""A receipt of an unfinished job is marked as such, and counts the compared and the filtered rows."""
 
 from itertools import accumulate
 
@@ -47,41 +47,49 @@ def sides(spark, tmp_path):
 
 
 class TestAReceiptOnTheWay:
-    """At 31 % it said that source and target are equal."""
+    """Before, a receipt at 31 % reported source and target as equal."""
 
-    def test_says_how_far_it_looked(self, sides):
+    def test_a_receipt_names_the_rows_that_it_compared(self, sides):
         """Equal so far is not equal."""
         compare, prefix, source = sides
-        found = compare(((0, prefix[2]),))
+        receipt = compare(((0, prefix[2]),))
         whole = source.pinned.live_rows
 
-        assert (found.equal, found.complete, found.rows_total, found.rows_filtered) == (True, False, whole, None)
-        assert 0 < found.rows < whole
+        assert (receipt.equal, receipt.complete, receipt.rows_total, receipt.rows_filtered) == (
+            True,
+            False,
+            whole,
+            None,
+        )
+        assert 0 < receipt.rows < whole
 
-    def test_counts_what_the_filter_left_out(self, sides):
+    def test_a_receipt_counts_the_rows_that_the_filter_dropped(self, sides):
         """The numbers of a receipt must add up."""
         compare, prefix, source = sides
         live = sum(source.pinned.rows[:2]) - sum(source.pinned.deleted[:2])
-        found = compare(((0, prefix[2]),), "id % 10 = 3")
+        receipt = compare(((0, prefix[2]),), "id % 10 = 3")
 
-        assert found.equal
-        assert found.rows + found.rows_filtered == live
+        assert receipt.equal
+        assert receipt.rows + receipt.rows_filtered == live
 
-    def test_of_all_says_so(self, sides):
+    def test_a_receipt_of_all_rows_is_complete(self, sides):
         """The last receipt is about the whole table."""
         compare, _, source = sides
         whole = source.pinned.live_rows
-        found = compare(None, "id % 10 = 3")
+        receipt = compare(None, "id % 10 = 3")
 
-        assert (found.equal, found.complete, found.rows + found.rows_filtered) == (True, True, whole)
+        assert (receipt.equal, receipt.complete, receipt.rows + receipt.rows_filtered) == (True, True, whole)
 
 
 class TestAReceiptOfATopicThatIsCompacted:
-    """A record that a newer one has replaced may be gone, though the target was made of it."""
+    """Compaction may have removed a record that a newer one replaced, although the target was built from it."""
 
     @pytest.mark.parametrize(("later", "equal"), [(True, True), (False, False)])
-    def test_leaves_out_what_newer_records_replaced(self, spark, tmp_path, later, equal):
-        """Its key tells nothing, unless no newer record is there; all other keys are compared."""
+    def test_a_receipt_skips_records_that_newer_ones_replaced(self, spark, tmp_path, later, equal):
+        """The key of a replaced record proves nothing unless the newer record is missing.
+
+        All other keys are compared.
+        """
         shape = "partition int, offset bigint, key string, value string"
         records = spark.createDataFrame([(0, 1, "b", "1"), (0, 2, "c", "2")], shape)
         newer = spark.createDataFrame([(0, 9, "a", None)], shape)
@@ -96,19 +104,19 @@ class TestAReceiptOfATopicThatIsCompacted:
             files=None, check=lambda: None,
         )  # fmt: skip
 
-        found = compared.receipt(epoch=1)
+        receipt = compared.receipt(epoch=1)
 
-        assert (found.equal, found.rows) == (equal, 2)
+        assert (receipt.equal, receipt.rows) == (equal, 2)
 
     @pytest.mark.parametrize(
         ("held", "later", "equal"), [((0, 1, 2), True, True), ((0, 1, 2), False, False), ((0, 1), True, False)]
     )
-    def test_leaves_out_rows_whose_record_is_gone(self, spark, tmp_path, held, later, equal):
-        """Where all are kept; a row that the target lacks is a difference still."""
+    def test_a_receipt_skips_rows_whose_record_is_gone(self, spark, tmp_path, held, later, equal):
+        """The target keeps all records here. A row that the target lacks is still a difference."""
         shape = "partition int, offset bigint, value string"
         rows = {offset: (0, offset, f"value {offset}") for offset in range(3)}
         records = spark.createDataFrame([rows[1], rows[2]], shape)
-        spark.createDataFrame([rows[one] for one in held], shape).write.format("delta").save(str(tmp_path / "t"))
+        spark.createDataFrame([rows[offset] for offset in held], shape).write.format("delta").save(str(tmp_path / "t"))
         compared = Comparison(
             source=ComparedRows(records, lambda: 3, None, (OffsetRange("0", 0, 3),), lambda _: records if later else None),
             sink=DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j"),
@@ -117,6 +125,6 @@ class TestAReceiptOfATopicThatIsCompacted:
             files=None, check=lambda: None,
         )  # fmt: skip
 
-        found = compared.receipt(epoch=1)
+        receipt = compared.receipt(epoch=1)
 
-        assert (found.equal, found.rows) == (equal, 2)
+        assert (receipt.equal, receipt.rows) == (equal, 2)

@@ -1,4 +1,4 @@
-"""What is known of a filter is what Spark made of it: names, types, casts and constants."""
+"""The core's condition for a filter comes from Spark's analysis: names, types, casts and constants."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -18,7 +18,7 @@ EQUAL, SAME, LESS, LESS_OR_EQUAL = Operator.EQUAL, Operator.SAME, Operator.LESS,
 
 
 def compare(left, operator, right):
-    return Compare(operator, *(one if isinstance(one, Column) else Literal(one) for one in (left, right)))
+    return Compare(operator, *(side if isinstance(side, Column) else Literal(side) for side in (left, right)))
 
 
 n, s, ts, price = map(Column, ("n", "s", "ts", "price"))
@@ -62,17 +62,17 @@ def schema(spark):
 
 
 class TestACondition:
-    """Is read off Spark's own plan."""
+    """The condition is read from Spark's own plan."""
 
-    def test_what_is_known(self, spark, schema):
-        """In the words of the core, with constants as Spark computes them."""
+    def test_a_filter_becomes_a_condition_of_the_core(self, spark, schema):
+        """Its constants are those that Spark computes."""
         assert {sql: Transform(None, sql).condition(spark, schema) for sql in KNOWN} == KNOWN
 
     @pytest.mark.parametrize("sql", OPAQUE, ids=range(len(OPAQUE)))
-    def test_what_is_not(self, spark, schema, sql):
-        """A cast that loses, another order of texts, a value of no column: a guess would lose rows."""
+    def test_an_unsafe_filter_is_opaque(self, spark, schema, sql):
+        """Examples are a lossy cast, another collation, and a value of no column. A guess would lose rows."""
         assert isinstance(Transform(None, sql).condition(spark, schema), Opaque)
 
-    def test_no_filter(self, spark, schema):
-        """Has no condition, and asks Spark nothing."""
+    def test_no_filter_has_no_condition(self, spark, schema):
+        """Spark gets no query."""
         assert Transform(("n",), None).condition(spark, schema) is None

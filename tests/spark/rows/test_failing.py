@@ -1,4 +1,4 @@
-"""Promises of `backfill_spark.rows.failing`: a column that is said never to fail has a value, or null, for any row."""
+"""Promises of `backfill_spark.rows.failing`: a column that is marked as safe has a value, or null, for any row."""
 
 import pytest
 
@@ -11,15 +11,16 @@ PERHAPS = ("i + 1", "1 / i", "CAST(s AS INT)", "-i", "raise_error(s)", "if(i > 3
 
 
 class TestAColumn:
-    """Of a projection, each by itself."""
+    """Each column of a projection is judged separately."""
 
     @pytest.mark.parametrize(
-        ("text", "expected"), [*((one, False) for one in NEVER), *((one, True) for one in PERHAPS)]
+        ("text", "expected"),
+        [*((expression, False) for expression in NEVER), *((expression, True) for expression in PERHAPS)],
     )
-    def test_that_may_fail(self, spark, text, expected):
-        """What is not known to be safe may fail."""
+    def test_a_column_that_may_fail_is_known(self, spark, text, expected):
+        """A column that is not proven safe may fail."""
         schema = spark.range(0).selectExpr("'' AS s", "1 AS i").schema
 
-        found = Transform(("i", f"{text} AS x")).may_fail(spark, schema)
+        may_fail = Transform(("i", f"{text} AS x")).may_fail(spark, schema)
 
-        assert found == {"i": False, "x": expected}
+        assert may_fail == {"i": False, "x": expected}

@@ -1,4 +1,4 @@
-"""The last record of each key decides what a target with one row a key holds; what cannot be told is a bad record."""
+"""The last record of each key defines the row of a target with one row a key. A record without a usable key is bad."""
 
 import pytest
 from support.kafka.receipts import receipt_of
@@ -21,23 +21,29 @@ def transform_of(spark, select=SELECT, where=None, key=("id",)):
 
 
 def folded(spark, rows, **given):
-    """Return by key what its last record says: a row, or None where it is removed."""
-    known = transform_of(spark, **given)
-    found = known.folded(known.judged(spark.createDataFrame(rows, SHAPE))).collect()
-    return {one["id"]: None if one[DELETE] else (one["amount"], one["offset"]) for one in found}
+    """Return by key the row of its last record, or None where that record removes the key."""
+    transform = transform_of(spark, **given)
+    rows_read = transform.folded(transform.judged(spark.createDataFrame(rows, SHAPE))).collect()
+    return {row["id"]: None if row[DELETE] else (row["amount"], row["offset"]) for row in rows_read}
 
 
 def reasons(spark, rows, **given):
     """Return the reason of each bad record, by offset."""
-    known = transform_of(spark, **given)
-    return {one["offset"]: one[REASON] for one in known.bad(known.judged(spark.createDataFrame(rows, SHAPE))).collect()}
+    transform = transform_of(spark, **given)
+    return {
+        row["offset"]: row[REASON]
+        for row in transform.bad(transform.judged(spark.createDataFrame(rows, SHAPE))).collect()
+    }
 
 
 class TestTheLastRecordOfAKey:
-    """Compaction keeps it alone, so nothing else may count."""
+    """Compaction keeps only the last record, so no other one may count."""
 
-    def test_decides(self, spark):
-        """By its offset, in whatever order the rows come; a record without a value removes its key, for as long as it is the last."""
+    def test_the_last_record_of_a_key_decides(self, spark):
+        """The offset decides, in any order of the rows.
+
+        A record without a value removes its key while it is the last one.
+        """
         rows = [
             (0, 7, "1", "70"),
             (0, 2, "1", "20"),
@@ -49,54 +55,59 @@ class TestTheLastRecordOfAKey:
 
         assert folded(spark, rows) == {1: (70, 7), 2: None, 3: (50, 5)}
 
-    def test_is_asked_by_the_filter(self, spark):
-        """A record that does not pass takes the row of an older one away: else the result would depend on compaction."""
+    def test_the_filter_applies_to_the_last_record(self, spark):
+        """A record that does not pass removes the row of an older one.
+
+        Otherwise the result would depend on compaction.
+        """
         rows = [(0, 1, "1", "10"), (0, 2, "1", "1"), (0, 3, "2", "1"), (0, 4, "2", "20"), (0, 5, "3", None)]
 
         for where in ("CAST(value AS INT) > 5", "length(value) > 1"):
             assert folded(spark, rows, where=where) == {1: None, 2: (20, 4), 3: None}
 
-    def test_of_a_record_that_does_not_pass_the_key_alone_is_computed(self, spark):
-        """A filter guards the expressions behind it."""
+    def test_only_the_key_of_a_record_that_does_not_pass_is_computed(self, spark):
+        """A filter guards the expressions."""
         select = (*SELECT[:1], "100 div CAST(value AS INT) AS amount", "offset")
         rows = [(0, 1, "1", "10"), (0, 2, "2", "0"), (0, 3, None, "0")]
 
         assert folded(spark, rows, select=select, where="CAST(value AS INT) <> 0") == {1: (10, 1), 2: None}
 
-    def test_keeps_the_names_and_types_of_the_transform(self, spark):
-        """A target is made of them."""
-        known = transform_of(spark, select=("*", "upper(value)", "CAST(key AS INT) AS ID"), key=("ID",))
-        plain = Transform(known.select).project(spark.createDataFrame([], SHAPE)).schema
+    def test_folding_keeps_the_names_and_types_of_the_transform(self, spark):
+        """A target is created with them."""
+        transform = transform_of(spark, select=("*", "upper(value)", "CAST(key AS INT) AS ID"), key=("ID",))
+        plain = Transform(transform.select).project(spark.createDataFrame([], SHAPE)).schema
 
-        assert [(one.name, one.dataType) for one in known.apply(spark.createDataFrame([], SHAPE)).schema] == [
-            (one.name, one.dataType) for one in plain
+        assert [(field.name, field.dataType) for field in transform.apply(spark.createDataFrame([], SHAPE)).schema] == [
+            (field.name, field.dataType) for field in plain
         ]
 
-    def test_is_told_apart_by_all_columns_of_the_key(self, spark):
+    def test_all_columns_of_the_key_identify_a_row(self, spark):
         """A key of two columns has one row for each pair."""
-        known = transform_of(spark, select=("partition", "CAST(key AS INT) AS id", "value"), key=("id", "partition"))
+        transform = transform_of(
+            spark, select=("partition", "CAST(key AS INT) AS id", "value"), key=("id", "partition")
+        )
         rows = [(0, 1, "1", "a"), (1, 1, "1", "b"), (0, 2, "1", "c")]
 
-        found = known.apply(spark.createDataFrame(rows, SHAPE)).collect()
-        assert sorted(map(tuple, found)) == [(0, 1, "c"), (1, 1, "b")]
+        rows_read = transform.apply(spark.createDataFrame(rows, SHAPE)).collect()
+        assert sorted(map(tuple, rows_read)) == [(0, 1, "c"), (1, 1, "b")]
 
-    def test_is_unknown_of_a_key_in_several_partitions(self, spark):
-        """Nothing orders them: the MERGE and the receipt refuse what they see."""
-        known, records = transform_of(spark), spark.createDataFrame([(0, 1, "1", "10"), (1, 1, "1", "11")], SHAPE)
-        net = known.folded(known.judged(records)).drop(PARTITION)
+    def test_the_last_record_of_a_key_in_several_partitions_is_unknown(self, spark):
+        """These records have no order, so the MERGE and the receipt refuse those that they read."""
+        transform, records = transform_of(spark), spark.createDataFrame([(0, 1, "1", "10"), (1, 1, "1", "11")], SHAPE)
+        net = transform.folded(transform.judged(records)).drop(PARTITION)
 
-        assert [one[ADD] for one in net.collect()] == [2]
+        assert [row[ADD] for row in net.collect()] == [2]
         with pytest.raises(DuplicateKeyError, match="has records in several partitions"):
             check_net_changes(net, ("id",), doubled="has records in several partitions")
         with pytest.raises(DuplicateKeyError, match="1 key with records in several partitions"):
-            receipt_of(records, known.apply(records), known, [OffsetRange("0", 0, 2), OffsetRange("1", 0, 2)])
+            receipt_of(records, transform.apply(records), transform, [OffsetRange("0", 0, 2), OffsetRange("1", 0, 2)])
 
 
 class TestARecordWithoutAKey:
-    """Nothing tells which row it replaces or removes."""
+    """Such a record does not define which row it replaces or removes."""
 
-    def test_is_bad(self, spark):
-        """A null in the key, with a value or without; what a parser cannot read is bad as before."""
+    def test_a_record_without_a_key_is_bad(self, spark):
+        """A null in the key is bad, with a value or without. A record that a parser cannot read is still bad."""
         rows = [
             (0, 0, "1", "10"),
             (0, 1, None, "10"),
@@ -106,46 +117,51 @@ class TestARecordWithoutAKey:
             (0, 5, "2", None),
         ]
 
-        said = reasons(spark, rows)
+        reasons_by_offset = reasons(spark, rows)
 
-        assert said.keys() == {1, 2, 3, 4}
-        assert said[1] == "the key column id is null."
-        assert said[2] == "the record has no value, and the key column id is null: it must come from the record's key."
-        assert said[3] == "spec.transform.select[0]: cast cannot read the payload."
-        assert said[4] == "spec.transform.select[1]: cast cannot read the payload."
+        assert reasons_by_offset.keys() == {1, 2, 3, 4}
+        assert reasons_by_offset[1] == "the key column id is null."
+        assert (
+            reasons_by_offset[2]
+            == "the record has no value, and the key column id is null: it must come from the record's key."
+        )
+        assert reasons_by_offset[3] == "spec.transform.select[0]: cast cannot read the payload."
+        assert reasons_by_offset[4] == "spec.transform.select[1]: cast cannot read the payload."
         assert folded(spark, rows) == {1: (10, 0), 2: None}
 
-    def test_is_bad_where_the_key_comes_from_the_value(self, spark):
-        """A tombstone has none, so it could remove nothing, and must not be passed over."""
-        said = reasons(spark, [(0, 0, "1", "10"), (0, 1, "1", None)], select=("CAST(value AS INT) AS id", "key"))
+    def test_a_tombstone_is_bad_where_the_key_comes_from_the_value(self, spark):
+        """A tombstone has no value, so it could remove nothing, and must not be skipped."""
+        reasons_by_offset = reasons(
+            spark, [(0, 0, "1", "10"), (0, 1, "1", None)], select=("CAST(value AS INT) AS id", "key")
+        )
 
-        assert list(said) == [1]
+        assert list(reasons_by_offset) == [1]
 
-    def test_is_left_out_where_the_filter_says_so(self, spark):
-        """A user who knows of such records names them."""
+    def test_a_record_without_a_key_is_skipped_if_the_filter_excludes_it(self, spark):
+        """A user who expects such records excludes them."""
         rows = [(0, 0, "1", "10"), (0, 1, None, "10"), (0, 2, None, None), (0, 3, "1", None)]
 
         assert reasons(spark, rows, where="key IS NOT NULL") == {}
         assert folded(spark, rows, where="key IS NOT NULL") == {1: None}
-        # Of a record without a value the filter knows nothing: it must be told by its key.
+        # A record without a value has nothing for this filter, so it needs a key.
         assert list(reasons(spark, rows, where="length(value) > 5")) == [2]
 
 
 class TestATransformThatCannotBeFolded:
-    """It is refused before anything is written."""
+    """It is refused before the first write."""
 
-    def test_is_one_whose_expressions_need_each_other(self, spark):
-        """The key of a record that does not pass is computed without the rest."""
-        with pytest.raises(InvalidTransformError, match="uses what another one yields"):
+    def test_expressions_that_need_each_other_are_refused(self, spark):
+        """The key of a record that does not pass is computed without the other expressions."""
+        with pytest.raises(InvalidTransformError, match="uses the alias of another one"):
             transform_of(spark, select=("CAST(key AS INT) AS id", "id + 1 AS amount"))
 
 
 class TestTheReceiptByPartition:
-    """A row counts where its last record is."""
+    """A row counts in the partition of its last record."""
 
-    def test_counts_keys(self, spark):
-        """Six records, three keys, one of them removed."""
-        known = transform_of(spark, select=("partition", *SELECT))
+    def test_the_receipt_counts_keys(self, spark):
+        """There are six records of three keys, and one key is removed."""
+        transform = transform_of(spark, select=("partition", *SELECT))
         rows = [
             (0, 0, "1", "1"),
             (0, 1, "1", "2"),
@@ -156,12 +172,12 @@ class TestTheReceiptByPartition:
         ]
         records = spark.createDataFrame(rows, SHAPE)
         receipt = receipt_of(
-            records, known.apply(records), known, [OffsetRange("0", 0, 4), OffsetRange("1", 0, 6)], key=("id",)
+            records, transform.apply(records), transform, [OffsetRange("0", 0, 4), OffsetRange("1", 0, 6)], key=("id",)
         )
-        zero, one = receipt.partitions
+        zero, first = receipt.partitions
 
         assert (receipt.equal, receipt.rows) == (True, 2)
 
         assert (zero.records, zero.bad_records, zero.rows, zero.target_rows, zero.missing) == (4, 0, 1, 1, 0)
-        assert (one.records, one.bad_records, one.rows, one.target_rows, one.missing) == (2, 1, 1, 1, 0)
+        assert (first.records, first.bad_records, first.rows, first.target_rows, first.missing) == (2, 1, 1, 1, 0)
         assert (zero.target_first, zero.target_last) == (1, 1)

@@ -1,4 +1,4 @@
-"""Ranges of a key on Spark, against the order that the core tells: both must judge each row alike."""
+"""Ranges of a key on Spark and in the core: both must judge each row alike."""
 
 import datetime as dt
 import math
@@ -39,7 +39,7 @@ TYPES = {
 
 @pytest.fixture(scope="module")
 def tables(spark):
-    """Of each type a table of its values and NULL, twice, with a number; and what the core has of each row."""
+    """Return for each type a table of its values and NULL, each twice with a number, and each row's position in the core."""
     made = {}
     for data_type, values in TYPES.items():
         rows = [(value, at) for value in [*values, None] for at in range(2)]
@@ -60,8 +60,11 @@ class TestARange:
 
     @pytest.mark.parametrize("descending", [False, True], ids=["up", "down"])
     @pytest.mark.parametrize("data_type", TYPES)
-    def test_has_the_rows_that_the_core_says(self, tables, data_type, descending):
-        """Each position against each row, in one query: columns of answers. Both ends are judged alone, so few pairs will do."""
+    def test_a_range_has_the_rows_of_the_core(self, tables, data_type, descending):
+        """Each position is compared with each row in one query, one column for each range.
+
+        Both ends of a range are judged independently, so a few pairs suffice.
+        """
         frame, positions = tables[data_type]
         order = order_of(data_type, descending=descending)
         lows, highs = positions[::2], positions[1::2]
@@ -85,8 +88,8 @@ class TestARange:
             assert [row[f"r{number}"] for number in range(len(ranges))] == expected, (row, ranges)
 
     @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
-    def test_does_not_depend_on_the_zone(self, spark, tables, zone):
-        """A position outlives the session in which it was found."""
+    def test_positions_do_not_depend_on_the_time_zone(self, spark, tables, zone):
+        """A position outlives its session."""
         before = spark.conf.get("spark.sql.session.timeZone")
         spark.conf.set("spark.sql.session.timeZone", zone)
         try:
@@ -99,45 +102,45 @@ class TestARange:
             spark.conf.set("spark.sql.session.timeZone", before)
 
     @pytest.mark.parametrize("descending", [False, True], ids=["up", "down"])
-    def test_is_cut_after_so_many_rows(self, tables, descending):
-        """R-ARR-28: the position is that of the last row; where no row is left, there is none."""
+    def test_a_range_is_cut_after_the_given_number_of_rows(self, tables, descending):
+        """R-ARR-28: the position is that of the last row. It is None if too few rows are left."""
         for data_type in ("double", "string", "binary", "date"):
             frame, positions = tables[data_type]
             order = order_of(data_type, descending=descending)
             expected = sorted(positions, key=order.sort_key)
 
-            found = nth_position(frame, order, 3)
-            assert order.sort_key(found) == order.sort_key(expected[2])
+            position = nth_position(frame, order, 3)
+            assert order.sort_key(position) == order.sort_key(expected[2])
             assert nth_position(frame, order, len(expected)) is None
 
 
 class TestVnodes:
-    """The distribution key decides, whatever the order is."""
+    """The distribution key decides, in any order of reading."""
 
-    def test_are_told_by_the_distribution_alone(self, spark):
-        """R-ARR-16: each row is of one vnode, rows with one value of it are of the same."""
+    def test_vnodes_follow_only_from_the_distribution_key(self, spark):
+        """R-ARR-16: each row has one vnode, and rows with an equal distribution key have the same one."""
         rows = spark.range(40).selectExpr("id", "id % 4 AS region")
         space = KeySpace(KeyOrder((KeyColumn("id", "long"),)), ("region",), 8)
 
-        found = rows.select("region", vnode(space).alias("vnode")).distinct().collect()
+        pairs = rows.select("region", vnode(space).alias("vnode")).distinct().collect()
 
-        assert len(found) == 4
+        assert len(pairs) == 4
         assert rows.where(of_vnodes(space, [(0, 8)])).count() == 40
         assert (
             rows.where(of_vnodes(space, [(0, 3), (5, 8)])).count() + rows.where(of_vnodes(space, [(3, 5)])).count()
             == 40
         )
 
-    def test_have_each_their_own_position(self, spark):
-        """R-ARR-13: completed ones have all rows, those that have not started none."""
+    def test_each_vnode_has_its_own_position(self, spark):
+        """R-ARR-13: a completed vnode has all its rows, one that has not started has none."""
         space = KeySpace(KeyOrder((KeyColumn("id", "long"),)), ("id",), 3)
         rows = spark.range(60).withColumn("vnode", vnode(space)).localCheckpoint()
         bound = KeyBound(space, VnodePositions.of([Completed(), UpTo((30,)), NotStarted()]))
 
-        found = {row["id"] for row in rows.where(within(bound)).collect()}
+        ids = {row["id"] for row in rows.where(within(bound)).collect()}
 
         by_vnode = {row["id"]: row["vnode"] for row in rows.collect()}
-        assert found == {one for one, at in by_vnode.items() if at == 0 or (at == 1 and one <= 30)}
+        assert ids == {key for key, at in by_vnode.items() if at == 0 or (at == 1 and key <= 30)}
 
 
 FEED = (
@@ -157,37 +160,37 @@ def changes(spark):
 
 @pytest.fixture
 def visible(spark):
-    """Is a row read? Those up to `ts` 10 are."""
+    """Return the condition of visible rows: those up to `ts` 10."""
     space = KeySpace(KeyOrder((KeyColumn("ts", "integer"), KeyColumn("id", "integer"))), ("id",), 1)
     return within(KeyBound(space, VnodePositions.of([UpTo((10, 0))])))
 
 
 class TestHalvesOfAnUpdate:
-    """R-ARR-17: each is judged by its own position."""
+    """R-ARR-17: each half is judged by its own position."""
 
-    def test_decides_between_upsert_and_delete(self, changes, visible):
-        """The last image within the bound wins, and one that left it is removed."""
+    def test_a_half_becomes_an_upsert_or_a_delete(self, changes, visible):
+        """The last image within the bound wins, and a row that leaves the bound is removed."""
         net = net_changes(changes, Transform(), ("id",), visible)
 
-        found = {row["id"]: None if row[DELETE] else row["ts"] for row in net.collect()}
-        assert found == {1: None, 2: 5, 3: 7}
+        amounts = {row["id"]: None if row[DELETE] else row["ts"] for row in net.collect()}
+        assert amounts == {1: None, 2: 5, 3: 7}
 
-    def test_is_rewritten_in_a_changelog(self, changes, visible):
-        """A half alone is a delete or an insert; pairs stay pairs."""
+    def test_a_half_becomes_a_delete_or_an_insert_in_a_changelog(self, changes, visible):
+        """A single half is a delete or an insert. Pairs stay pairs."""
         rows = changelog_rows(changes, Transform(), key=("id",), epoch=1, within=visible).collect()
 
-        found = sorted((row["id"], row["ts"], row["_op"]) for row in rows)
-        assert found == [
+        log = sorted((row["id"], row["ts"], row["_op"]) for row in rows)
+        assert log == [
             (1, 5, "delete"), (2, 5, "insert"), (3, 5, "update_preimage"), (3, 7, "update_postimage"),
         ]  # fmt: skip
 
-    def test_is_judged_by_the_source_not_by_what_the_transform_makes_of_it(self, changes, visible):
+    def test_halves_are_judged_by_the_source_not_by_the_output(self, changes, visible):
         """R-ARR-41: the columns of the order need not be in the target."""
         transform = Transform(("id", "'x' AS ts"), "id != 3")
 
-        found = {row["id"]: row[DELETE] for row in net_changes(changes, transform, ("id",), visible).collect()}
+        removed_by_id = {row["id"]: row[DELETE] for row in net_changes(changes, transform, ("id",), visible).collect()}
 
-        assert found == {1: True, 2: False}
+        assert removed_by_id == {1: True, 2: False}
 
 
 def test_files_are_skipped_by_the_first_column(spark, tmp_path):

@@ -1,6 +1,6 @@
-"""SQL of a spec names no file, no URL, no host and no class; what it names is found before Spark reads it (fault S2).
+"""SQL of a spec names no file, URL, host or class. The check finds such names before Spark analyzes the SQL (fault S2).
 
-These tests have Spark's classes and no session: nothing of a text is analyzed or run.
+These tests use Spark's classes without a session: no SQL is analyzed or run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from backfill_spark.jvm.session import OF_STORES, XML_ALONE
 from backfill_spark.rows.sql.reach import CALLS, EXTERNAL, OPTIONS, READERS, outside
 
 FUNCTIONS = ROOT / "build-tools" / "reach" / "functions.txt"
-"""Each function of Spark 4.2 that was looked at; those of `READERS` and `CALLS` take options, files or classes."""
+"""Each function of Spark 4.2 with a decision; those of `READERS` and `CALLS` take options, files or classes."""
 
 OBJECTS = {"json": "json.JSONOptions", "csv": "csv.CSVOptions", "xml": "xml.XmlOptions"}
 DOCTYPE = '<!DOCTYPE a SYSTEM "{url}/dtd"><a>1</a>'
@@ -27,7 +27,7 @@ DOCTYPE = '<!DOCTYPE a SYSTEM "{url}/dtd"><a>1</a>'
 
 @pytest.fixture(autouse=True)
 def errors_as_they_are(monkeypatch):
-    """pyspark takes each error of Java for one of the suite's session, and asks that Java about an object of this one."""
+    """Without this, pyspark would treat each error of Java as one of the suite's session, and ask that JVM about its object."""
     monkeypatch.setattr(py4j.java_gateway, "get_return_value", get_return_value)
 
 
@@ -45,12 +45,12 @@ def parser(jvm):
 
 @pytest.fixture
 def web():
-    """Give the address of a web server, and what was asked of it."""
-    asked = []
+    """Give the address of a web server, and the list of its requests."""
+    requests = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            asked.append(self.path)
+            requests.append(self.path)
             self.send_response(200)
             self.end_headers()
 
@@ -59,14 +59,14 @@ def web():
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    yield f"http://127.0.0.1:{server.server_address[1]}", requests
     server.shutdown()
     server.server_close()
 
 
 class TestAText:
     @pytest.mark.parametrize(
-        ("text", "words"),
+        ("text", "message"),
         [
             ("from_xml(s, 'a INT', map('rowValidationXSDPath', 'http://h/x')) AS x", "'rowValidationXSDPath' of XML, which may name a file"),
             ("schema_of_xml('<a/>', map('ROWVALIDATIONXSDPATH', '/x'))", "option 'ROWVALIDATIONXSDPATH'"),
@@ -79,7 +79,7 @@ class TestAText:
             ("from_avro(s, '1', map_concat(map('avroSchemaUrl', 'x')))", "computes the schema or the options"),
             ("from_avro(s, '1', from_json('{}', 'map<string,string>'))", "computes the schema or the options"),
             ("from_avro(s, options => map('avroSchemaUrl', 'x'))", "names the arguments"),
-            ("from_json(s, 'a INT', map('later', 'x'))", "'later' of JSON, which is not known to be of one row only"),
+            ("from_json(s, 'a INT', map('later', 'x'))", "'later' of JSON, which is not known to concern one row only"),
             ("from_protobuf(b, 'm', '/etc/hostname')", "reads a file of descriptors (from_protobuf)"),
             ("reflect('java.lang.System', 'getenv', 'HOME')", "calls Java (reflect)"),
             ("try_reflect('a.B', 'c')", "calls Java"),
@@ -90,13 +90,13 @@ class TestAText:
             ("IDENTIFIER('from_xml')(s, 'a INT')", "IDENTIFIER"),
         ],
     )  # fmt: skip
-    def test_that_reaches_further_is_refused(self, parser, text, words):
-        """Spark reads some of these while it analyzes, and repeats what it read in its error."""
-        found = outside(parser, text)
+    def test_sql_that_reaches_further_is_refused(self, parser, text, message):
+        """Spark reads some of these while it analyzes, and repeats their content in its error."""
+        refusal = outside(parser, text)
 
-        assert found is not None
-        assert words in found[0]
-        assert found[1]
+        assert refusal is not None
+        assert message in refusal[0]
+        assert refusal[1]
 
     @pytest.mark.parametrize(
         "text",
@@ -108,49 +108,49 @@ class TestAText:
             "from_xml(s, 'a INT', map('rowTag', 'b'))", "xpath_string(s, 'a')", "schema_of_csv('1,a')", "not SQL at all (",
         ],
     )  # fmt: skip
-    def test_of_one_row_passes(self, parser, text):
-        """A check that refuses ordinary SQL is no check."""
+    def test_sql_of_one_row_passes(self, parser, text):
+        """A check that refuses ordinary SQL is useless."""
         assert outside(parser, text) is None
 
-    def test_that_people_write_passes(self, parser):
-        """All of what the transform's own suite accepts."""
-        assert [found for text in ORDINARY if (found := outside(parser, text)) is not None] == []
+    def test_ordinary_sql_passes(self, parser):
+        """It includes all SQL that the transform's own suite accepts."""
+        assert [refusal for text in ORDINARY if (refusal := outside(parser, text)) is not None] == []
 
 
 class TestSpark:
-    def test_has_no_function_that_was_not_looked_at(self, jvm):
-        """A new one may take a file, a URL, or options that do: decide, then add it to `functions.txt` and `READERS` or `CALLS`."""
+    def test_each_function_of_spark_has_a_decision(self, jvm):
+        """A new one may take a file, a URL, or options with one: decide, then add it to `functions.txt`, `READERS` or `CALLS`."""
         listed = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin().listFunction().mkString("\n")
         names = {name.removeprefix("system.builtin.") for name in listed.split("\n")}
 
         assert sorted(names ^ set(FUNCTIONS.read_text().split())) == []
         assert names >= READERS | set(CALLS) - {"schema_of_protobuf"}
 
-    def test_has_a_function_with_a_map_of_options_in_no_other_name(self, jvm):
-        """By the types of the arguments of its class."""
+    def test_only_listed_functions_take_a_map_of_options(self, jvm):
+        """The types of the arguments of its class show that a function takes a map."""
         registry = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
-        found = set()
+        names = set()
         for name in FUNCTIONS.read_text().split():
-            known = registry.lookupFunction(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)).get()
-            constructors = jvm.java.lang.Class.forName(known.getClassName()).getConstructors()
-            types = [str(one.getName()) for made in constructors for one in made.getParameterTypes()]
-            found |= {name} if any("immutable.Map" in one for one in types) else set()
+            function = registry.lookupFunction(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)).get()
+            constructors = jvm.java.lang.Class.forName(function.getClassName()).getConstructors()
+            types = [str(parameter.getName()) for made in constructors for parameter in made.getParameterTypes()]
+            names |= {name} if any("immutable.Map" in kind for kind in types) else set()
 
-        assert found <= READERS
+        assert names <= READERS
 
     @pytest.mark.parametrize("form", OBJECTS)
-    def test_has_no_option_that_was_not_looked_at(self, jvm, form):
-        """One that names a file belongs to `EXTERNAL`."""
+    def test_each_option_of_spark_has_a_decision(self, jvm, form):
+        """An option that names a file belongs to `EXTERNAL`."""
         options = getattr(jvm.org.apache.spark.sql.catalyst, form)
-        known = getattr(options, OBJECTS[form].partition(".")[2]).getAllOptions().mkString("\n").lower().split("\n")
+        names = getattr(options, OBJECTS[form].partition(".")[2]).getAllOptions().mkString("\n").lower().split("\n")
 
-        assert sorted(set(known) - OPTIONS[form] - EXTERNAL[form]) == []
+        assert sorted(set(names) - OPTIONS[form] - EXTERNAL[form]) == []
 
 
 class TestJava:
-    def test_of_a_session_follows_no_name_in_xml(self, jvm, web):
-        """A document of a row names an entity: Java alone asks the server for it."""
-        url, asked = web
+    def test_java_of_a_session_follows_no_name_in_xml(self, jvm, web):
+        """A document in a row names an entity. Without the product's options Java requests it from the server."""
+        url, requests = web
         with pytest.raises(Py4JJavaError):
             jvm.org.apache.spark.sql.catalyst.expressions.xml.UDFXPathUtil().evalString(DOCTYPE.format(url=url), "a")
         schema = f'<!DOCTYPE x SYSTEM "{url}/dtd"><xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema"/>'
@@ -158,12 +158,12 @@ class TestJava:
         with pytest.raises(Py4JJavaError):
             factory.newSchema(jvm.javax.xml.transform.stream.StreamSource(jvm.java.io.StringReader(schema)))
 
-        assert asked == []
+        assert requests == []
 
     @pytest.mark.parametrize("scheme", ["http", "https", "ftp", "sftp"])
-    def test_of_a_session_reads_from_no_web_server(self, jvm, web, scheme):
+    def test_java_of_a_session_reads_from_no_web_server(self, jvm, web, scheme):
         """Hadoop has file systems for them."""
-        url, asked = web
+        url, requests = web
         conf = jvm.org.apache.hadoop.conf.Configuration(False)
         for name, value in OF_STORES.items():
             conf.set(name, value)
@@ -171,11 +171,11 @@ class TestJava:
         with pytest.raises(Py4JJavaError, match=r"switched\.off\.by\.backfill"):
             path.getFileSystem(conf)
 
-        assert asked == []
+        assert requests == []
 
-    def test_without_our_options_asks_the_server(self, web):
-        """Else the tests above prove nothing."""
-        url, asked = web
+    def test_java_without_the_options_asks_the_server(self, web):
+        """Otherwise the tests above prove nothing."""
+        url, requests = web
         gateway = java()
         try:
             gateway.jvm.org.apache.spark.sql.catalyst.expressions.xml.UDFXPathUtil().evalString(
@@ -186,4 +186,4 @@ class TestJava:
         finally:
             gateway.shutdown()
 
-        assert asked == ["/dtd"]
+        assert requests == ["/dtd"]

@@ -1,4 +1,4 @@
-"""What may stand in a transform: anything row-wise that is the same again, and nothing else."""
+"""SQL that a transform may contain: deterministic expressions of one row, and nothing else."""
 
 import re
 from contextlib import suppress
@@ -16,7 +16,7 @@ from backfill_spark.rows.write_modes import CHANGELOG
 
 GROUPS = {"misc_funcs", "datetime_funcs"}
 CONSTANTS = {"make_dt_interval", "make_interval", "make_ym_interval"}
-"""Of these groups, those that make something of nothing, and always the same."""
+"""Functions of these groups that return a constant without an argument."""
 
 
 @pytest.fixture(scope="module")
@@ -34,68 +34,77 @@ def refusal(frame, select=None, where=None):
 
 
 class TestWhatPeopleWrite:
-    """A check that refuses ordinary SQL is no check."""
+    """A check that refuses ordinary SQL is useless."""
 
-    def test_is_accepted(self, empty):
-        """All at once; where something is refused, the check itself looks for it one by one."""
+    def test_ordinary_sql_is_accepted(self, empty):
+        """All expressions are checked at once. If one is refused, the check itself searches for it."""
         assert refusal(empty, tuple(ORDINARY)) is None
         conditions = " AND ".join(
-            f"({one})" for one in ("ok", "ts >= '2024-01-01'", "s RLIKE 'now'", "exists(nums, e -> e = n)")
+            f"({condition})" for condition in ("ok", "ts >= '2024-01-01'", "s RLIKE 'now'", "exists(nums, e -> e = n)")
         )
         assert refusal(empty, None, conditions) is None
         assert refusal(empty, ("*", "n + 1 AS more", "more * 2 AS twice_more")) is None
 
 
 class TestWhatIsAnotherEachTime:
-    """Of the clock, of chance, of who runs it and where: half of the rows would be computed otherwise after a restart."""
+    """Clock, chance, user and place change such an expression.
 
-    def test_is_refused(self, empty):
-        """A restart would compute the other rows otherwise."""
-        assert [one for one in ANOTHER_EACH_TIME if find_fault(empty, (f"{one} AS x",), filters=False) is None] == []
+    After a restart the remaining rows would be computed differently.
+    """
 
-    def test_nor_a_filter_by_it(self, empty):
-        """The filter decides for changes that come days later."""
+    def test_an_expression_that_changes_is_refused(self, empty):
+        """After a restart the remaining rows would differ."""
+        assert [
+            expression
+            for expression in ANOTHER_EACH_TIME
+            if find_fault(empty, (f"{expression} AS x",), filters=False) is None
+        ] == []
+
+    def test_a_filter_that_changes_is_refused(self, empty):
+        """The filter also applies to changes that come days later."""
         for condition in ("ts > 'now'", "d >= date'today'", "d < current_date()", "rand() > 0.5"):
             assert refusal(empty, None, condition).startswith("spec.transform.where = ")
 
-    def test_the_expression_is_named(self, empty):
+    def test_the_changing_expression_is_named(self, empty):
         """A spec may have many expressions."""
         assert refusal(empty, ("id", "to_date('now') AS x")).startswith(
             "spec.transform.select[1] = \"to_date('now') AS x\""
         )
 
-    def test_of_functions_without_arguments_only_constants_pass(self, spark):
-        """Whatever Spark's next version brings: a value out of nothing is a constant, or of the world."""
+    def test_only_constants_pass_among_functions_without_arguments(self, spark):
+        """This holds for any future version of Spark: a value without an input is a constant, or depends on the environment."""
         catalog = java_session(spark).sessionState().catalog()
-        one = spark.createDataFrame([], "id int")
+        frame = spark.createDataFrame([], "id int")
         passed = set()
         for name in (row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect() if re.fullmatch(r"\w+", row[0])):
-            known = catalog.lookupFunctionInfo(java(spark).org.apache.spark.sql.catalyst.FunctionIdentifier(name))
-            if known.getGroup() in GROUPS:
+            function = catalog.lookupFunctionInfo(java(spark).org.apache.spark.sql.catalyst.FunctionIdentifier(name))
+            if function.getGroup() in GROUPS:
                 with suppress(PySparkException):
-                    one.selectExpr(f"{name}() AS x")
+                    frame.selectExpr(f"{name}() AS x")
                     passed.add(name)
-        kept = {name for name in passed if find_fault(one, (f"{name}() AS x",), filters=False) is None}
+        kept = {name for name in passed if find_fault(frame, (f"{name}() AS x",), filters=False) is None}
 
         assert kept == CONSTANTS
 
 
 class TestWhatIsNotOfOneRow:
-    """180 rows of 100 would be Complete."""
+    """Before, a job of 100 rows could be Complete with 180."""
 
-    def test_is_refused(self, empty):
+    def test_an_expression_of_several_rows_is_refused(self, empty):
         """A split sees only its own rows."""
-        assert [one for one in NOT_OF_ONE_ROW if find_fault(empty, (one,), filters=False) is None] == []
+        assert [
+            expression for expression in NOT_OF_ONE_ROW if find_fault(empty, (expression,), filters=False) is None
+        ] == []
 
-    def test_nor_a_filter_by_it(self, empty):
-        """A filter is computed split by split too."""
+    def test_a_filter_of_several_rows_is_refused(self, empty):
+        """A filter is computed split by split, too."""
         conditions = ["window(ts, '10 minutes').start > '2024-01-01'", "sum(n) OVER () > 1", "id IN (SELECT 1)"]
 
-        assert [one for one in conditions if refusal(empty, None, one) is None] == []
+        assert [condition for condition in conditions if refusal(empty, None, condition) is None] == []
 
 
 class TestWhatReachesFurther:
-    """Spark reads files and URLs while it analyzes, and repeats in its errors what it read (fault S2)."""
+    """Spark reads files and URLs while it analyzes, and repeats their content in its errors (fault S2)."""
 
     @pytest.mark.parametrize(
         "expression",
@@ -107,8 +116,8 @@ class TestWhatReachesFurther:
         ],
         ids=["avro", "xml", "text", "json"],
     )
-    def test_is_refused_before_it_is_read(self, empty, tmp_path, expression):
-        """A file that cannot be read says the same as one that can: nothing."""
+    def test_sql_that_reads_a_file_is_refused_before_the_file_is_read(self, empty, tmp_path, expression):
+        """The message is the same for a file that exists and one that does not."""
         secret = tmp_path / "token"
         secret.write_text("TOPSECRET")
         there = refusal(empty, (f"{expression.format(file=secret)} AS x",))
@@ -117,30 +126,37 @@ class TestWhatReachesFurther:
         assert "TOPSECRET" not in there
         assert there.replace(str(secret), "") == gone.replace(str(tmp_path / "none"), "")
 
-    def test_by_a_web_server_is_switched_off(self, spark):
-        """Also for what the check of the text does not know."""
+    def test_a_read_from_a_web_server_is_switched_off(self, spark):
+        """This also covers names that the check of the SQL does not find."""
         with pytest.raises(JAVA_ERRORS) as failure:
             spark.read.text("http://127.0.0.1:1/x")
         assert "switched.off.by.backfill" in str(failure.value)
 
-    def test_by_xml_is_switched_off(self, spark):
-        """A document of a row names an entity."""
+    def test_a_read_of_an_entity_in_xml_is_switched_off(self, spark):
+        """A document in a row names an entity."""
         assert java(spark).java.lang.System.getProperty("javax.xml.accessExternalDTD") == ""
 
 
 class TestWhatNoTableHolds:
-    """Found before a table is made, and no feature of the table is blamed."""
+    """The check runs before a table is made, and blames no feature of the table."""
 
-    def test_is_refused(self, empty):
+    def test_a_type_that_no_table_can_store_is_refused(self, empty):
         """Delta's own error comes late and names something else."""
-        assert [one for one in VOID if "void" not in str(find_fault(empty, (f"{one} AS x",), filters=False))] == []
+        assert [
+            expression
+            for expression in VOID
+            if "void" not in str(find_fault(empty, (f"{expression} AS x",), filters=False))
+        ] == []
 
 
 class TestWords:
-    """Row-wise and deterministic, or refused with the field, the expression and the hint."""
+    """Expressions of one row that are deterministic pass.
+
+    Others are refused with the field, the expression and a hint.
+    """
 
     @pytest.mark.parametrize(
-        ("select", "where", "words"),
+        ("select", "where", "message"),
         [
             (("idd",), None, "Did you mean 'id'"),
             (("count(*) AS n",), None, "an aggregate"),
@@ -161,14 +177,14 @@ class TestWords:
             (None, "rand() > 0.5", "not deterministic"),
         ],
     )
-    def test_refused(self, spark, select, where, words):
-        """The user learns the field and what to write there."""
+    def test_a_wrong_transform_is_refused(self, spark, select, where, message):
+        """The user learns the field and a correct value."""
         empty = spark.createDataFrame([], "id long, amount double")
 
-        with pytest.raises(InvalidTransformError, match=words):
+        with pytest.raises(InvalidTransformError, match=message):
             Transform(select, where).check(empty)
 
-    def test_accepted(self, spark):
+    def test_a_right_transform_is_accepted(self, spark):
         """A check that is too strict would refuse ordinary queries."""
         empty = spark.createDataFrame([], "id long, amount double")
         Transform(("id", "upper(cast(amount AS string)) AS a", "CASE WHEN id > 3 THEN 1 END AS c"), "amount > 0").check(
@@ -177,13 +193,16 @@ class TestWords:
         Transform(("*", "amount * 2 AS twice")).check(empty)
 
     def test_columns_of_a_changelog_are_reserved(self, spark):
-        """Two columns of one name could not be told apart."""
+        """Two columns with one name would be ambiguous."""
         with pytest.raises(InvalidTransformError, match="_op"):
             Transform(("id AS _op",)).check(spark.createDataFrame([], "id long"), reserved=CHANGELOG.columns)
 
 
 class TestASampleComputedTwice:
-    """What says that it is deterministic and is not; and a row that cannot be computed, before anything is written."""
+    """A sample shows expressions that claim to be deterministic and are not.
+
+    It also finds a row that cannot be computed, before the first write.
+    """
 
     @pytest.fixture
     def rows(self, spark):
@@ -191,22 +210,22 @@ class TestASampleComputedTwice:
             named_struct('x', double('NaN')) AS st, parse_json('{"a": 1}') AS v, TIMESTAMP'2024-01-01 00:00:00' AS ts,
             CAST(NULL AS binary) AS b FROM range(20)""")
 
-    def test_what_is_the_same_again_passes(self, rows):
+    def test_a_deterministic_sample_passes(self, rows):
         """Values of every kind: nulls, maps, NaN inside structs, variants."""
         Transform(None, "n % 2 = 0").check_sample(rows)
         Transform(("*", "100 / (n + 1) AS x", "transform(a, e -> e + 1) AS y")).check_sample(rows)
         Transform(("100 / n AS x",), "n <> 0").check_sample(rows)
         Transform(("id",)).check_sample(rows.where("false"))
 
-    def test_where_nothing_is_computed_nothing_is_read(self, rows):
-        """A copy without a transform pays for no sample at its start."""
+    def test_a_copy_without_a_transform_reads_no_sample(self, rows):
+        """Such a copy does not pay for a sample at its start."""
         Transform().check_sample(rows.selectExpr("raise_error('read') AS x"))
 
     @pytest.mark.parametrize(
         "expression", ["aes_encrypt(s, '0000111122223333') AS r", "uuid() AS r", "named_struct('t', now()) AS r"]
     )
-    def test_what_is_not_is_named(self, rows, expression):
-        """A function may only claim that it is deterministic."""
+    def test_a_sample_that_differs_is_named(self, rows, expression):
+        """A function may wrongly claim that it is deterministic."""
         with pytest.raises(InvalidTransformError, match="column 'r'"):
             Transform(("id", expression)).check_sample(rows)
 
@@ -232,20 +251,23 @@ FAILING = {
 
 
 class TestARowThatCannotBeComputed:
-    """An error of the transform, never a transient one; named by expression and kind, without the values of the row."""
+    """It is an error of the transform, never a transient one.
+
+    The message names the expression and the kind of error, without the values of the row.
+    """
 
     @pytest.mark.parametrize("expression", FAILING)
-    def test_is_named_without_its_values(self, spark, expression):
-        """Logs are read by people who may not read the table."""
+    def test_the_failing_expression_is_named_without_its_values(self, spark, expression):
+        """Readers of logs may lack permission to read the table."""
         transform = Transform(("n", expression))
         rows = spark.sql("SELECT CAST(id AS int) AS n, CAST(id AS string) AS s FROM range(4, 20)")
 
         with pytest.raises(JAVA_ERRORS) as failure:
             transform.apply(rows).collect()
-        found = transform.explain_failure(failure.value)
-        assert isinstance(found, InvalidTransformError)
-        assert FAILING[expression] in found.message
-        assert "secret" not in found.message.replace(repr(expression), "")
+        explained = transform.explain_failure(failure.value)
+        assert isinstance(explained, InvalidTransformError)
+        assert FAILING[expression] in explained.message
+        assert "secret" not in explained.message.replace(repr(expression), "")
 
     def test_other_failures_are_not_the_transforms(self, spark, tmp_path):
         """Only a broken expression may be blamed on the spec."""

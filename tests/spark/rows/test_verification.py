@@ -1,4 +1,4 @@
-"""The receipt: one changed cell, one lost row, one doubled row in any type is found; what is equal is equal."""
+"""The receipt finds one changed cell, one lost row and one doubled row in any type. Equal tables are equal."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from backfill_spark.rows.verification import differing_rows, take_receipt
 from backfill_spark.rows.write_modes import CHANGELOG
 
 VNODES = 32768
-"""So many that the rows of a test lie in one each."""
+"""The number of vnodes is large enough that each row of a test has its own."""
 
 
 def receipt(left, right, key=("id",), vnodes=16, **options):
@@ -14,7 +14,7 @@ def receipt(left, right, key=("id",), vnodes=16, **options):
 
 
 class TestTheReceipt:
-    """One changed cell, one lost row, one doubled row: found, and the vnode named."""
+    """The receipt finds one changed cell, one lost row and one doubled row, and names the vnode."""
 
     @pytest.fixture
     def rows(self, spark):
@@ -25,10 +25,10 @@ class TestTheReceipt:
 
     def test_equal_tables_are_equal_in_any_order(self, rows):
         """Spark returns rows in no order."""
-        found = receipt(rows, rows.repartition(3))
+        result = receipt(rows, rows.repartition(3))
 
-        assert found.equal
-        assert found.rows == 500
+        assert result.equal
+        assert result.rows == 500
 
     @pytest.mark.parametrize(
         ("key", "damage"),
@@ -49,9 +49,9 @@ class TestTheReceipt:
     )
     def test_one_difference_is_found(self, rows, damage, key):
         """A receipt that misses one row is worth nothing."""
-        found = receipt(rows, damage(rows), key)
+        result = receipt(rows, damage(rows), key)
 
-        assert 1 <= len(found.mismatches) <= (1 if key else 2)
+        assert 1 <= len(result.mismatches) <= (1 if key else 2)
 
     @pytest.mark.parametrize(
         ("key", "damage", "moved"),
@@ -68,11 +68,13 @@ class TestTheReceipt:
         vnodes = {row["id"]: row["vnode"] for row in rows.selectExpr("id", f"{vnode} AS vnode").collect()}
         at, there = vnodes[77], list(vnodes.values()).count(vnodes[77])
 
-        found = receipt(rows, damage(rows), key).mismatches
-        assert [(one.vnode, one.source_rows, one.target_rows) for one in found] == [(at, there, there + moved)]
+        mismatches = receipt(rows, damage(rows), key).mismatches
+        assert [(mismatch.vnode, mismatch.source_rows, mismatch.target_rows) for mismatch in mismatches] == [
+            (at, there, there + moved)
+        ]
 
-    def test_a_null_that_moved_to_another_column_is_seen(self, spark):
-        """A hash that skips nulls would not see it."""
+    def test_a_null_that_moved_to_another_column_is_found(self, spark):
+        """A hash that skips nulls would miss it."""
         left = spark.sql("SELECT 1 AS id, null AS a, 5 AS b")
         right = spark.sql("SELECT 1 AS id, 5 AS a, null AS b")
 
@@ -83,7 +85,7 @@ class TestTheReceipt:
     def test_the_differing_rows_are_shown(self, rows):
         """A user needs the rows, not the hash."""
         damaged = rows.where("id <> 77")
-        wrong = tuple(one.vnode for one in receipt(rows, damaged).mismatches)
+        wrong = tuple(mismatch.vnode for mismatch in receipt(rows, damaged).mismatches)
         shown = differing_rows(rows, damaged, key=("id",), vnodes=16, wrong=wrong)
 
         assert [(side, row["id"]) for side, row in shown] == [("only in the source", 77)]
@@ -130,7 +132,7 @@ TWINS = {
 
 
 class TestEveryTypeIsSeenToTheBottom:
-    """What the target's reader could tell apart, the receipt tells apart."""
+    """The receipt distinguishes all values that a reader of the target can distinguish."""
 
     def frames(self, spark, pairs):
         """Return both sides: a row and a column for each pair, in which the others are null."""
@@ -142,26 +144,26 @@ class TestEveryTypeIsSeenToTheBottom:
         ]
 
     def test_a_small_difference_is_found_and_shown(self, spark):
-        """Each type has values that a careless text makes equal."""
+        """Each type has values that a careless conversion to a string makes equal."""
         left, right = self.frames(spark, list(PAIRS.values()))
-        found = receipt(left, right, vnodes=VNODES).mismatches
+        mismatches = receipt(left, right, vnodes=VNODES).mismatches
 
         at = left.selectExpr("id", f"pmod(xxhash64(id), {VNODES}) AS vnode").collect()
-        assert {row["vnode"] for row in at} == {one.vnode for one in found}
-        assert {(one.source_rows, one.target_rows) for one in found} == {(1, 1)}
-        wrong = tuple(one.vnode for one in found)
+        assert {row["vnode"] for row in at} == {mismatch.vnode for mismatch in mismatches}
+        assert {(mismatch.source_rows, mismatch.target_rows) for mismatch in mismatches} == {(1, 1)}
+        wrong = tuple(mismatch.vnode for mismatch in mismatches)
         shown = differing_rows(left, right, key=("id",), vnodes=VNODES, wrong=wrong, limit=len(PAIRS))
         for side in ("only in the source", "only in the target"):
-            assert sorted(row["id"] for words, row in shown if words == side) == list(range(len(PAIRS)))
+            assert sorted(row["id"] for label, row in shown if label == side) == list(range(len(PAIRS)))
 
-    def test_what_is_the_same_is_equal(self, spark):
+    def test_equal_values_are_equal(self, spark):
         """A false alarm costs a user a day."""
         left, right = self.frames(spark, list(TWINS.values()))
 
         assert receipt(left, right).equal
 
-    def test_all_of_them_equal_themselves(self, spark):
-        """All types together must not disturb each other."""
+    def test_a_table_of_all_types_equals_itself(self, spark):
+        """Types must not affect each other."""
         both = [", ".join(f"{pair[side]} AS c{at}" for at, pair in enumerate(PAIRS.values())) for side in (0, 1)]
         rows = spark.sql(f"SELECT 1L AS id, {both[0]} UNION ALL SELECT 2L, {both[1]}")
 
@@ -169,13 +171,13 @@ class TestEveryTypeIsSeenToTheBottom:
 
 
 class TestTheTargetMayHaveMore:
-    """Columns that the transform does not yield are null in our rows, and not compared."""
+    """Columns that the transform does not yield are null in the job's rows, and not compared."""
 
     def test_a_further_column_is_left_out_of_receipt_and_examples(self, spark):
         """The target may have columns that the job does not fill."""
         left = spark.sql("SELECT id, id AS a FROM range(9)")
         right = spark.sql("SELECT id, if(id = 4, 0, id) AS a, cast(null AS int) AS more FROM range(9)")
-        wrong = tuple(one.vnode for one in receipt(left, right).mismatches)
+        wrong = tuple(mismatch.vnode for mismatch in receipt(left, right).mismatches)
         shown = differing_rows(left, right, key=("id",), vnodes=16, wrong=wrong)
 
         assert receipt(left, right.selectExpr("id", "id AS a", "more")).equal
@@ -192,7 +194,7 @@ class TestTheTargetMayHaveMore:
 
 
 class TestAChangelog:
-    """Its removals count negative: what is compared is the table that a reader of all changes arrives at."""
+    """Removals in a changelog count negative. The receipt compares the table that a reader of all changes has."""
 
     def log(self, spark, last="delete"):
         return spark.createDataFrame(
@@ -203,24 +205,24 @@ class TestAChangelog:
             "id long, a long, _op string, _epoch long, _version long",
         )  # fmt: skip
 
-    def test_the_sums_are_those_of_the_table(self, spark):
+    def test_the_sums_of_a_changelog_are_those_of_the_table(self, spark):
         """A changelog is right when its sum is the table."""
         table = spark.createDataFrame([(1, 6)], "id long, a long")
 
-        found = receipt(table, self.log(spark), mode=CHANGELOG)
-        assert (found.equal, found.rows) == (True, 1)
+        result = receipt(table, self.log(spark), mode=CHANGELOG)
+        assert (result.equal, result.rows) == (True, 1)
 
     def test_a_change_that_is_missing_is_found_and_shown(self, spark):
-        """A lost delete leaves a row too many at the reader."""
+        """A lost delete leaves the reader with one row too many."""
         table = spark.createDataFrame([(1, 6)], "id long, a long")
         log = self.log(spark).where("_op <> 'delete'")
 
-        found = receipt(table, log, mode=CHANGELOG)
-        wrong = tuple(one.vnode for one in found.mismatches)
+        result = receipt(table, log, mode=CHANGELOG)
+        wrong = tuple(mismatch.vnode for mismatch in result.mismatches)
         shown = differing_rows(table, log, key=("id",), vnodes=16, wrong=wrong, mode=CHANGELOG)
         assert shown == [("only in the target", {"id": 2, "a": 5})]
 
-    def test_a_removal_told_as_an_addition_is_found(self, spark):
+    def test_a_removal_that_is_logged_as_an_addition_is_found(self, spark):
         """Only the sign differs, and the sign must count."""
         table = spark.createDataFrame([(1, 6)], "id long, a long")
 
@@ -228,21 +230,21 @@ class TestAChangelog:
 
 
 class TestAnyName:
-    """Of columns, in the key or beside it."""
+    """Names of columns in the key and outside it."""
 
     NAMES = ("a.b", "a b", "a`b", "ä", "hash", "vnode", "sign", "row", "c0")
 
     @pytest.mark.parametrize("key", [NAMES, ("x",), ()], ids=["in the key", "beside it", "without one"])
-    def test_will_do(self, spark, key):
+    def test_any_name_is_compared(self, spark, key):
         """A receipt is made of SQL, so names must be quoted."""
         ones, threes = (1,) * len(self.NAMES), (3,) * len(self.NAMES)
         left = spark.createDataFrame([(*ones, 2), (*threes, 4)], [*self.NAMES, "x"])
         right = spark.createDataFrame([(*ones, 2), (*threes, 5)], [*self.NAMES, "x"])
 
-        wrong = tuple(one.vnode for one in receipt(left, right, key).mismatches)
+        wrong = tuple(mismatch.vnode for mismatch in receipt(left, right, key).mismatches)
         shown = differing_rows(left, right, key=key, vnodes=16, wrong=wrong)
-        others = dict.fromkeys(self.NAMES, 3)
-        assert [row for _, row in shown] == [{**others, "x": 4}, {**others, "x": 5}]
+        rest = dict.fromkeys(self.NAMES, 3)
+        assert [row for _, row in shown] == [{**rest, "x": 4}, {**rest, "x": 5}]
 
 
 @pytest.fixture(scope="module")
@@ -253,14 +255,14 @@ def wide(spark):
 
 
 class TestWideTables:
-    """From 400 columns on a receipt ended in a StackOverflowError, after the whole copy."""
+    """Receipts of 400 columns and more ended in a StackOverflowError, after the whole copy."""
 
-    def test_of_450_columns_are_compared(self, wide):
-        """Such tables are seldom, and were copied in vain."""
+    def test_tables_of_450_columns_are_compared(self, wide):
+        """Such tables are rare, and were copied in vain."""
         assert receipt(wide, wide).equal
 
-    def test_a_null_that_moved_by_sixty_columns_is_seen(self, spark):
-        """Two numbers tell the nulls of so many columns; which of them it is counts."""
+    def test_a_null_that_moved_by_sixty_columns_is_found(self, spark):
+        """Two numbers encode the nulls of a row of 60 and more columns; their positions count."""
         names = [f"c{at}" for at in range(61)]
         left = spark.createDataFrame([(None, *[None] * 59, 5)], ", ".join(f"{name} int" for name in names))
         right = spark.createDataFrame([(5, *[None] * 59, None)], ", ".join(f"{name} int" for name in names))

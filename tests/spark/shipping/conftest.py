@@ -21,7 +21,7 @@ from backfill_spark.transfer.job_copies import JobCopies
 
 @pytest.fixture
 def replica(spark, tmp_path, monkeypatch):
-    """A target that follows a source by hand: history, then versions, each in a commit of its own."""
+    """A target that follows a source step by step: history, then versions, each in a separate commit."""
     monkeypatch.setattr(read_split, "ships", lambda spec: True)
 
     class Replica:
@@ -65,11 +65,11 @@ def replica(spark, tmp_path, monkeypatch):
             return [json.loads(line) for line in text.splitlines()]
 
         def equal(self):
-            """Compare as multisets, all columns as text."""
-            one, other = (spark.read.format("delta").load(path) for path in (self.source, self.target))
+            """Compare source and target as multisets of rows."""
+            source, target = (spark.read.format("delta").load(path) for path in (self.source, self.target))
             assert coming_back(self.target) == []
-            assert one.schema == other.schema or one.columns == other.columns
-            return one.exceptAll(other).isEmpty() and other.exceptAll(one).isEmpty()
+            assert source.schema == target.schema or source.columns == target.columns
+            return source.exceptAll(target).isEmpty() and target.exceptAll(source).isEmpty()
 
         def checkpoint(self):
             checkpoint(spark, self.target, newest_version(spark, self.target).position)

@@ -1,4 +1,4 @@
-"""A source whose files are not what its log says, shipped: refused by name, or made right."""
+"""Shipping of a source whose files differ from its log: refused by name, or corrected."""
 
 import json
 import re
@@ -15,15 +15,15 @@ VECTORS = "delta.enableDeletionVectors"
 
 
 def commit(spark, path, *actions):
-    """Write a commit by hand, as a writer does that keeps to no rule."""
+    """Write a commit by hand, as a writer that follows no rule."""
     version = newest_version(spark, path).position + 1
     info = {"commitInfo": {"timestamp": 1, "operation": "WRITE", "operationParameters": {}}}
-    lines = "".join(json.dumps(one) + "\n" for one in (info, *actions))
+    lines = "".join(json.dumps(action) + "\n" for action in (info, *actions))
     Path(path, "_delta_log", f"{version:020d}.json").write_text(lines)
 
 
 def damage(path, kind):
-    """Cut a file off, or change bytes in it."""
+    """Truncate a file, or change bytes in it."""
     held = path.read_bytes()
     path.write_bytes(held[: len(held) // 2] if kind == "cut" else held[:-6] + b"\xff" * 6)
     Path(path.parent, f".{path.name}.crc").unlink(missing_ok=True)
@@ -38,11 +38,11 @@ def rows(spark, replica):
 
 
 class TestAVector:
-    """Is looked at where it was copied, before a commit names it."""
+    """A deletion vector is checked where it was copied, before a commit names it."""
 
     @pytest.mark.parametrize("kind", ["cut", "changed"])
-    def test_that_cannot_be_read(self, rows, replica, kind):
-        """The target's version could not be read."""
+    def test_a_vector_that_cannot_be_read_is_named(self, rows, replica, kind):
+        """The target's version could not be read with it."""
         replica.begin()
         replica.sql("DELETE FROM {t} WHERE id = 3")
         (vector,) = Path(replica.source).glob("deletion_vector_*.bin")
@@ -51,8 +51,8 @@ class TestAVector:
         with pytest.raises(SourceDamagedError, match=vector.name):
             replica.ship()
 
-    def test_of_history(self, rows, replica):
-        """It comes with its file."""
+    def test_a_damaged_vector_of_history_is_named(self, rows, replica):
+        """It is copied with its file."""
         replica.sql("DELETE FROM {t} WHERE id = 3")
         (vector,) = Path(replica.source).glob("deletion_vector_*.bin")
         damage(vector, "cut")
@@ -60,8 +60,8 @@ class TestAVector:
         with pytest.raises(SourceDamagedError, match=vector.name):
             replica.begin()
 
-    def test_at_an_absolute_path(self, spark, rows, replica, tmp_path):
-        """It lies in no folder of the table: the file is decoded, and its copy goes."""
+    def test_a_file_with_a_vector_at_an_absolute_path_is_decoded(self, spark, rows, replica, tmp_path):
+        """The vector is in no folder of the table, so the file is decoded and its copy removed."""
         replica.begin(source={"allowFilesOutside": [str(tmp_path)]})
         replica.sql("DELETE FROM {t} WHERE id IN (3, 4)")
         log = Path(replica.source, "_delta_log", f"{1:020d}.json")
@@ -69,9 +69,9 @@ class TestAVector:
         away = tmp_path / vector.name
         shutil.move(vector, away)
         actions = [json.loads(line) for line in log.read_text().splitlines()]
-        for one in (action["add"]["deletionVector"] for action in actions if "add" in action):
-            one.update(storageType="p", pathOrInlineDv=f"file:{away}")
-        log.write_text("".join(json.dumps(one) + "\n" for one in actions))
+        for vector_fields in (action["add"]["deletionVector"] for action in actions if "add" in action):
+            vector_fields.update(storageType="p", pathOrInlineDv=f"file:{away}")
+        log.write_text("".join(json.dumps(action) + "\n" for action in actions))
         Path(log.parent, f".{log.name}.crc").unlink(missing_ok=True)
         Path(log.parent, f"{1:020d}.crc").unlink(missing_ok=True)
 
@@ -83,10 +83,10 @@ class TestAVector:
 
 
 class TestAFooter:
-    """Is read before a byte of its file is staged: the blame stays with the source (fault B15)."""
+    """A footer is read before the first byte of its file is staged, so the source is blamed (fault B15)."""
 
     @pytest.mark.parametrize("kind", ["cut", "changed"])
-    def test_that_cannot_be_read(self, rows, replica, kind):
+    def test_a_footer_that_cannot_be_read_is_named(self, rows, replica, kind):
         """A receipt would blame the target for the damaged copy."""
         file = sorted(Path(replica.source).glob("*.parquet"))[0]
         damage(file, kind)
@@ -95,24 +95,24 @@ class TestAFooter:
             replica.begin()
         assert file.name not in {copy.name for copy in Path(replica.target).rglob("*.parquet")}
 
-    def test_of_a_file_that_grew(self, rows, replica):
-        """Another size than the log's is found before the copy."""
+    def test_a_file_that_grew_is_named(self, rows, replica):
+        """A size that differs from the log's is found before the copy."""
         file = sorted(Path(replica.source).glob("*.parquet"))[0]
         other = sorted(Path(replica.source).glob("*.parquet"))[1]
         held = other.read_bytes()
         file.write_bytes(held[:4] + b"\0" * 100 + held[4:])
         Path(file.parent, f".{file.name}.crc").unlink(missing_ok=True)
 
-        with pytest.raises(SourceDamagedError, match=f"{file.name} of the source has .* bytes, and its log says"):
+        with pytest.raises(SourceDamagedError, match=f"{file.name} of the source has .* bytes, but its log records"):
             replica.begin()
 
 
 class TestAName:
-    """That another file of the source got ends the job: the target has the old one."""
+    """A name that another file of the source has taken ends the job, because the target has the old file."""
 
     @pytest.mark.parametrize("other", ["size", "partition"])
-    def test_is_refused(self, spark, replica, other):
-        """By its size, or by a partition value."""
+    def test_a_name_of_another_file_is_refused(self, spark, replica, other):
+        """The size or a partition value shows that the file is another one."""
         spark.range(0, 9, 1, 1).selectExpr("id", "'a' AS p").write.format("delta").partitionBy("p").save(replica.source)
         replica.begin()
         ((path, add),) = adds_of(replica.source).items()
@@ -130,23 +130,23 @@ class TestAName:
 
 
 class TestAFileOfNobody:
-    """In the target was made of no file of the source."""
+    """A file in the target that corresponds to no file of the source."""
 
-    def test_is_refused(self, spark, rows, replica):
-        """It was there before the first commit of the job that looked back for others."""
+    def test_a_file_without_a_source_is_refused(self, spark, rows, replica):
+        """It existed before the job's first commit that checks for foreign commits."""
         replica.begin()
         spark.range(2).selectExpr("id", "id AS v").write.format("delta").mode("append").save(replica.target)
         replica.sql("INSERT INTO {t} VALUES (100, 1)")
 
-        with pytest.raises(TargetChangedError, match="was made of no file of the source"):
+        with pytest.raises(TargetChangedError, match="was not made from a file of the source"):
             replica.ship()
 
 
 class TestANewFeature:
-    """Of the source may change how its files are read."""
+    """A new table feature of the source may change how its files are read."""
 
-    def test_is_refused_without_schema_change_follow_too(self, spark, rows, replica):
-        """Nothing else would ask for it."""
+    def test_a_new_feature_is_refused_without_schema_change_follow_too(self, spark, rows, replica):
+        """No other check would find it."""
         replica.begin()
         protocol = {
             "minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors", "notThought"],
@@ -159,10 +159,10 @@ class TestANewFeature:
 
 
 class TestStatisticsUnderAnotherVector:
-    """Are those of the file, whatever the source's log says of it now."""
+    """Statistics of a copy are those of its file, even if the source's log now has others."""
 
-    def test_are_taken_from_the_footer(self, spark, rows, replica):
-        """A log of another engine is not believed, as for a copy; the receipt knows them."""
+    def test_statistics_are_taken_from_the_footer(self, spark, rows, replica):
+        """Another engine's log is not trusted, as for a copy. The receipt has the file's statistics."""
         replica.begin()
         before = {path: json.loads(add["stats"]) for path, add in adds_of(replica.target).items()}
         replica.sql("DELETE FROM {t} WHERE id = 3")

@@ -1,4 +1,4 @@
-"""Tables with features of Delta, as Spark writes them: shipped right, or refused by name."""
+"""Tables with features of Delta, as Spark writes them: shipped correctly, or refused by name."""
 
 import pytest
 
@@ -7,11 +7,11 @@ from backfill_spark.delta.log import table_at
 
 
 class TestAreShipped:
-    """What readers see is equal, also where the log says more than files."""
+    """Readers see equal rows, also if the log records more than files."""
 
     @pytest.mark.rest
-    def test_mapped_generated_constrained_clustered_and_odd_times(self, spark, replica, request):
-        """Names in files are kept, so that a renamed column needs no other file; the rest is the source's own."""
+    def test_mapped_generated_constrained_clustered_tables_and_odd_times_are_shipped(self, spark, replica, request):
+        """Names in files are kept, so a renamed column needs no new file. Other features stay in the source."""
         before = spark.conf.get("spark.sql.parquet.outputTimestampType")
         spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
         request.addfinalizer(lambda: spark.conf.set("spark.sql.parquet.outputTimestampType", before))
@@ -43,7 +43,7 @@ class TestAreShipped:
         assert made.schema.count("physicalName") == source.schema.count("physicalName") > 6
 
     @pytest.mark.rest
-    def test_files_elsewhere_without_counts_and_of_variants(self, spark, replica, tmp_path):
+    def test_files_elsewhere_without_counts_and_of_variants_are_shipped(self, spark, replica, tmp_path):
         """A shallow clone names files of another table; statistics may be off; a VARIANT is decoded."""
         origin = str(tmp_path / "origin")
         spark.conf.set("spark.databricks.delta.stats.collect", "false")
@@ -68,28 +68,28 @@ class TestAreShipped:
 
 
 class TestAreRefused:
-    """By name, before anything is written or before the version that brings it."""
+    """An unsupported source is refused by name, before the first write or before the version that introduces the feature."""
 
     @pytest.mark.parametrize(
-        ("properties", "words"),
+        ("properties", "message"),
         [
             ("'delta.enableRowTracking' = 'true'", "row tracking"),
             ("'delta.columnMapping.mode' = 'id'", "mapping by id"),
         ],
     )
-    def test_what_a_copy_would_lack(self, replica, properties, words):
-        """Ids of rows are not in the files' own columns, and files mapped by id may have any names."""
+    def test_features_that_a_copy_would_lack_are_refused(self, replica, properties, message):
+        """Row ids are not in the files' own columns, and files mapped by id may have any names."""
         replica.sql(f"CREATE TABLE {{t}} (id LONG) USING delta TBLPROPERTIES ({properties})")
-        with pytest.raises(UnsupportedSourceFeatureError, match=words):
+        with pytest.raises(UnsupportedSourceFeatureError, match=message):
             replica.begin()
 
-    def test_what_changes_while_it_runs(self, spark, replica):
-        """A widened type, and a vector where the target takes none: each with what to do."""
+    def test_features_that_come_while_the_job_runs_are_refused(self, spark, replica):
+        """A widened type is refused, and a vector if the target supports none. Each message has the next step."""
         spark.range(10).selectExpr("id", "CAST(id AS INT) AS v").write.format("delta").save(replica.source)
         replica.begin()
         replica.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
         replica.sql("DELETE FROM {t} WHERE id = 1")
-        with pytest.raises(UnsupportedTargetFeatureError, match="takes none") as refused:
+        with pytest.raises(UnsupportedTargetFeatureError, match="does not support") as refused:
             replica.ship()
         assert "ALTER TABLE" in refused.value.hint
         replica.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")

@@ -1,4 +1,4 @@
-"""Actions of a log, as other writers spell them: what they say of a file is kept, and what takes it out again says the same."""
+"""File actions in a log, as other writers format them: each field of a file is kept, and its removal has the same fields."""
 
 import json
 
@@ -39,14 +39,14 @@ COMMIT = [
 
 
 def text(*actions):
-    return "\n".join(json.dumps(one) for one in actions)
+    return "\n".join(json.dumps(action) for action in actions)
 
 
 class TestWhatACommitSays:
-    """Of files; the rest is the source's own."""
+    """The file actions of a commit are shipped; its other actions stay in the source."""
 
-    def test_files_that_came_and_went(self):
-        """Transactions, domains and files of the change feed belong to no other table."""
+    def test_added_and_removed_files_are_read(self):
+        """Transactions, domains and files of the change feed belong only to the source."""
         added, *removed = file_actions(4, text(*COMMIT)).files
 
         assert (added.path, added.bytes, added.rows, added.live_rows) == (ADD["path"], 12, 5, 3)
@@ -65,32 +65,33 @@ class TestWhatACommitSays:
             (None, 0),
         ],
     )
-    def test_how_many_rows_were_copied(self, metrics, copied):
-        """By Spark, by delta-rs, and by a writer that notes what it likes."""
+    def test_the_number_of_copied_rows_is_read(self, metrics, copied):
+        """Spark, delta-rs and other writers name this metric differently."""
         assert file_actions(4, text({"commitInfo": {"operationMetrics": metrics}}, {"add": ADD})).rows_copied == copied
 
-    def test_the_same_where_a_writer_spells_out_what_it_does_not_say(self):
-        """Some write each kind of action into each line, all but one as null; the source's log is read as facts, too."""
-        silent = dict.fromkeys(kind for one in COMMIT for kind in one) | {"metaData": None, "protocol": None}
-        spelled = text(*({**silent, **one} for one in COMMIT))
+    def test_a_line_with_null_actions_is_the_same(self):
+        """Some writers list each kind of action in each line, all but one as null. The source's log is parsed, too."""
+        nulls = dict.fromkeys(kind for action in COMMIT for kind in action) | {"metaData": None, "protocol": None}
+        spelled = text(*({**nulls, **action} for action in COMMIT))
 
         assert file_actions(4, spelled) == file_actions(4, text(*COMMIT))
         assert parse(list(map(action_of, lines_of(spelled)))) == parse(list(COMMIT))
 
     @pytest.mark.parametrize(
-        "said", [{"add": {"path": "x"}}, {"remove": {"dataChange": True}}, {"add": {**ADD, "size": "?", "stats": "{"}}]
+        "action",
+        [{"add": {"path": "x"}}, {"remove": {"dataChange": True}}, {"add": {**ADD, "size": "?", "stats": "{"}}],
     )
-    def test_an_action_that_says_too_little_is_an_error(self, said):
-        """A guess would lose rows, or double them."""
+    def test_an_action_without_required_fields_is_an_error(self, action):
+        """A guess would lose or double rows."""
         with pytest.raises((ValueError, KeyError, TypeError)):
-            file_actions(1, text(said))
+            file_actions(1, text(action))
 
 
 class TestWhatACommitOfOursSays:
-    """Readers and VACUUM go by it."""
+    """Readers and VACUUM rely on the actions that the job writes."""
 
     def test_a_removal_names_the_vector_and_the_place(self):
-        """A removal without the vector of the file takes nothing out: the two are one key."""
+        """A removal without the file's vector removes nothing: path and vector are one key."""
         line = json.loads(removal(json.dumps({"add": ADD}), data_change=False, now_ms=9))["remove"]
 
         assert line["deletionVector"] == ADD["deletionVector"]
@@ -99,8 +100,8 @@ class TestWhatACommitOfOursSays:
         assert "modificationTime" not in line
         assert "clusteringProvider" not in line
 
-    def test_an_action_changes_where_it_is_told_to(self):
-        """A file under another vector is the same file."""
+    def test_an_action_changes_only_the_given_fields(self):
+        """A file with another vector is the same file."""
         line = json.loads(with_fields(json.dumps({"add": ADD}), deletionVector=None, dataChange=False))["add"]
 
-        assert line == {**{name: one for name, one in ADD.items() if name != "deletionVector"}, "dataChange": False}
+        assert line == {**{name: value for name, value in ADD.items() if name != "deletionVector"}, "dataChange": False}

@@ -1,4 +1,4 @@
-"""What sources do besides writing rows, shipped: the rows are the same after each commit, or the job ends by name."""
+"""Operations of sources besides writes, shipped: the rows are equal after each commit, or the job ends with a named error."""
 
 import pytest
 from support.tables.oracle import adds_of
@@ -11,10 +11,10 @@ VECTORS = "'delta.enableDeletionVectors' = 'true'"
 
 
 class TestAnOperation:
-    """Of the source, in commits of its own."""
+    """Each operation of the source is shipped in a separate commit."""
 
     def test_clustering_leaves_its_tags_in_the_source(self, replica):
-        """They tell of a layout; a copy has the tag of its bytes alone. No data changed."""
+        """The tags describe a layout. A copy has only the tag of its bytes, and no data changed."""
         replica.sql(f"CREATE TABLE {{t}} (id LONG, v STRING) USING delta CLUSTER BY (v) TBLPROPERTIES ({VECTORS})")
         for first in (0, 40):
             replica.sql(f"INSERT INTO {{t}} SELECT id, concat('v', id % 7) FROM range({first}, {first + 40}, 1, 1)")
@@ -26,12 +26,12 @@ class TestAnOperation:
 
         assert replica.equal()
         assert "ZCUBE_ID" in ordered["tags"]
-        (added,) = (one["add"] for one in actions if "add" in one)
+        (added,) = (action["add"] for action in actions if "add" in action)
         assert list(added["tags"]) == ["backfill.copied"]
         assert (shipped.changes, added["dataChange"]) == (0, False)
 
     def test_identity_columns_write_their_mark_with_each_insert(self, replica):
-        """Such a commit has metadata, and no other columns."""
+        """Such a commit has metadata with unchanged columns."""
         replica.sql("CREATE TABLE {t} (id LONG GENERATED ALWAYS AS IDENTITY, v STRING) USING delta")
         replica.sql("INSERT INTO {t} (v) VALUES ('a'), ('b')")
         replica.begin()
@@ -41,7 +41,7 @@ class TestAnOperation:
             assert replica.equal()
 
     def test_commit_times_in_the_log_may_be_switched_on(self, replica):
-        """A table feature that changes nothing of how files are read."""
+        """This table feature does not change how files are read."""
         replica.sql("CREATE TABLE {t} (id LONG) USING delta")
         replica.sql("INSERT INTO {t} VALUES (1)")
         replica.begin()
@@ -52,7 +52,7 @@ class TestAnOperation:
         assert replica.equal()
 
     def test_files_that_the_log_does_not_count_are_decoded(self, spark, replica):
-        """Of history and shipped; a vector on such a file is one of rows that are decoded again."""
+        """They are files of history or shipped ones. A vector on such a file has it decoded again."""
         spark.conf.set("spark.databricks.delta.stats.collect", "false")
         try:
             replica.sql(f"CREATE TABLE {{t}} (id LONG, v STRING) USING delta TBLPROPERTIES ({VECTORS})")
@@ -70,7 +70,7 @@ class TestAnOperation:
         assert sorted("/d-" in path for path in before) == [True]
 
     def test_a_restore_brings_files_back(self, replica):
-        """Those that went with a DELETE and an OPTIMIZE, under the vectors that they had."""
+        """A DELETE and an OPTIMIZE removed these files; they return with their earlier vectors."""
         replica.sql(f"CREATE TABLE {{t}} (id LONG, v STRING) USING delta TBLPROPERTIES ({VECTORS})")
         replica.sql("INSERT INTO {t} SELECT id, 'x' FROM range(0, 40, 1, 2)")
         replica.sql("DELETE FROM {t} WHERE id = 3")
@@ -82,7 +82,10 @@ class TestAnOperation:
 
     @pytest.mark.parametrize("gone", ["DELETE FROM {t} WHERE id IN (5, 34)", "UPDATE {t} SET v = 'y' WHERE id < 3"])
     def test_a_restore_outlives_a_checkpoint(self, spark, replica, gone):
-        """A file without a vector got one and lost it: Kernel's checkpoint had it and its removal, and Spark lost its rows."""
+        """A file got a vector and lost it.
+
+        Kernel's checkpoint had the file and its removal, and Spark lost its rows.
+        """
         replica.sql(f"CREATE TABLE {{t}} (id LONG, v STRING) USING delta TBLPROPERTIES ({VECTORS})")
         replica.sql("INSERT INTO {t} SELECT id, 'x' FROM range(0, 40, 1, 2)")
         replica.begin()
@@ -94,7 +97,7 @@ class TestAnOperation:
         assert replica.equal()
 
     def test_a_clone_over_it_brings_files_of_another_folder(self, spark, replica, tmp_path):
-        """Where Delta allows one, the table is the same, and has no rows of its own; those files are decoded."""
+        """If Delta allows such a clone, it is the same table without its own rows. Those files are decoded."""
         spark.range(5).write.format("delta").save(f"{tmp_path}/other")
         replica.sql("CREATE TABLE {t} (id LONG) USING delta")
         replica.sql("INSERT INTO {t} VALUES (1)")
@@ -108,20 +111,20 @@ class TestAnOperation:
 
 
 class TestATargetThatIsThere:
-    """Must be able to take the files of the source, and their going."""
+    """An existing target must be able to take the source's files and their removals."""
 
     def source(self, *partitions):
         return LoggedTable('{"type":"struct","fields":[]}', partitions, {}, frozenset())
 
     @pytest.mark.parametrize("name", FILES_REFUSED)
-    def test_with_a_property_that_files_do_not_keep(self, name):
-        """By the name of the property, however it is spelled."""
+    def test_a_target_with_a_property_that_files_do_not_keep_is_refused(self, name):
+        """The message names the property, in any spelling."""
         check_followed("/t", (), {name: "false"}, self.source())
         with pytest.raises(UnsupportedTargetFeatureError, match=name):
             check_followed("/t", (), {name: "TRUE"}, self.source())
 
-    def test_with_other_partitions(self):
-        """Also in another order: partition values go by names, and a layout is one list."""
+    def test_a_target_with_other_partitions_is_refused(self):
+        """The order counts, too: partition values are found by name, but a layout is a list."""
         check_followed("/t", ("a", "b"), {}, self.source("a", "b"))
         with pytest.raises(TargetSchemaMismatchError, match=r"\['b', 'a'\]"):
             check_followed("/t", ("b", "a"), {}, self.source("a", "b"))

@@ -1,4 +1,4 @@
-"""Versions of a source that Spark wrote, shipped to a target file by file: the rows are the same after each commit."""
+"""Versions of a source that Spark wrote, shipped to a target file by file: the rows are equal after each commit."""
 
 from pathlib import Path
 
@@ -13,18 +13,18 @@ WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, v, p) VALUES (s.id, '
 
 
 def passed(spark, replica, where):
-    """Are the rows of the target those of the source that pass a filter?"""
-    found, wanted = (spark.read.format("delta").load(one) for one in (replica.target, replica.source))
-    wanted = wanted.where(where)
-    return found.exceptAll(wanted).isEmpty() and wanted.exceptAll(found).isEmpty()
+    """Return True if the rows of the target are those of the source that pass a filter."""
+    shipped, expected = (spark.read.format("delta").load(path) for path in (replica.target, replica.source))
+    expected = expected.where(where)
+    return shipped.exceptAll(expected).isEmpty() and expected.exceptAll(shipped).isEmpty()
 
 
 class TestADelta:
-    """Of a source's log is brought over as it is, with deletion vectors, by files."""
+    """A delta of the source's log is applied unchanged, with deletion vectors, file by file."""
 
     @pytest.mark.rest
-    def test_each_operation_in_a_commit_of_its_own(self, spark, replica):
-        """DELETE and UPDATE by vectors, MERGE, OPTIMIZE, a purge, a whole file's end: equal after each."""
+    def test_each_operation_is_shipped_in_a_separate_commit(self, spark, replica):
+        """DELETE and UPDATE by vectors, MERGE, OPTIMIZE, a purge, the removal of a whole file: rows are equal after each."""
         rows = spark.range(400).selectExpr(
             "id", "concat('v', id) AS v", "if(id % 7 = 0, null, concat('p ', id % 3, '/é')) AS p"
         )
@@ -48,22 +48,22 @@ class TestADelta:
             shipped, actions = replica.ship()
             assert replica.equal(), change
             assert shipped.changes > 0
-            moved = [one for action in actions for kind, one in action.items() if kind in ("add", "remove")]
+            moved = [fields for action in actions for kind, fields in action.items() if kind in ("add", "remove")]
             assert moved
-            assert all(one["dataChange"] for one in moved)
+            assert all(fields["dataChange"] for fields in moved)
         replica.sql("OPTIMIZE {t}")
         shipped, actions = replica.ship()
         assert replica.equal()
-        moved = [one for action in actions for kind, one in action.items() if kind in ("add", "remove")]
-        assert (shipped.changes, any(one["dataChange"] for one in moved)) == (0, False)
+        moved = [fields for action in actions for kind, fields in action.items() if kind in ("add", "remove")]
+        assert (shipped.changes, any(fields["dataChange"] for fields in moved)) == (0, False)
         replica.sql("DELETE FROM {t} WHERE id = 399")
         replica.sql("REORG TABLE {t} APPLY (PURGE)")
         replica.ship()
         assert replica.equal()
         assert DeltaTable(replica.source).version() > 8
 
-    def test_many_versions_in_one_commit(self, spark, replica):
-        """What came and went is not copied, and is not asked for: VACUUM may have taken it."""
+    def test_many_versions_are_shipped_in_one_commit(self, spark, replica):
+        """A file that was added and removed in between is not read, because VACUUM may have deleted it."""
         spark.range(50).selectExpr("id", "id AS v").write.format("delta").option(
             "delta.enableDeletionVectors", "true"
         ).save(replica.source)
@@ -79,8 +79,8 @@ class TestADelta:
         assert len(shipped.files) == len(DeltaTable(replica.source).file_uris())
         assert shipped.upto == replica.at
 
-    def test_a_folder_that_holds_a_vector_alone_is_no_orphan(self, spark, replica):
-        """Nor does VACUUM take it: the file of the vector is named by its file in another folder."""
+    def test_a_folder_with_only_a_vector_is_no_orphan(self, spark, replica):
+        """VACUUM keeps it, too: a file in another folder names the vector's file."""
         rows = spark.range(10).coalesce(1).write.format("delta").option("delta.enableDeletionVectors", "true")
         rows.save(replica.source)
         replica.begin()
@@ -92,8 +92,11 @@ class TestADelta:
         assert len(shipped.removed) == 1
         assert replica.equal()
 
-    def test_what_was_removed_is_no_orphan(self, spark, replica):
-        """Readers of earlier versions need it until a VACUUM; the second checkpoint of Kernel has forgotten that it was removed."""
+    def test_a_removed_file_is_no_orphan(self, spark, replica):
+        """Readers of earlier versions need it until a VACUUM.
+
+        Kernel's second checkpoint no longer records that the file was removed.
+        """
         spark.range(10).coalesce(1).write.format("delta").save(replica.source)
         replica.begin()
         for least in range(3):
@@ -107,7 +110,10 @@ class TestADelta:
         assert replica.equal()
 
     def test_a_filter_decides_for_each_file(self, spark, replica):
-        """What passes is a copy, which gets its vectors in place; of what is left out there is no file, and none is missed."""
+        """A file that passes is copied and gets its vectors in place.
+
+        A file that is filtered out is not expected in the target.
+        """
         rows = spark.range(0, 60, 1, 2).selectExpr("id", "id * 2 AS v")
         rows.write.format("delta").option("delta.enableDeletionVectors", "true").save(replica.source)
         replica.begin(transform={"where": "id < 30"})
@@ -124,8 +130,8 @@ class TestADelta:
             assert passed(spark, replica, "id < 30"), change
             assert len(DeltaTable(replica.target).file_uris()) == files, change
 
-    def test_a_row_that_comes_back_is_filtered(self, spark, replica):
-        """Statistics of the rows that are left say nothing of those that a vector hides."""
+    def test_a_row_that_a_restore_brings_back_is_filtered(self, spark, replica):
+        """Statistics of the remaining rows do not describe rows that a vector hides."""
         rows = spark.range(0, 30, 1, 1).selectExpr("id", "id * 2 AS v")
         rows.write.format("delta").option("delta.enableDeletionVectors", "true").save(replica.source)
         replica.sql("DELETE FROM {t} WHERE id = 29")
@@ -145,16 +151,19 @@ class TestADelta:
         assert passed(spark, replica, "id < 29")
 
     def test_a_transform_that_computes_is_decoded_file_by_file(self, spark, replica):
-        """Such a file is a group: a deleted row takes it out, and it is made anew; OPTIMIZE passes off no row as rearranged."""
+        """Each file is a separate group: a deleted row removes it, and it is decoded again.
+
+        OPTIMIZE marks no row as rearranged.
+        """
         rows = spark.range(60).selectExpr("id", "id * 2 AS v")
         rows.repartition(2).write.format("delta").option("delta.enableDeletionVectors", "true").save(replica.source)
         replica.begin(transform={"select": ["id", "v + 1 AS w"], "where": "id >= 10"})
         for change in ("DELETE FROM {t} WHERE id IN (3, 33)", "INSERT INTO {t} VALUES (100, 1)", "OPTIMIZE {t}"):
             replica.sql(change)
             _, actions = replica.ship()
-            found = spark.read.format("delta").load(replica.target)
-            wanted = spark.read.format("delta").load(replica.source).where("id >= 10").selectExpr("id", "v + 1 AS w")
-            assert found.exceptAll(wanted).isEmpty()
-            assert wanted.exceptAll(found).isEmpty()
-            moved = [one for action in actions for kind, one in action.items() if kind in ("add", "remove")]
-            assert len({one["dataChange"] for one in moved}) == 1
+            shipped = spark.read.format("delta").load(replica.target)
+            expected = spark.read.format("delta").load(replica.source).where("id >= 10").selectExpr("id", "v + 1 AS w")
+            assert shipped.exceptAll(expected).isEmpty()
+            assert expected.exceptAll(shipped).isEmpty()
+            moved = [fields for action in actions for kind, fields in action.items() if kind in ("add", "remove")]
+            assert len({fields["dataChange"] for fields in moved}) == 1

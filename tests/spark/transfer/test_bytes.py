@@ -1,4 +1,4 @@
-"""Promises of `transfer.bytes`: the bytes of a file arrive, by the system and by streams, and a copy ends when it is told to."""
+"""Promises of `transfer.bytes`: a file is copied by the system or by streams, and a copy ends when its check raises."""
 
 import os
 
@@ -32,11 +32,11 @@ class Ended(Exception):
 
 
 def nothing():
-    """Let a copy go on."""
+    """Let a copy continue."""
 
 
 def ends_at_the_second_look():
-    """Return what ends a copy when it looks for the second time whether it may go on."""
+    """Return a check that ends a copy at its second call."""
     looks = []
 
     def check():
@@ -48,21 +48,21 @@ def ends_at_the_second_look():
 
 
 class TestBytesArrive:
-    """All of them, whichever way."""
+    """All bytes are copied, in both ways."""
 
-    def test_by_either_way_with_one_digest(self, spark, copier, content, tmp_path):
-        """The digest is of what was read, and of what can be read back."""
-        found = []
+    def test_both_ways_give_the_same_digest(self, spark, copier, content, tmp_path):
+        """The digest of the bytes that were read equals that of the bytes in the copy."""
+        digests = []
         for copier.is_local in (True, False):
-            found.append(copier.copy("a b%.parquet", "a1/s2/x.parquet", check=nothing))
+            digests.append(copier.copy("a b%.parquet", "a1/s2/x.parquet", check=nothing))
             assert (tmp_path / "to/a1/s2/x.parquet").read_bytes() == content
-        found.append(ByteReader(spark, f"{tmp_path}/to").read("a1/s2/x.parquet", check=nothing))
+        digests.append(ByteReader(spark, f"{tmp_path}/to").read("a1/s2/x.parquet", check=nothing))
 
-        assert len(set(found)) == 1
-        assert found[0].size_bytes == SIZE_BYTES
+        assert len(set(digests)) == 1
+        assert digests[0].size_bytes == SIZE_BYTES
 
-    def test_with_the_digest_that_others_know(self, spark, tmp_path):
-        """A later release must find the same: CRC-32C of these nine bytes stands in its standard (RFC 3720)."""
+    def test_the_digest_is_the_standard_one(self, spark, tmp_path):
+        """A later release must compute the same: the standard of CRC-32C has the value of these nine bytes (RFC 3720)."""
         (tmp_path / "x").write_bytes(b"123456789")
 
         assert ByteReader(spark, f"file:{tmp_path}").read("x", check=nothing).digest == "e3069283"
@@ -75,14 +75,14 @@ class TestBytesArrive:
             copier.copy("a b%.parquet", "a1/s2/x.parquet", check=ends_at_the_second_look())
         assert (tmp_path / "to/a1/s2/x.parquet").stat().st_size < len(content)
 
-    def test_so_does_a_read(self, spark, content, tmp_path):
-        """A receipt of terabytes must not hold a pause up."""
+    def test_a_read_ends_between_two_chunks(self, spark, content, tmp_path):
+        """A receipt of terabytes must not delay a pause."""
         with pytest.raises(Ended):
             ByteReader(spark, f"{tmp_path}/from").read("a b%.parquet", check=ends_at_the_second_look())
         assert content
 
-    def test_what_fails_fails_in_hadoops_words(self, copier, content):
-        """They are explained as those of Spark's jobs are."""
+    def test_a_failure_is_an_error_of_hadoop(self, copier, content):
+        """Such errors are explained as those of Spark's jobs."""
         for source, target in (("gone.parquet", "a1/s2/y.parquet"), ("a b%.parquet", "a1/s2")):
             with pytest.raises(Py4JJavaError):
                 copier.copy(source, target, check=nothing)

@@ -1,4 +1,4 @@
-"""What is believed of a log that speaks of values: nothing that another writer may have meant otherwise."""
+"""Values of a file that are derived from its log; ambiguous ones are not used."""
 
 import json
 from datetime import UTC, date, datetime, timedelta
@@ -25,8 +25,8 @@ from backfill_spark.transfer.file_values import FilterColumns
 NOTHING = Values()
 
 
-def known(kind, *, odd=None, partition=None, rows=5, **stats):
-    """Return what is believed of column `c`, which is `p` in files."""
+def values_of(kind, *, odd=None, partition=None, rows=5, **stats):
+    """Return the values of column `c`, whose name in files is `p`."""
     table = TableFacts(
         (ColumnFacts("c", "p", kind.json(), oddity=odd),), partitions=() if partition is None else ("c",)
     )
@@ -82,23 +82,23 @@ IN_FOLDERS = {
 
 
 class TestWhatIsBelieved:
-    """Holds for each row, with any writer."""
+    """A derived value holds for each row, with any writer."""
 
     @pytest.mark.parametrize(("kind", "stats", "values"), LOGGED.values(), ids=LOGGED)
-    def test_of_statistics(self, kind, stats, values):
-        """A bound that is a little too narrow would lose rows."""
-        assert known(kind, **stats) == values
+    def test_values_of_statistics_are_right(self, kind, stats, values):
+        """A bound that is slightly too narrow would lose rows."""
+        assert values_of(kind, **stats) == values
 
     @pytest.mark.parametrize(("kind", "text", "values"), IN_FOLDERS.values(), ids=IN_FOLDERS)
-    def test_of_a_partition(self, kind, text, values):
+    def test_values_of_a_partition_are_right(self, kind, text, values):
         """The log has the value itself."""
-        assert known(kind, partition={"p": text}) == values
+        assert values_of(kind, partition={"p": text}) == values
 
-    def test_of_a_partition_that_the_log_does_not_name(self):
+    def test_a_partition_that_the_log_does_not_name_is_unknown(self):
         """It is not null."""
-        assert known(IntegerType(), partition={"q": "7"}) == NOTHING
+        assert values_of(IntegerType(), partition={"q": "7"}) == NOTHING
 
     @pytest.mark.parametrize("odd", Oddity)
-    def test_of_a_column_that_readers_see_otherwise(self, odd):
-        """Statistics are of what files hold."""
-        assert known(IntegerType(), odd=odd, **bounded(1, 9)) == NOTHING
+    def test_a_column_with_other_values_for_readers_is_unknown(self, odd):
+        """Statistics describe the stored values."""
+        assert values_of(IntegerType(), odd=odd, **bounded(1, 9)) == NOTHING

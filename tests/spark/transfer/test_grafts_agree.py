@@ -1,6 +1,6 @@
-"""The law of grafted files: columns that Spark computed apart stand beside the copied ones, each value in its row.
+"""Computed files have the rows that decoding gives: columns that Spark computed are joined to copied ones, each value in its row.
 
-However the file is laid out, by whichever engine it was written, and for two engines that read it.
+This holds for any layout of the file, for each engine that wrote it, and for two engines that read it.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ SELECTS = (
     ("m", "a", "struct(i AS x, array(s, null) AS y) AS n", "id", "map(id, g) AS o"),
     ("*", "concat_ws('-', s, id) AS w", "date_add(DATE '1500-01-01', i) AS old"),
 )
-"""Some columns are computed; one takes the place of its own, some are nested, and one has days of long ago."""
+"""Some columns are computed; one replaces a column of its name, some are nested, and one has dates before 1582."""
 
 numbers = count()
 
@@ -49,8 +49,8 @@ class Graft:
         schema = self.transform.output_schema(spark, pinned.schema)
         self.sink = DeltaSink(spark, str(target), write_mode=APPEND, key=(), job_id="ns/job")
         self.sink.prepare(schema)
-        known = self.transform.taken(spark, pinned.schema)
-        outputs = {name: Computed(name) if one is None else Taken(one) for name, one in known.items()}
+        taken = self.transform.taken(spark, pinned.schema)
+        outputs = {name: Computed(name) if column is None else Taken(column) for name, column in taken.items()}
         facts = TransformFacts(outputs)
         self.way = of_table(facts, self.source.table_facts(), self.sink.table_facts(schema))
         self.planned = [
@@ -60,12 +60,12 @@ class Graft:
         self.target = target
 
     def stage(self):
-        """Stage all files; return what came of them."""
-        measured = {one.file.name: one.rows for one in self.planned}
+        """Stage all files; return the result."""
+        measured = {copy.file.name: copy.rows for copy in self.planned}
         footers = Footers(self.spark)
 
         def measure(path, file):
-            assert file.written == footers.read(path).written  # which is not read for that
+            assert file.written == footers.read(path).written  # measuring does not read the footer
             return Statistics(0, measured[Path(path).name], None)
 
         return FileTransfer(
@@ -75,35 +75,35 @@ class Graft:
 
     def decoded(self):
         """Return the rows that decoding gives, file by file."""
-        found = {}
-        for one in self.planned:
-            rows = self.transform.apply(self.source.rows_of([action(one)], self.source.version))
-            found[one.file.name] = [repr(tuple(row)) for row in rows.collect()]
-        return found
+        rows_by_file = {}
+        for copy in self.planned:
+            rows = self.transform.apply(self.source.rows_of([action(copy)], self.source.version))
+            rows_by_file[copy.file.name] = [repr(tuple(row)) for row in rows.collect()]
+        return rows_by_file
 
     def staged(self, done):
         """Return the rows of the staged files, in their order."""
         names = self.sink.table_facts(self.spark.range(0).schema).by_name
         return {
-            Path(one.staged.path).name: [
+            Path(copy.staged.path).name: [
                 repr(tuple(row))
-                for row in self.spark.read.parquet(one.staged.path).select(*(f"`{name}`" for name in names)).collect()
+                for row in self.spark.read.parquet(copy.staged.path).select(*(f"`{name}`" for name in names)).collect()
             ]
-            for one in done.copied
+            for copy in done.copied
         }
 
 
 class EncryptedColumns(ComputedColumns):
-    """Parts as Spark writes them where it is told to encrypt."""
+    """Computed parts as Spark writes them if encryption is configured."""
 
     def parts(self, files, columns, folder, *, listed, check):
-        """Encrypt what Spark wrote."""
-        found = super().parts(files, columns, folder, listed=listed, check=check)
-        for file, paths in zip(files, found, strict=True):
+        """Encrypt the files that Spark wrote."""
+        parts = super().parts(files, columns, folder, listed=listed, check=check)
+        for file, paths in zip(files, parts, strict=True):
             for rows, path in zip(file.groups, paths, strict=True):
                 Path(path).unlink()
                 write_encrypted(self._spark, path, rows, plain_footer=True)
-        return found
+        return parts
 
 
 def action(planned):
@@ -113,12 +113,12 @@ def action(planned):
 
 
 def groups(spark, path):
-    """Return the rows of each row group of a file, and how many column chunks each has."""
+    """Return for each row group of a file its rows and its number of column chunks."""
     parquet = java(spark).org.apache.parquet.hadoop
     file = parquet.util.HadoopInputFile.fromPath(java(spark).org.apache.hadoop.fs.Path(str(path)), hadoop_conf(spark))
     reader = parquet.ParquetFileReader.open(file)
     try:
-        return [(one.getRowCount(), one.getColumns().size()) for one in reader.getFooter().getBlocks()]
+        return [(block.getRowCount(), block.getColumns().size()) for block in reader.getFooter().getBlocks()]
     finally:
         reader.close()
 
@@ -126,15 +126,15 @@ def groups(spark, path):
 def by_another_engine(folder):
     """Return the rows of files as delta-rs reads them, from a log that it makes."""
     convert_to_deltalake(str(folder))
-    found = QueryBuilder().register("now", DeltaTable(str(folder))).execute("SELECT * FROM now").read_all()
+    result = QueryBuilder().register("now", DeltaTable(str(folder))).execute("SELECT * FROM now").read_all()
     return Counter(
-        zip(*(map(repr, found.column(name).to_pylist()) for name in sorted(found.column_names)), strict=True)
+        zip(*(map(repr, result.column(name).to_pylist()) for name in sorted(result.column_names)), strict=True)
     )
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Of all examples."""
+    """The folder of all examples."""
     return tmp_path_factory.mktemp("grafts")
 
 
@@ -147,12 +147,12 @@ def table(spark, folder, layout, files=1):
 
 
 class TestAGraftedFile:
-    """Has the rows that decoding gives, in the places that they have in the source."""
+    """A computed file has the rows that decoding gives, in the order of the source."""
 
     @pytest.mark.rest
     @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(layout=layouts(), select=st.sampled_from(SELECTS))
-    def test_of_any_layout(self, spark, folder, layout, select):
+    def test_a_computed_file_of_any_layout_has_the_rows_of_decoding(self, spark, folder, layout, select):
         """Codecs, row groups, dictionaries, nulls, nested columns; written by Spark or by delta-rs, read by both."""
         number = next(numbers)
         source, target, other = (folder / f"{name}{number}" for name in "stu")
@@ -162,23 +162,23 @@ class TestAGraftedFile:
 
         done = graft.stage()
 
-        assert (done.left, {one.staged.way for one in done.copied}) == ((), {FileWay.GRAFTED})
+        assert (done.left, {copy.staged.way for copy in done.copied}) == ((), {FileWay.GRAFTED})
         assert graft.staged(done) == graft.decoded()
         assert not (target / "work" / "computed").exists()
         spark.read.format("delta").load(str(source)).selectExpr(*select).write.parquet(str(other))
         assert by_another_engine(target / "work") == by_another_engine(other)
 
-    def test_has_the_row_groups_of_the_source(self, spark, tmp_path):
-        """Each with a chunk of every column."""
+    def test_a_computed_file_has_the_row_groups_of_the_source(self, spark, tmp_path):
+        """Each has a chunk of every column."""
         table(spark, tmp_path / "s", LAYOUT | {"group_rows": 7})
         graft = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u"))
-        (staged,) = (one.staged for one in graft.stage().copied)
+        (staged,) = (copy.staged for copy in graft.stage().copied)
 
         assert [rows for rows, _ in groups(spark, staged.path)] == [7, 7, 7, 7, 7, 5]
         assert {columns for _, columns in groups(spark, staged.path)} == {3}
 
-    def test_is_one_of_many_that_one_job_computes(self, spark, tmp_path):
-        """Of files with other row groups, too: each gets its own rows."""
+    def test_one_job_computes_the_columns_of_many_files(self, spark, tmp_path):
+        """Files with other row groups are included, and each gets its own rows."""
         source = tmp_path / "s"
         for number, rows in enumerate((5, 40, 11, 40, 7)):
             frame = spark.range(number * 100, number * 100 + rows, 1, 1).selectExpr("id", "id + 1 AS i")
@@ -197,24 +197,24 @@ LAYOUT = {"writer": "spark", "codec": "zstd", "group_rows": ROWS, "dictionary": 
 
 
 class TestAFileThatCannotBeGrafted:
-    """Is decoded, as its footer says."""
+    """The footer decides that a file is decoded."""
 
-    def test_with_many_row_groups(self, spark, tmp_path):
-        """A job would hold a file open for each of them."""
+    def test_a_file_with_many_row_groups_is_decoded(self, spark, tmp_path):
+        """A job would keep a file open for each of them."""
         table(spark, tmp_path / "s", LAYOUT | {"group_rows": 1})
         done = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u")).stage()
 
         assert (len(done.copied), len(done.left)) == (0, 1)
 
-    def test_beside_computed_columns_that_are_encrypted(self, spark, tmp_path):
-        """Their chunks would stand in a file that does not say so."""
+    def test_a_file_with_encrypted_computed_columns_is_decoded(self, spark, tmp_path):
+        """Their chunks would be in a file whose footer does not declare encryption."""
         table(spark, tmp_path / "s", LAYOUT | {"group_rows": 7})
         done = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i + 1 AS j"), EncryptedColumns).stage()
 
         assert (len(done.copied), len(done.left)) == (0, 1)
 
-    def test_with_days_of_another_calendar(self, spark, tmp_path):
-        """A footer says it once for all columns, and those that are computed have other days."""
+    def test_a_file_with_days_of_another_calendar_is_decoded(self, spark, tmp_path):
+        """A footer declares the calendar for all columns, and computed ones have another."""
         spark.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
         try:
             frame = spark.range(0, ROWS, 1, 1).selectExpr("id", "DATE '1500-01-01' AS day", "id AS i")
@@ -227,10 +227,10 @@ class TestAFileThatCannotBeGrafted:
 
 
 class TestTheOrderOfRows:
-    """Does not hang on how many files a task may hold open."""
+    """The order does not depend on the number of files that a task may keep open."""
 
-    def test_with_one_file_at_a_time(self, spark, tmp_path):
-        """Spark then sorts rows by file and row group alone."""
+    def test_rows_keep_their_order_with_one_open_file(self, spark, tmp_path):
+        """Spark then sorts rows only by file and row group."""
         name = "spark.sql.maxConcurrentOutputFileWriters"
         before = spark.conf.get(name)
         table(spark, tmp_path / "s", LAYOUT | {"group_rows": 7})
@@ -250,11 +250,11 @@ OF_MAPPED = (
     ("m", "a", "struct(i AS x, g.x AS y) AS n", "id", "upper(words) AS s"),
     ("*", "concat_ws('-', words, id, g.x) AS w"),
 )
-"""One column has another name than in files, which a computed one may have now."""
+"""One column has another name than in files, and a computed column may now have that name."""
 
 
 def mapped(spark, folder, layout):
-    """Make a table whose columns have other names in files, of a file of one layout."""
+    """Make a table whose columns have other names in files, from a file of one layout."""
     table(spark, folder, layout)
     for change in (
         "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
@@ -268,8 +268,8 @@ class TestAMappedTable:
 
     @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(layout=layouts(), select=st.sampled_from(OF_MAPPED))
-    def test_of_any_layout_gives_what_decoding_gives(self, spark, folder, layout, select):
-        """A target that does not map its columns gets files with the columns' own names."""
+    def test_a_mapped_table_of_any_layout_has_the_rows_of_decoding(self, spark, folder, layout, select):
+        """A target without column mapping gets files with the columns' own names."""
         number = next(numbers)
         source = folder / f"s{number}"
         mapped(spark, source, layout)
@@ -281,16 +281,16 @@ class TestAMappedTable:
         assert (done.left, len(done.copied)) == ((), 1)
         assert graft.staged(done) == graft.decoded()
 
-    def test_with_other_names_inside_a_column_is_decoded(self, spark, tmp_path):
-        """A target that does not map its columns needs other names in its files there."""
+    def test_a_table_with_other_names_inside_a_column_is_decoded(self, spark, tmp_path):
+        """A target without column mapping needs other names in its files there."""
         mapped(spark, tmp_path / "s", LAYOUT)
         spark.sql(f"ALTER TABLE delta.`{tmp_path}/s` RENAME COLUMN g.x TO z")
         graft = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "g", "upper(words) AS u"))
 
         assert graft.way == Decoded(Reason.TYPE, "g")
 
-    def test_by_ids_is_decoded(self, spark, tmp_path):
-        """Its files need not have any name that the log knows."""
+    def test_a_table_mapped_by_id_is_decoded(self, spark, tmp_path):
+        """Its files may have names that the log does not have."""
         spark.sql(
             f"CREATE TABLE delta.`{tmp_path}/s` (id LONG, v STRING) USING delta "
             "TBLPROPERTIES ('delta.columnMapping.mode' = 'id')"
@@ -302,7 +302,7 @@ class TestAMappedTable:
 
 
 class TestAWidenedColumn:
-    """Older files hold the narrow type."""
+    """Older files have the narrow type."""
 
     @pytest.fixture
     def source(self, spark, tmp_path):
@@ -315,7 +315,7 @@ class TestAWidenedColumn:
         spark.sql(f"INSERT INTO {at} SELECT id, concat('v', id), id + 5000000000 FROM range(40, 60, 1, 1)")
         return tmp_path / "s"
 
-    def test_is_computed_with_as_readers_see_it(self, spark, source, tmp_path):
+    def test_a_widened_column_is_computed_with_the_wide_type(self, spark, source, tmp_path):
         """The other columns are copied from narrow and from wide files alike."""
         graft = Graft(spark, source, tmp_path / "t", ("id", "v", "n * 3 AS thrice"))
         assert isinstance(graft.way, Grafted)
@@ -325,8 +325,8 @@ class TestAWidenedColumn:
         assert len(done.copied) == 2
         assert graft.staged(done) == graft.decoded()
 
-    def test_is_not_copied(self, spark, source, tmp_path):
-        """A file of the target would have the narrow type, and its log does not say so."""
+    def test_a_widened_column_is_not_copied(self, spark, source, tmp_path):
+        """A file of the target would have the narrow type, and its log does not record that."""
         graft = Graft(spark, source, tmp_path / "t", ("id", "n", "upper(v) AS u"))
 
         assert graft.way == Decoded(Reason.COLUMN, f"n: {Oddity.TYPE_CHANGED.value}")

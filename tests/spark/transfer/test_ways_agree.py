@@ -1,4 +1,4 @@
-"""The law of ways: copied and decoded, a file has the same rows, however it is laid out, and by whichever engine it was written."""
+"""A copied file and a decoded one have the same rows, for any layout and for each engine that wrote the file."""
 
 from collections import Counter
 from itertools import count
@@ -23,24 +23,24 @@ WAYS = {
     "i AS j, s, d, g": Projected(renamed=(("i", "j"),), pruned=("a", "id", "m", "t")),
     "m, a AS b, g AS h": Projected(renamed=(("a", "b"), ("g", "h")), pruned=("d", "i", "id", "s", "t")),
 }
-"""What a transform selects, and the way that follows."""
+"""Expressions that a transform selects, and the copy mode that follows."""
 
 numbers = count()
 
 
 def copied(spark, source, target, way, *, scheme=""):
-    """Copy the files of a folder; return how many there are."""
+    """Copy the files of a folder; return their number."""
     footers = Footers(spark)
     planned = []
     for path in sorted(source.glob("*.parquet")):
-        found = footers.read(f"{scheme}{path}")
-        planned.append(PlannedCopy(SourceFile(path.name, path.stat().st_size, {}, None, None), way, {}, found.rows))
-    known = {one.file.name: one.rows for one in planned}
+        footer = footers.read(f"{scheme}{path}")
+        planned.append(PlannedCopy(SourceFile(path.name, path.stat().st_size, {}, None, None), way, {}, footer.rows))
+    rows_by_name = {copy.file.name: copy.rows for copy in planned}
 
     def measure(path, file):
         # The footer of a projected copy is not read for it.
         assert file.written == footers.read(f"{scheme}{path}").written
-        return Statistics(0, known[Path(path).name], None)
+        return Statistics(0, rows_by_name[Path(path).name], None)
 
     transfer = FileTransfer(spark, source=f"{scheme}{source}", target=f"{scheme}{target}", measure=measure)
     return len(transfer.copy(planned, ".", check=lambda: None).copied)
@@ -55,19 +55,19 @@ def by_another_engine(folder, select):
     """Return the same as delta-rs reads them, from a log that it makes."""
     if not (folder / "_delta_log").exists():
         convert_to_deltalake(str(folder))
-    found = QueryBuilder().register("now", DeltaTable(str(folder))).execute(f"SELECT {select} FROM now").read_all()
-    return Counter(zip(*(map(repr, found.column(name).to_pylist()) for name in found.column_names), strict=True))
+    result = QueryBuilder().register("now", DeltaTable(str(folder))).execute(f"SELECT {select} FROM now").read_all()
+    return Counter(zip(*(map(repr, result.column(name).to_pylist()) for name in result.column_names), strict=True))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Of all examples."""
+    """The folder of all examples."""
     return tmp_path_factory.mktemp("ways")
 
 
 @pytest.fixture
 def another_default(spark):
-    """Paths without a scheme are of another file system than this machine's, which is not there."""
+    """Set an unreachable file system as the default of paths without a scheme."""
     conf = hadoop_conf(spark)
     before = conf.get("fs.defaultFS")
     conf.set("fs.defaultFS", "hdfs://nowhere.invalid:1")
@@ -76,11 +76,11 @@ def another_default(spark):
 
 
 class TestEachWayGivesTheRowsThatDecodingGives:
-    """Whole and projected, by two engines that share no code."""
+    """Files are copied whole or projected, and read by two engines that share no code."""
 
     @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(layout=layouts(), select=st.sampled_from(list(WAYS)))
-    def test_of_any_layout(self, spark, folder, layout, select):
+    def test_each_way_gives_the_rows_of_decoding_for_any_layout(self, spark, folder, layout, select):
         """Codecs, row groups, dictionaries, nulls and nested columns; written by Spark or by delta-rs."""
         number = next(numbers)
         source, target = folder / f"s{number}", folder / f"t{number}"
@@ -88,7 +88,7 @@ class TestEachWayGivesTheRowsThatDecodingGives:
 
         assert copied(spark, source, target, WAYS[select]) == len(list(source.glob("*.parquet"))) > 0
 
-        names = ", ".join(one.split(" AS ")[-1] for one in select.split(", "))
+        names = ", ".join(column.split(" AS ")[-1] for column in select.split(", "))
         assert by_spark(spark, source, select) == by_spark(spark, target, names)
         assert by_another_engine(source, select) == by_another_engine(target, names)
 
@@ -97,8 +97,8 @@ class TestAFileOfThisMachine:
     """A path with a scheme is of the file system that it names."""
 
     @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-    def test_whatever_file_system_is_the_default(self, spark, tmp_path, request, way):
-        """A cluster has its own default, and a local table is named by `file:`."""
+    def test_a_file_of_this_machine_is_copied_with_any_default_file_system(self, spark, tmp_path, request, way):
+        """A cluster has its own default, and a local table is named with `file:`."""
         source, target = tmp_path / "s", tmp_path / "t"
         spark.range(3).selectExpr("id", *(f"id AS {name}" for name in "istdagm")).write.parquet(f"file:{source}")
         request.getfixturevalue("another_default")
@@ -108,10 +108,13 @@ class TestAFileOfThisMachine:
 
 
 class TestACopyThatIsTakenAway:
-    """By a VACUUM with a short retention, or by the next attempt, for which it is an orphan: the work is done again."""
+    """A VACUUM with a short retention removes a copy, or the next attempt, for which it is an orphan.
+
+    The work is done again.
+    """
 
     @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-    def test_is_no_damage_of_the_target(self, spark, tmp_path, way):
+    def test_a_removed_copy_is_no_damage_of_the_target(self, spark, tmp_path, way):
         """No commit names it yet."""
         source, target = tmp_path / "source", tmp_path / "target"
         made = spark.range(3).selectExpr("id", *(f"id AS {name}" for name in "istdagm")).coalesce(1)

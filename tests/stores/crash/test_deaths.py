@@ -1,7 +1,7 @@
-"""The real driver is killed with SIGKILL while it fills one bucket from another; nothing is lost and nothing is doubled.
+"""The real driver is killed with SIGKILL while it fills one bucket from another; no row is lost and no row is doubled.
 
-The jobs, their deaths and what is compared are those of `tests/crash`; source and target lie on a real S3 server. delta-rs
-changes the source and reads both, and the log is read as the store has it.
+The jobs, their deaths and the comparisons are those of `tests/crash`; source and target lie on a real S3 server. delta-rs
+changes the source and reads both, and the log is read from the store.
 """
 
 import os
@@ -13,12 +13,12 @@ from support.crashes.table_job import Places, TableJob, points_of
 from support.stores.minio import for_spark
 
 KILLS = int(os.environ.get("BACKFILL_KILLS", "20"))
-"""Of both strategies together."""
+"""Kills of both strategies together."""
 
 STRATEGIES = ("Snapshot", "Replica")
 OF_EACH = KILLS // len(STRATEGIES)
 MANY = 50
-"""So many kills of a strategy show each kind of death; fewer show the named points and some random moments."""
+"""Number of kills of a strategy in which each kind of death occurs; fewer show the named points and some random kills."""
 
 pytestmark = pytest.mark.timeout(1800 + 120 * KILLS)
 
@@ -30,8 +30,8 @@ def strategy(request):
 
 @pytest.fixture(scope="module")
 def reports(environment, store, strategy, spark, tmp_path_factory):
-    """Let drivers of a strategy die until there were as many deaths as asked for; the first job meets each named point."""
-    tmp_path_factory.getbasetemp()  # two threads at once would make two
+    """Let drivers of a strategy die until the requested number of deaths is reached; the first job meets each named point."""
+    tmp_path_factory.getbasetemp()  # two concurrent threads would make two
 
     def make(seed):
         name = f"{strategy.lower()}-{seed}"
@@ -42,14 +42,14 @@ def reports(environment, store, strategy, spark, tmp_path_factory):
 
 
 class TestDeathChangesNothing:
-    """Exactly once in a bucket too, whatever dies when (R-SNAP-37, R-SNAP-38)."""
+    """Delivery stays exactly once in a bucket too, whichever process dies and whenever (R-SNAP-37, R-SNAP-38)."""
 
-    def test_every_seal_and_every_end_is_what_its_state_says(self, reports):
+    def test_every_seal_and_every_end_matches_its_state(self, reports):
         """0 rows lost, 0 doubled."""
         assert [problem for report in reports for problem in report.problems] == []
         assert sum(report.seals_checked for report in reports) >= OF_EACH / 2
 
-    def test_each_named_point_was_died_at(self, reports, strategy):
+    def test_a_driver_died_at_each_named_point(self, reports, strategy):
         """A crash point that is never reached proves nothing."""
         died = sum((report.kills for report in reports), Counter())
         anywhere = ANYWHERE if OF_EACH >= MANY else set()
@@ -57,9 +57,9 @@ class TestDeathChangesNothing:
         assert anywhere | {point.split(":")[0] for point in points_of(strategy)} <= set(died)
 
     def test_a_woken_driver_meets_the_fence(self, reports):
-        """Here the store refuses its commit, and no lock of a machine does."""
+        """Here the store rejects its commit; no lock of a machine is involved."""
         assert OF_EACH < MANY or sum(report.fenced for report in reports) > 0
 
-    def test_there_were_as_many_deaths_as_asked_for(self, reports):
-        """The suite says what it did, not what it planned."""
+    def test_the_requested_number_of_drivers_died(self, reports):
+        """The suite reports the deaths that happened, not those that it planned."""
         assert sum(report.kills.total() for report in reports) >= OF_EACH

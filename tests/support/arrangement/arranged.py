@@ -1,6 +1,7 @@
-"""How the rows of a simulated world are ordered: by the key, or by a band that follows from the value, so that an update moves a row.
+"""The order of the rows in a simulated world: by the key, or by a band that is computed from the value.
 
-A band may be NULL, and may be read from the largest on. A position is told as a coordinate: a number that grows in the order of reading.
+With bands, an update moves a row. A band may be NULL, and may be read in descending order. A position is given as a coordinate:
+a number that grows in the order of reading.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ NOTHING, EVERYTHING = -1, (BANDS + 1) * BAND
 """Coordinates: no row is at or before the first, each row is before the second."""
 
 Reach = tuple[int, ...]
-"""Of each vnode, the coordinate up to which rows are there."""
+"""For each vnode, the coordinate up to which rows are present."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arranged:
-    """How the rows of a world are ordered and distributed."""
+    """Order and distribution of the rows of a world."""
 
     banded: bool
     descending: bool
     vnodes: int
     by_band: bool
-    """Is the vnode that of the band? Else of the key."""
+    """Derive the vnode from the band if true, else from the key."""
 
     @classmethod
     def drawn(cls, rng: Random) -> Arranged:
-        """Return one of the many ways."""
+        """Return a random arrangement."""
         banded = rng.random() < 0.67
         return cls(banded, rng.random() < 0.5, rng.choice([1, 3]), banded and rng.random() < 0.3)
 
     @property
     def space(self) -> KeySpace:
-        """Return it in the words of the core."""
+        """Return it as the key space of the core."""
         band = (KeyColumn("band", "long", self.descending),) if self.banded else ()
         key = KeyColumn("id", "long", self.descending and not self.banded)
         return KeySpace(KeyOrder((*band, key)), ("band" if self.by_band else "id",), self.vnodes)
@@ -52,7 +53,7 @@ class Arranged:
         return None if value % 7 == 6 else value % 7
 
     def position(self, row: Row) -> KeyPosition:
-        """Return where a row is, as the state stores it."""
+        """Return the position of a row, as the state stores it."""
         key, value = row
         return (self.band(value), key) if self.banded else (key,)
 
@@ -77,8 +78,8 @@ class Arranged:
     def reach_of(self, positions: VnodePositions) -> Reach:
         """Return the positions of work as coordinates."""
         reach: list[int] = []
-        for count, one in positions.runs:
-            match one:
+        for count, reached in positions.runs:
+            match reached:
                 case NotStarted():
                     at = NOTHING
                 case UpTo(position=position):
@@ -89,5 +90,5 @@ class Arranged:
         return tuple(reach)
 
     def within(self, row: Row, reach: Reach) -> bool:
-        """Is a row at or before the position of its vnode (R-ARR-13)?"""
+        """Return whether a row is at or before the position of its vnode (R-ARR-13)."""
         return self.at(row) <= reach[self.vnode(row)]

@@ -1,4 +1,4 @@
-"""The arrangement strategy driven by hand over a table in memory: work ends when the test says so, commits are durable at once."""
+"""The arrangement strategy driven by hand over a table in memory: a test ends each piece of work, and commits are durable at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from backfill_core.strategies.arrangement.strategy import ArrangementStrategy
 
 
 class ByHand:
-    """One attempt over a table whose key is its last column; `target` is what the commits made of the target, by key."""
+    """One attempt over a table whose key is its last column; `target` holds the committed rows by key."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ByHand:
         self._vnode_of = vnode_of
         self.target = {row[-1]: row for row in target}
         directions = self._key.descending or (False,) * len(types)
-        columns = (KeyColumn(f"c{at}", one, directions[at]) for at, one in enumerate(types))
+        columns = (KeyColumn(f"c{at}", type_, directions[at]) for at, type_ in enumerate(types))
         self.space = KeySpace(KeyOrder(tuple(columns)), ("id",), vnodes)
         behind = rows_per_cut if rows_after is None else rows_after
         line = KeyLine(self.space, tuple(KeyCut(cut, rows_per_cut) for cut in cuts), behind)
@@ -92,7 +92,7 @@ class ByHand:
         self.running: dict[int, ReadKeyRange | ApplyChanges | ProveKey] = {}
         self.begun: list[ReadKeyRange | ApplyChanges | ProveKey] = []
         self.reads: list[int] = []
-        """Rows of each read."""
+        """Number of rows of each read."""
 
         self._next_id, self._epoch, self._tables = 1, Epoch(1, 1), 0
         self.commit()
@@ -100,7 +100,7 @@ class ByHand:
     # -------------------------------------------------------------- the world
     @property
     def now(self) -> Now:
-        """The moment."""
+        """Virtual time of the attempt."""
         return Now(self.now_s, 0)
 
     def change(self, *rows: Values) -> None:
@@ -117,12 +117,12 @@ class ByHand:
         self.strategy.on(LimitSet(rows_per_s, 1.0), self.now)
 
     def second(self) -> None:
-        """A second passes, and a barrier with it."""
+        """Let a second pass, and a barrier with it."""
         self.now_s += 1
         self.pass_barrier()
 
     def pass_barrier(self) -> None:
-        """A barrier passes at this moment."""
+        """Let a barrier pass now."""
         self.strategy.on(BarrierPassed(self._epoch, scheduled=True), self.now)
 
     def _permits(self, *, history: bool, changes: bool) -> Permits:
@@ -130,10 +130,10 @@ class ByHand:
 
     # -------------------------------------------------------------- steps
     def start(self, *, history: bool = True, changes: bool = True) -> list[ReadKeyRange | ApplyChanges | ProveKey]:
-        """Let the strategy choose work; return what begins."""
+        """Let the strategy choose work; return the work that begins."""
         work = list(self.strategy.propose(self._permits(history=history, changes=changes), self.now))
         self._next_id += len(work)
-        self.running |= {one.work_id: one for one in work}
+        self.running |= {piece.work_id: piece for piece in work}
         self.begun += work
         return work
 
@@ -154,21 +154,21 @@ class ByHand:
         self.strategy.on(WorkLost(work.work_id), self.now)
 
     def commit(self, *, history: bool = True, changes: bool = True) -> CommitRequest:
-        """Let a commit be prepared, and be durable; hold the target to what it stores."""
+        """Prepare a commit and make it durable; compare the target with the stored state."""
         request = self.prepare(history=history, changes=changes)
         self.seal(request)
         return request
 
     def prepare(self, *, history: bool = True, changes: bool = True) -> CommitRequest:
-        """Let a commit be prepared; it is on its way until `seal`."""
+        """Prepare a commit; it is in flight until `seal`."""
         return self.strategy.prepare_commit(self._epoch, self._permits(history=history, changes=changes), self.now)
 
     def seal(self, request: CommitRequest) -> None:
-        """Let a prepared commit be durable; hold the target to what it stores."""
+        """Make a prepared commit durable; compare the target with the stored state."""
         for file in request.files:
             rows: Any = file.handle
             for row in rows:
-                assert row[-1] not in self.target, "a row of a chunk was there already"
+                assert row[-1] not in self.target, "a row of a chunk already exists"
                 self.target[row[-1]] = row
         self._epoch = self._epoch.after(2 if request.announces else 1)
         self._tables += 1
@@ -176,25 +176,25 @@ class ByHand:
         self.check()
 
     def round(self) -> list[ReadKeyRange | ApplyChanges | ProveKey]:
-        """Start what may start, end it in its order, and commit; return what it was."""
+        """Start all work that may start, end it in order, and commit; return the work."""
         work = self.start()
-        for one in work:
-            self.finish(one)
+        for piece in work:
+            self.finish(piece)
         self.commit()
         return work
 
     def run(self) -> None:
-        """Go on until nothing starts and everything is caught up."""
+        """Continue until nothing starts and the strategy is caught up."""
         for _ in range(100):
             self.strategy.on(SourcePolled(Head(len(self.versions) - 1, 0)), self.now)
             self.second()
             if not self.round() and self.strategy.status.caught_up:
                 return
-        raise AssertionError("it does not come to its end")
+        raise AssertionError("the strategy does not catch up")
 
     # -------------------------------------------------------------- what work does
     def at(self, row: Values) -> Any:
-        """Return what rows are ordered by."""
+        """Return the value that orders rows."""
         return self._key.order(self._key.of(row))
 
     def _read(self, work: ReadKeyRange) -> KeyRangeStaged:
@@ -212,7 +212,7 @@ class ByHand:
         return KeyRangeStaged(work.work_id, files, len(taken), last, self._line(work) if cut_off else None)
 
     def _line(self, work: ReadKeyRange) -> KeyLine | None:
-        """Cut a version behind every five rows, if the work asks for it."""
+        """Cut a version after every five rows, if the work asks for it."""
         if not work.takes_cuts:
             return None
         rows = sorted(self.versions[work.version], key=self.at)
@@ -222,12 +222,12 @@ class ByHand:
     def _merge(self, work: ApplyChanges) -> ChangesApplied:
         old = {row[-1]: row for row in self.versions[work.after]}
         new = {row[-1]: row for row in self.versions[work.upto]}
-        changed = [one for one in {**old, **new} if old.get(one) != new.get(one)]
-        for one in changed:
-            if one in new and (work.bound is None or self._within(new[one], work.bound.positions)):
-                self.target[one] = new[one]
+        changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+        for key in changed:
+            if key in new and (work.bound is None or self._within(new[key], work.bound.positions)):
+                self.target[key] = new[key]
             else:
-                self.target.pop(one, None)
+                self.target.pop(key, None)
         return ChangesApplied(work.work_id, len(changed))
 
     def _reached(self, row: Values, positions: VnodePositions) -> Reached:
@@ -242,28 +242,28 @@ class ByHand:
             case Completed():
                 return True
 
-    # -------------------------------------------------------------- what it says
+    # -------------------------------------------------------------- state
     @property
     def stored(self) -> ArrangementStored:
-        """What the newest commit stored, read from its JSON."""
+        """State that the newest commit stored, read from its JSON."""
         return decode(self.strategy.stored.encode())
 
     def check(self) -> None:
-        """R-ARR-42: the target holds exactly the rows at or before the positions, as of the consumed version."""
+        """Assert R-ARR-42: the target holds exactly the rows at or before the positions, at the consumed version."""
         stored = self.stored
-        there = [row for row in self.versions[stored.consumed] if self._within(row, stored.positions)]
-        assert sorted(self.target.values(), key=self.at) == sorted(there, key=self.at)
+        expected = [row for row in self.versions[stored.consumed] if self._within(row, stored.positions)]
+        assert sorted(self.target.values(), key=self.at) == sorted(expected, key=self.at)
 
     @property
     def bound(self) -> KeyBound | None:
-        """What the newest batch was bounded by."""
-        batches = [one for one in self.begun if isinstance(one, ApplyChanges)]
+        """Bound of the newest batch."""
+        batches = [work for work in self.begun if isinstance(work, ApplyChanges)]
         return batches[-1].bound
 
     @property
     def chunks(self) -> list[tuple[Any, Any, int]]:
         """Low, high and version of each chunk that was begun."""
-        return [(one.low, one.high, one.version) for one in self.begun if isinstance(one, ReadKeyRange)]
+        return [(work.low, work.high, work.version) for work in self.begun if isinstance(work, ReadKeyRange)]
 
 
 def ids(*keys: int) -> list[Values]:
@@ -272,5 +272,5 @@ def ids(*keys: int) -> list[Values]:
 
 
 def begun(**settings: Any) -> ByHand:
-    """Return ten rows, a cut behind each, in chunks of one row, two side by side."""
+    """Return ten rows, a cut after each, in chunks of one row, two concurrently."""
     return ByHand([ids(*range(10))], cuts=ids(*range(9)), **{"chunk_rows": 1, **settings})

@@ -1,10 +1,10 @@
-"""Certificates for tests, made by another hand than ours."""
+"""Certificates for tests, made by openssl instead of our code."""
 
 import subprocess
 
 
 def certificate(folder, name):
-    """Make a key and a certificate signed by itself; return the file with the certificate, and the key's."""
+    """Make a key and a certificate signed by itself; return the paths of the certificate and of the key."""
     key, out = folder / f"{name}.key", folder / f"{name}.crt"
     command = [
         "openssl",

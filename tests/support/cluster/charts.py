@@ -1,4 +1,4 @@
-"""The chart: its rules as files, and what helm makes of it. Without helm a test is skipped and says so."""
+"""The chart: its rules as files, and the objects that helm renders. Without helm a test is skipped with that reason."""
 
 import json
 import os
@@ -19,82 +19,84 @@ TENANTS = ("shop", "stock")
 RULES = {
     path.stem.removesuffix("-rules"): yaml.safe_load(path.read_text()) for path in CHART.glob("files/*-rules.yaml")
 }
-"""Rules of roles by whose they are; roles have them from these files, which are read without helm too."""
+"""Rules of roles by the name of their owner; the chart's roles contain these files, which are read without helm too."""
 
 
-def run(*words, environ=None):
-    """Run helm; return what became of it. Skips the test where there is none."""
-    found = tool("helm")
-    if found is None:
+def run(*arguments, environ=None):
+    """Run helm and return its result; skip the test if helm is missing."""
+    helm = tool("helm")
+    if helm is None:
         pytest.skip("no helm: not on the path, and not built by the kit (build --helm)")
     given = {**os.environ, "HELM_NAMESPACE": SYSTEM} | (environ or {})
-    return subprocess.run([found, *map(str, words)], env=given, capture_output=True, text=True, check=False)
+    return subprocess.run([helm, *map(str, arguments)], env=given, capture_output=True, text=True, check=False)
 
 
 def rendered(namespaces=TENANTS, *, system=SYSTEM, **values):
-    """Return the objects that an installation has; values are topics, as in values.yaml."""
+    """Return the objects of an installation; values are given by topic, as in values.yaml."""
     return list(_rendered(system, json.dumps({"watch": {"namespaces": list(namespaces)}} | values), "--skip-tests"))
 
 
 def trial(*, system=SYSTEM, **values):
-    """Return the objects that `helm test` makes, in their order."""
-    given = json.dumps({"watch": {"namespaces": list(TENANTS)}} | values)
-    hooks = [one for one in _rendered(system, given) if "helm.sh/hook" in one["metadata"].get("annotations", {})]
-    return sorted(hooks, key=lambda one: int(one["metadata"]["annotations"]["helm.sh/hook-weight"]))
+    """Return the objects that `helm test` makes, in order."""
+    settings = json.dumps({"watch": {"namespaces": list(TENANTS)}} | values)
+    hooks = [hook for hook in _rendered(system, settings) if "helm.sh/hook" in hook["metadata"].get("annotations", {})]
+    return sorted(hooks, key=lambda hook: int(hook["metadata"]["annotations"]["helm.sh/hook-weight"]))
 
 
 @cache
-def _rendered(system, values, *words):
-    done = run("template", RELEASE, CHART, "--namespace", system, *words, *as_flags(json.loads(values)))
+def _rendered(system, values, *options):
+    done = run("template", RELEASE, CHART, "--namespace", system, *options, *as_flags(json.loads(values)))
     assert done.returncode == 0, done.stderr
-    return tuple(one for one in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if one)
+    return tuple(document for document in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if document)
 
 
 def notes(folder, **values):
-    """Return what helm prints after an installation, without a server: a copy of the chart has it as an object."""
+    """Return the notes that helm prints after an installation, without a server: a copy of the chart renders them as an object."""
     chart = Path(shutil.copytree(CHART, folder / "chart", dirs_exist_ok=True))
     (chart / "templates" / "NOTES.txt").rename(chart / "files" / "NOTES.txt")
     (chart / "templates" / "notes.yaml").write_text(
         'kind: Notes\ntext: {{ tpl (.Files.Get "files/NOTES.txt") . | quote }}\n'
     )
-    given = {"watch": {"namespaces": list(TENANTS)}} | values
-    words = ("--namespace", SYSTEM, "--show-only", "templates/notes.yaml", *as_flags(given))
-    done = run("template", RELEASE, chart, *words)
+    settings = {"watch": {"namespaces": list(TENANTS)}} | values
+    options = ("--namespace", SYSTEM, "--show-only", "templates/notes.yaml", *as_flags(settings))
+    done = run("template", RELEASE, chart, *options)
     assert done.returncode == 0, done.stderr
     return yaml.safe_load(done.stdout)["text"]
 
 
 def refusal(**values):
-    """Return what helm says of values that it will not have."""
+    """Return helm's error for values that it rejects."""
     done = run("template", RELEASE, CHART, "--namespace", SYSTEM, *as_flags(values))
-    assert done.returncode != 0, "helm takes it"
+    assert done.returncode != 0, "helm accepts the values"
     return done.stderr
 
 
 def as_flags(values):
     """Return values as helm's flags."""
-    return [word for name, value in values.items() for word in ("--set-json", f"{name}={json.dumps(value)}")]
+    return [flag for name, value in values.items() for flag in ("--set-json", f"{name}={json.dumps(value)}")]
 
 
 def of_kind(objects, *kinds):
     """Return the objects of some kinds."""
-    return [one for one in objects if one["kind"] in kinds]
+    return [object_ for object_ in objects if object_["kind"] in kinds]
 
 
 def of_the_operator(objects):
-    """Return the objects without the roles that only add Backfills to Kubernetes' own roles for users."""
-    return [one for one in objects if not any("/aggregate-to-" in name for name in one["metadata"]["labels"])]
+    """Return the objects without the roles that only add Backfills to Kubernetes' default roles for users."""
+    return [
+        object_ for object_ in objects if not any("/aggregate-to-" in name for name in object_["metadata"]["labels"])
+    ]
 
 
 def only(objects, kind):
-    """Return the one object of a kind."""
-    [one] = of_kind(objects, kind)
-    return one
+    """Return the only object of a kind."""
+    [object_] = of_kind(objects, kind)
+    return object_
 
 
-def place(one):
+def place(object_):
     """Return namespace and name."""
-    return one["metadata"].get("namespace"), one["metadata"]["name"]
+    return object_["metadata"].get("namespace"), object_["metadata"]["name"]
 
 
 def allowed(rules):

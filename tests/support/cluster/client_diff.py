@@ -1,11 +1,11 @@
-"""The difference that a client-side diff shows, as Argo CD's default is: what the server stores beside what was written.
+"""The difference that a client-side diff shows, as Argo CD does by default: the written object compared with the stored one.
 
-Fields that the server adds to an object are no difference. A list that is merged by a key (containers and their like) is compared
-item by item; any other list is compared whole, so that one default inside it is a difference for ever.
+Fields that the server adds to an object are no difference. A list that is merged by a key (containers, volumes) is compared
+item by item. Any other list is compared whole, so one default inside it is a permanent difference.
 """
 
 MERGED = {"containers": "name", "initContainers": "name", "volumes": "name", "env": "name", "volumeMounts": "mountPath"}
-"""Lists of pods that are merged, and their keys."""
+"""Lists of pods that are merged, with their keys."""
 
 PODS = ("Deployment", "Pod")
 

@@ -1,11 +1,11 @@
-"""An API server in memory that speaks real HTTP: lists in pages, watches with bookmarks, fences, dry runs, and faults.
+"""An API server in memory that serves real HTTP: lists in pages, watches with bookmarks, fences, dry runs, and faults.
 
     async with FakeApi() as api:
         api.faults.append(Fault("lose the answer", verb="create", plural="pods"))
         cluster = api.cluster(settings)
 
-Held to the suite of the real API server (tests/control_plane/kube/test_api_conformance.py), of which it knows only what the
-operator and kopf use: no SSA, no schema, no admission but what a test adds.
+The suite of the real API server (tests/control_plane/kube/test_api_conformance.py) runs on it too. It implements only the
+features that the operator and kopf use: no SSA, no schema, and only the admission that a test adds.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ WRITES = {"create", "delete", "patch", "update"}
 
 @dataclass
 class Fault:
-    """Something that goes wrong with the next `times` requests that match."""
+    """A fault of the next `times` requests that match."""
 
     what: str
     """`lose the request`, `lose the answer`, `answer` (with `status`), `raw` (with these bytes, then the end of the
-    connection), `slow` (by `seconds`, before it is done), `slow answer` (after it is done), or nothing but `action`."""
+    connection), `slow` (by `seconds`, before the request is done), `slow answer` (after it is done), or only `action`."""
 
     verb: str | None = None
     plural: str | None = None
@@ -41,7 +41,7 @@ class Fault:
     reason: str = "InternalError"
     retry_after: int | None = None
     raw: bytes = b""
-    """Header and body as they go over the wire."""
+    """Header and body as sent over the wire."""
 
     seconds: float = 0.0
     action: object = None
@@ -52,19 +52,19 @@ class Fault:
 
     user: str | None = "operator"
     after: int = 0
-    """So many matching requests go well first."""
+    """Number of matching requests that succeed first."""
 
     times: float = 1
 
     def strikes(self, request):
         if self.writes and (request.verb not in WRITES or request.plural in ("leases", "events")):
             return False
-        wanted = (self.verb, self.plural, self.namespace, self.subresource, self.name, self.dry_run, self.user)
+        pattern = (self.verb, self.plural, self.namespace, self.subresource, self.name, self.dry_run, self.user)
         given = (
             request.verb, request.plural, request.namespace, request.subresource, request.name, request.dry_run,
             request.user,
         )  # fmt: skip
-        if any(want is not None and want != have for want, have in zip(wanted, given, strict=True)):
+        if any(expected is not None and expected != actual for expected, actual in zip(pattern, given, strict=True)):
             return False
         if self.after:
             self.after -= 1
@@ -117,10 +117,10 @@ class FakeApi:
         """The field selectors of lists that had one."""
 
         self.silent = False
-        """Watches stay open and say nothing."""
+        """Watches stay open and send nothing."""
 
         self.instead = {}
-        """Texts that are told in the place of others: what no parser here could hold."""
+        """Strings that replace others in answers: content that no parser here could hold."""
 
         self._watches = {}
         self._port = 0
@@ -175,7 +175,7 @@ class FakeApi:
     # ------------------------------------------------------------ watches
     @property
     def open_watches(self):
-        """How many watches are open."""
+        """Number of open watches."""
         return len(self._watches)
 
     def fall_silent(self):
@@ -188,16 +188,16 @@ class FakeApi:
             queue.put_nowait(None)
 
     def forget(self):
-        """Close every watch, and answer 410 to those who come back with what they saw last."""
+        """Close every watch, and answer 410 to clients that resume from their last version."""
         self.store.forget_history()
         self.break_watches()
 
-    def _changed(self, plural, kind, one):
+    def _changed(self, plural, kind, object_):
         if self.silent:
             return
-        for queue, (wanted, namespace) in self._watches.items():
-            if wanted == plural and namespace in (None, one["metadata"]["namespace"]):
-                queue.put_nowait((kind, one, self.store.before))
+        for queue, (watched, namespace) in self._watches.items():
+            if watched == plural and namespace in (None, object_["metadata"]["namespace"]):
+                queue.put_nowait((kind, object_, self.store.before))
 
     async def _watch(self, http, seen, query):
         since = int(query.get("resourceVersion") or 0) or self.store.version
@@ -206,8 +206,8 @@ class FakeApi:
         await response.prepare(http)
         queue = asyncio.Queue()
 
-        async def say(kind, one):
-            await response.write(self._text({"type": kind, "object": one}).encode() + b"\n")
+        async def say(kind, object_):
+            await response.write(self._text({"type": kind, "object": object_}).encode() + b"\n")
 
         try:
             try:
@@ -217,10 +217,10 @@ class FakeApi:
                 return response
             self._watches[queue] = seen.plural, seen.namespace
             before = {}
-            for kind, one in past:
-                uid = one["metadata"]["uid"]
-                await self._say(say, selector, kind, one, before.get(uid))
-                before[uid] = one
+            for kind, object_ in past:
+                uid = object_["metadata"]["uid"]
+                await self._say(say, selector, kind, object_, before.get(uid))
+                before[uid] = object_
             while True:
                 try:
                     async with asyncio.timeout(self.bookmark_s):
@@ -240,12 +240,12 @@ class FakeApi:
             self._watches.pop(queue, None)
 
     @staticmethod
-    async def _say(say, selector, kind, one, before):
-        """Tell a change; whatever left the selector is told as deleted, as it was: so do real servers."""
-        if matches(one["metadata"].get("labels") or {}, selector):
-            await say(kind, one)
+    async def _say(say, selector, kind, object_, before):
+        """Send a change; an object that left the selector is sent as deleted, with its old content, as real servers do."""
+        if matches(object_["metadata"].get("labels") or {}, selector):
+            await say(kind, object_)
         elif before is not None and matches(before["metadata"].get("labels") or {}, selector):
-            version = one["metadata"]["resourceVersion"]
+            version = object_["metadata"]["resourceVersion"]
             await say("DELETED", before | {"metadata": before["metadata"] | {"resourceVersion": version}})
 
     # ------------------------------------------------------------ one request
@@ -278,8 +278,8 @@ class FakeApi:
 
     def _text(self, answer):
         text = json.dumps(answer)
-        for said, told in self.instead.items():
-            text = text.replace(said, told)
+        for original, replacement in self.instead.items():
+            text = text.replace(original, replacement)
         return text
 
     def _do(self, seen, query, body):
@@ -312,11 +312,11 @@ class FakeApi:
 
 
 async def suffered(faults, seen):
-    """Have a request suffer what strikes it before it is done; return the faults that its answer will suffer.
+    """Apply the faults that hit a request before it is done; return the faults of its answer.
 
     Raises:
         LostError: the answer is lost.
-        Refusal: it has its answer.
+        Refusal: the fault is the answer.
     """
     after = []
     for fault in faults:
@@ -340,10 +340,10 @@ async def suffered(faults, seen):
 
 
 async def delivered(after, seen):
-    """Have the answer of a request that was done suffer what is left: it comes late, or not at all.
+    """Apply the faults of an answer: it is late, or it is lost.
 
     Raises:
-        LostError: not at all.
+        LostError: the answer is lost.
     """
     for fault in after:
         if fault.what == "slow answer":
@@ -356,7 +356,7 @@ async def delivered(after, seen):
 
 
 def parsed(http, query, body):
-    """Return what a request means, in RBAC's words."""
+    """Return the meaning of a request in RBAC's terms."""
     parts = http.path.strip("/").split("/")
     group, parts = ("", parts[2:]) if parts[0] == "api" else (parts[1] if len(parts) > 1 else "", parts[3:])
     namespace = None

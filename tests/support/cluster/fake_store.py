@@ -1,6 +1,6 @@
-"""What an API server keeps: objects, their versions and the history of their changes. In memory, and no HTTP.
+"""Storage of an API server: objects, their versions and the history of their changes. In memory, and without HTTP.
 
-Held to the suite of the real API server (tests/control_plane/kube/test_api_conformance.py).
+The suite of the real API server (tests/control_plane/kube/test_api_conformance.py) runs on it too.
 """
 
 import asyncio
@@ -14,14 +14,16 @@ from datetime import UTC, datetime
 
 from backfill_operator.kube.resources import BACKFILLS, CONFIG_MAPS, EVENTS, LEASES, PODS, SECRETS, SERVICES
 
-RESOURCES = {one.plural: one for one in (BACKFILLS, PODS, CONFIG_MAPS, SECRETS, SERVICES, LEASES, EVENTS)}
+RESOURCES = {
+    resource.plural: resource for resource in (BACKFILLS, PODS, CONFIG_MAPS, SECRETS, SERVICES, LEASES, EVENTS)
+}
 WITH_STATUS = {"backfills", "pods", "services"}
 DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 class Refusal(Exception):
-    """An answer that is no object: HTTP status, reason, message."""
+    """An error answer: HTTP status, reason, message."""
 
     def __init__(self, status, reason, message, retry_after=None):
         super().__init__(message)
@@ -52,7 +54,7 @@ def timestamp():
 
 
 def matches(labels, selector):
-    """Does a set of labels satisfy `a=b,c`?"""
+    """Return whether a set of labels satisfies `a=b,c`."""
     for term in filter(None, selector.split(",")):
         name, _, value = term.partition("=")
         if name not in labels or ("=" in term and labels[name] != value):
@@ -68,7 +70,7 @@ class Store:
         self.history = []
         self.version = 1
         self.forgotten = 0
-        """Changes up to this version are not in the history any more."""
+        """Changes up to this version are no longer in the history."""
 
         self.history_max = history_max
         self.garbage_collector = garbage_collector
@@ -77,13 +79,13 @@ class Store:
         """Each takes (plural, namespace, object) and may raise a Refusal, as a webhook or a quota does."""
 
         self.prune = lambda _plural, status: status
-        """Takes (plural, status) and returns what the CRD's schema knows of it; an older one knows less."""
+        """Takes (plural, status) and returns the fields that the CRD's schema contains; an older schema drops more."""
 
         self.listeners = []
-        """Each is told (plural, type, object) after a change."""
+        """Each is called with (plural, type, object) after a change."""
 
         self.before = None
-        """What the object was before the newest change."""
+        """The object before the newest change."""
 
     # ------------------------------------------------------------ reads
     def get(self, plural, namespace, name):
@@ -93,27 +95,29 @@ class Store:
             raise Refusal(404, "NotFound", f'{plural} "{name}" not found') from None
 
     def list(self, plural, namespace=None, *, selector="", fields="", limit=0, token=""):
-        """Return a page and the token of the next one; of the field selectors `status.phase` is known."""
+        """Return a page and the token of the next one; `status.phase` is the only field selector."""
         after = tuple(json.loads(base64.b64decode(token))) if token else ("", "")
         if token and after[0] == "expired":
             raise Refusal(410, "Expired", "The provided continue parameter is too old")
-        found = [
-            (key, one)
-            for key, one in sorted(self.objects[plural].items())
+        matching = [
+            (key, object_)
+            for key, object_ in sorted(self.objects[plural].items())
             if key > after
             and namespace in (None, key[0])
-            and matches(one["metadata"].get("labels") or {}, selector)
-            and matches({"status.phase": (one.get("status") or {}).get("phase", "")}, fields)
+            and matches(object_["metadata"].get("labels") or {}, selector)
+            and matches({"status.phase": (object_.get("status") or {}).get("phase", "")}, fields)
         ]
-        page = found[:limit] if limit else found
-        more = limit and len(found) > limit
-        return [one for _, one in page], base64.b64encode(json.dumps(page[-1][0]).encode()).decode() if more else ""
+        page = matching[:limit] if limit else matching
+        more = limit and len(matching) > limit
+        return [object_ for _, object_ in page], base64.b64encode(
+            json.dumps(page[-1][0]).encode()
+        ).decode() if more else ""
 
     def changes(self, plural, namespace, since):
-        """Return what happened after a version.
+        """Return the changes after a version.
 
         Raises:
-            Refusal: 410, when that is not known any more.
+            Refusal: 410, when the history no longer contains them.
         """
         if since < self.forgotten:
             raise Refusal(410, "Expired", f"too old resource version: {since} ({self.forgotten})")
@@ -121,9 +125,9 @@ class Store:
         while first and self.history[first - 1][0] > since:
             first -= 1
         return [
-            (kind, one)
-            for _, at, kind, one in self.history[first:]
-            if at == plural and namespace in (None, one["metadata"].get("namespace"))
+            (kind, object_)
+            for _, at, kind, object_ in self.history[first:]
+            if at == plural and namespace in (None, object_["metadata"].get("namespace"))
         ]
 
     def forget_history(self):
@@ -133,35 +137,35 @@ class Store:
 
     # ------------------------------------------------------------ writes
     def create(self, plural, namespace, body, *, dry_run=False):
-        resource, one = RESOURCES[plural], copy.deepcopy(body)
+        resource, object_ = RESOURCES[plural], copy.deepcopy(body)
         if namespace in self.namespaces_missing:
             raise Refusal(404, "NotFound", f'namespaces "{namespace}" not found')
-        metadata = one.setdefault("metadata", {})
+        metadata = object_.setdefault("metadata", {})
         if "generateName" in metadata and "name" not in metadata:
             metadata["name"] = metadata["generateName"] + uuid.uuid4().hex[:5]
-        self._valid(plural, one)
+        self._valid(plural, object_)
         if (namespace, metadata["name"]) in self.objects[plural]:
             raise Refusal(409, "AlreadyExists", f'{plural} "{metadata["name"]}" already exists')
         for admit in self.admission:
-            admit(plural, namespace, one)
+            admit(plural, namespace, object_)
         metadata |= {
             "namespace": namespace,
             "uid": str(uuid.uuid4()),
             "creationTimestamp": timestamp(),
             "generation": 1,
         }
-        one |= {"apiVersion": resource.api_version, "kind": resource.kind}
+        object_ |= {"apiVersion": resource.api_version, "kind": resource.kind}
         if plural in WITH_STATUS:
-            one.pop("status", None)
+            object_.pop("status", None)
         if plural == "pods":
-            one["status"] = {"phase": "Pending"}
+            object_["status"] = {"phase": "Pending"}
         if plural == "secrets":
-            for entry, text in one.pop("stringData", {}).items():
-                one.setdefault("data", {})[entry] = base64.b64encode(text.encode()).decode()
+            for entry, text in object_.pop("stringData", {}).items():
+                object_.setdefault("data", {})[entry] = base64.b64encode(text.encode()).decode()
         if dry_run:
-            return one
-        made = self._put("ADDED", plural, one)
-        owners = [owner["uid"] for owner in one["metadata"].get("ownerReferences", [])]
+            return object_
+        made = self._put("ADDED", plural, object_)
+        owners = [owner["uid"] for owner in object_["metadata"].get("ownerReferences", [])]
         if (
             self.garbage_collector
             and owners
@@ -171,13 +175,15 @@ class Store:
                 for parent in self.objects[kind].values()
             )
         ):
-            # Born without a parent: the collector takes it, though not at once.
+            # An object created without a living owner: the collector deletes it, but not at once.
             asyncio.get_running_loop().call_later(0.1, self._collect, plural, made)
         return made
 
-    def _collect(self, plural, one):
+    def _collect(self, plural, object_):
         with contextlib.suppress(Refusal):
-            self.delete(plural, one["metadata"]["namespace"], one["metadata"]["name"], uid=one["metadata"]["uid"])
+            self.delete(
+                plural, object_["metadata"]["namespace"], object_["metadata"]["name"], uid=object_["metadata"]["uid"]
+            )
 
     def update(self, plural, namespace, name, body, *, subresource=None):
         old = self.get(plural, namespace, name)
@@ -207,7 +213,7 @@ class Store:
             raise Refusal(409, "Conflict", f"the UID in the precondition ({uid}) does not match the UID in record")
         if plural == "pods" and grace_s is None:
             grace_s = (old.get("spec") or {}).get("terminationGracePeriodSeconds", 30)
-        # A pod that no kubelet has, or that ended, has nothing to wait for.
+        # A pod that no kubelet runs, or that ended, has nothing to wait for.
         graceful = (
             plural == "pods"
             and grace_s
@@ -238,22 +244,22 @@ class Store:
             return self._remove(plural, new)
         return self._put("MODIFIED", plural, new)
 
-    def _put(self, kind, plural, one):
+    def _put(self, kind, plural, object_):
         self.version += 1
-        one = one | {"metadata": one["metadata"] | {"resourceVersion": str(self.version)}}
-        key = one["metadata"]["namespace"], one["metadata"]["name"]
+        object_ = object_ | {"metadata": object_["metadata"] | {"resourceVersion": str(self.version)}}
+        key = object_["metadata"]["namespace"], object_["metadata"]["name"]
         self.before = self.objects[plural].get(key)
         if kind == "DELETED":
             self.objects[plural].pop(key, None)
         else:
-            self.objects[plural][key] = one
-        self.history.append((self.version, plural, kind, one))
+            self.objects[plural][key] = object_
+        self.history.append((self.version, plural, kind, object_))
         if len(self.history) > self.history_max:
             self.forgotten = self.history[self.history_max // 2][0]
             del self.history[: self.history_max // 2 + 1]
         for listener in list(self.listeners):
-            listener(plural, kind, one)
-        return one
+            listener(plural, kind, object_)
+        return object_
 
     def _remove(self, plural, old):
         gone = self._put("DELETED", plural, old)
@@ -268,17 +274,17 @@ class Store:
     def _fenced(self, plural, old, metadata):
         for field in ("resourceVersion", "uid"):
             if metadata.get(field) not in (None, old["metadata"][field]):
-                words = "the object has been modified; please apply your changes to the latest version and try again"
+                message = "the object has been modified; please apply your changes to the latest version and try again"
                 raise Refusal(
-                    409, "Conflict", f'Operation cannot be fulfilled on {plural} "{old["metadata"]["name"]}": {words}'
+                    409, "Conflict", f'Operation cannot be fulfilled on {plural} "{old["metadata"]["name"]}": {message}'
                 )
 
-    def _valid(self, plural, one):
-        name = str(one["metadata"].get("name", ""))
+    def _valid(self, plural, object_):
+        name = str(object_["metadata"].get("name", ""))
         rule, longest = (DNS_1035, 63) if plural == "services" else (DNS_1123, 253)
         if not rule.fullmatch(name) or len(name) > longest:
             raise Refusal(422, "Invalid", f'{plural} "{name}" is invalid: metadata.name: Invalid value: "{name}"')
         if plural == "pods":
-            containers = (one.get("spec") or {}).get("containers")
+            containers = (object_.get("spec") or {}).get("containers")
             if not containers or not all(isinstance(c, dict) and c.get("name") and c.get("image") for c in containers):
                 raise Refusal(422, "Invalid", f'Pod "{name}" is invalid: spec.containers: Required value')

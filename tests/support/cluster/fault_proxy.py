@@ -4,7 +4,7 @@
         api.faults.append(Fault("lose the answer", verb="create", plural="pods"))
         operator = Operator(api.configuration(), settings)
 
-Requests are passed on with the kubeconfig's credentials, watches as they come.
+Requests are passed on with the kubeconfig's credentials, and watches are streamed.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class FaultProxy:
         self.faults = []
         self.requests = []
         self.silent = False
-        """Watches stay open and say nothing."""
+        """Watches stay open and send nothing."""
 
         self._watches = set()
         self._expired = set()
@@ -89,7 +89,7 @@ class FaultProxy:
             over.set()
 
     def forget(self):
-        """Close every watch, and answer 410 to those who come back with what they saw last."""
+        """Close every watch, and answer 410 to clients that resume from their last version."""
         self._expired |= {"backfills", "pods"}
         self.break_watches()
 
@@ -98,26 +98,26 @@ class FaultProxy:
         await response.prepare(http)
         if query.get("resourceVersion") and seen.plural in self._expired:
             self._expired.discard(seen.plural)
-            words = {"type": "ERROR", "object": Refusal(410, "Expired", "too old resource version").body()}
-            await response.write(json.dumps(words).encode() + b"\n")
+            event = {"type": "ERROR", "object": Refusal(410, "Expired", "too old resource version").body()}
+            await response.write(json.dumps(event).encode() + b"\n")
             return response
         over = asyncio.Event()
         self._watches.add(over)
-        told, ends = asyncio.create_task(self._tell(answer, response)), asyncio.create_task(over.wait())
+        forwarding, ends = asyncio.create_task(self._tell(answer, response)), asyncio.create_task(over.wait())
         try:
-            await asyncio.wait({told, ends}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({forwarding, ends}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._watches.discard(over)
-            for task in (told, ends):
+            for task in (forwarding, ends):
                 task.cancel()
-            await asyncio.gather(told, ends, return_exceptions=True)
+            await asyncio.gather(forwarding, ends, return_exceptions=True)
         return response
 
     async def _tell(self, answer, response):
         with contextlib.suppress(ConnectionError, aiohttp.ClientError):
             async for part in answer.content.iter_any():
                 if self.silent:
-                    # For ever: what follows may be the second half of a line.
+                    # Block for ever: the next bytes may be the second half of a line.
                     await asyncio.Event().wait()
                 await response.write(part)
 
@@ -132,14 +132,14 @@ class FaultProxy:
             after = await suffered(self.faults, seen)
             headers = {name: http.headers[name] for name in PASSED_ON if name in http.headers} | self._headers
             url = URL(self._host + http.raw_path, encoded=True)
-            asked = self._session.request(http.method, url, data=body or None, headers=headers)
-            async with asked as answer:
+            request = self._session.request(http.method, url, data=body or None, headers=headers)
+            async with request as answer:
                 if seen.verb == "watch" and answer.status == 200:
                     return await self._watch(http, seen, query, answer)
-                said = await answer.read()
+                content = await answer.read()
                 await delivered(after, seen)
                 seen.status = answer.status
-                return web.Response(body=said, status=answer.status, headers={"Content-Type": answer.content_type})
+                return web.Response(body=content, status=answer.status, headers={"Content-Type": answer.content_type})
         except Refusal as refusal:
             headers = {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
             return web.json_response(refusal.body(), status=refusal.status, headers=headers)

@@ -1,8 +1,8 @@
-"""A real API server for tests, from any tool that gives one; without one, its tests are skipped with the reason.
+"""A real API server for tests, from any tool that provides one; without a tool, its tests are skipped with the reason.
 
 Providers, in this order:
 
-    KUBECONFIG             a cluster that is there: it is used as it is
+    KUBECONFIG             an existing cluster, used unchanged
     KUBEBUILDER_ASSETS     a folder with `etcd` and `kube-apiserver` (envtest's convention), started on loopback
     kind, k3d              when installed: a cluster named `backfill-tests`, made once and kept
     BACKFILL_TEST_CLUSTER  a command with `up [--api-only]`, `kubeconfig`, `down`, `load IMAGE`
@@ -30,41 +30,41 @@ NAME = "backfill-tests"
 UP_S = 120.0
 BUILD_S = 1800.0
 LINES_TOLD = 25
-"""Of a command that failed."""
+"""Lines of a failed command's output in the error."""
 
 
 class NoClusterError(Exception):
-    """No tool gives a cluster; the message says what was tried."""
+    """No tool provides a cluster; the message lists the tools that were tried."""
 
 
 class CommandFailedError(Exception):
-    """A command of the harness failed; the message ends with what it said last."""
+    """A command of the harness failed; the message ends with the last lines of its output."""
 
 
 def kit_home():
-    """Return the folder in which the kit keeps what it makes."""
+    """Return the folder in which the kit keeps its files."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get("CLUSTER_HOME") or cache / "backfill-cluster")
 
 
 def tool(name):
-    """Return where kubectl or helm is: on the path, or where the kit builds it; None: nowhere."""
+    """Return the path of kubectl or helm, from the path or from the kit's folder; `None` if it is missing."""
     return shutil.which(name) or shutil.which(name, path=kit_home() / "bin")
 
 
 @dataclass(frozen=True)
 class Borrowed:
-    """A cluster that is up."""
+    """A running cluster."""
 
     provider: str
     kubeconfig: Path
     has_nodes: bool
-    """Are there kubelets and controllers, or only the API?"""
+    """Run kubelets and controllers if true, else only the API."""
 
     load_command: tuple[str, ...] = ()
 
     def load(self, image):
-        """Bring an image to the nodes."""
+        """Load an image onto the nodes."""
         if self.load_command:
             said(*self.load_command, image)
 
@@ -74,13 +74,13 @@ def borrowed_cluster(environ, *, nodes=False, mounted=None):
     """Give a cluster while the block runs.
 
     Args:
-        environ: Where to look for providers.
-        nodes: Are kubelets needed?
-        mounted: A folder of this machine that the nodes must see at the same place. Those of a cluster that is made here
-            see it; of one that is there already it is believed.
+        environ: Variables that name the providers.
+        nodes: Require kubelets.
+        mounted: A folder of this machine that the nodes must see at the same path. A cluster that is made here sees it;
+            an existing cluster is trusted to.
 
     Raises:
-        NoClusterError: no tool gives one.
+        NoClusterError: no tool provides one.
     """
     match provider(environ, nodes=nodes):
         case "KUBECONFIG":
@@ -102,7 +102,7 @@ def borrowed_cluster(environ, *, nodes=False, mounted=None):
 
 
 def provider(environ, *, nodes=False):
-    """Return which of the providers gives a cluster here, the first that can; None: no one."""
+    """Return the first provider that can give a cluster here; `None` if there is none."""
     can = {
         "KUBECONFIG": environ.get("KUBECONFIG"),
         "KUBEBUILDER_ASSETS": environ.get("KUBEBUILDER_ASSETS") and not nodes,
@@ -110,11 +110,11 @@ def provider(environ, *, nodes=False):
         "k3d": shutil.which("k3d"),
         "BACKFILL_TEST_CLUSTER": environ.get("BACKFILL_TEST_CLUSTER"),
     }
-    return next((name for name, there in can.items() if there), None)
+    return next((name for name, configured in can.items() if configured), None)
 
 
 def _has_nodes(kubeconfig):
-    """Does anything run pods, and the controllers, there?"""
+    """Return whether the cluster runs pods and controllers."""
     from kubernetes import client, config
 
     with config.new_client_from_config(str(kubeconfig)) as api:
@@ -122,15 +122,15 @@ def _has_nodes(kubeconfig):
 
 
 def said(*command, cwd=None, environ=None, timeout=None):
-    """Run a command; return what it says.
+    """Run a command; return its output.
 
     Raises:
         CommandFailedError: with its last lines, because the others are not shown.
     """
-    words = [str(word) for word in command]
+    arguments = [str(word) for word in command]
     try:
         done = subprocess.run(
-            words,
+            arguments,
             cwd=cwd,
             env=environ,
             stdout=subprocess.PIPE,
@@ -140,29 +140,29 @@ def said(*command, cwd=None, environ=None, timeout=None):
             timeout=timeout,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CommandFailedError(f"{' '.join(words)}: {error}") from error
+        raise CommandFailedError(f"{' '.join(arguments)}: {error}") from error
     if done.returncode:
-        told = "\n".join(done.stdout.splitlines()[-LINES_TOLD:])
-        raise CommandFailedError(f"{' '.join(words)} ended with {done.returncode}:\n{told}")
+        output = "\n".join(done.stdout.splitlines()[-LINES_TOLD:])
+        raise CommandFailedError(f"{' '.join(arguments)} ended with {done.returncode}:\n{output}")
     return done.stdout
 
 
 @contextlib.contextmanager
 def _kit(command, *, nodes):
-    """Start the cluster of a command, or use it if it runs; the last process that uses a started cluster stops it."""
+    """Start the cluster of a command, or use a running one; the last process that uses a started cluster stops it."""
     shared = kit_home() / "tests.users"
     shared.parent.mkdir(parents=True, exist_ok=True)
     with shared.open("a+") as users:
         fcntl.flock(users, fcntl.LOCK_SH)  # waits while another process stops the cluster
         started = _started(command, nodes=nodes)
         try:
-            found = said(command, "kubeconfig").strip().splitlines()[-1]
+            kubeconfig = said(command, "kubeconfig").strip().splitlines()[-1]
         except CommandFailedError as error:
             raise NoClusterError(str(error)) from error
         if started:
             _write(users, "started")
         try:
-            yield Borrowed("BACKFILL_TEST_CLUSTER", Path(found), has_nodes=nodes, load_command=(command, "load"))
+            yield Borrowed("BACKFILL_TEST_CLUSTER", Path(kubeconfig), has_nodes=nodes, load_command=(command, "load"))
         finally:
             with contextlib.suppress(BlockingIOError):  # another process uses it
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,16 +173,16 @@ def _kit(command, *, nodes):
 
 
 def _started(command, *, nodes):
-    """Start a cluster by a command; return whether there was none before."""
+    """Start a cluster with a command; return whether none was running before."""
     try:
         before = subprocess.run([command, "kubeconfig"], capture_output=True, text=True, check=False)
     except OSError as error:
         raise NoClusterError(f"BACKFILL_TEST_CLUSTER={command} cannot be run: {error.strerror}") from error
     try:
         if nodes:
-            # Each returns at once where there is nothing to do.
-            for words in (["setup"], ["build", "--helm"], ["base-image"]):
-                said(command, *words, timeout=BUILD_S)
+            # Each returns at once if its work is done.
+            for arguments in (["setup"], ["build", "--helm"], ["base-image"]):
+                said(command, *arguments, timeout=BUILD_S)
         said(command, "up", *([] if nodes else ["--api-only"]), timeout=UP_S)
     except CommandFailedError as error:
         raise NoClusterError(str(error)) from error
@@ -198,13 +198,13 @@ def _write(file, text):
 
 
 def _local(name, mounted):
-    """A cluster of kind or k3d, made when it is not there, and kept: making one takes a minute."""
+    """Return a cluster of kind or k3d, made if it is missing, and kept: making one takes a minute."""
     cluster = NAME if mounted is None else f"{NAME}-lake"
     folder = Path(tempfile.gettempdir()) / f"{cluster}-{name}"
     folder.mkdir(exist_ok=True)
     kubeconfig = folder / "kubeconfig"
-    there = {"kind": ["kind", "get", "clusters"], "k3d": ["k3d", "cluster", "list", "--no-headers"]}[name]
-    listed = subprocess.run(there, capture_output=True, text=True, check=False).stdout
+    listing = {"kind": ["kind", "get", "clusters"], "k3d": ["k3d", "cluster", "list", "--no-headers"]}[name]
+    listed = subprocess.run(listing, capture_output=True, text=True, check=False).stdout
     if cluster not in listed.split():
         made = {"kind": ["kind", "create", "cluster", "--name", cluster], "k3d": ["k3d", "cluster", "create", cluster]}
         try:
@@ -221,7 +221,7 @@ def _local(name, mounted):
 
 
 def _mount(name, mounted, folder):
-    """Return the words with which nodes see a folder of this machine."""
+    """Return the flags that mount a folder of this machine in the nodes."""
     if name == "k3d":
         return ["--volume", f"{mounted}:{mounted}@all"]
     mount = {"hostPath": str(mounted), "containerPath": str(mounted)}
@@ -236,7 +236,7 @@ def _mount(name, mounted, folder):
 
 @contextlib.contextmanager
 def _assets(folder):
-    """Start etcd and an API server on loopback, with a token of their own; end them by their handles."""
+    """Start etcd and an API server on loopback, with a separate token; end them by their handles."""
     missing = [name for name in ("etcd", "kube-apiserver") if not (folder / name).is_file()]
     if missing:
         raise NoClusterError(f"KUBEBUILDER_ASSETS={folder} has no {' and no '.join(missing)}")
@@ -279,13 +279,13 @@ def _assets(folder):
 
 
 def _free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def end(process, within_s=10):
-    """Ask a process to end, and end it when it does not."""
+    """Terminate a process, and kill it if it does not end in time."""
     process.terminate()
     try:
         process.wait(timeout=within_s)
@@ -295,7 +295,7 @@ def end(process, within_s=10):
 
 
 def _until_ready(url, token):
-    """Ask until the server is ready; it has nothing to wait for but its own answer."""
+    """Poll until the server is ready; its answer is the only signal."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
@@ -311,7 +311,7 @@ def _until_ready(url, token):
 
 
 def prepare(kubeconfig, namespace):
-    """Bring the CRD as this tree has it, and a namespace with the service accounts that no controller makes."""
+    """Install the CRD of this tree, and make a namespace with the service accounts that no controller makes."""
     from kubernetes import client, config
 
     with config.new_client_from_config(str(kubeconfig)) as api:
@@ -319,8 +319,8 @@ def prepare(kubeconfig, namespace):
         crd = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())
         name = crd["metadata"]["name"]
         try:
-            there = crds.read_custom_resource_definition(name)
-            crd["metadata"]["resourceVersion"] = there.metadata.resource_version
+            existing = crds.read_custom_resource_definition(name)
+            crd["metadata"]["resourceVersion"] = existing.metadata.resource_version
             crds.replace_custom_resource_definition(name, crd)
         except client.ApiException as error:
             if error.status != 404:
@@ -328,8 +328,8 @@ def prepare(kubeconfig, namespace):
             crds.create_custom_resource_definition(crd)
         deadline = time.monotonic() + 30
         while not any(
-            one.type == "Established" and one.status == "True"
-            for one in crds.read_custom_resource_definition(name).status.conditions or ()
+            condition.type == "Established" and condition.status == "True"
+            for condition in crds.read_custom_resource_definition(name).status.conditions or ()
         ):
             assert time.monotonic() < deadline, "the CRD is not established"
             time.sleep(0.05)
@@ -341,7 +341,7 @@ def prepare(kubeconfig, namespace):
 
 @contextlib.contextmanager
 def prepared(cluster):
-    """Give a namespace of one test; it is deleted afterwards, without waiting."""
+    """Give a namespace for one test; it is deleted afterwards, without waiting."""
     from kubernetes import client, config
 
     namespace = f"t-{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""The rules by which kubectl, Flux and others tell the health of a custom resource (sigs.k8s.io/cli-utils kstatus).
+"""The rules by which kubectl, Flux and other tools compute the health of a custom resource (sigs.k8s.io/cli-utils kstatus).
 
 Ported rule by rule: generic checks first (deletion, generation, Reconciling, Stalled), then Ready, else Current.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def kstatus(resource: Mapping[str, Any]) -> str:
-    """Return Terminating, InProgress, Failed or Current for an object as the API server shows it."""
+    """Return Terminating, InProgress, Failed or Current for an object of the API server."""
     metadata, status = resource.get("metadata", {}), resource.get("status", {})
     if metadata.get("deletionTimestamp"):
         return "Terminating"
@@ -30,9 +30,9 @@ def kstatus(resource: Mapping[str, Any]) -> str:
 
 
 def broken_rules(resource: Mapping[str, Any]) -> list[str]:
-    """Return what kstatus forbids or what would make two tools disagree; empty: all is well."""
+    """Return violations of kstatus and states on which two tools would disagree; an empty list if there are none."""
     conditions = resource.get("status", {}).get("conditions", [])
-    by_type = {one["type"]: one["status"] for one in conditions}
+    by_type = {condition["type"]: condition["status"] for condition in conditions}
     broken = []
     if len(by_type) != len(conditions):
         broken.append("a condition type stands twice")

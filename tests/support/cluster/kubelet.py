@@ -1,7 +1,7 @@
 """A kubelet that runs driver pods as doubles in this process: binds, starts, serves, ends, and confirms deletions.
 
-Works on the store of the fake API server. Every pod has a loopback address of its own, so that the operator reaches
-drivers as it does on a cluster: by the pod's address.
+It works on the store of the fake API server. Every pod has a separate loopback address, so the operator reaches drivers by the
+pod's address, as on a cluster.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Kubelet:
         """Doubles by namespace and name of their pod."""
 
         self.tokens = {}
-        """Token of the Secret of each started pod: its driver leaves it in the termination message."""
+        """Token of the Secret of each started pod: its driver writes it into the termination message."""
 
         self.held = False
         """New pods are not started."""
@@ -46,7 +46,7 @@ class Kubelet:
         """Images that no node has: pods of them are not started."""
 
         self.beside = ()
-        """States of other containers of each pod, as a webhook adds them: before the driver."""
+        """States of other containers of each pod, as a webhook adds them: listed before the driver."""
 
         self._tasks = {}
         self._hosts = itertools.count(1)
@@ -84,10 +84,10 @@ class Kubelet:
                 self._loop.call_soon(self._confirm, key, uid)
 
     def _waits(self, pod):
-        return self.held or any(one.get("image") in self.missing for one in pod["spec"]["containers"])
+        return self.held or any(container.get("image") in self.missing for container in pod["spec"]["containers"])
 
     def _confirm(self, key, uid):
-        """Say that no process of a deleted pod runs any more."""
+        """Confirm that no process of a deleted pod runs any more."""
         self._end_task(uid)
         with contextlib.suppress(Refusal):
             self.store.delete("pods", *key, uid=uid, grace_s=0)
@@ -98,7 +98,7 @@ class Kubelet:
             task.cancel()
 
     async def _run(self, key, uid):
-        """One pod, from its binding to its end."""
+        """Run one pod, from its binding to its end."""
         pod = self.store.get("pods", *key)
         self._bind(key, pod)
         await asyncio.sleep(self.start_s)
@@ -120,7 +120,7 @@ class Kubelet:
         finally:
             self.running.pop(key, None)
             await double.stop(abruptly=True)
-        # A killed pod has its status already.
+        # A killed pod already has its status.
         with contextlib.suppress(Refusal):
             self.status(
                 key,
@@ -135,7 +135,7 @@ class Kubelet:
         self.store.patch("pods", *key, {"spec": {"nodeName": "node-1"}, "metadata": {"uid": pod["metadata"]["uid"]}})
 
     def status(self, key, status, *, uid=None, once=False):
-        """Say what became of a pod; `once`: unless it is over already."""
+        """Set the status of a pod; `once`: unless the pod already ended."""
         pod = self.store.get("pods", *key)
         if (uid is None or pod["metadata"]["uid"] == uid) and not (
             once and pod["status"]["phase"] in ("Failed", "Succeeded")
@@ -150,21 +150,21 @@ class Kubelet:
         self._drop(key)
 
     def signed(self, key, ending):
-        """Return a termination message as the driver of a pod leaves it."""
+        """Return a termination message as a pod's driver writes it."""
         return ending.model_copy(update={"token": self.tokens.get(key, "")}).text()
 
     def kill(self, key, *, exit_code=137, reason="Error", pod_reason=None, condition=None):
         """End a driver's process from outside."""
-        words = _ended(exit_code, "", reason=reason)
+        status = _ended(exit_code, "", reason=reason)
         if pod_reason:
-            words["reason"] = pod_reason
+            status["reason"] = pod_reason
         if condition:
-            words["conditions"] = [{"type": condition, "status": "True"}]
-        self.status(key, words)
+            status["conditions"] = [{"type": condition, "status": "True"}]
+        self.status(key, status)
         self._drop(key)
 
     def vanish(self, key):
-        """The node is gone, and the pod with it."""
+        """Delete a pod whose node is gone."""
         self.store.delete("pods", *key, grace_s=0)
         self._drop(key)
 
@@ -175,7 +175,7 @@ class Kubelet:
 
 
 def _controls(config_map):
-    """Return what a driver starts with, as its Backfill in the ConfigMap says."""
+    """Return a driver's initial controls, from its Backfill in the ConfigMap."""
     spec = yaml.safe_load(config_map["data"][SPEC_KEY])["spec"]
     paused = (spec.get("pause") or {}).get("scope", "History") if spec.get("desiredState") == "Paused" else None
     limits = spec.get("throttle") or {}

@@ -1,4 +1,4 @@
-"""What helm's `lookup` finds: a server that knows of discovery and of lists, and of nothing else."""
+"""A server for helm's `lookup`: it answers discovery and lists, and nothing else."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, *_):
-        """Say nothing."""
+        """Log nothing."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -36,7 +36,7 @@ class _Server(ThreadingHTTPServer):
         self.objects, self.forbidden, self.asked = objects, forbidden, set()
 
     def answer(self, path):
-        """Return status and body for a path: of the resources of a group, of one object, or of a list."""
+        """Return status and body for the path of a group's resources, of one object, or of a list."""
         for version, kinds in KINDS.items():
             root = f"api/{version}" if version == "v1" else f"apis/{version}"
             if path == root:
@@ -56,11 +56,11 @@ class _Server(ThreadingHTTPServer):
         self.asked.add(kind)
         if kind in self.forbidden:
             return 403, {"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": f"{plural} is forbidden"}  # fmt: skip
-        found = [one for one in self.objects if one["kind"] == kind]
-        found = [one for one in found if namespace in (None, one["metadata"].get("namespace"))]
+        matching = [object_ for object_ in self.objects if object_["kind"] == kind]
+        matching = [object_ for object_ in matching if namespace in (None, object_["metadata"].get("namespace"))]
         if name:
-            return next(((200, one) for one in found if one["metadata"]["name"] == name[0]), _none())
-        return 200, {"kind": f"{kind}List", "apiVersion": version, "metadata": {}, "items": found}
+            return next(((200, object_) for object_ in matching if object_["metadata"]["name"] == name[0]), _none())
+        return 200, {"kind": f"{kind}List", "apiVersion": version, "metadata": {}, "items": matching}
 
 
 def _none():
@@ -69,7 +69,7 @@ def _none():
 
 @contextlib.contextmanager
 def looked_up(folder, *objects, forbidden=()):
-    """Give a kubeconfig of a server that has these objects; what is forbidden may not be read."""
+    """Give the kubeconfig of a server with these objects; kinds in `forbidden` cannot be read."""
     server = _Server(objects, forbidden)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -1,7 +1,7 @@
-"""A real API server behind the face of `support.cluster.fake_store.Store`: so the same rig, kubelet and tests run on both.
+"""A real API server with the interface of `support.cluster.fake_store.Store`, so the same rig, kubelet and tests run on both.
 
-Reads come from a mirror that is listed a few times a second; writes go to the server at once. Where no controllers run,
-the garbage collector is played here: what is owned by a Backfill that is gone is deleted.
+Reads come from a mirror that is listed a few times a second; writes go to the server at once. If no controllers run, this class
+collects garbage: objects whose owning Backfill is gone are deleted.
 """
 
 import asyncio
@@ -37,46 +37,46 @@ class RemoteStore:
     async def _mirror(self):
         while True:
             for plural in ("backfills", "pods", "configmaps", "secrets", "services", "events"):
-                found = await asyncio.to_thread(self._listed, plural)
-                self._compare(plural, found)
+                listed = await asyncio.to_thread(self._listed, plural)
+                self._compare(plural, listed)
             if self.garbage_collector:
                 await asyncio.to_thread(self._collect)
             await asyncio.sleep(EVERY_S)
 
     def _listed(self, plural):
         items = self._call("GET", plural)["items"]
-        return {(self.namespace, one["metadata"]["name"]): one for one in items}
+        return {(self.namespace, item["metadata"]["name"]): item for item in items}
 
-    def _compare(self, plural, found):
-        before, self.objects[plural] = self.objects[plural], found
-        for key, one in found.items():
+    def _compare(self, plural, listed):
+        before, self.objects[plural] = self.objects[plural], listed
+        for key, object_ in listed.items():
             old = before.get(key)
-            if old is None or old["metadata"]["uid"] != one["metadata"]["uid"]:
-                self._tell(plural, "ADDED", one)
-            elif old["metadata"]["resourceVersion"] != one["metadata"]["resourceVersion"]:
-                self._tell(plural, "MODIFIED", one)
-        for key, one in before.items():
-            if key not in found:
-                self._tell(plural, "DELETED", one)
+            if old is None or old["metadata"]["uid"] != object_["metadata"]["uid"]:
+                self._tell(plural, "ADDED", object_)
+            elif old["metadata"]["resourceVersion"] != object_["metadata"]["resourceVersion"]:
+                self._tell(plural, "MODIFIED", object_)
+        for key, object_ in before.items():
+            if key not in listed:
+                self._tell(plural, "DELETED", object_)
 
-    def _tell(self, plural, kind, one):
+    def _tell(self, plural, kind, object_):
         for listener in list(self.listeners):
-            listener(plural, kind, one)
+            listener(plural, kind, object_)
 
     def failed(self):
-        """Return why the mirror shows nothing any more, if it does not."""
+        """Return the exception that ended the mirror; `None` if it runs."""
         return self._task.exception() if self._task.done() else None
 
     def _collect(self):
-        # Executors are owned by the pod of their driver.
-        owners = [one for plural in ("backfills", "pods") for one in self._listed(plural).values()]
-        alive = {one["metadata"]["uid"] for one in owners}
+        # An executor's owner is the pod of its driver.
+        owners = [owner for plural in ("backfills", "pods") for owner in self._listed(plural).values()]
+        alive = {owner["metadata"]["uid"] for owner in owners}
         for plural in ("pods", "configmaps", "secrets", "services"):
-            for one in self._listed(plural).values():
-                owners = one["metadata"].get("ownerReferences", [])
+            for object_ in self._listed(plural).values():
+                owners = object_["metadata"].get("ownerReferences", [])
                 if owners and not any(owner["uid"] in alive for owner in owners):
                     try:
-                        self.delete(plural, self.namespace, one["metadata"]["name"])
+                        self.delete(plural, self.namespace, object_["metadata"]["name"])
                     except Refusal:
                         continue
 
@@ -110,7 +110,7 @@ class RemoteStore:
             headers["Authorization"] = token
         payload = None if body is None else json.dumps(body).encode()
         answer = self._client.rest_client.pool_manager.request(method, url, body=payload, headers=headers)
-        words = json.loads(answer.data)
+        document = json.loads(answer.data)
         if answer.status >= 400:
-            raise Refusal(answer.status, words.get("reason", ""), words.get("message", ""))
-        return words
+            raise Refusal(answer.status, document.get("reason", ""), document.get("message", ""))
+        return document

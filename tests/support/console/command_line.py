@@ -16,14 +16,14 @@ from backfill_spark.control.local_registry import LocalRegistry
 
 @contextmanager
 def running(state_dir: Path, job_id: str = "default/job", **script: Any) -> Iterator[ScriptedJob]:
-    """A driver of a job that can be found."""
+    """Yield a driver of a job that the command finds."""
     with LocalRegistry(state_dir, job_id) as registry, ScriptedJob(**script) as job:
         registry.publish(url=job.server.url, token=job.token, attempt=job.attempt)
         yield job
 
 
-def backfill(*words: object, text: str | None = None) -> Result:
-    """What `backfill WORDS` prints and ends with; `text` is its standard input."""
+def backfill(*arguments: object, text: str | None = None) -> Result:
+    """Return the output and exit code of `backfill WORDS`; `text` is its standard input."""
     return CliRunner().invoke(
-        cli, [str(word) for word in words], input=text, catch_exceptions=False, prog_name="backfill"
+        cli, [str(argument) for argument in arguments], input=text, catch_exceptions=False, prog_name="backfill"
     )

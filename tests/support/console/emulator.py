@@ -1,4 +1,4 @@
-"""A terminal in memory: where each character stands after the escapes that the command line sends."""
+"""A terminal in memory: it computes the place of each character after the escapes that the command line sends."""
 
 import re
 
@@ -14,7 +14,7 @@ class Emulator:
         self.row = self.column = 0
 
     def feed(self, text):
-        """Show a text."""
+        """Write a string to the terminal."""
         for numbers, letter, control, character in TOKEN.findall(text):
             if letter:
                 self._escape(numbers, letter)

@@ -1,4 +1,4 @@
-"""What rich renders for a terminal, as text."""
+"""Text that rich renders for a terminal."""
 
 import io
 
@@ -6,7 +6,7 @@ from rich.console import Console
 
 
 def text(shown, width=100):
-    """Return what a terminal of a width would show."""
+    """Return the text on a terminal of this width."""
     console = Console(width=width, file=io.StringIO(), record=True, color_system=None)
     console.print(shown)
     return console.export_text()

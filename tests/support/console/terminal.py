@@ -1,4 +1,4 @@
-"""A command in a real terminal: its own session and size, keys that are pressed, a terminal that is closed."""
+"""A command in a real terminal: a separate session and size, keys that are pressed, a terminal that is closed."""
 
 import fcntl
 import os
@@ -15,10 +15,10 @@ CTRL_C, CTRL_Z = b"\x03", b"\x1a"
 
 
 class Terminal:
-    """A child whose standard streams are a terminal, or pipes that are given instead."""
+    """A child whose standard streams are a terminal, or the given pipes."""
 
     def __init__(self, command, *, columns=80, lines=24, env=None, cwd=None, **streams):
-        """Start it; `stdout` or `stderr`, when given, are its own instead of the terminal."""
+        """Start it; `stdout` or `stderr`, when given, replace the terminal."""
         self.master, slave = os.openpty()
         self.resize(columns, lines)
         given = {"stdin": slave, "stdout": slave, "stderr": slave, **streams}
@@ -44,7 +44,7 @@ class Terminal:
                 with self._changed:
                     self._bytes += got
                     self._changed.notify_all()
-        except OSError:  # the last one with the terminal open has gone, or we closed it
+        except OSError:  # the last process with the terminal open ended, or we closed it
             pass
         with self._changed:
             self._over = True
@@ -52,7 +52,7 @@ class Terminal:
 
     @property
     def raw(self):
-        """All that was written to the terminal."""
+        """All output that was written to the terminal."""
         return self._bytes.decode(errors="replace")
 
     @property
@@ -60,40 +60,40 @@ class Terminal:
         """The same without escapes."""
         return ESCAPES.sub("", self.raw)
 
-    def wait_for(self, words, timeout_s=90.0, since=0):
-        """Wait until words stand in the text after a place; return the place behind them.
+    def wait_for(self, expected, timeout_s=90.0, since=0):
+        """Wait until the text contains a string after `since`; return the position after the string.
 
         Raises:
-            AssertionError: they do not come.
+            AssertionError: it does not occur in time.
         """
         deadline_s = time.monotonic() + timeout_s
         with self._changed:
-            while words not in self.text[since:]:
+            while expected not in self.text[since:]:
                 left_s = deadline_s - time.monotonic()
-                assert left_s > 0, f"waited {timeout_s:g} s for {words!r} in:\n{self.text[-3000:]}"
-                assert not self._over, f"ended without {words!r}:\n{self.text[-3000:]}"
+                assert left_s > 0, f"waited {timeout_s:g} s for {expected!r} in:\n{self.text[-3000:]}"
+                assert not self._over, f"ended without {expected!r}:\n{self.text[-3000:]}"
                 self._changed.wait(min(left_s, 1.0))
-        return self.text.index(words, since) + len(words)
+        return self.text.index(expected, since) + len(expected)
 
     def press(self, keys=CTRL_C):
         """Type keys."""
         os.write(self.master, keys)
 
     def send(self, number, *, group=False):
-        """Send a signal to the process, or to all that it started."""
+        """Send a signal to the process, or to all processes that it started."""
         (os.killpg if group else os.kill)(self.process.pid, number)
 
     def resize(self, columns, lines):
-        """Give the terminal another size."""
+        """Change the size of the terminal."""
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def hang_up(self):
-        """Close the terminal, as its window or its connection may be."""
+        """Close the terminal, as when its window or its connection closes."""
         os.close(self.master)
         self.master = -1
 
     def ends(self, timeout_s=60.0):
-        """Wait for the end; return the exit code and the seconds that it took."""
+        """Wait for the end; return the exit code and the elapsed seconds."""
         began_s = time.monotonic()
         code = self.process.wait(timeout_s)
         took_s = time.monotonic() - began_s

@@ -1,7 +1,7 @@
 """A job whose drivers die one after the other, until one may finish; after each death every new commit is compared.
 
-Some die with their Java; of most the Java lives on and ends what it was at; some are frozen, and wake when another driver is
-at work. What the job copies, and what its target must hold, is said by the kind of job (`table_job`, `topic_job`).
+Some die with their Java. The Java of most survives and ends its current work. Some are frozen, and wake when another driver is
+at work. The kind of job (`table_job`, `topic_job`) defines the copied rows and the expected target.
 """
 
 import contextlib
@@ -23,20 +23,20 @@ from backfill_api.wire import Command, StopCommand, ThrottleCommand
 from backfill_core.errors import FencedError, TransientError
 
 SILENT_MAX_S, ATTEMPT_MAX_S = 300, 900
-"""A driver that seals nothing for so long, or lives for so long, does not come to where it is to die."""
+"""Limits for a driver that does not reach the point of its death: seconds without a seal, and seconds of life."""
 
 LOOK_S = 0.05
 CHANGES_MAX = 5
 """The source changes before a driver owns its target, then after its first seals: a slow machine is not flooded."""
 
 SEALS_MAX = 7
-"""A driver that dies at random dies after so many seals at most: a slow machine gives it more time."""
+"""A driver that dies at random dies after at most this many seals: a slow machine gives it more time."""
 
 WOKEN_S = 15.0
-"""So long at most a woken driver may go on beside the one that owns its target; it should find that out at its next commit."""
+"""Longest life of a woken driver while another one owns its target; its next commit should reveal the owner."""
 
 FOUND_ANOTHER = {TransientError.exit_code, FencedError.exit_code}
-"""What it ends with then: the target moved, or was taken over."""
+"""Exit codes of a woken driver: the target moved, or was taken over."""
 
 MAKING, RANDOM, FROZEN = "while the table is made", "random moment", "frozen and woken"
 ANYWHERE = frozenset({MAKING, RANDOM, FROZEN})
@@ -44,7 +44,7 @@ ANYWHERE = frozenset({MAKING, RANDOM, FROZEN})
 
 @dataclass(frozen=True)
 class Death:
-    """How an attempt is to die: at a point or so long after a number of seals, with its Java or without."""
+    """Death of an attempt: at a point, or with a delay after a number of seals, with its Java or without."""
 
     kind: str
     delay_s: float = 0.0
@@ -53,7 +53,7 @@ class Death:
 
     @property
     def point(self):
-        """Return the crash point with its passing; None for the other kinds."""
+        """Return the crash point with its passing; `None` for the other kinds."""
         return self.kind if ":" in self.kind else None
 
 
@@ -61,7 +61,7 @@ FINISHES = Death("none")
 
 
 def plan_of(seed, points, seals_max):
-    """Return the deaths of a job: every named point in the first one, random moments in the others."""
+    """Return the deaths of a job: every named point for the first job, random times for the others."""
     if seed == 0:
         return [Death(point) for point in points]
     chance = random.Random(seed)
@@ -76,23 +76,23 @@ def plan_of(seed, points, seals_max):
 
 
 class Patience:
-    """How long a driver is waited for."""
+    """Time limits of waiting for a driver."""
 
     def __init__(self):
         self._seals, self._since = -1, 0.0
         self._began = time.monotonic()
 
-    def ends(self, there):
-        """Did it seal nothing for too long, or live for too long?"""
+    def ends(self, count):
+        """Return whether the driver sealed nothing for too long, or lived for too long."""
         now = time.monotonic()
-        if there != self._seals:
-            self._seals, self._since = there, now
+        if count != self._seals:
+            self._seals, self._since = count, now
         return now > self._since + SILENT_MAX_S or now > self._began + ATTEMPT_MAX_S
 
 
 @dataclass
 class Report:
-    """What is seen of a job."""
+    """Results of one job."""
 
     name: str
     mode: str = "Append"
@@ -111,10 +111,10 @@ class MortalJob:
     """One job, many deaths."""
 
     POINTS: tuple = ()
-    """Crash points in an order in which one job can meet them all; the second number: at which passing."""
+    """Crash points in an order in which one job can meet them all; the number after the colon is the passing."""
 
     def __init__(self, spark, folder, strategy, seed, *, rate, seals_max=SEALS_MAX, target=None):
-        """Take a Spark, a folder of this machine for the job's file, state and log, and where the target lies: there too, or elsewhere."""
+        """Take a Spark, a folder of this machine for the job's file, state and log, and the target's place, by default in that folder."""
         self.spark, self.folder, self.seed, self.seals_max = spark, folder, seed, seals_max
         self.name = f"crash-{strategy.lower()}-{seed}"
         self.file, self.target = folder / "job.yaml", target or f"{folder}/target"
@@ -122,17 +122,17 @@ class MortalJob:
         self.checked = -1
         self.commands = {
             "before_ack:1": Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=rate)),
-            # Of a job that is complete nothing is left to be resumed: it dies while it stops.
+            # A complete job has nothing left to resume, so it dies while it stops.
             "after_finish:1": Command(type="Stop", stop=StopCommand(force=True)),
         }
-        """What a driver must be told to come to a point."""
+        """Commands that bring a driver to a point."""
 
     planned: tuple = ()
-    """The deaths of a test that has its own; empty if the seed decides."""
+    """The deaths of a test that defines them; empty if the seed decides."""
 
-    # -------------------------------------------------------------- what a kind of job says
+    # -------------------------------------------------------------- defined by a kind of job
     def deaths(self):
-        """Return how its drivers are to die."""
+        """Return the deaths of its drivers."""
         return plan_of(self.seed, self.POINTS, self.seals_max)
 
     def write(self, *, limited):
@@ -143,16 +143,16 @@ class MortalJob:
         """Change the source once, as some other program does."""
 
     def changing(self):
-        """Return a context in which the source goes on changing by itself."""
+        """Return a context in which the source keeps changing by itself."""
         return contextlib.nullcontext()
 
     def wrong(self, new):
-        """Return what is wrong with the target at each of the new seals."""
+        """Return the errors of the target at each of the new seals."""
         raise NotImplementedError
 
     # -------------------------------------------------------------- a life
     def run(self, enough=lambda: False):
-        """Let driver after driver die, until there were enough deaths; let the last one finish. Return the report."""
+        """Let driver after driver die until there are enough deaths, then let the last one finish; return the report."""
         self.write(limited=True)
         with self.changing():
             for death in self.planned or self.deaths():
@@ -181,19 +181,19 @@ class MortalJob:
             self.problem(f"attempt with {death} ended with {code}: {self.said()}")
 
     def check(self):
-        """Compare every seal that was not seen before."""
+        """Compare every new seal."""
         new = seals(self.target, self.checked)
         if new:
-            for one in self.wrong(new):
-                self.problem(one)
+            for problem in self.wrong(new):
+                self.problem(problem)
             self.report.seals_checked += len(new)
             self.checked = new[-1].version
 
-    def problem(self, words):
-        self.report.problems.append(f"{self.name}: {words}")
+    def problem(self, message):
+        self.report.problems.append(f"{self.name}: {message}")
 
     def said(self):
-        """Return the end of what the drivers said."""
+        """Return the end of the drivers' log."""
         return (self.folder / "driver.log").read_text()[-1500:]
 
     # -------------------------------------------------------------- attempts
@@ -210,14 +210,14 @@ class MortalJob:
         self.change()
         changes, patience = 0, Patience()
         while (code := driver.wait(LOOK_S)) is None:
-            there = len(seals(self.target, self.checked))
-            if death.kind == RANDOM and there >= death.seals:
-                # A random moment of its work, not of the start of a JVM: counted from the fence, which is a seal.
+            sealed = len(seals(self.target, self.checked))
+            if death.kind == RANDOM and sealed >= death.seals:
+                # A random time of its work, not of the start of a JVM: counted from the fence, which is a seal.
                 driver.wait(death.delay_s)
                 driver.kill()
-            elif patience.ends(there):
+            elif patience.ends(sealed):
                 self.give_up(driver, death)
-            elif changes < min(there, CHANGES_MAX):
+            elif changes < min(sealed, CHANGES_MAX):
                 self.change()
                 changes += 1
             if death.kind in self.commands:
@@ -225,7 +225,7 @@ class MortalJob:
         return code
 
     def kill_while_made(self, driver, delay_s):
-        """Kill it so long after the target's folder is there; seals come seconds later."""
+        """Kill a driver `delay_s` after the target's folder exists; seals come seconds later."""
         while driver.wait(0.001) is None and not is_begun(self.target):
             pass
         driver.wait(delay_s)
@@ -249,11 +249,11 @@ class MortalJob:
         return [first.wait(0), second.wait(0)]
 
     def works(self, driver, death):
-        """Wait for the seals after which it is to die; is the driver still alive then?"""
+        """Wait for the seals after which a driver is to die; return whether it is still alive then."""
         before = max((seal.version for seal in seals(self.target)), default=-1)
         patience = Patience()
-        while driver.wait(LOOK_S) is None and (there := len(seals(self.target, before))) < death.seals:
-            if patience.ends(there):
+        while driver.wait(LOOK_S) is None and (sealed := len(seals(self.target, before))) < death.seals:
+            if patience.ends(sealed):
                 self.give_up(driver, death)
         return driver.wait(death.delay_s) is None
 
@@ -267,20 +267,20 @@ class MortalJob:
 
 
 def lives(make, kills, jobs_min):
-    """Let jobs live, two at a time, until so many drivers died, and so many jobs were begun; return the reports.
+    """Run jobs, two at a time, until `kills` drivers died and `jobs_min` jobs began; return the reports.
 
     A job that finished cannot be killed any more, so the number of jobs is not known beforehand.
 
     Args:
         make: Makes the job of a seed.
         kills: Deaths in all.
-        jobs_min: So many jobs meet all deaths of their plans.
+        jobs_min: Number of jobs that meet all deaths of their plans.
     """
-    seeds, found, lock = itertools.count(), [], threading.Lock()
+    seeds, reports, lock = itertools.count(), [], threading.Lock()
     began = time.monotonic()
 
     def enough():
-        return sum(report.kills.total() for report in found) >= kills or len(found) >= max(kills, jobs_min)
+        return sum(report.kills.total() for report in reports) >= kills or len(reports) >= max(kills, jobs_min)
 
     def lane(_number):
         while True:
@@ -289,12 +289,12 @@ def lives(make, kills, jobs_min):
                 if seed >= jobs_min and enough():
                     break
                 job = make(seed)
-                found.append(job.report)
+                reports.append(job.report)
             job.run(enough if seed >= jobs_min else lambda: False)
             print(f"\n{time.monotonic() - began:.0f} s: {job.report}", flush=True)
 
     with ThreadPoolExecutor(2) as lanes:
         list(lanes.map(lane, range(2)))
-    died = sum((report.kills for report in found), Counter())
+    died = sum((report.kills for report in reports), Counter())
     print(f"\n{died.total()} kills in {time.monotonic() - began:.0f} s: {dict(died)}", flush=True)
-    return found
+    return reports

@@ -1,4 +1,4 @@
-"""Real drivers that a test may kill, freeze and wake: with a Java of their own, or with one that outlives them."""
+"""Real drivers that a test can kill, freeze and wake: with a dedicated Java, or with one that outlives them."""
 
 import contextlib
 import multiprocessing
@@ -26,7 +26,7 @@ FORKS.set_forkserver_preload([__name__, "backfill_spark.driver.attempt"])
 
 @dataclass(frozen=True)
 class Start:
-    """What a driver is started with."""
+    """Parameters of a driver's start."""
 
     file: Path
     state_dir: Path
@@ -35,7 +35,7 @@ class Start:
 
 
 class OwnJava:
-    """A driver and its Java in one group: they die together, as with their container."""
+    """A driver and its Java in one process group: they die together, as with their container."""
 
     def __init__(self, start):
         env = dict(os.environ, BACKFILL_STATE_DIR=str(start.state_dir), BACKFILL_CORES="1", BACKFILL_MEMORY="1g")
@@ -48,7 +48,7 @@ class OwnJava:
             )  # fmt: skip
 
     def wait(self, seconds):
-        """Wait for its end, so long at most; return its exit code, None while it runs."""
+        """Wait at most `seconds` for its end; return its exit code, `None` while it runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return self._process.returncode
@@ -60,14 +60,14 @@ class OwnJava:
 
 
 class LastingJava:
-    """A driver in a Spark that is given: killed, it leaves a Java behind that ends what it was at, a commit or a whole MERGE.
+    """A driver in a given Spark: when it is killed, the Java survives and ends its current work, a commit or a whole MERGE.
 
-    It is forked from a Python that has its modules, and its Java is warm: it lives and dies within a second.
+    The process is forked from a Python with loaded modules, and its Java is warm: it lives and dies within a second.
     """
 
     ASKED = threading.Lock()
-    """A thread that starts a process asks for the exit codes of all others, and each can be read only once: two that read
-    the same one at a time leave one of them with 255."""
+    """A thread that starts a process reads the exit codes of all others, and each can be read only once. Of two threads that
+    read the same code at a time, one gets 255."""
 
     def __init__(self, start, spark):
         java = python_gateway(spark).java_parameters
@@ -76,7 +76,7 @@ class LastingJava:
             self._process.start()
 
     def wait(self, seconds):
-        """Wait for its end, so long at most; return its exit code, None while it runs."""
+        """Wait at most `seconds` for its end; return its exit code, `None` while it runs."""
         wait([self._process.sentinel], seconds)
         with self.ASKED:
             return self._process.exitcode
@@ -87,7 +87,7 @@ class LastingJava:
         self.wait(None)
 
     def freeze(self):
-        """Let it stand still, as on a node that lost its network; its Java goes on."""
+        """Stop the process, as on a node that lost its network; its Java continues."""
         os.kill(self._process.pid, signal.SIGSTOP)
 
     def wake(self):

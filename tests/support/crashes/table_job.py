@@ -15,14 +15,14 @@ from support.tables.other_engine import append
 
 FILES = 6
 PINNED = 1
-"""Version of the target from which on a state says what is pinned."""
+"""Version of the target from which on the state contains the pinned version."""
 
 ORDERS = """
     SELECT value AS id, value * 7919 % 1003 AS customer, cast(value % 1000 AS double) AS amount,
         md5(cast(value AS string)) AS note, CASE value % 3 WHEN 0 THEN 'new' WHEN 1 THEN 'paid' ELSE 'sent' END AS status
     FROM generate_series({first}, {last})"""
 MODES = ("Upsert", "Append", "Changelog")
-"""Of the first jobs; all others are upserts, in which most can go wrong."""
+"""Modes of the first jobs; all others are upserts, which have the most failure modes."""
 
 READ = {"select": ["id", "customer", "amount", "upper(status) AS status"], "where": "amount < 900"}
 GRAFTED = "Grafted"
@@ -32,13 +32,13 @@ WAYS = {
     "Decoded": READ,
     GRAFTED: {"select": ["id", "customer AS client", "amount", "upper(status) AS status"]},
 }
-"""Of the jobs of a replica: its transform by what becomes of files."""
+"""Transforms of the jobs of a replica, by the copy mode of files."""
 
 GRAFTED_FILES, GRAFTED_ROWS, GRAFTED_RATE = 16, 10_000, 12_000
-"""Of a job whose files are grafted: a smaller file is decoded, and so is one that the limit cuts."""
+"""Sizes of a job with computed columns: a smaller file is decoded, and so is one that the limit cuts."""
 
 REWRITTEN = "w-*.parquet"
-"""Files into which column chunks were copied; if the transform computes a column, that one was joined to them."""
+"""Files with copied column chunks; if the transform computes a column, it was joined to them."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Trial:
     rows: int
     rate: int
     forms: tuple = (MappingProxyType({}),)
-    """Its settings, job by job."""
+    """Settings of the strategy, job by job."""
 
     seals_max: int = SEALS_MAX
     modes: tuple = MODES
@@ -60,9 +60,10 @@ class Trial:
 
 BY_AMOUNT = {"chunkRows": 400, "maxReadAmplification": 100_000}
 TRIALS = {
-    # The copy takes half a minute: orphans are removed by a job of a cold Spark, and a driver must die at that before the end.
+    # The copy takes half a minute: a job of a cold Spark removes orphans, and a driver must die there before the copy ends.
     "Snapshot": Trial(48_000, 1_500, modes=(*MODES, GRAFTED)),
-    # By a column that changes, rows cross the position in both directions; by the key, those do whose key changes.
+    # Ordered by a column that changes, rows cross the position in both directions; ordered by the key, rows with a changed key
+    # do.
     "Arrangement": Trial(
         12_000,
         1_500,
@@ -72,16 +73,16 @@ TRIALS = {
             BY_AMOUNT | {"orderBy": [{"column": "amount"}]},
         ),
     ),
-    # Each attempt begins anew, and one that comes to its end ends the job: those that die at random do so early.
+    # Each attempt restarts, and one that finishes ends the job: those that die at random do so early.
     "RearrangedChain": Trial(2_400, 1_000, seals_max=4),
-    # A limit cuts no file, so there are many small ones.
+    # A limit cuts no file, so there are many small files.
     "Replica": Trial(48_000, 1_200, modes=tuple(WAYS), files=64),
 }
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the tables of a job lie, and the settings by which a driver finds them there."""
+    """Paths of a job's tables, and the settings by which a driver finds them."""
 
     source: str
     target: str
@@ -89,7 +90,7 @@ class Places:
 
 
 def in_folder(folder):
-    """Return the places of tables on this machine."""
+    """Return the paths of tables on this machine."""
     return Places(f"{folder}/source", f"{folder}/target")
 
 
@@ -116,21 +117,21 @@ class TableJob(MortalJob):
         self.ships = ships(strategy)
         self.transform = WAYS.get(self.mode, READ)
         self.POINTS = points_of(strategy)
-        self.fresh_id = 10_000_000  # no key from here on was ever used; a step that takes some moves it
+        self.fresh_id = 10_000_000  # no key from here on was ever used; a step that uses some advances it
         rows = trial.rows // trial.files
         for first in range(0, trial.rows, rows):
             append(self.source, ORDERS, first, rows)
 
     def run(self, enough=lambda: False):
-        """Live; a job whose files are to be grafted says so if none was."""
+        """Run the job; report a problem if a job with computed columns joined none to a copied file."""
         report = super().run(enough)
-        # Of a bucket no file is seen here.
+        # Files of a bucket are not visible here.
         if self.mode == GRAFTED and Path(self.target).is_dir() and not list(Path(self.target).rglob(REWRITTEN)):
-            self.problem("no file was grafted")
+            self.problem("no file has a computed column joined to copied ones")
         return report
 
     def write(self, *, limited):
-        """Without a limit it also reads as much at once as it likes."""
+        """Without a limit the job also reads as much at once as it can."""
         member = self.strategy[0].lower() + self.strategy[1:]
         form = {name: value for name, value in self.trial.form(self.seed).items() if limited or name != "chunkRows"}
         write_yaml(
@@ -142,10 +143,11 @@ class TableJob(MortalJob):
         )  # fmt: skip
 
     def change(self):
-        """Write one commit to the source, as some other engine does."""
+        """Write one commit to the source, as another engine does."""
         table, pick = DeltaTable(self.source), self.random.randrange(1000)
         kind = self.random.randrange(7) if self.mode != "Append" else self.random.choice([0, 6])
-        # This engine rewrites all files into one, which would be the whole history: a replica cuts none, and a cut one is decoded.
+        # This engine rewrites all files into one, which would be the whole history: a replica cuts none, and a cut one is
+        # decoded.
         pinned = has_version(self.target, PINNED)
         match kind if pinned or not (self.ships or self.mode == GRAFTED) else 0:
             case 0:
@@ -157,7 +159,7 @@ class TableJob(MortalJob):
             case 3:
                 table.delete(f"id % 499 = {pick % 499}")
             case 4 | 5:
-                # Behind the last key or before the first.
+                # Move keys behind the last key or before the first.
                 moved = self.random.choice([f"id + {self.fresh_id}", f"-{self.fresh_id} - id"])
                 part = f"id >= 0 AND id < {self.trial.rows} AND id % 97 = {pick % 97}"
                 table.update(updates={"id": moved}, predicate=part)
@@ -166,18 +168,18 @@ class TableJob(MortalJob):
                 table.optimize.compact()
 
     def wrong(self, new):
-        """Compare the target with the source, as the strategy promises it."""
+        """Compare the target with the source, by the strategy's promise."""
         columns, where = ", ".join(self.transform.get("select", ["*"])), self.transform.get("where", "true")
         view = f"SELECT {columns} FROM source WHERE {where}"
         twice = [f"{path} comes back under its vector" for path in coming_back(self.target)]
-        return twice + [one for seal in new for one in violations(self.source, self.target, seal, view)]
+        return twice + [violation for seal in new for violation in violations(self.source, self.target, seal, view)]
 
 
 def ships(strategy):
-    """Does a strategy bring over files, and no rows that a MERGE would write?"""
+    """Return whether a strategy copies files, and writes no rows with a MERGE."""
     return strategy == "Replica"
 
 
 def points_of(strategy):
-    """Return the crash points that a job of a strategy comes to: a replica merges nothing."""
+    """Return the crash points that a job of a strategy meets: a replica merges nothing."""
     return tuple(point for point in TableJob.POINTS if not (ships(strategy) and "_merge:" in point))

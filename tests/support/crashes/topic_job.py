@@ -1,7 +1,7 @@
 """Jobs of a topic that die: producers write to it meanwhile, plain records and transactions, some of which abort or stay open.
 
-Some records cannot be parsed. Another client library says what is committed, another implementation of Delta what the tables
-hold. Each commit of the target is compared: it holds exactly the records at the offsets that its state names.
+Some records cannot be parsed. Another client library reads the committed records, another implementation of Delta reads the
+tables. Each commit of the target is compared: it holds exactly the records at the offsets that its state names.
 """
 
 import itertools
@@ -18,22 +18,22 @@ from support.tables.oracle import columns_of
 
 PARTITIONS, HISTORY = 3, 12_000
 RATE = 1_500
-"""Slow enough that some drivers die while history is read: of eight seconds, in pieces of attempts."""
+"""Slow enough that some drivers die during the history: eight seconds, split into attempts."""
 
 BAD_EVERY, BAD = 97, b"no number"
 KEYS, REMOVED_EVERY = 700, 11
-"""Keys of a partition, and how often a record removes its own."""
+"""Keys of a partition, and how often a record removes its key."""
 
 MODES = ("Append", "Upsert")
-"""Of the first two jobs, and by turns of all others."""
+"""Modes of the first two jobs, and of all others by turns."""
 
 PRODUCE_EVERY_S = (0.2, 0.8)
 OPEN_S = 3.0
-"""So long one of the transactions is open: nothing behind it is committed meanwhile."""
+"""Seconds for which one of the transactions is open: no record behind it is committed meanwhile."""
 
 
 class Producers:
-    """What writes to one topic, on a thread, until it is told to end."""
+    """Writer to one topic, on a thread, until it is stopped."""
 
     def __init__(self, address, topic, seed):
         self._address, self._topic, self._random = address, topic, random.Random(f"producers/{seed}")
@@ -44,7 +44,7 @@ class Producers:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def history(self):
-        """Write what is there before the job begins: plain records, and transactions of which every third aborts."""
+        """Write the history before the job: plain records, and transactions of which every third aborts."""
         with producing(self._address) as send:
             self._some(send, HISTORY // 2)
         with transacting(self._address) as transaction:
@@ -55,7 +55,7 @@ class Producers:
 
     @contextmanager
     def writing(self):
-        """Write meanwhile; all that was begun is committed or aborted afterwards."""
+        """Write meanwhile; all open transactions are committed or aborted afterwards."""
         self._thread.start()
         try:
             yield
@@ -74,22 +74,22 @@ class Producers:
             self._failed = error
 
     def _turn(self, send, transaction):
-        many = self._random.choice([1, 5, 40])
+        count = self._random.choice([1, 5, 40])
         match self._random.randrange(8):
             case 0:
                 with transaction(abort=True) as held:
-                    self._some(held, many)
+                    self._some(held, count)
                 self.aborted += 1
             case 1:
                 with transaction() as held:
-                    self._some(held, many)
-                    self._some(send, many)
+                    self._some(held, count)
+                    self._some(send, count)
                     self._ended.wait(OPEN_S)
             case 2 | 3:
                 with transaction() as held:
-                    self._some(held, many)
+                    self._some(held, count)
             case _:
-                self._some(send, many)
+                self._some(send, count)
 
     def _some(self, send, count):
         for _ in range(count):
@@ -101,20 +101,20 @@ class Producers:
 
 
 def held_by(progress):
-    """Return the offsets `[start, stop)` that a stored state names, by partition, as the rules write it (R-SRC-44)."""
+    """Return the offsets `[start, stop)` that a stored state names, by partition, as rule R-SRC-44 writes it."""
     held = {}
-    for name, one in progress["splits"].items():
+    for name, split in progress["splits"].items():
         start, live = progress["starts"][name], progress["live"][name]
-        end = start if one["target_offset"] is None else int(one["target_offset"]) + 1
-        backfilling = isinstance(one["state"], dict) and "Backfilling" in one["state"]
-        last = one["state"]["Backfilling"] if backfilling else None
+        end = start if split["target_offset"] is None else int(split["target_offset"]) + 1
+        backfilling = isinstance(split["state"], dict) and "Backfilling" in split["state"]
+        last = split["state"]["Backfilling"] if backfilling else None
         reached = (start if last is None else int(last) + 1) if backfilling else end
         held[int(name)] = ((start, reached), (end, live))
     return held
 
 
 def folded(committed):
-    """Return the places of the records that are rows of a target with one row a key: of each key the last one, where it has a value."""
+    """Return the places of the records that an upsert target holds: the last one of each key, if it has a value."""
     last = {}
     for place, record in sorted(committed.items()):
         if record.value != BAD:
@@ -123,7 +123,7 @@ def folded(committed):
 
 
 def placed(path, version=None):
-    """Return how often each record stands in a table, by partition and offset."""
+    """Return the number of rows of each record in a table, by partition and offset."""
     return Counter(columns_of(path, "partition", "offset", version=version))
 
 
@@ -135,7 +135,7 @@ class TopicJob(MortalJob):
         "after_quarantine:2", "after_seal_commit:2", "before_orphan_removal:1", "after_orphan_removal:1",
         "before_finish:1", "before_quarantine:2",
     )  # fmt: skip
-    """A driver that passes no second quarantine completes the job, so that comes last."""
+    """A driver that passes no second quarantine completes the job, so that point comes last."""
 
     OF_MERGES = (
         "before_merge:1", "after_merge:2", "before_quarantine:1", "after_quarantine:2", "after_merge:1", "before_seal:4",
@@ -154,11 +154,11 @@ class TopicJob(MortalJob):
         self.producers.history()
 
     def deaths(self):
-        """Every named point in the first job of each mode, random moments in the others."""
+        """Return every named point for the first job of each mode, random times for the others."""
         return [Death(point) for point in self.OF_MERGES] if self.seed == 1 else super().deaths()
 
     def write(self, *, limited):
-        """All of it is appended, or merged by key; what cannot be parsed goes into a table of its own."""
+        """Write a job that appends all records, or merges them by key; unparsable records go into a separate table."""
         source = {
             "bootstrapServers": self.address, "topic": self.topic, "onBadRecord": "Quarantine", "quarantinePath": self.bad,
         }  # fmt: skip
@@ -175,36 +175,43 @@ class TopicJob(MortalJob):
         self.file.write_text(yaml.safe_dump(named | {"spec": spec}))
 
     def changing(self):
-        """The producers write until the last driver starts."""
+        """Let the producers write until the last driver starts."""
         return self.producers.writing()
 
     def wrong(self, new):
-        """Compare the target with the committed records, and the table of bad records, as it is now, with the last seal."""
+        """Compare the target with the committed records, and the current table of bad records with the last seal."""
         committed = self.topics.committed(self.topic)
         unparsed = {place for place, record in committed.items() if record.value == BAD}
         for seal in new:
             held = held_by(seal.progress)
-            wanted = within(committed, held)
-            rows = folded({place: committed[place] for place in wanted}) if self.mode == "Upsert" else wanted - unparsed
+            expected = within(committed, held)
+            rows = (
+                folded({place: committed[place] for place in expected})
+                if self.mode == "Upsert"
+                else expected - unparsed
+            )
             yield from different(f"commit {seal.version}", placed(self.target, seal.version), rows)
-            # Those before a MERGE are in their own table before its rows are in the target.
+            # Bad records of a MERGE are in their table before its rows are in the target.
             aside = {int(name): ((0, stop),) for name, stop in seal.progress.get("aside", {}).items()}
-            wanted |= within(committed, aside)
+            expected |= within(committed, aside)
             counted = seal.state.get("quarantine", {"rows": 0})["rows"]
-            if counted != len(wanted & unparsed):
-                yield f"commit {seal.version}: {counted} bad records said, {len(wanted & unparsed)} are held"
-        yield from self.wrong_bad(new[-1].state, wanted & unparsed)
+            if counted != len(expected & unparsed):
+                yield f"commit {seal.version}: {counted} bad records counted, {len(expected & unparsed)} are held"
+        yield from self.wrong_bad(new[-1].state, expected & unparsed)
 
-    def wrong_bad(self, state, wanted):
-        """After a death between the two commits what is announced may be missing: all of it; at the end nothing."""
-        found = placed(self.bad)
+    def wrong_bad(self, state, expected):
+        """Compare the table of bad records.
+
+        After a death between the two commits the announced records may be missing, all of them; at the end none may.
+        """
+        actual = placed(self.bad)
         announced = (state.get("quarantine") or {}).get("announced")
-        missing = sum((Counter(wanted) - found).values())
+        missing = sum((Counter(expected) - actual).values())
         if missing and (announced is None or state["finished"] or missing != announced["rows"]):
             yield f"{missing} bad records are missing, {announced} is announced"
-        if surplus := found - Counter(wanted):
+        if surplus := actual - Counter(expected):
             yield f"bad records too often, or not held: {sorted(surplus)[:5]}"
-        if state["finished"] and (not found or not self.producers.aborted):
+        if state["finished"] and (not actual or not self.producers.aborted):
             yield "no record was bad, or no transaction aborted: this shows nothing"
 
 
@@ -217,8 +224,8 @@ def within(committed, held):
     }
 
 
-def different(where, found, wanted):
-    """Tell which records are missing, and which are too many."""
-    missing, surplus = Counter(wanted) - found, found - Counter(wanted)
+def different(where, actual, expected):
+    """Yield the missing and the surplus records."""
+    missing, surplus = Counter(expected) - actual, actual - Counter(expected)
     if missing or surplus:
         yield f"{where}: missing {sorted(missing)[:5]} of {len(missing)}, surplus {sorted(surplus)[:5]} of {len(surplus)}"

@@ -1,4 +1,4 @@
-"""A real driver in a thread beside the test: looked at, waited for, commanded, and ended whatever happens."""
+"""A real driver in a thread of the test: observed, awaited, commanded, and ended in any case."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -47,9 +47,9 @@ class Running:
             self._news.notify_all()
 
     def until(self, holds):
-        """Return the first look, from now on, at which something holds."""
+        """Return the first progress, from now on, for which a condition holds."""
         with self._news:
-            self._progress = None  # what was seen before a command says nothing about it
+            self._progress = None  # progress from before a command proves nothing about it
             self._news.wait_for(lambda: self._attempt.done() or (self._progress and holds(self._progress)), DEADLINE_S)
             assert self._progress is not None, self.outcome()
             assert holds(self._progress), self._progress
@@ -59,17 +59,17 @@ class Running:
         """Wait until the attempt owns the target."""
         return self.until(lambda progress: progress.table_version is not None and progress.table_version >= 0)
 
-    def command(self, kind, **words):
-        """Send a command as the command line does; return its acknowledgement, which says that it is in force."""
+    def command(self, kind, **fields):
+        """Send a command as the command line does; return its acknowledgement, which means that it is in force."""
         client = find(self._settings.state_dir, self._backfill.job_id)
-        ack = client.command(Command(type=kind, **{kind.lower(): words} if words else {}), wait_s=DEADLINE_S)
+        ack = client.command(Command(type=kind, **{kind.lower(): fields} if fields else {}), wait_s=DEADLINE_S)
         assert ack.outcome == "Applied", ack
         return ack
 
     def receipt(self):
-        """Return the newest receipt that the driver tells, or None."""
+        """Return the newest receipt of the driver, or `None`."""
         return find(self._settings.state_dir, self._backfill.job_id).receipt()
 
     def outcome(self):
-        """Return how it ended; waits for that."""
+        """Wait for the end; return the outcome."""
         return self._attempt.result(DEADLINE_S)

@@ -1,4 +1,4 @@
-"""What a driver's progress shows once a command is in force: one script for the doubles of a driver."""
+"""Fields of a driver's progress once a command is in force: one script for all doubles of a driver."""
 
 from typing import Any
 

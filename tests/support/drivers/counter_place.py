@@ -1,4 +1,4 @@
-"""A job of the distribution of the tests, in processes of its own: a process discovers its plug-ins once."""
+"""A job with the tests' plug-in distribution, in separate processes: a process discovers its plug-ins once."""
 
 import json
 import os
@@ -35,11 +35,11 @@ class Place:
         (folder / "job.yaml").write_text(yaml.safe_dump(document))
 
     def command(self, **environment):
-        """Run `backfill run` in a process group of its own, as a user's shell does."""
+        """Run `backfill run` in a separate process group, as a user's shell does."""
         return self.process("-m", "backfill_cli", "run", "-f", str(self.folder / "job.yaml"), **environment)
 
-    def process(self, *words, **environment):
+    def process(self, *arguments, **environment):
         return subprocess.run(
-            [sys.executable, *words], env=self.environment | environment, capture_output=True, text=True, cwd=self.folder,
+            [sys.executable, *arguments], env=self.environment | environment, capture_output=True, text=True, cwd=self.folder,
             timeout=WAITS_S, process_group=0, check=False,
         )  # fmt: skip

@@ -1,7 +1,7 @@
-"""A driver that is nothing but its control server: the real protocol over TLS or not, in a few kilobytes of one loop.
+"""A driver reduced to its control server: the real protocol with or without TLS, in a few kilobytes of one loop.
 
-Thousands fit into a process. Commands are applied at the next barrier and acknowledged after it, as a seal would.
-Held to the suite of the real control server (tests/cli/control/test_server.py) through `DoubleInAThread`.
+Thousands fit into a process. Commands are applied at the next barrier and acknowledged after it, as with a seal. The suite of
+the real control server (tests/cli/control/test_server.py) runs on it through `DoubleInAThread`.
 """
 
 import asyncio
@@ -54,10 +54,10 @@ class DriverDouble:
         self.acks = {}
         self.stopped = asyncio.Event()
         self.unresponsive = False
-        """Connections are taken and nothing is answered."""
+        """Connections are accepted, and requests get no answer."""
 
         self.unanswered = 0
-        """Requests that came meanwhile."""
+        """Number of requests that arrived meanwhile."""
 
         self._asked = {}
         self._changed = asyncio.Event()
@@ -74,7 +74,7 @@ class DriverDouble:
         return self
 
     async def stop(self, *, abruptly=False):
-        """Answer who waits, then go; abruptly: as a killed process does."""
+        """Answer waiting requests, then stop; `abruptly`: as a killed process does."""
         self._closed = True
         self._wake()
         if self._barrier_task:
@@ -94,7 +94,7 @@ class DriverDouble:
             self.barrier()
 
     def barrier(self):
-        """Seal: apply what was commanded since the last one, and acknowledge it."""
+        """Seal: apply the commands since the last barrier, and acknowledge them."""
         if self.silent:
             return
         self._change(epoch=self.progress.epoch + 1)
@@ -127,7 +127,7 @@ class DriverDouble:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    # ------------------------------------------------------------ HTTP, as little as a driver's client needs
+    # ------------------------------------------------------------ HTTP, reduced to the needs of a driver's client
     async def _connection(self, reader, writer):
         task = asyncio.current_task()
         self._connections.add(task)
@@ -152,7 +152,7 @@ class DriverDouble:
                 await writer.drain()
                 task.busy = False
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, ValueError):
-            pass  # who asked has gone
+            pass  # the client is gone
         except asyncio.CancelledError:
             writer.transport.abort()
         finally:
@@ -181,7 +181,9 @@ class DriverDouble:
                 if after is None:
                     return _error(400, "after", "must be a revision")
                 acks = [
-                    self.acks[one].model_dump(mode="json", by_alias=True) for one in sorted(self.acks) if one > after
+                    self.acks[revision].model_dump(mode="json", by_alias=True)
+                    for revision in sorted(self.acks)
+                    if revision > after
                 ]
                 return _json(200, {"attempt": self.attempt, "acks": acks})
             case "/metrics":
@@ -209,17 +211,17 @@ class DriverDouble:
         )
 
     async def command(self, request, wait_s):
-        """Take a command once, and wait for its acknowledgement."""
+        """Accept a command once, and wait for its acknowledgement."""
         revision = request.revision
         if request.attempt != self.attempt:
             return self._ack(request, "WrongAttempt", f"this is attempt {self.attempt}")
-        known = max(self.progress.revision, *self.acks, *self._asked, 0)
-        if revision > known + 2**32:
-            return self._ack(request, "Refused", f"the newest revision is {known}: send the next one")
-        taken = self._asked.get(revision)
-        if taken is not None and taken != request.command:
+        highest = max(self.progress.revision, *self.acks, *self._asked, 0)
+        if revision > highest + 2**32:
+            return self._ack(request, "Refused", f"the newest revision is {highest}: send the next one")
+        previous = self._asked.get(revision)
+        if previous is not None and previous != request.command:
             return self._ack(request, "Superseded", f"revision {revision} is another command")
-        if revision not in self.acks and taken is None:
+        if revision not in self.acks and previous is None:
             newest = max(self.acks, default=0)
             if revision < newest:
                 return self._ack(request, "Superseded", f"revision {newest} is newer")
@@ -239,7 +241,7 @@ class DriverDouble:
 
 
 def server_context(certificate, key):
-    """Return the TLS side of a driver that was given a certificate and a key."""
+    """Return the TLS context of a driver with this certificate and key."""
     with tempfile.TemporaryDirectory(prefix="backfill-tls-") as folder:
         path = Path(folder) / "tls.pem"
         path.touch(mode=0o600)
@@ -266,7 +268,7 @@ def _number(parts, name):
 
 
 class ServerOfADouble:
-    """The door of a double, for tests that are no coroutines; it has the methods of the real control server."""
+    """The control server of a double, for tests that are no coroutines; it has the methods of the real control server."""
 
     def __init__(self, double, loop):
         self._double, self._loop = double, loop
@@ -277,21 +279,21 @@ class ServerOfADouble:
         return [ack for revision, ack in sorted(self._double.acks.items()) if revision > after]
 
     def acknowledge(self, ack):
-        """Have the double answer a command."""
-        words = Ack(
+        """Make the double acknowledge a command."""
+        copied = Ack(
             attempt=ack.attempt, epoch=ack.epoch, revision=ack.revision, outcome=ack.outcome, message=ack.message
         )
         done = threading.Event()
-        self._loop.call_soon_threadsafe(lambda: (self._double.acknowledge(words), done.set()))
+        self._loop.call_soon_threadsafe(lambda: (self._double.acknowledge(copied), done.set()))
         done.wait()
 
     def close(self):
-        """End it, and wait for that."""
+        """Stop the double, and wait until it has stopped."""
         asyncio.run_coroutine_threadsafe(self._double.stop(), self._loop).result()
 
 
 class DoubleInAThread:
-    """A double with the surface of `support.drivers.fake_driver.ScriptedJob`, for tests that are no coroutines."""
+    """A double with the interface of `support.drivers.fake_driver.ScriptedJob`, for tests that are no coroutines."""
 
     def __init__(self, **options):
         self._options = options

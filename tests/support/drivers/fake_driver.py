@@ -1,6 +1,6 @@
 """A driver without Spark: the real control server, local registry and progress, and a scripted job instead of the core.
 
-`python -m support.drivers.fake_driver JOB_ID` runs until it is commanded to stop, for the command line's tests.
+`python -m support.drivers.fake_driver JOB_ID` runs until a Stop command, for the command line's tests.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ScriptedJob:
     """Address to listen on."""
 
     connections: Connections | None = None
-    """Who may be connected; None: as by default."""
+    """Limits of connections; `None` for the defaults."""
 
     def __post_init__(self) -> None:
         self.commands: queue.SimpleQueue[CommandReceived | None] = queue.SimpleQueue()
@@ -102,7 +102,7 @@ class ScriptedJob:
         self.stopped.set()
 
     def _take_receipt(self) -> None:
-        """After the acknowledgement, as in real life; and maybe the job is over a moment later."""
+        """Take the receipt after the acknowledgement, as a real driver does; the job may end right after it."""
         wrong = (VnodeMismatch(7, 10, 9),) if self.different else ()
         self.receipt = Receipt(3, 5, self.progress.epoch, 4000, 256, "ab" * 32, wrong, 0.5)
         if self.ends:
@@ -125,7 +125,7 @@ class ScriptedJob:
 
 
 def serve(state_dir: Path, job_id: str, **script: Any) -> None:
-    """Be found at a local registry, and serve until a Stop."""
+    """Register at a local registry, and serve until a Stop."""
     with LocalRegistry(state_dir, job_id) as registry, ScriptedJob(**script) as job:
         registry.publish(url=job.server.url, token=job.token, attempt=job.attempt)
         print("ready", flush=True)

@@ -1,4 +1,4 @@
-"""Jobs that are open without a driver: a look at a target, and an opened job of parts that a test made."""
+"""Jobs that are open without a driver: a check of a target, and an opened job of parts that a test made."""
 
 from backfill_api.load import load_backfill
 from backfill_core.job.owner import Claim
@@ -11,13 +11,13 @@ from backfill_spark.settings import DriverSettings
 
 
 def looked_at(spark, backfill):
-    """Return what `backfill status` sees: the target, and the job's state in it."""
+    """Return the context of `backfill status`: the target, and the job's state in it."""
     with JobContext.open(backfill, DriverSettings(), command="test", spark=spark) as context:
         return context
 
 
 def opened_job(spark, source, sink, committer, *, mode=APPEND, key=(), transform=None):
-    """Return a job of these parts, as the driver has it once all of them were checked; the source is pinned."""
+    """Return a job of these parts, as the driver has it after all checks; the source is pinned."""
     backfill = load_backfill(
         {
             "apiVersion": "backfill.dev/v1alpha1",

@@ -1,11 +1,11 @@
-"""Says why a regular expression may take more than linear time; an empty answer means that it cannot.
+"""Returns the reason why a regular expression may take more than linear time; an empty answer proves that it cannot.
 
-Python's engine tries each way in which an expression can match. So its time is linear if the number of ways is bounded, whatever
-the text. The expression becomes its position automaton, and the automaton is searched for the two shapes of Weber and Seidl
-("On the degree of ambiguity of finite automata"): a state with two loops over one text (exponential time), and two states
-with loops over one text that also leads from the first to the second (at least quadratic time).
+Python's engine tries each way in which an expression can match. So its time is linear if the number of ways is bounded,
+whatever the string. The expression becomes its position automaton, and the automaton is searched for the two shapes of Weber
+and Seidl ("On the degree of ambiguity of finite automata"). One is a state with two loops over one string (exponential time).
+The other is two states with loops over one string that also leads from the first to the second (at least quadratic time).
 
-A search may begin at each character. It is checked as if any text were in front of the expression.
+A search may begin at each character. It is checked as if any string preceded the expression.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from re import _constants as ops
 from re import _parser as parser
 
 ALPHABET = (*range(256), 0x0130, 0x2028, 0x1F9E8)
-"""Characters that stand for all others; no expression of ours tells apart two that are missing here."""
+"""Characters that stand for all others; no expression of the project distinguishes two that are missing here."""
 
 COPIES_MAX = 64
 """A repetition with a larger bound is checked as one without a bound."""
@@ -33,7 +33,7 @@ START = -1
 """The place before the first character, as a character: no repetition can match it."""
 
 NEVER = frozenset()
-"""What follows where a match can still fail, as before `$`."""
+"""Successor of a position where a match can still fail, as before `$`."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ NOTHING = Part(Counter(), Counter(), 1)
 
 @dataclass
 class Automaton:
-    """Positions of characters, and which of them can follow each other, in how many ways."""
+    """Positions of characters and their possible successors, with the number of ways."""
 
     flags: int
     sets: list = field(default_factory=list)
@@ -63,18 +63,18 @@ class Automaton:
         return Part(Counter([len(self.sets) - 1]), Counter([len(self.sets) - 1]), 0)
 
     def follows(self, last, first):
-        """Note that positions can follow each other."""
+        """Record that positions can follow each other."""
         for position, ways in last.items():
             for after, more in first.items():
                 self.follow[position][after] += ways * more
 
-    def then(self, one, other):
+    def then(self, first, second):
         """Return the part of one after the other."""
-        self.follows(one.last, other.first)
+        self.follows(first.last, second.first)
         return Part(
-            one.first + _times(other.first, one.empty),
-            other.last + _times(one.last, other.empty),
-            one.empty * other.empty,
+            first.first + _times(second.first, first.empty),
+            second.last + _times(first.last, second.empty),
+            first.empty * second.empty,
         )
 
     def repeated(self, items, least, most, inner):
@@ -124,7 +124,7 @@ class Automaton:
         raise ValueError(f"has {op}, whose cost is not known")
 
     def assertion(self, op, direction, items, *, at_start):
-        """Return the part of a look ahead or behind: one character where that is what it is, else nothing."""
+        """Return the part of a look-ahead or look-behind: one character if it matches exactly one, else nothing."""
         looks_behind = direction < 0
         if op is ops.ASSERT and (at_start or not looks_behind):
             return self.sequence(items)
@@ -138,52 +138,52 @@ class Automaton:
         return Part(check.first, check.last, 1)
 
     def checked(self, position):
-        """Can a match still fail where it ends with this position?"""
+        """Return whether a match that ends with this position can still fail."""
         return any(not self.sets[after] for after in self.follow[position])
 
 
 def _times(positions, ways):
-    return Counter({one: ways * more for one, more in positions.items() if ways})
+    return Counter({position: ways * more for position, more in positions.items() if ways})
 
 
 def characters(op, argument, flags):
     """Return the characters of the alphabet that an item matches."""
-    # The library itself decides: it knows categories, and what ignoring case means.
-    matched = {chr(one) for one in ALPHABET if _matches(op, argument, flags, one)}
+    # The library itself decides: it implements categories and case folding.
+    matched = {chr(character) for character in ALPHABET if _matches(op, argument, flags, character)}
     if flags & re.IGNORECASE:
-        matched |= {one.upper() for one in matched if len(one.upper()) == 1} | {
-            one.lower() for one in matched if len(one.lower()) == 1
+        matched |= {character.upper() for character in matched if len(character.upper()) == 1} | {
+            character.lower() for character in matched if len(character.lower()) == 1
         }
-    return {ord(one) for one in matched} & set(ALPHABET)
+    return {ord(character) for character in matched} & set(ALPHABET)
 
 
-def _matches(op, argument, flags, one):
+def _matches(op, argument, flags, code):
     if op is ops.LITERAL:
-        return one == argument
+        return code == argument
     if op is ops.NOT_LITERAL:
-        return one != argument
+        return code != argument
     if op is ops.ANY:
-        return bool(flags & re.DOTALL) or one != ord("\n")
+        return bool(flags & re.DOTALL) or code != ord("\n")
     negated = argument[0][0] is ops.NEGATE
-    return negated != any(_in(inner, value, flags, one) for inner, value in argument[negated:])
+    return negated != any(_in(inner, value, flags, code) for inner, value in argument[negated:])
 
 
-def _in(op, value, flags, one):
+def _in(op, value, flags, code):
     if op is ops.LITERAL:
-        return one == value
+        return code == value
     if op is ops.RANGE:
-        return value[0] <= one <= value[1]
+        return value[0] <= code <= value[1]
     letter = {"DIGIT": "d", "SPACE": "s", "WORD": "w"}[value.name.removeprefix("CATEGORY_").removeprefix("NOT_")]
-    found = re.match("\\" + letter, chr(one), flags & re.ASCII) is not None
-    return found != ("NOT_" in value.name)
+    matches = re.match("\\" + letter, chr(code), flags & re.ASCII) is not None
+    return matches != ("NOT_" in value.name)
 
 
 def cost_of(pattern, how="search", flags=0):
-    """Return why an expression may take more than linear time, or an empty string.
+    """Return the reason why an expression may take more than linear time, or an empty string.
 
     Args:
-        pattern: Text or bytes.
-        how: The method that is called: `search`, `match`, `fullmatch`, `sub`, `findall`, `finditer` or `split`.
+        pattern: String or bytes.
+        how: The called method: `search`, `match`, `fullmatch`, `sub`, `findall`, `finditer` or `split`.
         flags: Those of `re.compile`.
     """
     parsed = parser.parse(pattern, flags)
@@ -199,41 +199,41 @@ def cost_of(pattern, how="search", flags=0):
         automaton.follow[position][position] += 1
         automaton.then(before, whole)
     # A match that has reached its end cannot fail any more, so nothing is tried a second time.
-    accepted = set() if how == WHOLE else {one for one in whole.last if not automaton.checked(one)}
+    accepted = set() if how == WHOLE else {position for position in whole.last if not automaton.checked(position)}
     return _ambiguity(automaton, accepted)
 
 
 def _ambiguity(automaton, accepted):
-    follow = {one: dict(after) for one, after in automaton.follow.items()}
+    follow = {position: dict(after) for position, after in automaton.follow.items()}
     where = _loop_of(follow)
-    # What comes by the end of a match in each round has only one round to try again.
+    # A loop that passes the end of a match in each round has only one round to try again.
     failing = {
-        one: {x: ways for x, ways in after.items() if x not in accepted}
-        for one, after in follow.items()
-        if one not in accepted
+        position: {x: ways for x, ways in after.items() if x not in accepted}
+        for position, after in follow.items()
+        if position not in accepted
     }
     inner = _loop_of(failing)
-    for one, after in failing.items():
-        if any(ways > 1 and one in inner and inner.get(other) == inner[one] for other, ways in after.items()):
+    for position, after in failing.items():
+        if any(ways > 1 and position in inner and inner.get(other) == inner[position] for other, ways in after.items()):
             return "has a repetition inside a repetition that match the same text: exponential time"
     for number in set(inner.values()):
-        if _forks(automaton, failing, {one for one in inner if inner[one] == number}):
+        if _forks(automaton, failing, {position for position in inner if inner[position] == number}):
             return "has alternatives inside a repetition that match the same text: exponential time"
     for p, q in product(sorted(where), sorted(inner)):
         if p != q and _shifts(automaton, follow, (where, inner), p, q):
-            texts = " and ".join(_shown(automaton.sets[one]) for one in (p, q))
-            return f"has two repetitions, of {texts}, that can share a text between them: quadratic time"
+            shown = " and ".join(_shown(automaton.sets[position]) for position in (p, q))
+            return f"has two repetitions, of {shown}, that can share a text between them: quadratic time"
     return ""
 
 
 def _loop_of(follow):
     """Return the number of its loop for each position that has one: positions of a loop reach each other."""
-    reach = {one: _reached(follow, one) for one in follow}
-    found = {}
-    for one, reached in reach.items():
-        if one in reached and one not in found:
-            found |= dict.fromkeys((other for other in reached if one in reach.get(other, ())), one)
-    return found
+    reach = {position: _reached(follow, position) for position in follow}
+    loops = {}
+    for position, reached in reach.items():
+        if position in reached and position not in loops:
+            loops |= dict.fromkeys((other for other in reached if position in reach.get(other, ())), position)
+    return loops
 
 
 def _reached(follow, start):
@@ -247,20 +247,23 @@ def _reached(follow, start):
 
 
 def _forks(automaton, follow, loop):
-    """Do two different ways through a loop meet again, over one text?"""
+    """Return whether two different ways through a loop meet again, over one string."""
     sets, edges = automaton.sets, {}
     for pair in product(loop, repeat=2):
         after = product(set(follow[pair[0]]) & loop, set(follow[pair[1]]) & loop)
         edges[pair] = [(a, b) for a, b in after if sets[a] & sets[b]]
-    start = {(one, one) for one in loop}
-    forks = {pair for pair in set().union(*(_reached(edges, one) for one in start)) if pair[0] != pair[1]}
+    start = {(position, position) for position in loop}
+    forks = {pair for pair in set().union(*(_reached(edges, position) for position in start)) if pair[0] != pair[1]}
     return any(_reached(edges, pair) & start for pair in forks)
 
 
 def _shifts(automaton, follow, loops, p, q):
-    """Is there a text over which p comes back to p, p leads to q, and q comes back to q?"""
+    """Return whether a string exists over which p returns to p, p leads to q, and q returns to q."""
     sets = automaton.sets
-    in_p, in_q = ({one for one in where if where[one] == where[of]} for where, of in zip(loops, (p, q), strict=True))
+    in_p, in_q = (
+        {position for position in where if where[position] == where[of]}
+        for where, of in zip(loops, (p, q), strict=True)
+    )
     waiting, seen = [(p, p, q)], set()
     while waiting:
         a, b, c = waiting.pop()

@@ -1,4 +1,4 @@
-"""Finds each regular expression of our packages, with the method that is called."""
+"""Finds each regular expression in the project's packages, with the called method."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 METHODS = {"search", "match", "fullmatch", "sub", "subn", "findall", "finditer", "split"}
 ANYTHING = "a"
-"""Stands for a part that is known only at run time; `re.escape` makes it plain text."""
+"""Stands for a part that is known only at run time; `re.escape` turns it into plain text."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class UnknownPatternError(ValueError):
 
 
 def uses_in(sources):
-    """Return each use in modules, as `(file, module name, text)`.
+    """Return each use in modules, given as `(file, module name, text)`.
 
     Raises:
         UnknownPatternError: an expression cannot be read.
     """
     trees = [(file, module, ast.parse(text)) for file, module, text in sources]
     called = _methods_by_name([tree for _, _, tree in trees])
-    found = []
+    uses = []
     for file, module, tree in trees:
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _of_re(node)]
         names = vars(importlib.import_module(module)) if calls else {}
@@ -44,10 +44,10 @@ def uses_in(sources):
             pattern, flags = _value(call.args[0], names, where), _flags(call, names)
             method = call.func.attr
             name = assigned.get(id(call))
-            # An expression without a name, or whose use is elsewhere, may be searched for.
+            # An expression without a name, or with its use elsewhere, may be searched for.
             methods = {method} if method != "compile" else called.get(name, {"search"}) if name else {"search"}
-            found += [Use(where, pattern, how, flags) for how in sorted(methods)]
-    return found
+            uses += [Use(where, pattern, how, flags) for how in sorted(methods)]
+    return uses
 
 
 def _of_re(call):
@@ -62,18 +62,18 @@ def _of_re(call):
 
 def _methods_by_name(trees):
     """Return the methods that are called on each name, in all modules: a name may be imported."""
-    found = {}
+    methods = {}
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr in METHODS:
                 name = getattr(node.value, "id", None) or getattr(node.value, "attr", None)
-                found.setdefault(name, set()).add(node.attr)
-    return found
+                methods.setdefault(name, set()).add(node.attr)
+    return methods
 
 
 def _names_of_compiled(tree):
     """Return the name that each compiled expression is assigned to."""
-    found = {}
+    names = {}
     for node in ast.walk(tree):
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
@@ -85,13 +85,13 @@ def _names_of_compiled(tree):
                 else [(target, node.value)]
             )
             for name, value in pairs:
-                found[id(value)] = getattr(name, "id", None) or getattr(name, "attr", None)
-    return found
+                names[id(value)] = getattr(name, "id", None) or getattr(name, "attr", None)
+    return names
 
 
 def _flags(call, names):
     position = {"compile": 1, "sub": 4, "subn": 4, "split": 3}.get(call.func.attr, 2)
-    given = [one.value for one in call.keywords if one.arg == "flags"] or call.args[position:]
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "flags"] or call.args[position:]
     return int(_evaluated(given[0], names)) if given else 0
 
 

@@ -1,4 +1,4 @@
-"""Flux as far as it evaluates health expressions: generation first, then inProgress, failed and current, else it waits."""
+"""Flux, reduced to evaluating health expressions: generation first, then inProgress, failed and current, else it waits."""
 
 import cel
 import yaml
@@ -9,10 +9,12 @@ ORDER = (("inProgress", "InProgress"), ("failed", "Failed"), ("current", "Curren
 
 
 class FluxHealth:
-    """What Flux says of a Backfill by the expressions of the example; the input of each is the whole object."""
+    """Flux's health of a Backfill by the expressions of the example; the input of each is the whole object."""
 
     def __init__(self):
-        [self._expressions] = [one for document in DOCUMENTS for one in document["spec"].get("healthCheckExprs", ())]
+        [self._expressions] = [
+            checks for document in DOCUMENTS for checks in document["spec"].get("healthCheckExprs", ())
+        ]
 
     @property
     def kind(self):
@@ -20,13 +22,13 @@ class FluxHealth:
         return self._expressions["apiVersion"], self._expressions["kind"]
 
     def health(self, backfill):
-        """Return the status; an expression that cannot be evaluated is an error, as it is there."""
+        """Return the status; an expression that cannot be evaluated is an error, as in Flux."""
         observed = backfill.get("status", {}).get("observedGeneration")
         if observed is not None and observed != backfill["metadata"]["generation"]:
             return "InProgress"
         for name, status in ORDER:
-            said = cel.evaluate(self._expressions[name], backfill)
-            assert isinstance(said, bool), name
-            if said:
+            holds = cel.evaluate(self._expressions[name], backfill)
+            assert isinstance(holds, bool), name
+            if holds:
                 return status
         return "InProgress"

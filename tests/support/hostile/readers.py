@@ -1,4 +1,4 @@
-"""Every function that reads what a user, a driver, an API server or a source's log wrote; each takes a text, and refuses as it likes."""
+"""Every function that reads input of a user, a driver, an API server or a source's log; each takes a string, and may reject it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ ANNOTATIONS = dict.fromkeys((OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANN
 
 
 def backfill(spec_: Mapping[str, Any] = RICH, status: Mapping[str, Any] = STATUS) -> dict[str, Any]:
-    """Return a Backfill as an API server has it."""
+    """Return a Backfill as an API server returns it."""
     metadata = {
         "name": "orders", "namespace": "shop", "uid": "uid-1", "generation": 1, "resourceVersion": "1",
         "annotations": ANNOTATIONS, "finalizers": ["a"],
@@ -114,7 +114,7 @@ def backfill(spec_: Mapping[str, Any] = RICH, status: Mapping[str, Any] = STATUS
 
 
 def paths(node: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of everything in a document."""
+    """Yield the path of every value in a document."""
     pairs = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for name, value in pairs:
         yield (*here, name)
@@ -131,9 +131,9 @@ def changed(document: Mapping[str, Any], path: tuple[Any, ...], value: Any) -> d
     return made
 
 
-# ------------------------------------------------------------------ readers of a text
+# ------------------------------------------------------------------ readers of a string
 class JavaSaysError(Exception):
-    """An error of Java, as a text."""
+    """An error of Java, given as a string."""
 
 
 def _explained(text: str) -> None:
@@ -182,7 +182,7 @@ TEXTS: dict[str, Callable[[str], object]] = {
 }  # fmt: skip
 
 MESSAGE_CHARACTERS_MAX = 256 * 1024
-"""Of Java, whose messages go through ten searches; each of them is linear."""
+"""Longest message of Java, which goes through ten searches; each of them is linear."""
 
 REFUSALS = (
     ManifestRefusedError,
@@ -231,6 +231,6 @@ PODS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 def tried(read: Callable[[Any], object], value: Any) -> None:
-    """Read a value; a refusal is as good as an answer."""
+    """Read a value; a rejection is as good as a result."""
     with contextlib.suppress(*REFUSALS, ValidationError):
         read(value)

@@ -11,7 +11,7 @@ FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def java(*options: str, jars: Path | None = None) -> JavaGateway:
-    """Start one, with the jars of a folder beside Spark's own."""
+    """Start one, with the jars of a folder in addition to Spark's."""
     classpath = f"{SPARK_JARS}/*" if jars is None else f"{SPARK_JARS}/*:{jars}/*"
     port, token = launch_gateway(
         classpath=classpath, javaopts=[*FAST_START, *options], java_path=shutil.which("java"),

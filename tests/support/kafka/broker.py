@@ -1,7 +1,7 @@
 """A real broker for tests: one process that is broker and controller, on one address, with free ports; up in seconds.
 
-Its jars are fetched by checksum when the first test asks for one. Beside the plain door it has one that wants a password and
-one that wants TLS, so that the same broker serves the tests of clients that are refused.
+Its jars are fetched by checksum for the first test that needs one. In addition to the plain listener it has one with a password
+and one with TLS. So the same broker serves the tests of rejected clients.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
-    # A record of long ago stays, unless a topic says otherwise.
+    # An old record stays, unless a topic configures retention.
     "log.retention.ms": "-1",
-    # Compaction and retention within a test's patience.
+    # Compaction and retention within a test's timeout.
     "log.cleaner.backoff.ms": "100",
     "log.cleaner.dedupe.buffer.size": "4194304",
     "log.cleaner.io.buffer.size": "524288",
@@ -65,10 +65,10 @@ SETTINGS = {
 
 
 class Broker:
-    """One broker with one folder; it may be stopped and started, at the same ports, with what it had."""
+    """One broker with one folder; it can be stopped and started, on the same ports, with the same data."""
 
     def __init__(self, folder: Path, host: str = HOST) -> None:
-        """Lay out the folder of a new broker, at an address of this machine; starts nothing."""
+        """Prepare the folder of a new broker, at an address of this machine; starts nothing."""
         JARS.fill(FOLDER)
         self.folder, self._host = folder, host
         self.certificate, key = certificate(folder, "broker")
@@ -76,7 +76,7 @@ class Broker:
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = folder / "server.properties"
         places = {name: f"{name}://{host}:{port}" for name, port in self._ports.items()}
-        found = {
+        properties = {
             **SETTINGS,
             "log.dirs": folder / "log",
             "listeners": ",".join(places.values()),
@@ -85,29 +85,29 @@ class Broker:
             "ssl.keystore.key": _one_line(key.read_text()),
             "ssl.keystore.certificate.chain": _one_line(self.certificate.read_text()),
         }
-        self._settings.write_text("".join(f"{name}={value}\n" for name, value in found.items()))
+        self._settings.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         done = self._java("kafka.tools.StorageTool", "format", "-t", "ZmlyLWEtYnJva2VyLW9mLQ", "-c", self._settings)
-        said, _ = done.communicate(timeout=UP_S)
-        assert done.returncode == 0, said.decode()
+        output, _ = done.communicate(timeout=UP_S)
+        assert done.returncode == 0, output.decode()
 
     @property
     def address(self) -> str:
-        """Where a plain client connects to."""
+        """Address for a plain client."""
         return f"{self._host}:{self._ports['PLAIN']}"
 
     @property
     def password_address(self) -> str:
-        """Where a client needs the name `USER` and the `PASSWORD`, by SASL/PLAIN."""
+        """Address for a client with the name `USER` and the `PASSWORD`, by SASL/PLAIN."""
         return f"{self._host}:{self._ports['PASSWORD']}"
 
     @property
     def tls_address(self) -> str:
-        """Where a client needs to trust `certificate`, which is good for the loopback address alone."""
+        """Address for a client that trusts `certificate`, which is valid only for the loopback address."""
         return f"{self._host}:{self._ports['TLS']}"
 
     @property
     def misnamed_tls_address(self) -> str:
-        """The same door, by a name that the certificate does not have."""
+        """The same listener, by a name that the certificate does not contain."""
         return f"localhost:{self._ports['TLS']}"
 
     @property
@@ -117,18 +117,22 @@ class Broker:
         return self._process.pid
 
     def start(self) -> None:
-        """Start it, and return when it answers for each partition that it has."""
+        """Start it, and return when it answers for each of its partitions."""
         self._process = self._java("kafka.Kafka", self._settings)
         deadline = time.monotonic() + UP_S
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         while True:
             assert self._process.poll() is None, self._said()
             try:
-                there = admin.list_topics(timeout=1).topics.values()
-                # It names itself their leader before it is.
-                parts = [TopicPartition(topic.topic, one) for topic in there for one in topic.partitions]
-                for one in admin.list_offsets({one: OffsetSpec.latest() for one in parts}).values() if parts else ():
-                    one.result(UP_S)
+                topics = admin.list_topics(timeout=1).topics.values()
+                # A broker names itself their leader before it is.
+                parts = [TopicPartition(topic.topic, partition) for topic in topics for partition in topic.partitions]
+                for future in (
+                    admin.list_offsets({partition: OffsetSpec.latest() for partition in parts}).values()
+                    if parts
+                    else ()
+                ):
+                    future.result(UP_S)
                 return
             except KafkaException:
                 assert time.monotonic() < deadline, self._said()
@@ -143,7 +147,7 @@ class Broker:
 
     @contextmanager
     def stopped(self):
-        """While this lasts it does not run."""
+        """Stop the broker for the duration of the context."""
         self.stop()
         try:
             yield
@@ -157,7 +161,7 @@ class Broker:
             self._process = None
 
     def _java(self, *arguments: object) -> subprocess.Popen[bytes]:
-        # Spark's resolver fetches no Scala library: it brings its own.
+        # Spark's resolver fetches no Scala library: Spark brings it.
         jars = [*sorted(FOLDER.glob("*.jar")), *SPARK_JARS.glob("scala-library-*.jar")]
         classes = ":".join(map(str, jars))
         kept = {name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"}
@@ -173,7 +177,7 @@ class Broker:
 
 @contextmanager
 def running_broker(folder: Path, host: str = HOST):
-    """Yield a broker that runs; it is gone afterwards."""
+    """Yield a running broker; it is killed afterwards."""
     broker = Broker(folder, host)
     try:
         broker.start()
@@ -185,14 +189,14 @@ def running_broker(folder: Path, host: str = HOST):
 def _free_ports(host: str, count: int) -> list[int]:
     held = [socket.socket() for _ in range(count)]
     try:
-        for one in held:
-            one.bind((host, 0))
-        return [one.getsockname()[1] for one in held]
+        for socket_ in held:
+            socket_.bind((host, 0))
+        return [socket_.getsockname()[1] for socket_ in held]
     finally:
-        for one in held:
-            one.close()
+        for socket_ in held:
+            socket_.close()
 
 
 def _one_line(pem: str) -> str:
-    """Return a PEM text as a file of properties has it."""
+    """Return a PEM string as a properties file contains it."""
     return pem.strip().replace("\n", "\\n")

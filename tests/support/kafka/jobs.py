@@ -1,4 +1,4 @@
-"""Jobs of a topic in this process, and the clients of Kafka that are open in it."""
+"""Jobs of a topic in this process, and the open clients of Kafka in it."""
 
 from backfill_api.load import load_backfill
 from backfill_spark.driver.attempt import run_driver
@@ -8,9 +8,10 @@ from backfill_spark.stop_signal import StopSignal
 
 
 def job_of(spark, address, folder):
-    """Return what runs a job of a topic into the table `t` of a folder: to its end, or to the first commit with history.
+    """Return a function that runs a job of a topic into the table `t` of a folder: to its end, or to the first commit with history.
 
-    `stops`: to that commit; `seen` hears of each progress; `kafka` and `delta` are further fields of source and target.
+    `stops`: only to that commit; `seen` is called with each progress; `kafka` and `delta` are further fields of source and
+    target.
     """
 
     def go(topic, *, stops=False, seen=None, limit=None, stop=None, kafka=None, delta=None, **spec):
@@ -47,12 +48,12 @@ def job_of(spark, address, folder):
 
 
 def admins(spark):
-    """Return the threads of Kafka's administrators in the JVM, by number; each `OffsetsClient` that is open has one."""
+    """Return the threads of Kafka's administrators in the JVM, by number; each open `OffsetsClient` has one."""
     threads = java(spark).java.lang.Thread.getAllStackTraces().keySet().toArray()
-    return {one.getId(): one for one in threads if one.getName().startswith("kafka-admin-client-thread")}
+    return {thread.getId(): thread for thread in threads if thread.getName().startswith("kafka-admin-client-thread")}
 
 
 def lives_on(thread):
-    """Does a thread of a client that was closed not end?"""
+    """Return whether a thread of a closed client is still alive after ten seconds."""
     thread.join(10_000)
     return thread.isAlive()

@@ -1,4 +1,4 @@
-"""What a receipt says of the partitions of a topic, without a job."""
+"""Receipts of the partitions of a topic, without a job."""
 
 from backfill_spark.rows.records.partition_sums import Tallies, tallied, target_tally
 from backfill_spark.rows.verification import take_receipt

@@ -1,6 +1,6 @@
-"""Topics of a broker, what writes to them, and an independent reader of them.
+"""Topics of a broker, writers to them, and an independent reader of them.
 
-All of it is another client library than the driver's: what it says of a topic shares no code with what it checks.
+All of it uses another client library than the driver: its view of a topic shares no code with the code under test.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from support.kafka.broker import MESSAGE_MAX
 
 WAIT_S = 30
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "100"}
-"""What a topic that keeps the last record of each key is made with."""
+"""Configuration of a topic that keeps the last record of each key."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -46,13 +46,13 @@ class Topics:
     """The topics of one broker."""
 
     def __init__(self, address: str) -> None:
-        """Take the place of the broker."""
+        """Take the address of the broker."""
         self.address = address
         self._admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
         self._numbers = itertools.count(1)
 
     def create(self, name: str = "", partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
-        """Make a topic, by default of a name that no other has; return its name."""
+        """Make a topic, by default with a unique name; return its name."""
         made = name or f"topic-{next(self._numbers)}-{uuid.uuid4().hex[:6]}"
         _done(self._admin.create_topics([NewTopic(made, partitions, 1, config=dict(config or {}))]))
         return made
@@ -69,56 +69,67 @@ class Topics:
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> None:
         """Delete the records of each partition before an offset, as retention would."""
-        _done(self._admin.delete_records([TopicPartition(name, one, offset) for one, offset in before.items()]))
+        _done(
+            self._admin.delete_records(
+                [TopicPartition(name, partition, offset) for partition, offset in before.items()]
+            )
+        )
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
-        """Set what a topic is configured with; what is not named goes back to the default."""
+        """Set the configuration of a topic; settings that are not named return to the default."""
         _done(self._admin.alter_configs([ConfigResource(ResourceType.TOPIC, name, set_config=dict(config))]))
 
     def watermarks(self, name: str) -> dict[int, tuple[int, int]]:
-        """Return the first offset that is there and the one after the last, by partition; markers count as offsets."""
+        """Return the first existing offset and the one after the last, by partition; markers count as offsets."""
         with _consumer(self.address) as reader:
-            return {one: reader.get_watermark_offsets(TopicPartition(name, one), WAIT_S) for one in self._of(name)}
+            return {
+                partition: reader.get_watermark_offsets(TopicPartition(name, partition), WAIT_S)
+                for partition in self._of(name)
+            }
 
     def committed(self, name: str) -> dict[tuple[int, int], Record]:
         """Return every committed record of a topic, by partition and offset."""
-        found: dict[tuple[int, int], Record] = {}
+        records: dict[tuple[int, int], Record] = {}
         with _consumer(self.address) as reader:
             left = self._of(name)
-            reader.assign([TopicPartition(name, one, OFFSET_BEGINNING) for one in left])
+            reader.assign([TopicPartition(name, partition, OFFSET_BEGINNING) for partition in left])
             deadline = time.monotonic() + WAIT_S
             while left:
                 assert time.monotonic() < deadline, f"{name}: no end of the partitions {left}"
                 for message in reader.consume(1000, timeout=0.2):
                     if message.error() is None:
                         record = _record(message)
-                        found[record.partition, record.offset] = record
+                        records[record.partition, record.offset] = record
                     else:
                         assert message.error().code() == KafkaError._PARTITION_EOF, message.error()  # noqa: SLF001 - its public name
                         left.discard(message.partition())
-        return found
+        return records
 
     def read_by(self, name: str, group: str, *, upto: int) -> dict[str, dict[int, int]]:
-        """Let a group read partition 0 up to an offset, and commit that; return what `groups` does."""
+        """Let a group read partition 0 up to an offset, and commit that; return the result of `groups`."""
         with _consumer(self.address, group) as reader:
             reader.commit(offsets=[TopicPartition(name, 0, upto)], asynchronous=False)
         return self.groups(name)
 
     def groups(self, name: str) -> dict[str, dict[int, int]]:
-        """Return what each group has committed of a topic, by partition; of those that did."""
-        known = self._admin.list_consumer_groups().result(WAIT_S).valid
-        found = dict[str, dict[int, int]]()
-        for group in sorted(one.group_id for one in known):
-            asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
-            offsets = {one.partition: one.offset for one in asked.result(WAIT_S).topic_partitions if one.topic == name}
+        """Return the offsets that each group has committed for a topic, by partition; groups without commits are left out."""
+        listed = self._admin.list_consumer_groups().result(WAIT_S).valid
+        committed = dict[str, dict[int, int]]()
+        for group in sorted(group_.group_id for group_ in listed):
+            request = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+            offsets = {
+                partition.partition: partition.offset
+                for partition in request.result(WAIT_S).topic_partitions
+                if partition.topic == name
+            }
             if offsets:
-                found[group] = offsets
-        return found
+                committed[group] = offsets
+        return committed
 
     def compact(self, name: str, partition: int = 0) -> dict[tuple[int, int], Record]:
-        """Wait until a compacted partition keeps one record of a key before its last segment; return what is left.
+        """Wait until a compacted partition keeps one record of a key before its last segment; return the remaining records.
 
-        A record without meaning is written to each turn, since only a segment that is not written to any more is compacted.
+        Each turn writes a filler record, because only a segment that is no longer written to is compacted.
         """
         before = len(self.committed(name))
         with producing(self.address) as send:
@@ -141,7 +152,8 @@ class Topics:
 
 @contextmanager
 def producing(address: str):
-    """Yield what sends one record: `send(topic, value, key=None, partition=0, headers=(), timestamp_ms=0)`; all of them are there afterwards."""
+    """Yield a function that sends one record: `send(topic, value, key=None, partition=0, headers=(), timestamp_ms=0)`; all
+    records are delivered afterwards."""
     producer = Producer(
         {"bootstrap.servers": address, "linger.ms": 2, "message.max.bytes": MESSAGE_MAX, "log_level": 0}
     )
@@ -168,16 +180,16 @@ class Transactions:
     """One transactional producer: each `with` of it is one transaction."""
 
     def __init__(self, producer: Producer) -> None:
-        """Take the place of the producer."""
+        """Take the producer."""
         self._producer = producer
 
     def flush(self) -> None:
-        """Return when the broker has what was sent so far."""
+        """Return when the broker has all records that were sent."""
         assert self._producer.flush(WAIT_S) == 0
 
     @contextmanager
     def __call__(self, *, abort: bool = False):
-        """Yield what sends one record, as `producing`; the transaction ends committed, or aborted."""
+        """Yield a function that sends one record, as `producing`; the transaction ends committed, or aborted."""
         self._producer.begin_transaction()
         yield _sender(self._producer)
         self.flush()
@@ -210,7 +222,7 @@ def _sender(producer: Producer):
 
 
 def send_all(address: str, topic: str, values: Iterable[bytes | None], *, partition: int = 0) -> None:
-    """Send records without a key to a partition; they are there afterwards."""
+    """Send records without a key to a partition; they are delivered afterwards."""
     with producing(address) as send:
         for value in values:
             send(topic, value, partition=partition)
@@ -243,5 +255,5 @@ def _record(message) -> Record:
 
 
 def _done(futures) -> None:
-    for one in futures.values():
-        one.result(WAIT_S)
+    for future in futures.values():
+        future.result(WAIT_S)

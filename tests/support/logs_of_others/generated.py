@@ -1,7 +1,7 @@
-"""Delta logs as other writers write them: files by Parquet's own writer, and commits that are written here, line by line.
+"""Delta logs as other writers write them: files by Parquet's writer, and commits that are written here, line by line.
 
-Each choice is one that the protocol allows, or that a writer was seen to make and plain Spark reads: spellings of partition values,
-statistics that are absent, of another form, or a little off, paths that are relative, encoded or absolute.
+The protocol allows each choice, or a writer made it and plain Spark reads it. The choices are spellings of partition values,
+statistics that are absent, malformed or slightly wrong, and paths that are relative, encoded or absolute.
 """
 
 import json
@@ -16,7 +16,7 @@ from urllib.parse import quote
 from support.tables.foreign_files import write_file
 
 ROWS = 4
-"""Of a file."""
+"""Rows of a file."""
 
 PARTITIONS: dict[str, tuple[str | None, ...]] = {
     "string": ("", "a", "A", " ", "~", "~a", "007", "é", None),
@@ -31,19 +31,19 @@ PARTITIONS: dict[str, tuple[str | None, ...]] = {
     ),
     "timestamp_ntz": ("2024-01-01 00:00:00", "2024-01-01T00:00:00.5", "2024-01-01", "9999-12-31 23:59:59.999999", "x", "", None),
 }  # fmt: skip
-"""Texts of partition values by the type of the column."""
+"""Strings of partition values by the type of the column."""
 
 
 def readable(spark: Any, kind: str) -> tuple[str | None, ...]:
-    """Return the texts that plain Spark can read in ANSI mode; it refuses to read a table with any other."""
-    texts = PARTITIONS[kind]
+    """Return the strings that plain Spark can read in ANSI mode; it cannot read a table with any other."""
+    spellings = PARTITIONS[kind]
     if kind == "string":
-        return texts
-    literals = {text: "''" if text is None else f"'{text}'" for text in texts}
+        return spellings
+    literals = {text: "''" if text is None else f"'{text}'" for text in spellings}
     row = spark.sql(
-        f"SELECT {', '.join(f'try_cast({one} AS {kind}) IS NOT NULL' for one in literals.values())}"
+        f"SELECT {', '.join(f'try_cast({literal} AS {kind}) IS NOT NULL' for literal in literals.values())}"
     ).first()
-    return tuple(text for text, is_read in zip(texts, row, strict=True) if is_read or text is None)
+    return tuple(text for text, is_read in zip(spellings, row, strict=True) if is_read or text is None)
 
 
 LITERALS = {
@@ -85,11 +85,11 @@ class Values:
 
     type: str
     parquet: str
-    """Its type in a file, with a place for the name."""
+    """Its type in a file, with a placeholder for the name."""
 
     draw: Callable[[Random], list[Any]]
     bound: Callable[[Random, Any, bool], Any]
-    """A value of statistics for one of the file; the last argument: is it the largest one?"""
+    """Convert a value of the file to a value of statistics; the last argument is true for the largest one."""
 
 
 def _moment_bound(rng: Random, value: datetime, largest: bool) -> str:
@@ -175,7 +175,7 @@ class ForeignTable:
         self.commit(*self.adds())
 
     def remove(self) -> None:
-        """Take a file out in a version."""
+        """Remove a file in a version."""
         gone = self._paths.pop(self.rng.randrange(len(self._paths)))
         self.commit({"remove": {"path": gone, "deletionTimestamp": 1_700_000_000_000, "dataChange": True}})
 
@@ -186,7 +186,7 @@ class ForeignTable:
     def _add(self) -> dict[str, Any]:
         number, self._next = self._next, self._next + 1
         drawn: list[Any] = self.values.draw(self.rng)
-        values = [None if self.rng.random() < 0.1 else one for one in drawn]
+        values = [None if self.rng.random() < 0.1 else value for value in drawn]
         name = self.rng.choice(
             [f"part-{number}.parquet", f"p=x y/part {number}.parquet", f"p=%2F/part+{number}.parquet"]
         )
@@ -194,7 +194,8 @@ class ForeignTable:
         file.parent.mkdir(parents=True, exist_ok=True)
         schema = f"message m {{ optional int64 id; optional {self.values.parquet.format('v')}; }}"
         rows = [
-            {"id": number * ROWS + at} | ({} if one is None else {"v": _stored(one)}) for at, one in enumerate(values)
+            {"id": number * ROWS + at} | ({} if value is None else {"v": _stored(value)})
+            for at, value in enumerate(values)
         ]
         write_file(self.spark, str(file), schema, rows)
         self._paths.append(quote(name, safe="/=+"))
@@ -206,19 +207,19 @@ class ForeignTable:
         return add | ({} if stats is None else {"stats": stats})
 
     def _statistics(self, ids: list[int], values: list[Any]) -> str | None:
-        held = [one for one in values if one is not None]
+        held = [value for value in values if value is not None]
         low, high = {"id": ids[0]}, {"id": ids[1]}
         if held:
-            by_bytes = (lambda one: one.encode()) if self.values.type == "string" else None
+            by_bytes = (lambda value: value.encode()) if self.values.type == "string" else None
             low["v"] = self.values.bound(self.rng, min(held, key=by_bytes), False)
             high["v"] = self.values.bound(self.rng, max(held, key=by_bytes), True)
         exact: dict[str, Any] = {"numRecords": ROWS, "minValues": low, "maxValues": high,
                                  "nullCount": {"id": 0, "v": values.count(None)}}  # fmt: skip
         kind = self.rng.choice(STATISTICS)
-        texts: dict[str, Any] = {
+        choices: dict[str, Any] = {
             "null": "null", "empty": "", "object": "{}", "garbage": "no statistics", "none": None,
             "count": {"numRecords": ROWS}, "nulls": {**exact, "nullCount": None},
             "bounds of null": {**exact, "minValues": None, "maxValues": None}, "exact": exact,
         }  # fmt: skip
-        found = texts[kind]
-        return json.dumps(found) if isinstance(found, dict) else found
+        statistics = choices[kind]
+        return json.dumps(statistics) if isinstance(statistics, dict) else statistics

@@ -9,7 +9,7 @@ from backfill_spark.jvm.gateway import java
 
 
 def rewrite_log(spark: Any, path: str | Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change each `add` action of a table; checkpoints and checksums go, because they repeat the actions."""
+    """Change each `add` action of a table; delete checkpoints and checksums, because they repeat the actions."""
     log = Path(path, "_delta_log")
     for file in log.glob("*.json"):
         actions = [json.loads(line) for line in file.read_text().split("\n") if line]

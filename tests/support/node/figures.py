@@ -1,18 +1,19 @@
-"""What a run on a real node measured, beside the bars. A missed bar is told and fails nothing: how fast a machine is, is no promise.
+"""Figures of a run on a real node, with their bars. A missed bar is reported and fails nothing: the speed of a machine is no promise.
 
-What takes many times as long as its bar is broken, and no slow machine: that fails the scenario which measured it.
+A figure many times its bar means a broken product, not a slow machine: it fails the scenario that measured it.
 """
 
 import json
 from dataclasses import dataclass
 
 BROKEN = 10
-"""So many times its bar. Beside other work of five times as many processes as cores, 4.7 times a bar was seen of a product that is whole."""
+"""Multiple of its bar at which a figure is broken. Next to other work with five times as many processes as cores, an intact
+product reached 4.7 times a bar."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """The most that a figure should be, in its unit, and why it may be more all the same."""
+    """The largest expected value of a figure, in its unit, and why it may be larger all the same."""
 
     most: float
     excuse: str = ""
@@ -33,7 +34,7 @@ class Figures:
     """Figures by name, in the order in which they were measured."""
 
     def __init__(self, slow):
-        """Take how many times longer all may take on this machine."""
+        """Take the factor by which this machine is slower."""
         self._slow = slow
         self._found = {}
         self._judged = set()
@@ -42,7 +43,7 @@ class Figures:
         self._found[name] = value
 
     def broken(self):
-        """Return in words what takes so long that it is broken, each once."""
+        """Return messages about figures that are large enough to be broken, each once."""
         new = [name for name in BARS if name in self._found and name not in self._judged]
         self._judged.update(new)
         most = {name: BROKEN * self._slow * BARS[name].most for name in new}
@@ -53,7 +54,7 @@ class Figures:
         rows = [(name, self._found.get(name, "-"), f"{bar.most:g}", self._verdict(name)) for name, bar in BARS.items()]
         rows += [(name, value, "", "") for name, value in self._found.items() if name not in BARS]
         width = max(len(row[0]) for row in rows)
-        return [f"{name:{width}}  {value!s:>8}  {bar:>5}  {said}".rstrip() for name, value, bar, said in rows]
+        return [f"{name:{width}}  {value!s:>8}  {bar:>5}  {verdict}".rstrip() for name, value, bar, verdict in rows]
 
     def _verdict(self, name):
         if name not in self._found:
@@ -70,6 +71,6 @@ class Figures:
 
 
 def nearest_rank(values, percent):
-    """Return the value that so many percent of all do not exceed: of fewer than a hundred, the 99th is the largest."""
+    """Return the value that this percentage of all does not exceed: of fewer than a hundred, the 99th is the largest."""
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]

@@ -1,11 +1,11 @@
-"""How far a target was behind its source, by the times of both logs as another engine reads them: the job is not asked."""
+"""Lag of a target behind its source, by the times of both logs as another engine reads them: the job is not involved."""
 
 from deltalake import DeltaTable
 from support.tables import oracle
 
 
 def lags(source, target, *, since):
-    """Return for each version of the source how many seconds later a commit of the target had it.
+    """Return for each version of the source how many seconds later a commit of the target contained it.
 
     Args:
         source: Path of the source.
@@ -15,16 +15,16 @@ def lags(source, target, *, since):
     Raises:
         AssertionError: the target lacks one of them.
     """
-    committed, had, seals = _times(source), _times(target), oracle.seals(str(target))
-    found = []
+    committed, durable, seals = _times(source), _times(target), oracle.seals(str(target))
+    lag = []
     for version, at in sorted(committed.items()):
         if at >= since:
-            holders = [one.version for one in seals if one.progress["consumed"] >= version]
+            holders = [seal.version for seal in seals if seal.progress["consumed"] >= version]
             assert holders, f"the target lacks version {version} of its source"
-            found.append(round(had[holders[0]] - at, 2))
-    return found
+            lag.append(round(durable[holders[0]] - at, 2))
+    return lag
 
 
 def _times(table):
-    """Return when each version of a table was committed, in seconds since 1970."""
-    return {one["version"]: one["timestamp"] / 1000 for one in DeltaTable(str(table)).history()}
+    """Return the commit time of each version of a table, in seconds since 1970."""
+    return {commit["version"]: commit["timestamp"] / 1000 for commit in DeltaTable(str(table)).history()}

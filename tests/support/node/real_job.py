@@ -1,4 +1,4 @@
-"""One Backfill on a real node: what is asked of it, what became of it, and whether its target is what its source was."""
+"""One Backfill on a real node: its commands, its outcome, and the comparison of its target with its source."""
 
 import json
 import os
@@ -13,11 +13,11 @@ from support.simulation.model import model_of
 from support.tables import oracle
 
 LAKE = Path("/var/tmp/backfill-lake")
-"""The lake is a folder of this machine that the node sees, too: so any engine can read what the pods wrote."""
+"""The lake is a folder of this machine that the node also sees: so any engine can read the tables that the pods wrote."""
 
 MOUNT = "/lake"
 SLOW = float(os.environ.get("BACKFILL_E2E_SLOW", "1"))
-"""On a busy machine everything takes longer; so many times."""
+"""Factor by which everything takes longer on a busy machine."""
 
 MEMORY = {"driver": "1536Mi", "executor": "1280Mi"}
 GONE_S = 90
@@ -25,9 +25,9 @@ GONE_S = 90
 
 def empty_lake():
     """Empty the lake, and return it: root writes the sources, and user 185 the targets."""
-    for one in list(LAKE.iterdir()):
-        # A driver of a scenario that failed may still write: it loses its table, and this one does not fail for it.
-        aside = one.rename(one.with_name(f".gone-{uuid.uuid4().hex}"))
+    for entry in list(LAKE.iterdir()):
+        # A driver of a failed scenario may still write: it loses its table, and this scenario does not fail for it.
+        aside = entry.rename(entry.with_name(f".gone-{uuid.uuid4().hex}"))
         shutil.rmtree(aside, ignore_errors=True)
     LAKE.chmod(0o777)
     return LAKE
@@ -39,7 +39,7 @@ def example(file):
 
 
 def document(name, *, instances=0, source="orders", target="", **spec):
-    """Return a Backfill of a table of the lake into another one, whose pods find the lake by a claim."""
+    """Return a Backfill between two tables of the lake, whose pods mount the lake by a claim."""
     table = {"path": f"{MOUNT}/{source}", "key": ["order_id"]}
     whole = {
         "source": {"type": "Delta", "delta": table},
@@ -57,7 +57,7 @@ def named(name, spec):
 
 
 def for_pods(backfill, *, instances=0, lake=MOUNT):
-    """Return a document for a local run as one for pods: the lake is a claim, and the driver works alone or has executors."""
+    """Return a document for a local run as one for pods: the lake is a claim, and the driver runs with or without executors."""
     spec = json.loads(json.dumps(backfill["spec"]).replace('"./lake/', f'"{lake}/'))
     pods = ["driver", *(["executor"] if instances else [])]
     made = {
@@ -76,8 +76,8 @@ def _template(role):
 
 
 def committed_at(target):
-    """Return when each commit of the job was durable, with its rows."""
-    return [(_durable_at(target, one), one.state["rowsDone"]) for one in oracle.seals(str(target))]
+    """Return the time at which each commit of the job was durable, with its rows."""
+    return [(_durable_at(target, seal), seal.state["rowsDone"]) for seal in oracle.seals(str(target))]
 
 
 def _durable_at(target, commit):
@@ -103,10 +103,10 @@ class Job:
         """The folder of the target."""
         return self.host("target")
 
-    # ------------------------------------------------------------ what is asked
-    def kubectl(self, *words, **more):
+    # ------------------------------------------------------------ commands
+    def kubectl(self, *arguments, **more):
         """Run kubectl in the namespace."""
-        return self.node.kubectl(*words, namespace=self.namespace, **more)
+        return self.node.kubectl(*arguments, namespace=self.namespace, **more)
 
     def apply(self):
         """Apply the document; return the job."""
@@ -115,11 +115,11 @@ class Job:
 
     def patch(self, **spec):
         """Change the spec; return its generation."""
-        words = ("patch", "backfill", self.name, "--type=merge", "-o", "json", "-p", json.dumps({"spec": spec}))
-        return json.loads(self.kubectl(*words))["metadata"]["generation"]
+        arguments = ("patch", "backfill", self.name, "--type=merge", "-o", "json", "-p", json.dumps({"spec": spec}))
+        return json.loads(self.kubectl(*arguments))["metadata"]["generation"]
 
     def commanded(self, what, *, within_s=30, also=lambda: True, **spec):
-        """Change the spec, and return after how many seconds a status says that the driver does it."""
+        """Change the spec; return the seconds until a status confirms that the driver obeys."""
         began, generation = time.time(), self.patch(**spec)
 
         def confirmed():
@@ -133,13 +133,13 @@ class Job:
         self.figures.setdefault("acknowledged s", []).append(round(took, 2))
         return took
 
-    def delete(self, *words):
+    def delete(self, *flags):
         """Delete the Backfill, and wait until its pods and objects are gone too."""
-        delete_all([self], *words)
+        delete_all([self], *flags)
 
-    # ------------------------------------------------------------ what is there
+    # ------------------------------------------------------------ current state
     def seen(self):
-        """Return the object as it is; None: there is none."""
+        """Return the current object; `None` if it does not exist."""
         return self.node.witness.backfill(self.namespace, self.name)
 
     def status(self):
@@ -152,10 +152,17 @@ class Job:
 
     def message(self, type_):
         """Return the message of a condition."""
-        return next((one.get("message", "") for one in self.status().get("conditions", ()) if one["type"] == type_), "")
+        return next(
+            (
+                condition.get("message", "")
+                for condition in self.status().get("conditions", ())
+                if condition["type"] == type_
+            ),
+            "",
+        )
 
     def is_as_desired(self):
-        """Are pause and limit in force as the spec wants them?"""
+        """Return whether pause and limit are in force as the spec requests."""
         spec = self.seen()["spec"]
         paused, limited = (
             spec.get("desiredState") == "Paused",
@@ -164,53 +171,53 @@ class Job:
         return (self.condition("Paused")[0], self.condition("Throttled")[0]) == (str(paused), str(limited))
 
     def rows_done(self):
-        """Return the rows that the status says are done."""
+        """Return the rows that the status reports as done."""
         return (self.status().get("progress") or {}).get("rowsDone", 0)
 
     def drivers(self):
         """Return the driver pods that may have a process."""
-        found = self.node.witness.pods(self.namespace, self.name, "driver")
-        return [one for one in found if one["status"].get("phase") in ("Pending", "Running")]
+        pods = self.node.witness.pods(self.namespace, self.name, "driver")
+        return [pod for pod in pods if pod["status"].get("phase") in ("Pending", "Running")]
 
     def driver(self):
-        """Return the one driver pod; None: there is none."""
-        found = self.drivers()
-        assert len(found) <= 1, f"two drivers: {[one['metadata']['name'] for one in found]}"
-        return found[0] if found else None
+        """Return the only driver pod; `None` if there is none."""
+        pods = self.drivers()
+        assert len(pods) <= 1, f"two drivers: {[pod['metadata']['name'] for pod in pods]}"
+        return pods[0] if pods else None
 
     def executors(self):
         """Return the executor pods that run."""
-        found = self.node.witness.pods(self.namespace, self.name, "executor")
-        return [one for one in found if one["status"].get("phase") == "Running"]
+        pods = self.node.witness.pods(self.namespace, self.name, "executor")
+        return [pod for pod in pods if pod["status"].get("phase") == "Running"]
 
-    def said(self, **wanted):
-        """Return the newest progress that the driver printed, if it says so; else None."""
+    def said(self, **fields):
+        """Return the newest progress that the driver printed, if it has these fields; else `None`."""
         text = self.kubectl(
             "logs", f"--selector=backfill.dev/role=driver,backfill.dev/backfill={self.name}", "--tail=1", check=False
         )
         progress = json.loads(text) if text.startswith("{") else {}
-        return progress if wanted.items() <= progress.items() else None
+        return progress if fields.items() <= progress.items() else None
 
     def kill_pod(self, pod):
-        """Have a pod killed without grace, as a lost node does."""
+        """Kill a pod without grace, as a lost node does."""
         self.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
 
-    # ------------------------------------------------------------ what became of it
+    # ------------------------------------------------------------ past states
     def signs(self):
-        """Return how far the job is, seen from outside: it differs as long as a pod starts, a step ends, or rows are committed."""
+        """Return the progress of the job, seen from outside: it differs as long as a pod starts, a step ends, or rows are committed."""
         pods = [
-            one for role in ("driver", "executor") for one in self.node.witness.pods(self.namespace, self.name, role)
+            pod for role in ("driver", "executor") for pod in self.node.witness.pods(self.namespace, self.name, role)
         ]
         progress = self.status().get("progress") or {}
-        phases = sorted((one["metadata"]["name"], one["status"].get("phase")) for one in pods)
+        phases = sorted((pod["metadata"]["name"], pod["status"].get("phase")) for pod in pods)
         return phases, progress.get("step"), committed_at(self.target)[-1:]
 
     def until(self, what, true, within_s=90):
-        """Wait as long as the job moves: a node that is busy may take its time for each sign of it."""
+        """Wait as long as the job moves: a busy node may be slow with each sign of it."""
         return self.node.until(what, true, within_s * SLOW, signs=self.signs, namespace=self.namespace)
 
     def rows(self):
-        """Return the rows of the newest commit; 0 where there is none."""
+        """Return the rows of the newest commit; 0 if there is none."""
         return next((rows for _, rows in reversed(committed_at(self.target))), 0)
 
     def until_rows(self, above=0):
@@ -219,11 +226,11 @@ class Job:
         return next(at for at, rows in committed_at(self.target) if rows > above)
 
     def outlives(self, kill, *, far=lambda state: state["rowsDone"]):
-        """Have the driver ended; return after how many seconds the next attempt had committed more than the one before it."""
+        """Kill the driver; return the seconds until the next attempt had committed more than the previous one."""
         return self.ended_by(kill, far=far)()
 
     def ended_by(self, kill, *, far=lambda state: state["rowsDone"]):
-        """Have the driver ended; return what waits for the next attempt, and returns what `outlives` does.
+        """Kill the driver; return a function that waits for the next attempt, and returns the result of `outlives`.
 
         A pod that is deleted without grace is gone before its process is, which may commit once more.
         """
@@ -232,9 +239,9 @@ class Job:
         began = time.time()
 
         def more():
-            found = oracle.seals(str(self.target))
-            before = max(far(one.state) for one in found if one.state["attempt"] <= ended)
-            return next((one for one in found if one.state["attempt"] > ended and far(one.state) > before), None)
+            seals = oracle.seals(str(self.target))
+            before = max(far(seal.state) for seal in seals if seal.state["attempt"] <= ended)
+            return next((seal for seal in seals if seal.state["attempt"] > ended and far(seal.state) > before), None)
 
         return lambda: round(_durable_at(self.target, self.until("commits of the next attempt", more)) - began, 1)
 
@@ -243,40 +250,44 @@ class Job:
         self.until(f"phase {' or '.join(phases)}", lambda: self.status().get("phase") in phases, within_s)
 
     def until_complete(self, *, attempts=None, failures=None):
-        """Wait for the end, which must be a good one; return the status."""
+        """Wait for the end, which must be a success; return the status."""
         self.until("the end", lambda: self.condition("Finished")[0] == "True")
-        status, said = self.status(), lambda: self.node.story(self.namespace)
-        assert (status["phase"], self.condition("Complete")) == ("Succeeded", ("True", "Complete")), said()
+        status, story = self.status(), lambda: self.node.story(self.namespace)
+        assert (status["phase"], self.condition("Complete")) == ("Succeeded", ("True", "Complete")), story()
         assert self.condition("Ready") == ("True", "Complete")
-        assert attempts in (None, status["attempts"]), said()
-        assert failures in (None, status.get("failures", 0)), said()
+        assert attempts in (None, status["attempts"]), story()
+        assert failures in (None, status.get("failures", 0)), story()
         assert self.backfill["spec"].get("verify") != "Final" or self.condition("Verified") == ("True", "Equal")
         return status
 
     def history(self, type_=None):
-        """Return what its phase was, or status and reason of a condition, one after the other, each once."""
-        past = [one.get("status") or {} for one in self.node.witness.past(self.namespace, self.name)]
-        told = [one.get("phase") if type_ is None else _condition(one, type_) for one in past]
-        return [one for before, one in zip([None, *told], told, strict=False) if one != before and one is not None]
+        """Return the successive phases, or status and reason of a condition, without repetitions."""
+        past = [backfill.get("status") or {} for backfill in self.node.witness.past(self.namespace, self.name)]
+        values = [status.get("phase") if type_ is None else _condition(status, type_) for status in past]
+        return [
+            value
+            for before, value in zip([None, *values], values, strict=False)
+            if value != before and value is not None
+        ]
 
     def passed(self, *phases):
-        """Was it in these phases, in this order, with any others between them? It fails with those in which it was."""
-        told = self.history()
-        history = iter(told)
-        assert all(phase in history for phase in phases), told
+        """Assert that the Backfill was in these phases, in this order, with any others between them."""
+        seen = self.history()
+        history = iter(seen)
+        assert all(phase in history for phase in phases), seen
         return True
 
     def events(self):
         """Return the reasons of its events."""
-        found = json.loads(self.kubectl("get", "events", "-o", "json"))["items"]
-        return {one["reason"] for one in found if one["involvedObject"]["name"] == self.name}
+        events = json.loads(self.kubectl("get", "events", "-o", "json"))["items"]
+        return {event["reason"] for event in events if event["involvedObject"]["name"] == self.name}
 
     def equals_the_source(self):
-        """Is the target what the transform makes of the source, at the version of the receipt? Read by delta-rs."""
+        """Assert that the target equals the transformed source, at the version of the receipt, as read by delta-rs."""
         transform = self.backfill["spec"].get("transform") or {}
-        wanted = f"SELECT {', '.join(transform.get('select', '*'))} FROM source WHERE {transform.get('where', 'TRUE')}"
+        query = f"SELECT {', '.join(transform.get('select', '*'))} FROM source WHERE {transform.get('where', 'TRUE')}"
         last = oracle.seals(str(self.target))[-1]
-        assert oracle.violations(str(self.host("source")), str(self.target), last, wanted) == []
+        assert oracle.violations(str(self.host("source")), str(self.target), last, query) == []
         receipt = self.status().get("receipt")
         if receipt:
             assert receipt["mismatches"] == 0
@@ -286,19 +297,19 @@ class Job:
 
 def apply_all(jobs):
     """Apply the documents of jobs of one namespace in one command."""
-    objects = {"apiVersion": "v1", "kind": "List", "items": [one.backfill for one in jobs]}
+    objects = {"apiVersion": "v1", "kind": "List", "items": [job.backfill for job in jobs]}
     jobs[0].kubectl("apply", "-f", "-", stdin=json.dumps(objects))
 
 
-def delete_all(jobs, *words):
+def delete_all(jobs, *flags):
     """Delete Backfills of one namespace, and wait until their pods and objects are gone too."""
-    first, names = jobs[0], [one.name for one in jobs]
-    first.kubectl("delete", "backfill", *names, *words)
-    kinds, theirs = "pods,configmaps,secrets,services", f"backfill.dev/backfill in ({','.join(names)})"
-    look = lambda: not first.node.list(kinds, theirs, namespace=first.namespace)  # noqa: E731
-    first.node.until("nothing left", look, GONE_S * SLOW, namespace=first.namespace)
+    first, names = jobs[0], [job.name for job in jobs]
+    first.kubectl("delete", "backfill", *names, *flags)
+    kinds, selector = "pods,configmaps,secrets,services", f"backfill.dev/backfill in ({','.join(names)})"
+    are_gone = lambda: not first.node.list(kinds, selector, namespace=first.namespace)  # noqa: E731
+    first.node.until("nothing left", are_gone, GONE_S * SLOW, namespace=first.namespace)
 
 
 def _condition(status, type_):
-    found = [one for one in status.get("conditions", ()) if one["type"] == type_]
-    return (found[0]["status"], found[0]["reason"]) if found else (None, None)
+    matching = [condition for condition in status.get("conditions", ()) if condition["type"] == type_]
+    return (matching[0]["status"], matching[0]["reason"]) if matching else (None, None)

@@ -1,4 +1,4 @@
-"""What a run on a real node needs beside the cluster: the images and the chart's installation."""
+"""The parts of a run on a real node besides the cluster: the images and the chart's installation."""
 
 import contextlib
 import json
@@ -20,16 +20,16 @@ TRIAL = f"{RELEASE}-trial"
 CLAIM = "lake"
 IMAGES = {name: f"localhost/backfill-{name}:dev" for name in ("operator", "spark")}
 LOOK_S = 0.5
-"""At most between two looks at what no watch shows; a change of a Backfill or a pod is looked at once."""
+"""Longest pause between two polls of state that no watch covers; a change of a Backfill or a pod triggers a poll at once."""
 
 WARNING = re.compile(r"^(?:Warning: .*|W\d{4} .* would violate PodSecurity .*)$", re.MULTILINE)
-"""What an API server warns of, as kubectl and as helm tell it; helm's other warnings are about kinds, not about pods."""
+"""Warnings of an API server, as kubectl and as helm print them; helm's other warnings concern kinds, not pods."""
 
 EXPECTED = ("Immediate deletion does not wait for confirmation", "deleting cluster-scoped resources")
-"""Warnings of what scenarios do on purpose."""
+"""Warnings that scenarios provoke on purpose."""
 
 LEFT = "backfills,pods,resourcequotas"
-"""Kinds of what a scenario may leave behind."""
+"""Kinds that a scenario may leave behind."""
 
 RESTRICTED = ("pod-security.kubernetes.io/enforce=restricted", "pod-security.kubernetes.io/warn=restricted")
 
@@ -41,48 +41,56 @@ class Node:
         """Take the cluster, the folder of its nodes that holds the tables, and the values of the chart."""
         self.cluster = cluster
         self.namespace = f"e2e-{secrets.token_hex(3)}"
-        """Where folders of the node may be mounted, so not restricted."""
+        """A namespace whose pods may mount folders of the node, so it is not restricted."""
 
         self.restricted = f"{self.namespace}-restricted"
-        """Where a claim holds the lake."""
+        """A restricted namespace with a claim for the lake."""
 
         self._kubectl, self._helm = tool("kubectl"), tool("helm")
         if not (self._kubectl and self._helm):
             raise FileNotFoundError("kubectl and helm are needed")
         self._lake, self._values = lake, values
         self._as_wanted = False
-        """Is the chart installed, with these values?"""
+        """True if the chart is installed with these values."""
 
         self._warnings = []
         self.witness = Witness([self._kubectl, f"--kubeconfig={cluster.kubeconfig}"], (self.namespace, self.restricted))
 
-    def kubectl(self, *words, stdin=None, check=True, namespace=None):
-        """Run kubectl in a namespace; return what it says."""
-        command = [self._kubectl, f"--kubeconfig={self.cluster.kubeconfig}", "-n", namespace or self.namespace, *words]
+    def kubectl(self, *arguments, stdin=None, check=True, namespace=None):
+        """Run kubectl in a namespace; return its output."""
+        command = [
+            self._kubectl,
+            f"--kubeconfig={self.cluster.kubeconfig}",
+            "-n",
+            namespace or self.namespace,
+            *arguments,
+        ]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=240)
-        self._note_warnings(words, done.stderr)
-        assert done.returncode == 0 or not check, f"kubectl {' '.join(words)}: {done.stderr}"
+        self._note_warnings(arguments, done.stderr)
+        assert done.returncode == 0 or not check, f"kubectl {' '.join(arguments)}: {done.stderr}"
         return done.stdout
 
-    def helm(self, *words):
-        """Run helm in the operator's namespace; return what it says."""
-        command = [self._helm, f"--kubeconfig={self.cluster.kubeconfig}", "-n", SYSTEM, *map(str, words)]
+    def helm(self, *arguments):
+        """Run helm in the operator's namespace; return its output."""
+        command = [self._helm, f"--kubeconfig={self.cluster.kubeconfig}", "-n", SYSTEM, *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-        self._note_warnings(("helm", *words), done.stderr)
-        assert done.returncode == 0, f"helm {words[0]}: {done.stderr}\n{self.story(SYSTEM)}"
+        self._note_warnings(("helm", *arguments), done.stderr)
+        assert done.returncode == 0, f"helm {arguments[0]}: {done.stderr}\n{self.story(SYSTEM)}"
         return done.stdout
 
-    def _note_warnings(self, words, said):
-        found = [one for one in WARNING.findall(said) if not any(expected in one for expected in EXPECTED)]
-        self._warnings += [f"{' '.join(map(str, words[:3]))}: {one}" for one in found]
+    def _note_warnings(self, arguments, output):
+        unexpected = [
+            warning for warning in WARNING.findall(output) if not any(expected in warning for expected in EXPECTED)
+        ]
+        self._warnings += [f"{' '.join(map(str, arguments[:3]))}: {warning}" for warning in unexpected]
 
     def new_warnings(self):
-        """Return what the API server warned of since this was asked last: pods that a restricted namespace would not have, unknown fields."""
-        found, self._warnings = self._warnings, []
-        return found
+        """Return the API server's warnings since the last call: pods that a restricted namespace would reject, unknown fields."""
+        warnings, self._warnings = self._warnings, []
+        return warnings
 
     def get(self, kind, name, namespace=None):
-        """Return an object, or None."""
+        """Return an object, or `None`."""
         text = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found", namespace=namespace)
         return json.loads(text) if text else None
 
@@ -93,7 +101,7 @@ class Node:
         ]
 
     def keep_secret(self, name, values, namespace):
-        """Make a Secret, or change it."""
+        """Create or change a Secret."""
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": values}
         self.kubectl("apply", "-f", "-", stdin=json.dumps(secret), namespace=namespace)
 
@@ -112,12 +120,12 @@ class Node:
 
     def make_anew(self, within_s=90):
         """Make the restricted namespace again, with its part of the chart, if it was deleted."""
-        found = self.get("namespace", self.restricted)
-        if found is not None and "deletionTimestamp" not in found["metadata"]:
+        namespace = self.get("namespace", self.restricted)
+        if namespace is not None and "deletionTimestamp" not in namespace["metadata"]:
             return
         self.release(self.restricted)
         self.until("no namespace", lambda: self.get("namespace", self.restricted) is None, within_s)
-        # A volume stays bound to the claim that is gone.
+        # A volume stays bound to the deleted claim.
         self.kubectl("delete", "persistentvolume", f"lake-{self.restricted}", "--ignore-not-found")
         self.kubectl("create", "namespace", self.restricted)
         self.kubectl("label", "namespace", self.restricted, *RESTRICTED)
@@ -126,26 +134,26 @@ class Node:
         self.install()
 
     def install(self):
-        """Install the chart, unless it is: CRD, roles, accounts, policies and the operator's own pods, which are ready then."""
+        """Install the chart unless it is installed: CRD, roles, accounts, policies and the operator's pods, which are ready then."""
         if self._as_wanted:
             return
         places = {
             "watch": {"namespaces": [self.namespace, self.restricted]},
             "trial": {"namespace": self.restricted, "claim": CLAIM},
         }
-        # The CRD may be there from an earlier run, and stays after this one.
+        # The CRD may exist from an earlier run, and stays after this one.
         self.helm("upgrade", "--install", RELEASE, CHART, "--take-ownership", "--reset-values", "--wait", "--timeout=3m",
                   *as_flags(places | self._values))  # fmt: skip
         self._as_wanted = True
 
     def try_out(self):
-        """Run `helm test`, which must pass; return what its pod said, and take the pod away."""
+        """Run `helm test`, which must pass; return the log of its pod, and delete the pod."""
         self.helm("test", RELEASE, "--timeout=5m")
         pod = self.get("pod", TRIAL, namespace=SYSTEM)
         assert pod["status"]["phase"] == "Succeeded", pod["status"]
-        said = self.kubectl("logs", TRIAL, namespace=SYSTEM)
+        log = self.kubectl("logs", TRIAL, namespace=SYSTEM)
         self.kubectl("delete", "pod", TRIAL, namespace=SYSTEM)
-        return said
+        return log
 
     def upgrade(self, **values):
         """Change values of the installation, and wait until the new operator is ready."""
@@ -153,20 +161,22 @@ class Node:
         self.helm("upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--wait", "--timeout=3m", *as_flags(values))
 
     def uninstall(self):
-        """Take the chart away, and wait until its pods are gone."""
+        """Uninstall the chart, and wait until its pods are gone."""
         self._as_wanted = False
         self.helm("uninstall", RELEASE, "--ignore-not-found", "--wait")
 
     def address_of_this_machine(self):
-        """Return where pods reach a server of this machine: the address by which it reaches the node."""
+        """Return the address of this machine for pods: the one by which it reaches the node."""
         [node, *_] = self.list("nodes")
-        address = next(one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP")
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-            asked.connect((address, 9))  # sends nothing
-            return asked.getsockname()[0]
+        address = next(
+            address_["address"] for address_ in node["status"]["addresses"] if address_["type"] == "InternalIP"
+        )
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))  # sends nothing
+            return probe.getsockname()[0]
 
     def roll_back(self):
-        """Take the installation back to what it was before its last upgrade, and wait until the operator is ready."""
+        """Roll the installation back to the revision before its last upgrade, and wait until the operator is ready."""
         self._as_wanted = False
         self.helm("rollback", RELEASE, "--wait", "--timeout=3m")
 
@@ -182,7 +192,7 @@ class Node:
         return lease.get("spec", {}).get("holderIdentity", "")
 
     def kill_operators(self, *names):
-        """Have pods of the operator killed without grace."""
+        """Kill pods of the operator without grace."""
         self.kubectl("delete", "pod", *names, "--grace-period=0", "--force", namespace=SYSTEM)
 
     def operators(self):
@@ -190,19 +200,19 @@ class Node:
         return self.list("pods", f"app.kubernetes.io/instance={RELEASE}", namespace=SYSTEM)
 
     def operator_log(self):
-        """Return what the operator said."""
+        """Return the log of the operator."""
         selector = f"--selector=app.kubernetes.io/instance={RELEASE}"
         return self.kubectl("logs", selector, "--tail=-1", "--prefix", namespace=SYSTEM, check=False)
 
     def tidy(self, within_s):
-        """Have everything of tenants deleted, drivers at once; what is refused to go is what the next test would meet."""
+        """Delete all objects of tenants, drivers at once; an object that stays would disturb the next test."""
         for namespace in (self.namespace, self.restricted):
             if not self.list(LEFT, namespace=namespace):
                 continue
             self.kubectl("delete", "backfills,resourcequotas", "--all", "--wait=false", namespace=namespace)
             for role in ("driver", "executor"):
-                words = ("pods", f"--selector=backfill.dev/role={role}", "--grace-period=0", "--force")
-                self.kubectl("delete", *words, check=False, namespace=namespace)
+                arguments = ("pods", f"--selector=backfill.dev/role={role}", "--grace-period=0", "--force")
+                self.kubectl("delete", *arguments, check=False, namespace=namespace)
             self.until(
                 "nothing of the last test",
                 lambda at=namespace: not self.list(LEFT, namespace=at),
@@ -211,7 +221,7 @@ class Node:
             )
 
     def remove(self):
-        """Have everything deleted, the operator first: it would put finalizers back. The rest is not waited for."""
+        """Delete everything, the operator first, because it would add finalizers again. Only the uninstall is waited for."""
         self.witness.stop()
         with contextlib.suppress(AssertionError):
             self.uninstall()
@@ -221,20 +231,26 @@ class Node:
         self.kubectl("delete", "persistentvolume", f"lake-{self.restricted}", "--wait=false", check=False)
 
     def release(self, namespace):
-        """Take the finalizers of Backfills whose operator is gone."""
-        for one in self.list("backfills", namespace=namespace):
-            words = ("backfill", one["metadata"]["name"], "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-            self.kubectl("patch", *words, check=False, namespace=namespace)
+        """Remove the finalizers of Backfills whose operator is gone."""
+        for backfill in self.list("backfills", namespace=namespace):
+            arguments = (
+                "backfill",
+                backfill["metadata"]["name"],
+                "--type=merge",
+                "-p",
+                '{"metadata":{"finalizers":null}}',
+            )
+            self.kubectl("patch", *arguments, check=False, namespace=namespace)
 
     def until(self, what, true, within_s, *, signs=lambda: None, namespace=None):
-        """Wait until a look gives something true; return it. Fails with what the cluster says.
+        """Poll until `true` returns something true; return that. A failure includes the state of the cluster.
 
         Args:
-            what: Is waited for, in words.
-            true: The look.
-            within_s: How long nothing may change: on a busy machine all takes longer, and goes on.
-            signs: Returns what changes while all is well. Without it the time is a limit for the whole.
-            namespace: Of which the cluster tells.
+            what: Name of the awaited state, for the message.
+            true: Function to poll.
+            within_s: Longest time without a change of `signs`: on a busy machine everything takes longer.
+            signs: Returns values that change while all is well. Without it the time limits the whole wait.
+            namespace: Namespace that the failure describes.
         """
         deadline, before = time.monotonic() + within_s, signs()
         while True:
@@ -248,15 +264,19 @@ class Node:
             self.witness.wait(LOOK_S)
 
     def story(self, namespace=None):
-        """Return what a reader of the report needs."""
-        looks = (
+        """Return objects, events and logs for a reader of the report."""
+        commands = (
             ("get", "backfills", "-o", "yaml"), ("get", "pods", "-o", "wide"), ("get", "events", "--sort-by=.lastTimestamp"),
             ("logs", "--selector=backfill.dev/role=driver", "--tail=30", "--prefix"),
             ("logs", "--selector=spark-role=executor", "--tail=30", "--prefix"),
         )  # fmt: skip
-        with ThreadPoolExecutor(len(looks)) as side_by_side:
-            said = side_by_side.map(lambda look: self.kubectl(*look, check=False, namespace=namespace)[-6000:], looks)
-            return "\n".join(f"--- kubectl {' '.join(look)}\n{text}" for look, text in zip(looks, said, strict=True))
+        with ThreadPoolExecutor(len(commands)) as side_by_side:
+            outputs = side_by_side.map(
+                lambda command: self.kubectl(*command, check=False, namespace=namespace)[-6000:], commands
+            )
+            return "\n".join(
+                f"--- kubectl {' '.join(command)}\n{text}" for command, text in zip(commands, outputs, strict=True)
+            )
 
 
 def _claim(namespace, folder):
@@ -276,13 +296,13 @@ def _claim(namespace, folder):
 
 
 def build_images(environ):
-    """Build both images from this tree, by whatever builds images here."""
+    """Build both images from this tree, with the image builder of this machine."""
     said(ROOT / "build-tools" / "image_parts.sh")
     command = environ.get("IMAGE_BUILD", str(ROOT / "build-tools" / "image_build.sh"))
     for name, image in IMAGES.items():
         said(command, ".", image, "--target", name, cwd=ROOT)
 
 
-def seconds(moment):
-    """Return a moment of the API as seconds since 1970."""
-    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+def seconds(timestamp):
+    """Return a timestamp of the API as seconds since 1970."""
+    return datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()

@@ -8,15 +8,15 @@ from support.cluster.harness import kit_home, said
 
 GIB = 4
 OF_ITS_OWN = {"CLUSTER": "pressure", "CLUSTER_NET": "78"}
-"""By these variables the kit makes another cluster beside its first: another folder, other addresses."""
+"""Variables that make the kit create another cluster next to its first: another folder, other addresses."""
 
 
 @contextlib.contextmanager
 def cluster_on_a_small_disk():
-    """Have the kit's cluster be one of its own while the context lasts, with its pods and images on a disk of 4 GiB; needs root.
+    """Let the kit's cluster be a separate one during the context, with its pods and images on a disk of 4 GiB; needs root.
 
     Raises:
-        What `small_disk` raises.
+        Any error of `small_disk`.
     """
     with small_disk(kit_home() / "clusters" / OF_ITS_OWN["CLUSTER"]), pytest.MonkeyPatch.context() as patch:
         for name, value in OF_ITS_OWN.items():
@@ -26,10 +26,10 @@ def cluster_on_a_small_disk():
 
 @contextlib.contextmanager
 def small_disk(folder):
-    """Mount an empty file system of 4 GiB at a folder, for as long as the context lasts; needs root.
+    """Mount an empty file system of 4 GiB at a folder during the context; needs root.
 
     Raises:
-        OSError: something is mounted there, or the folder is not empty: what is in it would be hidden.
+        OSError: a file system is mounted there, or the folder is not empty: its content would be hidden.
         CommandFailedError: this machine has no loop device, or none for us.
     """
     folder = Path(folder)

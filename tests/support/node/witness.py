@@ -1,6 +1,6 @@
-"""What became of the Backfills of some namespaces: every status that was stored, in order, and how their pods ended.
+"""History of the Backfills of some namespaces: every stored status, in order, and the ends of their pods.
 
-A look at the cluster now and then misses what lasts for a moment; a watch does not.
+Polling misses short-lived states; a watch does not.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ class Witness:
         """All versions of a Backfill by namespace and name."""
 
         self._ended = {}
-        """A pod as it was last seen after its container had ended, and the exit code, by namespace and name."""
+        """Last state of a pod after its container ended, and the exit code, by namespace and name."""
 
         self._over = threading.Event()
         self._watches = set()
@@ -41,12 +41,12 @@ class Witness:
     def stop(self):
         """End."""
         self._over.set()
-        for one in tuple(self._watches):
-            one.terminate()
+        for watch in tuple(self._watches):
+            watch.terminate()
 
-    # ------------------------------------------------------------ what is there, and what was
+    # ------------------------------------------------------------ current and past states
     def backfill(self, namespace, name):
-        """Return a Backfill as it is; None: there is none."""
+        """Return the current Backfill; `None` if it does not exist."""
         with self._changed:
             return self._held[PLURAL].get((namespace, name))
 
@@ -56,28 +56,28 @@ class Witness:
             return list(self._past.get((namespace, name), ()))
 
     def pods(self, namespace, backfill, role):
-        """Return the pods that a Backfill has now."""
-        wanted = {BACKFILL_LABEL: backfill, ROLE_LABEL: role}
+        """Return the current pods of a Backfill."""
+        labels = {BACKFILL_LABEL: backfill, ROLE_LABEL: role}
         with self._changed:
-            found = list(self._held["pods"].items())
-        return [pod for key, pod in found if key[0] == namespace and wanted.items() <= _labels(pod).items()]
+            pods = list(self._held["pods"].items())
+        return [pod for key, pod in pods if key[0] == namespace and labels.items() <= _labels(pod).items()]
 
     def ended(self, namespace, backfill, role="driver"):
-        """Return the exit codes that the pods of a Backfill ended with, by the pod's name."""
-        wanted = {BACKFILL_LABEL: backfill, ROLE_LABEL: role}
+        """Return the exit codes of a Backfill's pods, by the pod's name."""
+        labels = {BACKFILL_LABEL: backfill, ROLE_LABEL: role}
         with self._changed:
-            found = list(self._ended.items())
+            pods = list(self._ended.items())
         return {
-            key[1]: code for key, (pod, code) in found if key[0] == namespace and wanted.items() <= _labels(pod).items()
+            key[1]: code for key, (pod, code) in pods if key[0] == namespace and labels.items() <= _labels(pod).items()
         }
 
     def ended_pod(self, namespace, name):
-        """Return a pod as it was last seen after its container had ended, also if it is gone; None: it did not end."""
+        """Return the last state of a pod after its container ended, also of a deleted pod; `None` if it did not end."""
         with self._changed:
             return self._ended.get((namespace, name), (None, None))[0]
 
     def wait(self, within_s):
-        """Return when something changed, or the time is over."""
+        """Return on a change, or when the time is over."""
         with self._changed:
             self._changed.wait(within_s)
 
@@ -94,8 +94,10 @@ class Witness:
                 )
             self._over.wait(AGAIN_S)
 
-    def _said(self, *words):
-        return subprocess.run([*self._kubectl, *words], capture_output=True, text=True, check=True, timeout=30).stdout
+    def _said(self, *arguments):
+        return subprocess.run(
+            [*self._kubectl, *arguments], capture_output=True, text=True, check=True, timeout=30
+        ).stdout
 
     def _watch(self, kind, place):
         with subprocess.Popen(
@@ -113,29 +115,29 @@ class Witness:
                 watch.terminate()
 
     def _take(self, namespace, kind, items):
-        there = {(namespace, one["metadata"]["name"]) for one in items}
+        listed = {(namespace, object_["metadata"]["name"]) for object_ in items}
         with self._changed:
-            gone = [one for key, one in self._held[kind].items() if key[0] == namespace and key not in there]
-        for one in gone:
-            self._note(kind, one, gone=True)
-        for one in items:
-            self._note(kind, one, gone=False)
+            gone = [object_ for key, object_ in self._held[kind].items() if key[0] == namespace and key not in listed]
+        for object_ in gone:
+            self._note(kind, object_, gone=True)
+        for object_ in items:
+            self._note(kind, object_, gone=False)
 
-    def _note(self, kind, one, *, gone):
-        key = one["metadata"]["namespace"], one["metadata"]["name"]
+    def _note(self, kind, object_, *, gone):
+        key = object_["metadata"]["namespace"], object_["metadata"]["name"]
         with self._changed:
             if gone:
                 self._held[kind].pop(key, None)
             else:
-                self._held[kind][key] = one
+                self._held[kind][key] = object_
             if kind == "pods":
-                self._note_end(key, one)
+                self._note_end(key, object_)
             else:
                 past = self._past.setdefault(key, [])
-                if past and past[-1]["metadata"]["uid"] != one["metadata"]["uid"]:
+                if past and past[-1]["metadata"]["uid"] != object_["metadata"]["uid"]:
                     past.clear()
-                if not past or past[-1]["metadata"]["resourceVersion"] != one["metadata"]["resourceVersion"]:
-                    past.append(one | {"seenAt": time.time()})
+                if not past or past[-1]["metadata"]["resourceVersion"] != object_["metadata"]["resourceVersion"]:
+                    past.append(object_ | {"seenAt": time.time()})
             self._changed.notify_all()
 
     def _note_end(self, key, pod):

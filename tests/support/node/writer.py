@@ -16,12 +16,12 @@ ORDERS = """
 
 
 def make_orders(folder, rows):
-    """Make a table of so many orders."""
+    """Make a table with this number of orders."""
     append(str(folder), ORDERS, 0, rows)
 
 
 class Writer:
-    """A table of orders that another engine makes and changes every second or two until told to end."""
+    """A table of orders that another engine makes and changes every second or two until `end`."""
 
     EVERY_S = 1.5
     FILES = 8
@@ -64,7 +64,7 @@ class Writer:
                 self._next_id += 300
 
     def end(self):
-        """Have it end after its commit; it must not have failed."""
+        """Stop after the current commit; it must not have failed."""
         self._over.set()
         self._thread.join(60)
         assert self.failure is None, self.failure

@@ -1,4 +1,4 @@
-"""The story of one Backfill with `approval: Manual`: what its user does, what its operator decides, and what is launched."""
+"""The story of one Backfill with `approval: Manual`: actions of its user, decisions of its operator, and launched pods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLANNED = Ending(outcome="Planned", plan=PLAN)
 
 
 class Story:
-    """One Backfill with `approval: Manual`, its user, and an operator that decides when it is asked to."""
+    """One Backfill with `approval: Manual`, its user, and an operator that decides on request."""
 
     def __init__(self, **fields: Any) -> None:
         """Apply it."""
@@ -42,17 +42,17 @@ class Story:
         self.seen = replace(self.seen, spec=spec(**self.fields), generation=self.seen.generation + 1)
 
     def decide(self) -> Decision:
-        """Decide once, and have it done: what is launched is seen to wait."""
+        """Decide once, and carry the decision out; a launched pod is pending."""
         decision = checked(replace(self.seen, live=False))
-        if any(isinstance(one, RefetchPods) for one in decision.actions):
+        if any(isinstance(action, RefetchPods) for action in decision.actions):
             decision = checked(replace(self.seen, live=True))
         self.seen = after(self.seen, decision)
-        self.said += [(one.kind, one.reason) for one in decision.events]
-        for one in decision.actions:
-            if isinstance(one, LaunchDriver):
-                self.launched.append((one.kind, str(self.seen.spec.spark.image)))  # type: ignore[union-attr]
+        self.said += [(event.kind, event.reason) for event in decision.events]
+        for action in decision.actions:
+            if isinstance(action, LaunchDriver):
+                self.launched.append((action.kind, str(self.seen.spec.spark.image)))  # type: ignore[union-attr]
                 self.made_of = planned_of(self.seen.spec)  # type: ignore[arg-type]
-                self.seen = replace(self.seen, pods=(pod(one.attempt, kind=one.kind, launched_of=self.made_of),))
+                self.seen = replace(self.seen, pods=(pod(action.attempt, kind=action.kind, launched_of=self.made_of),))
         return decision
 
     def rest(self) -> Decision:
@@ -62,26 +62,27 @@ class Story:
             decision = self.decide()
             if self.seen == before:
                 return decision
-        raise AssertionError("it does not come to rest")
+        raise AssertionError("the Backfill does not come to rest")
 
     def plan(self) -> Decision:
-        """Have the pod that plans leave its plan."""
-        [one] = self.seen.pods
-        assert one.kind == "Plan"
+        """Let the planning pod leave its plan."""
+        [planning] = self.seen.pods
+        assert planning.kind == "Plan"
         self.seen = replace(
-            self.seen, pods=(ended(0, one.attempt or 0, kind="Plan", launched_of=one.launched_of, ending=PLANNED),)
+            self.seen,
+            pods=(ended(0, planning.attempt or 0, kind="Plan", launched_of=planning.launched_of, ending=PLANNED),),
         )
         return self.rest()
 
     @property
     def phase(self) -> str | None:
-        """What people see."""
+        """The phase that users see."""
         return self.seen.status.phase
 
     @property
     def asks(self) -> str:
-        """What `Ready` says."""
-        return next(one.message for one in self.seen.status.conditions if one.type == "Ready")
+        """The message of `Ready`."""
+        return next(condition.message for condition in self.seen.status.conditions if condition.type == "Ready")
 
 
 def awaiting(**fields: Any) -> Story:

@@ -1,6 +1,6 @@
-"""What the CRD must accept and refuse, row by row; a refused row names the rule that it breaks.
+"""Specs that the CRD must accept or reject, row by row; a rejected row names the rule that it breaks.
 
-Proven on a real API server by tests/control_plane/chart/test_crd.py, which also asks that no rule of the CRD is without rows.
+tests/control_plane/chart/test_crd.py proves them on a real API server, and fails for a rule of the CRD without rows.
 """
 
 import copy
@@ -20,12 +20,12 @@ DELTA = {"path": "/data/a", "key": ["id"]}
 
 
 def spec(**fields):
-    """Return the least spec, changed; None takes a field away."""
+    """Return the smallest spec, changed; `None` removes a field."""
     return {name: value for name, value in (SPEC | fields).items() if value is not None}
 
 
 def target(**fields):
-    """Return a target, changed; None takes a field of the table away."""
+    """Return a target, changed; `None` removes a field of the table."""
     table = {name: value for name, value in ({"path": "/data/b"} | fields).items() if value is not None}
     return {"type": "Delta", "delta": table}
 
@@ -41,15 +41,15 @@ def topic(**fields):
 
 
 def of_a_topic(source=None, **fields):
-    """Return the least spec of a Kafka source, changed."""
+    """Return the smallest spec of a Kafka source, changed."""
     appended = {"source": source or topic(), "target": target(), "strategy": {"type": "SourceSplits"}}
     return spec(**(appended | fields))
 
 
 def rules(schema=SCHEMA, path="spec"):
     """Yield (path, rule, message) of every CEL rule below a schema."""
-    for one in schema.get("x-kubernetes-validations", ()):
-        yield path, one["rule"], one["message"]
+    for validation in schema.get("x-kubernetes-validations", ()):
+        yield path, validation["rule"], validation["message"]
     for name, below in schema.get("properties", {}).items():
         yield from rules(below, f"{path}.{name}")
     for further in ("items", "additionalProperties"):
@@ -66,7 +66,7 @@ def defaults(schema=SCHEMA, path="spec"):
 
 
 def filled(schema, value, path="spec", seen=None):
-    """Return a value with the defaults of a schema in it; `seen` takes the paths that a default was filled in at."""
+    """Return a value with the defaults of a schema; `seen` collects the paths of the defaults that were filled in."""
     if not isinstance(value, dict) or "properties" not in schema:
         return value
     made = dict(value)
@@ -82,7 +82,7 @@ def filled(schema, value, path="spec", seen=None):
 
 
 def at(document, path):
-    """Return what stands at `spec.a.b`; None: nothing does."""
+    """Return the value at `spec.a.b`; `None` if there is none."""
     for name in path.split(".")[1:]:
         document = document.get(name) if isinstance(document, dict) else None
     return document
@@ -151,10 +151,10 @@ class Refused:
 
     given: dict
     path: str
-    """Of the field, as the server names it."""
+    """Path of the field, as the server names it."""
 
     words: str
-    """What the server says of it."""
+    """Message of the server."""
 
 
 UNION = "must be set if and only if type is"
@@ -216,7 +216,7 @@ _prefixes = re.findall(r"startsWith\('([^']+)'\)", CONF_RULE)
 CONF_RESERVED = [name for name in re.findall(r"'([^']+)'", CONF_RULE) if name not in _prefixes] + [
     prefix + "anything" for prefix in _prefixes
 ]
-"""Settings that belong to the operator: as the CRD says them, one of each prefix."""
+"""Settings that belong to the operator, from the CRD's rule: one for each prefix."""
 
 STRATEGIES = SCHEMA["properties"]["strategy"]["properties"]["type"]["enum"]
 TAKES_OUT = "takes all rows out when it begins anew: existingRows cannot be Keep"
@@ -225,7 +225,7 @@ OF_TOPICS = "SourceSplits"
 
 
 def read_by(strategy):
-    """Return the least spec whose source the strategy can read."""
+    """Return the smallest spec whose source the strategy can read."""
     return of_a_topic() if strategy == OF_TOPICS else spec()
 
 
@@ -247,11 +247,13 @@ REFUSED |= {
     if name != other
 }  # fmt: skip
 REFUSED |= {
-    f"kept rows and {words.split()[1]}": Refused(
-        spec(strategy={"type": words.split()[1]}, target=target(writeMode="Append", existingRows="Keep")), "spec", words
+    f"kept rows and {message.split()[1]}": Refused(
+        spec(strategy={"type": message.split()[1]}, target=target(writeMode="Append", existingRows="Keep")),
+        "spec",
+        message,
     )
-    for _, _, words in rules()
-    if words.endswith(TAKES_OUT)
+    for _, _, message in rules()
+    if message.endswith(TAKES_OUT)
 }
 FOREIGN = {"S3://bucket/a": "s3a", "gcs://bucket/a": "gs", "az://container/a": "abfss"}
 """Locations with another tool's scheme, and Hadoop's scheme for the store."""
@@ -301,7 +303,7 @@ REFUSED |= {
 
 @dataclass(frozen=True)
 class Change:
-    """A change of what is there, as a merge patch of its spec; `path` and `words`: why it is refused."""
+    """A change of an existing spec, as a merge patch; `path` and `words` describe the rejection."""
 
     change: dict
     path: str = ""
@@ -310,12 +312,12 @@ class Change:
 
     @property
     def begins(self):
-        """Return the spec that is there before it."""
+        """Return the existing spec before it."""
         return self.before or spec()
 
 
-SAME_SOURCE = next(words for path, _, words in rules() if path == "spec.source" and "immutable" in words)
-SAME_STRATEGY = next(words for path, _, words in rules() if path == "spec.strategy" and "immutable" in words)
+SAME_SOURCE = next(message for path, _, message in rules() if path == "spec.source" and "immutable" in message)
+SAME_STRATEGY = next(message for path, _, message in rules() if path == "spec.strategy" and "immutable" in message)
 
 CHANGES = {
     "the source": Change({"source": {"delta": {"path": "/data/other"}}}, "spec.source", SAME_SOURCE),

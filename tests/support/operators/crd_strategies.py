@@ -1,4 +1,4 @@
-"""Objects drawn from the CRD's own schema: whatever a server lets pass that checks types, bounds and required fields."""
+"""Objects drawn from the CRD's schema: all that pass a server's check of types, bounds and required fields."""
 
 import re
 
@@ -9,7 +9,7 @@ from backfill_api.model import member_of
 
 STATUS = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
 LONGEST = 12
-"""Of texts; the bounds of the schema are in the thousands."""
+"""Length of the longest strings; the bounds of the schema are in the thousands."""
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=6),
@@ -19,10 +19,10 @@ anything = st.recursive(
 
 
 def drawn(schema):
-    """Return a strategy for what a structural schema accepts, CEL rules aside.
+    """Return a strategy for values that a structural schema accepts, CEL rules aside.
 
     Raises:
-        ValueError: the schema says something that is not drawn here yet.
+        ValueError: the schema has a feature that this function does not draw.
     """
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
@@ -33,7 +33,7 @@ def drawn(schema):
             items = drawn(schema["items"])
             if schema.get("x-kubernetes-list-type") == "map":
                 key = schema["x-kubernetes-list-map-keys"][0]
-                return st.lists(items, max_size=3, unique_by=lambda one: one[key])
+                return st.lists(items, max_size=3, unique_by=lambda item: item[key])
             return st.lists(items, min_size=schema.get("minItems", 0), max_size=3)
         case "string":
             return _texts(schema)
@@ -57,10 +57,10 @@ def _objects(schema):
 def _texts(schema):
     longest = min(schema.get("maxLength", LONGEST), LONGEST)
     if "pattern" in schema:
-        found = st.from_regex(schema["pattern"]).map(str.strip)
-        return found.map(lambda text: text[:longest] if re.search(schema["pattern"], text[:longest]) else text).filter(
-            bool
-        )
+        strings = st.from_regex(schema["pattern"]).map(str.strip)
+        return strings.map(
+            lambda text: text[:longest] if re.search(schema["pattern"], text[:longest]) else text
+        ).filter(bool)
     return st.text(min_size=schema.get("minLength", 0), max_size=longest)
 
 
@@ -74,17 +74,17 @@ statuses = drawn(STATUS)
 
 
 def _of_one_type(schema, given):
-    """Return a strategy for a union with the one member that its type stands for."""
+    """Return a strategy for a union that has only the member of its type."""
     fields = schema["properties"]
     kind = given.get("type", fields["type"].get("default"))
     member = member_of(kind)
     whole = st.just(given[member]) if member in given else drawn(fields[member])
-    return whole.map(lambda one: {"type": kind, member: one})
+    return whole.map(lambda value: {"type": kind, member: value})
 
 
 @st.composite
 def sound_specs(draw):
-    """Draw a spec of the schema that keeps the CEL rules too, as far as taking fields away does it."""
+    """Draw a spec of the schema that also keeps the CEL rules, as far as removing fields achieves that."""
     spec = draw(specs)
     for union in ("source", "target", "strategy"):
         if union in spec:
@@ -96,16 +96,16 @@ def sound_specs(draw):
     elif spec.get("strategy", {}).get("type") == OF_TOPICS:
         del spec["strategy"]
     for end in ("target",) if of_topic else ("source", "target"):
-        for member in [one for one in spec[end].values() if isinstance(one, dict)]:
+        for member in [value for value in spec[end].values() if isinstance(value, dict)]:
             member.pop("table", None)
             member["path"] = "/data/a"
             if "allowFilesOutside" in member:
                 member["allowFilesOutside"] = ["/data/b" for _ in member["allowFilesOutside"]]
     if spec.get("strategy", {}).get("type") != "Replica":
-        for member in [one for one in spec["source"].values() if isinstance(one, dict)]:
+        for member in [value for value in spec["source"].values() if isinstance(value, dict)]:
             if member.get("schemaChange") == "Follow":
                 del member["schemaChange"]
-    target = next(one for one in spec["target"].values() if isinstance(one, dict))
+    target = next(value for value in spec["target"].values() if isinstance(value, dict))
     target |= {"writeMode": "Append"} if of_topic else {"key": ["id"]}
     target.pop("clusterBy", None)
     if spec.get("strategy", {}).get("type") == "Replica":

@@ -1,4 +1,4 @@
-"""A Backfill that is over, as a long life leaves it: nine conditions, five attempts, a receipt; no two have much in common."""
+"""A finished Backfill after a long life: nine conditions, five attempts, a receipt; two of them share little."""
 
 import random
 
@@ -12,7 +12,7 @@ CONDITIONS = {
     "Ready": "Complete", "Complete": "Complete", "Finished": "Complete", "Paused": "NotRequested", "Suspended": "NotRequested",
     "Throttled": "NotRequested", "DriverReady": "NoDriver", "CaughtUp": "CaughtUp", "Verified": "Equal",
 }  # fmt: skip
-"""With the reason of each."""
+"""Condition types with the reason of each."""
 
 SAYS_NO = {"NotRequested", "NoDriver"}
 BEGAN_MS, YEAR_MS = 1_700_000_000_000, 365 * 86_400_000
@@ -20,7 +20,7 @@ GENERATION = 3
 
 
 def finished(number, *, version=5, **spec):
-    """Return one of them; the same number is the same one."""
+    """Return one of them; the same number gives the same Backfill."""
     chance = random.Random(number)
 
     def characters(count):
@@ -35,17 +35,17 @@ def finished(number, *, version=5, **spec):
     def message():
         return f"{count():,} rows of {count():,} files are equal at epoch {count()}, and {count():,} changes were merged since {time()}"
 
-    name, told = f"job-{number}", " ".join(message() for _ in range(5))
+    name, message_ = f"job-{number}", " ".join(message() for _ in range(5))
     rows = {"rowsTotal": count(), "rowsFiltered": count()}
     status = {
         "observedGeneration": GENERATION,
         "phase": "Succeeded",
         "conditions": [
             {
-                "type": one, "status": "False" if reason in SAYS_NO else "True", "reason": reason,
-                "message": told if reason == "Complete" else "", "lastTransitionTime": time(), "observedGeneration": GENERATION,
+                "type": type_, "status": "False" if reason in SAYS_NO else "True", "reason": reason,
+                "message": message_ if reason == "Complete" else "", "lastTransitionTime": time(), "observedGeneration": GENERATION,
             }
-            for one, reason in CONDITIONS.items()
+            for type_, reason in CONDITIONS.items()
         ],
         "startTime": time(),
         "completionTime": time(),
@@ -59,15 +59,15 @@ def finished(number, *, version=5, **spec):
         "progress": rows | {
             "phase": "Done", "step": "Receipt", "percent": 100, "rowsDone": count(), "splitsTotal": count(), "splitsDone": count(),
             "rowsPerSecond": count(), "reason": message(), "lastCommitTime": time(), "epoch": count(),
-            "steps": [{"name": one, "state": "Done", "seconds": count()} for one in ("Start", "Copy", "KeyProof", "CatchUp", "Receipt")],
+            "steps": [{"name": step, "state": "Done", "seconds": count()} for step in ("Start", "Copy", "KeyProof", "CatchUp", "Receipt")],
         },
         "receipt": rows | {
             "sourceVersion": count(), "sourcePosition": f"version {count()}", "targetVersion": count(), "epoch": count(), "rows": count(),
             "digest": characters(64), "verifiedAt": time(), "filesByBytes": count(), "rowsByRows": count(),
         },
         "history": [
-            {"number": one, "kind": "Run", "start": time(), "end": time(), "reason": "Infrastructure", "exitCode": 137}
-            for one in range(1, 6)
+            {"number": attempt, "kind": "Run", "start": time(), "end": time(), "reason": "Infrastructure", "exitCode": 137}
+            for attempt in range(1, 6)
         ],
     }  # fmt: skip
     BackfillStatus.model_validate(status)

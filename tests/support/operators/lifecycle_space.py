@@ -1,4 +1,4 @@
-"""The observations that the exhaustive suite walks through: every part combined with every other."""
+"""The observations of the exhaustive suite: every part combined with every other."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def _status(attempt: Attempt | None, **fields: Any) -> BackfillStatus:
 
 def _over(type_: str, reason: str) -> tuple[Condition, ...]:
     return tuple(
-        Condition(type=one, status="True", reason=reason, last_transition_time=BEFORE, observed_generation=1)
-        for one in (type_, "Finished")
+        Condition(type=condition, status="True", reason=reason, last_transition_time=BEFORE, observed_generation=1)
+        for condition in (type_, "Finished")
     )
 
 
@@ -148,7 +148,7 @@ REPORTS: dict[str, DriverReport | None] = {
 
 
 def observations_of(spec_name: str, status_name: str) -> Iterator[tuple[str, Observation]]:
-    """Yield every observation with this spec and this stored status, each with a name that says what it is."""
+    """Yield every observation with this spec and this stored status, each with a name that lists its parts."""
     for pods, reported, live, deleted in product(PODS, REPORTS, (False, True), (False, True)):
         observation = observed(
             spec=SPECS[spec_name], status=STATUSES[status_name], pods=PODS[pods], report=REPORTS[reported], live=live,

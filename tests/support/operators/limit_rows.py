@@ -1,4 +1,4 @@
-"""Backfills that ask for something, and whether the limits of an installation allow it: judged by the operator and by the API server."""
+"""Backfills that need permissions, and whether the limits of an installation allow them, by the operator and by the API server."""
 
 LIMITS = {
     "allowedImages": ["registry.example/team/*", "registry.example/other"], "allowedServiceAccounts": ["filler-*"],
@@ -56,4 +56,4 @@ REFUSED = {
         {"executor": {"template": {"spec": {"initContainers": [{"name": "executor", "image": "thief"}]}}}}, "allowSidecars"
     ),
 }  # fmt: skip
-"""What is asked for, and the value that would allow it."""
+"""Requested feature, and the value that would allow it."""

@@ -1,4 +1,4 @@
-"""The operator as a process of its own on one core, measured from outside."""
+"""The operator as a separate process on one core, measured from outside."""
 
 import asyncio
 import contextlib
@@ -13,14 +13,14 @@ from backfill_operator.settings import PREFIX
 
 
 class LoneOperator:
-    """On the last core of this machine."""
+    """An operator on the last core of this machine."""
 
     def __init__(self, kubeconfig, namespace, **settings):
         self.ports = []
         for _ in range(2):
-            with socket.socket() as one:
-                one.bind(("127.0.0.1", 0))
-                self.ports.append(one.getsockname()[1])
+            with socket.socket() as listener:
+                listener.bind(("127.0.0.1", 0))
+                self.ports.append(listener.getsockname()[1])
         given = {
             "NAMESPACES": namespace, "LEADER_ELECTION": "false", "HEALTH_PORT": self.ports[0], "METRICS_PORT": self.ports[1],
             "BIND": "127.0.0.1", "LOG_LEVEL": "WARNING",

@@ -30,17 +30,17 @@ def spec(**fields: Any) -> BackfillSpec:
 
 
 PLAIN = spec()
-"""It is frozen, and thousands of observations share it."""
+"""A frozen spec, shared by thousands of observations."""
 
 
 def observed(**fields: Any) -> Observation:
-    """Return an observation of a new Backfill, with these fields in place of its own."""
+    """Return an observation of a new Backfill, with these fields replaced."""
     given: dict[str, Any] = {"namespace": "shop", "name": NAME, "uid": UID, "generation": 1, "spec": PLAIN}
     return Observation(**(given | fields))
 
 
 def pod(attempt: int = 1, **fields: Any) -> DriverPod:
-    """Return a driver pod of ours."""
+    """Return a driver pod of the Backfill."""
     given: dict[str, Any] = {
         "name": driver_name(NAME, attempt), "uid": f"pod-{attempt}", "owner_uid": UID, "attempt": attempt, "created_ms": T0,
     }  # fmt: skip
@@ -53,7 +53,7 @@ def running(attempt: int = 1, **fields: Any) -> DriverPod:
 
 
 def ended(exit_code: int | None, attempt: int = 1, **fields: Any) -> DriverPod:
-    """Return a driver pod that is over."""
+    """Return a driver pod that ended."""
     phase = "Succeeded" if exit_code == 0 else "Failed"
     return pod(attempt, **({"phase": phase, "exit_code": exit_code} | fields))
 
@@ -69,16 +69,16 @@ def report(attempt: int = 1, **fields: Any) -> DriverReport:
 
 def conditions(status: BackfillStatus) -> dict[str, str]:
     """Return the conditions as type -> status."""
-    return {one.type: one.status for one in status.conditions}
+    return {condition.type: condition.status for condition in status.conditions}
 
 
 def reason(status: BackfillStatus, type_: str = "Ready") -> str:
     """Return the reason of a condition."""
-    return next(one.reason for one in status.conditions if one.type == type_)
+    return next(condition.reason for condition in status.conditions if condition.type == type_)
 
 
 def resource(observation: Observation, status: BackfillStatus) -> dict[str, Any]:
-    """Return the object as the API server would show it."""
+    """Return the object as the API server would return it."""
     metadata = {"name": observation.name, "generation": observation.generation}
     if observation.deletion_ms is not None:
         metadata["deletionTimestamp"] = "2027-01-15T08:00:00Z"
@@ -86,19 +86,19 @@ def resource(observation: Observation, status: BackfillStatus) -> dict[str, Any]
 
 
 def checked(observation: Observation, now_ms: int = T0) -> Decision:
-    """Decide, and check what every decision promises."""
+    """Decide, and check the invariants of every decision."""
     decision = decide(observation, now_ms)
     assert decide(observation, now_ms) == decision
-    launches = [one for one in decision.actions if isinstance(one, LaunchDriver)]
+    launches = [action for action in decision.actions if isinstance(action, LaunchDriver)]
     assert len(launches) <= 1
     if launches:
-        drivers = [one for one in observation.pods if number_of(observation.name, one.name)]
-        alive = [one for one in drivers if not one.over and one.owner_uid in (observation.uid, None)]
+        drivers = [pod_ for pod_ in observation.pods if number_of(observation.name, pod_.name)]
+        alive = [pod_ for pod_ in drivers if not pod_.over and pod_.owner_uid in (observation.uid, None)]
         assert alive == []
         assert observation.deletion_ms is None
         assert decision.status.attempt is not None
         assert decision.status.attempt.number == launches[0].attempt
-    names = [type(one).__name__ for one in decision.actions]
+    names = [type(action).__name__ for action in decision.actions]
     if "LaunchDriver" in names or "SendCommand" in names:
         assert decision.status.attempt is not None
     if "LaunchDriver" in names:
@@ -110,9 +110,9 @@ def checked(observation: Observation, now_ms: int = T0) -> Decision:
         assert not observation.live
     else:
         assert broken_rules(resource(observation, decision.status)) == []
-        assert {one.reason for one in decision.status.conditions} <= set(REASONS)
+        assert {condition.reason for condition in decision.status.conditions} <= set(REASONS)
         assert decision.status.observed_generation == observation.generation
-        # What is written can be read again: the API server holds it to the schema.
+        # A written status must be readable again: the API server checks it against the schema.
         written = decision.status.model_dump(mode="json", by_alias=True, exclude_none=True)
         assert BackfillStatus.model_validate(written) == decision.status
     assert decision.requeue_after_s is None or 0 <= decision.requeue_after_s <= 4_000_000_000

@@ -1,7 +1,7 @@
-"""Operators that are processes: they start in a fraction of a second, run `main`, and die of SIGKILL.
+"""Operators in processes: they start in a fraction of a second, run `main`, and die of SIGKILL.
 
-A server process has imported everything and forks one operator after the other. What a fork cannot show, the command line
-and its environment, is in tests/control_plane/process/test_process.py, which starts `python -m backfill_operator`.
+A server process has imported everything and forks one operator after the other. A fork does not cover the command line and its
+environment: tests/control_plane/process/test_process.py covers them, because it starts `python -m backfill_operator`.
 """
 
 import asyncio
@@ -38,17 +38,17 @@ class OperatorProcess:
         return self._process.is_alive()
 
     def kill(self):
-        """Have the kernel end it, now."""
+        """Kill it with SIGKILL, at once."""
         if self.alive:
             os.kill(self._process.pid, signal.SIGKILL)
         self._process.join(10)
         assert not self.alive
 
     async def stop(self):
-        """End it as a cluster does; a process that was not killed must come to that end by itself."""
+        """Stop it as a cluster does; a process that was not killed must end by itself."""
         was_alive = self.alive
         self._process.terminate()
-        # Its exit code is read in this thread only: of two that read it at a time one gets 255.
+        # Only this thread reads its exit code: of two concurrent readers one gets 255.
         await asyncio.to_thread(wait, [self._process.sentinel], 10)
         if was_alive and self._process.exitcode != 0:
             self.error = f"ended with {self._process.exitcode}: {self.log.read_text()[-2000:]}"
@@ -56,7 +56,7 @@ class OperatorProcess:
 
 
 def _main(kubeconfig, environ, log):
-    """What `python -m backfill_operator` does, in a process that has imported it already."""
+    """Run `python -m backfill_operator` in a process that has already imported it."""
     from kubernetes.aio import config
 
     from backfill_operator.__main__ import main
@@ -64,9 +64,9 @@ def _main(kubeconfig, environ, log):
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[name]
     os.environ.update(environ)
-    # Bound when the client was imported.
+    # The client bound it at import.
     config.KUBE_CONFIG_DEFAULT_LOCATION = config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION = kubeconfig
-    with Path(log).open("a") as said:
-        os.dup2(said.fileno(), 2)
-        os.dup2(said.fileno(), 1)
+    with Path(log).open("a") as output:
+        os.dup2(output.fileno(), 2)
+        os.dup2(output.fileno(), 1)
     raise SystemExit(main())

@@ -1,11 +1,11 @@
-"""The whole operator in a thread and a loop of its own, which can be killed between any two of its lines.
+"""The whole operator in a separate thread and loop, which can be killed between any two of its lines.
 
     async with Rig() as rig:
         rig.create("orders")
         await rig.until(lambda: rig.phase("orders") == "Running")
 
-The fake API server, the kubelet and the drivers' doubles live in the test's loop and outlive the operator. An oracle
-looks at every change: never two drivers of one Backfill alive at once, never conditions that contradict each other.
+The fake API server, the kubelet and the drivers' doubles run in the test's loop and outlive the operator. An oracle checks
+every change: never two live drivers of one Backfill, never conditions that contradict each other.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ SPEC = {
     "backoff": {"initialSeconds": 1, "maxSeconds": 1},
 }
 DEADLINE_S = 60.0
-"""A wait for an event fails after so long. It is no promise about speed: a test that promises a time names it."""
+"""Seconds until a wait for an event fails. It is no promise about speed: a test that promises a time names it."""
 
 QUICK = {
     "relist_min_seconds": 1.0, "relist_max_seconds": 1.5, "watch_silence_seconds": 2.0, "poll_seconds": 0.1,
@@ -45,19 +45,19 @@ QUICK = {
 KILLED = []
 """Loops and tasks of killed operators, kept from the garbage collector."""
 
-# One reference that is never given up: at its end the interpreter would run the cleanup of their coroutines, and crash.
+# This reference is never released: at its end the interpreter would run the cleanup of their coroutines, and crash.
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(KILLED))
 
 
 class MortalLoop(asyncio.SelectorEventLoop):
-    """An event loop that may be left as it is, as that of a killed process is."""
+    """An event loop that may be abandoned, as that of a killed process is."""
 
     def __del__(self):
-        """Not close what is open: the collector may have taken its sockets first, and then closing them fails."""
+        """Do not close open sockets: the collector may have taken them first, and then closing them fails."""
 
 
 class OperatorThread:
-    """One operator process, as far as a thread can be one."""
+    """One operator process, emulated by a thread."""
 
     def __init__(self, configuration, settings, **options):
         self.configuration, self.settings, self.options = configuration, settings, options
@@ -95,7 +95,7 @@ class OperatorThread:
         return self._thread.is_alive()
 
     def kill(self):
-        """Run not one line more: no cleanup, no goodbye; what it sent is sent."""
+        """Stop after the current line, without cleanup; requests that were sent stay sent."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         assert not self._thread.is_alive()
@@ -113,7 +113,7 @@ class OperatorThread:
 
 
 class Oracle:
-    """Looks at every change of every pod and of every Backfill."""
+    """Checks every change of every pod and of every Backfill."""
 
     def __init__(self, store):
         self.store, self.violations, self.most = store, [], 0
@@ -121,49 +121,49 @@ class Oracle:
         """Names of live pods by the UID of their owner."""
 
         self.sound = None
-        """Names of pods of which never two may live; None: of all. Forged pods count for the owners that they claim."""
+        """Names of pods of which never two may live; `None` for all pods. Forged pods count for the owners that they claim."""
 
         store.listeners.append(self._look)
 
-    def _look(self, plural, kind, one):
+    def _look(self, plural, kind, object_):
         if plural == "backfills":
-            self._look_at_conditions(one)
+            self._look_at_conditions(object_)
         elif plural == "pods":
-            if one["metadata"].get("labels", {}).get(ROLE_LABEL) == "executor":
+            if object_["metadata"].get("labels", {}).get(ROLE_LABEL) == "executor":
                 return
-            alive = self._alive.setdefault(owner_of(one), set())
-            name = one["metadata"]["name"]
-            if kind == "DELETED" or one["status"].get("phase") in ("Succeeded", "Failed"):
+            alive = self._alive.setdefault(owner_of(object_), set())
+            name = object_["metadata"]["name"]
+            if kind == "DELETED" or object_["status"].get("phase") in ("Succeeded", "Failed"):
                 alive.discard(name)
             else:
                 alive.add(name)
             if len(alive) > 1:
-                # A mirror tells what is new before what is gone: the store knows.
-                alive.intersection_update(self._really_alive(owner_of(one)))
+                # A mirror reports new objects before deleted ones: the store has the truth.
+                alive.intersection_update(self._really_alive(owner_of(object_)))
             self.most = max(self.most, len(alive))
             if len(alive) > 1 and (self.sound is None or alive & self.sound):
                 self.violations.append(sorted(alive))
 
     def _really_alive(self, owner):
         return [
-            one["metadata"]["name"]
-            for one in self.store.objects["pods"].values()
-            if owner_of(one) == owner and one["status"].get("phase") not in ("Succeeded", "Failed")
+            pod["metadata"]["name"]
+            for pod in self.store.objects["pods"].values()
+            if owner_of(pod) == owner and pod["status"].get("phase") not in ("Succeeded", "Failed")
         ]
 
     def _look_at_conditions(self, backfill):
-        """What kubectl, Flux and Argo CD read of it must never be two things at once."""
+        """Check that kubectl, Flux and Argo CD never read contradicting conditions."""
         if (backfill.get("status") or {}).get("conditions") and (broken := broken_rules(backfill)):
             self.violations.append((backfill["metadata"]["name"], *broken))
 
 
-def owner_of(one):
-    """Return the UID of an object's first owner; None: it has none."""
-    return one["metadata"].get("ownerReferences", [{}])[0].get("uid")
+def owner_of(object_):
+    """Return the UID of an object's first owner; `None` if it has none."""
+    return object_["metadata"].get("ownerReferences", [{}])[0].get("uid")
 
 
 class RealApi(FaultProxy):
-    """A real API server in the place of the fake one: the operator's requests go through faults, everybody else's do not."""
+    """A real API server in the place of the fake one: only the operator's requests go through faults."""
 
     def __init__(self, kubeconfig, namespace):
         super().__init__(kubeconfig)
@@ -180,7 +180,7 @@ class RealApi(FaultProxy):
 
 
 class Rig:
-    """Everything that an operator needs, and the operator."""
+    """The environment of an operator, and the operator."""
 
     def __init__(self, api=None, *, start=True, double=None, patience=1.0, **settings):
         self.settings = OperatorSettings(**(QUICK | settings))
@@ -191,7 +191,7 @@ class Rig:
         self.namespace = getattr(self.store, "namespace", NAMESPACE)
         self.operators = []
         self.patience = patience
-        """So many times longer than a test says may a wait take."""
+        """Factor by which every wait may take longer than its test allows."""
 
         self._start = start
         self.calls = []
@@ -207,24 +207,24 @@ class Rig:
         return self
 
     async def __aexit__(self, kind, *_):
-        for one in self.operators:
-            await one.stop()
+        for operator in self.operators:
+            await operator.stop()
         await self._stack.aclose()
         if kind is None:
             assert self.oracle.violations == [], self.oracle.violations
-            errors = [one.error for one in self.operators if one.error]
+            errors = [operator.error for operator in self.operators if operator.error]
             assert errors == [], errors
 
     # ------------------------------------------------------------ operators
     def start(self, **settings):
         """Start an operator; return it."""
         settings = OperatorSettings(**(self.settings.model_dump() | settings))
-        one = self.made(settings)
-        self.operators.append(one)
-        return one
+        operator = self.made(settings)
+        self.operators.append(operator)
+        return operator
 
     def made(self, settings):
-        """Make an operator; a test may have others made."""
+        """Make an operator; a test may override it."""
         return OperatorThread(self.api.configuration(), settings, **({"observe": self.calls.append} | self.options))
 
     @property
@@ -240,7 +240,7 @@ class Rig:
         self.operators[-1].kill()
 
     def restart(self):
-        """Have nothing go wrong any more, and a new operator instead of whatever there is."""
+        """Clear all faults, and replace the operator by a new one."""
         self.api.faults.clear()
         if self.running.alive:
             self.kill()
@@ -279,15 +279,17 @@ class Rig:
 
     def condition(self, type_, name="orders"):
         """Return (status, reason) of a condition."""
-        found = self._condition(type_, name)
-        return (found["status"], found["reason"]) if found else None
+        condition = self._condition(type_, name)
+        return (condition["status"], condition["reason"]) if condition else None
 
     def message(self, type_, name="orders"):
-        """Return what a condition says."""
+        """Return the message of a condition."""
         return self._condition(type_, name)["message"]
 
     def _condition(self, type_, name):
-        return next((one for one in self.status(name).get("conditions", []) if one["type"] == type_), None)
+        return next(
+            (condition for condition in self.status(name).get("conditions", []) if condition["type"] == type_), None
+        )
 
     def progress(self, name="orders"):
         return self.status(name).get("progress") or {}
@@ -304,28 +306,28 @@ class Rig:
         return self.kubelet.running.get(self.driver(name, attempt))
 
     def pods(self):
-        return {name: one["status"]["phase"] for (_, name), one in sorted(self.store.objects["pods"].items())}
+        return {name: pod["status"]["phase"] for (_, name), pod in sorted(self.store.objects["pods"].items())}
 
     def objects(self):
-        """Return what there is beside Backfills, events and leases."""
+        """Return all objects except Backfills, events and leases."""
         plurals = ("pods", "configmaps", "secrets", "services")
         return sorted((plural, name) for plural in plurals for _, name in self.store.objects[plural])
 
     def has_one_driver(self, name="orders", attempt=1):
-        """Is there one driver, what it was made of, and nothing else?"""
+        """Return whether exactly one driver exists with its objects, and nothing else."""
         plurals = ("configmaps", "pods", "secrets", "services")
         return self.objects() == [(plural, self.driver(name, attempt)[1]) for plural in plurals]
 
     def leaks(self):
-        """Return what is there and belongs to no attempt that its Backfill is about."""
-        wanted = {driver_name(name, self.attempt(name) or 0) for (_, name) in self.store.objects["backfills"]}
-        return [one for one in self.objects() if one[1] not in wanted]
+        """Return objects that belong to no current attempt of a Backfill."""
+        current = {driver_name(name, self.attempt(name) or 0) for (_, name) in self.store.objects["backfills"]}
+        return [object_ for object_ in self.objects() if object_[1] not in current]
 
     def events(self):
-        return [one["reason"] for one in self.store.objects["events"].values()]
+        return [event["reason"] for event in self.store.objects["events"].values()]
 
     def executor(self, number, status, name="orders", attempt=1, **other):
-        """Have a driver make an executor pod, or say what became of one; `other`: fields of its owner."""
+        """Let a driver make an executor pod, or set the status of one; `other`: fields of its owner."""
         pod = f"{driver_name(name, attempt).removesuffix('-driver')}-exec-{number}"
         if (self.namespace, pod) not in self.store.objects["pods"]:
             driver = self.store.get("pods", *self.driver(name, attempt))["metadata"]
@@ -333,14 +335,14 @@ class Rig:
             labels = {ROLE_LABEL: "executor", BACKFILL_LABEL: driver["labels"][BACKFILL_LABEL]}
             metadata = {"name": pod, "labels": labels, "ownerReferences": [owner | {"controller": True} | other]}
             spec = {"containers": [{"name": "executor", "image": "localhost/any:1"}]}
-            # The mirror of a real server may not show yet that it is there.
+            # The mirror of a real server may not show the pod yet.
             with contextlib.suppress(Refusal):
                 self.store.create("pods", self.namespace, {"metadata": metadata, "spec": spec})
         self.store.patch("pods", self.namespace, pod, {"status": status}, subresource="status")
 
     # ------------------------------------------------------------ waiting
     async def until(self, true, within_s=DEADLINE_S, what=None):
-        """Wait until something is true of the cluster; looks after every change, and fails with the whole status."""
+        """Wait until a predicate is true of the cluster; checks after every change, and fails with the whole status."""
         changed = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -359,7 +361,7 @@ class Rig:
                     raise AssertionError(f"{what} did not become true: {self.status()} {self.pods()}")
                 changed.clear()
                 with contextlib.suppress(TimeoutError):
-                    # Doubles change without the store: they are looked at a few times a second.
+                    # Doubles change without the store: they are polled a few times a second.
                     async with asyncio.timeout(min(left_s, 0.05)):
                         await changed.wait()
         finally:
@@ -369,9 +371,9 @@ class Rig:
         await self.until(lambda: self.phase(name) == phase, within_s, what=f"{name} {phase}")
 
     def holds(self, phase, name="orders"):
-        """Is the spec in force as it stands now, and this the phase?"""
-        there = self.get(name)
-        if there is None or self.status(name).get("observedGeneration") != there["metadata"]["generation"]:
+        """Return whether the current spec is in force and the phase is `phase`."""
+        backfill = self.get(name)
+        if backfill is None or self.status(name).get("observedGeneration") != backfill["metadata"]["generation"]:
             return False
         return self.phase(name) == phase and (self.condition("Ready", name) or "?")[0] == "True"
 
@@ -379,7 +381,7 @@ class Rig:
         await self.until(lambda: self.holds(phase, name), within_s, what=f"{name} {phase}")
 
     async def still(self, true, for_s):
-        """Hold that something stays true for a while."""
+        """Assert that a predicate stays true for a while."""
         deadline = time.monotonic() + for_s
         while time.monotonic() < deadline:
             assert true()

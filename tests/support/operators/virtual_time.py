@@ -1,11 +1,11 @@
-"""An event loop whose clock jumps: where nothing is ready, the next timer is, and a test of hours takes milliseconds."""
+"""An event loop with a jumping clock: if nothing is ready, it jumps to the next timer, so a test of hours takes milliseconds."""
 
 import asyncio
 import selectors
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Does not wait for what is timed, and says how long it did not."""
+    """Returns at once instead of waiting for a timer, and adds the skipped time to its clock."""
 
     def __init__(self):
         super().__init__()
@@ -16,13 +16,13 @@ class _JumpingSelector(selectors.DefaultSelector):
         if ready:
             return ready
         if timeout is None:
-            raise AssertionError("everything waits, and for nothing that will come: a deadlock")
+            raise AssertionError("deadlock: every task waits, and no timer is pending")
         self.now += timeout
         return []
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Runs without waiting; for code that touches no socket."""
+    """Runs without waiting; for code that uses no socket."""
 
     def __init__(self):
         self._jumping = _JumpingSelector()
@@ -33,6 +33,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtually(coroutine):
-    """Return what a coroutine returns, in no time."""
+    """Return the result of a coroutine, without waiting."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(coroutine)

@@ -1,7 +1,7 @@
-"""A cluster with one Backfill in it, and an operator that may die between any two lines: for playing against `decide`.
+"""A cluster with one Backfill in it, and an operator that may die between any two lines: an adversary for `decide`.
 
-The API server keeps resource versions and refuses stale writes; pods start, get ready, stop at SIGTERM, are evicted and
-vanish; the driver obeys revisions as the real one does. What the shell sees may be as old as it likes, unless it asks live.
+The API server keeps resource versions and rejects stale writes. Pods start, get ready, stop at SIGTERM, are evicted and vanish.
+The driver obeys revisions as the real one does. The shell's view may be arbitrarily old, unless it reads live.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class ShellDiedError(Exception):
 
 
 class RefusedError(Exception):
-    """The API server refused, or did not answer."""
+    """The API server rejected a request, or did not answer."""
 
 
 @dataclass
 class Driver:
-    """One driver process, as far as its control channel shows it."""
+    """One driver process, reduced to its control channel."""
 
     attempt: int
     paused: str | None = None
@@ -57,7 +57,7 @@ class Driver:
     verified: int = 0
 
     def command(self, request: CommandRequest) -> Ack:
-        """Obey at once, by the rules of the core: older revisions are superseded, the same one is in force already."""
+        """Obey at once, by the rules of the core: older revisions are superseded, the same one is already in force."""
         outcome = "Applied"
         if request.revision < self.revision:
             outcome = "Superseded"
@@ -79,20 +79,20 @@ class Driver:
 
 
 class World:
-    """The cluster, the user and the shell; one object, so that a seed tells the whole story."""
+    """The cluster, the user and the shell in one object, so that a seed determines the whole run."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.now_ms = T0
         self.faults = True
         self.starts = 0.7
-        """How likely a pod that waits starts within a tick."""
+        """Probability that a pending pod starts within a tick."""
 
         self.executors_wait = 0.05
-        """How likely a driver at work has executors that wait."""
+        """Probability that a driver at work has waiting executors."""
 
         self.executors: dict[str, int] = {}
-        """How many executors of a driver run, by the UID of its pod; the operator knows only after a look at them."""
+        """Number of running executors of a driver, by the UID of its pod; the operator sees it only after a live read."""
 
         self.cr: Observation | None = Observation("shop", NAME, UID, 1, spec(), resource_version="1")
         self.pods: dict[str, DriverPod] = {}
@@ -111,7 +111,7 @@ class World:
 
     # -------------------------------------------------------------- the cluster
     def tick(self, seconds: float = 1.0) -> None:
-        """Let time pass: kubelets, drivers, and bad luck."""
+        """Let time pass: kubelets, drivers, and random failures."""
         self.now_ms += round(seconds * 1000)
         for name, pod in list(self.pods.items()):
             self.pods[name] = self._lived(pod)
@@ -120,7 +120,7 @@ class World:
         if self.cr is not None and self.cr.deletion_ms is not None and not self.cr.finalizers:
             self.cr = None
         if self.cr is None:
-            # The garbage collector: everything is owned by the Backfill.
+            # The garbage collector: the Backfill owns everything.
             self.objects.clear()
             for pod in list(self.pods.values()):
                 self._delete(pod, 30)
@@ -164,7 +164,7 @@ class World:
             self.pods[pod.name] = replace(pod, deletion_ms=self.now_ms + grace_s * 1000)
 
     def vanish(self) -> None:
-        """A node goes with its pod, without an event."""
+        """Remove a node with its pod, without an event."""
         for name in [name for name, pod in self.pods.items() if not pod.over]:
             del self.pods[name]
 
@@ -187,7 +187,7 @@ class World:
             self._write(replace(self.cr, deletion_ms=self.now_ms, generation=self.cr.generation + 1))
 
     def whim(self) -> None:
-        """Do what users do."""
+        """Do a random action of a user."""
         choice = self.chance.randrange(10)
         if choice == 0:
             self.edit(
@@ -216,7 +216,7 @@ class World:
             self.edit(spark={"image": f"localhost/spark:{self.now_ms}"})
 
     def calm(self) -> None:
-        """No more faults, and a user who wants the job done."""
+        """End all faults, and let the user finish the job."""
         self.faults = False
         self.annotate(OVERRIDE_ANNOTATION, "")
         self.edit(desiredState="Running", suspend=False, throttle=None, backoffLimit=1000)
@@ -262,7 +262,7 @@ class World:
 
     # -------------------------------------------------------------- the shell
     def reconcile(self) -> None:
-        """Look, decide and act once, as the shell does; it may die anywhere."""
+        """Observe, decide and act once, as the shell does; it may die anywhere."""
         cr, pods = self.cr, tuple(self.pods.values())
         if cr is None:
             return
@@ -273,7 +273,7 @@ class World:
         decision = checked(observation, self.now_ms)
         if decision.actions and isinstance(decision.actions[0], RefetchPods):
             looked_at = decision.actions[0].executors_of
-            pods = tuple(self._with_running(one) if one.uid == looked_at else one for one in self.pods.values())
+            pods = tuple(self._with_running(pod) if pod.uid == looked_at else pod for pod in self.pods.values())
             observation = replace(observation, pods=pods, live=True)
             decision = checked(observation, self.now_ms)
         self._look_at_what_is_replaced(observation, decision)
@@ -291,7 +291,7 @@ class World:
         self._count()
 
     def _look_at_what_is_replaced(self, observation: Observation, decision: Decision) -> None:
-        """An edit of the spec must end no driver whose executors run or wait for a node, however old the operator's cache is."""
+        """Assert that an edit of the spec ends no driver whose executors run or wait for a node, however old the operator's cache is."""
         before, after = observation.status.attempt, decision.status.attempt
         if after is None or after.stop is None or after.stop.reason != "SpecChanged" or (before and before.stop):
             return
@@ -302,7 +302,7 @@ class World:
                 assert self.executors[pod.uid] == 0 or pod.executors.waiting
 
     def _with_running(self, pod: DriverPod) -> DriverPod:
-        """Return a driver with how many of its executors run."""
+        """Return a driver with the number of its running executors."""
         if pod.executors is None:
             return pod
         return replace(pod, executors=replace(pod.executors, running=self.executors[pod.uid]))

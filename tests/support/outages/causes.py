@@ -1,7 +1,7 @@
 """Failures with a cause outside the job, as a kubelet, a scheduler and an API server write them.
 
 The statuses of pods have the fields, reasons and messages of Kubernetes' documentation (pod lifecycle, disruptions, node
-shutdown, node-pressure eviction) and of recorded objects. `pod_of` reads them, as in the operator.
+shutdown, node-pressure eviction) and of recorded objects. `pod_of` parses them, as in the operator.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def waits(reason: str, message: str = "") -> Raw:
 
 
 def status(phase: str, *containers: Raw, scheduled_ms: int | None = None, **fields: Any) -> Raw:
-    """Return the status of a pod that has a node since a moment."""
+    """Return the status of a pod that has had a node since `scheduled_ms`."""
     conditions = fields.pop("conditions", [])
     if scheduled_ms is not None:
         conditions = [condition("PodScheduled", "True", at=rfc3339(scheduled_ms)), *conditions]
@@ -63,9 +63,9 @@ def disrupted(reason: str, message: str) -> list[Raw]:
     return [condition("DisruptionTarget", "True", reason, message)]
 
 
-def over(code: int, why: str, *, said: str = "", ending: Ending | None = None, **fields: Any) -> Raw:
-    """Return the status of a pod whose driver has ended; `fields` are those of the status."""
-    text = said if ending is None else ending.text()
+def over(code: int, why: str, *, termination_message: str = "", ending: Ending | None = None, **fields: Any) -> Raw:
+    """Return the status of a pod whose driver ended; `fields` are those of the status."""
+    text = termination_message if ending is None else ending.text()
     ended = {"exitCode": code, "reason": why, "startedAt": START, "finishedAt": START} | (
         {"message": text} if text else {}
     )
@@ -95,38 +95,38 @@ def said(reason: str, message: str) -> Raw:
 
 
 def page(title: str) -> Raw:
-    """Return the answer of what stands before it, as the client reads one that is no JSON."""
+    """Return a proxy's answer, as the client reads one that is not JSON."""
     return {"message": f"<html><h1>{title}</h1></html>"}
 
 
 # ------------------------------------------------------------------ outages
 @dataclass(frozen=True)
 class Outage:
-    """One failure: how it shows, and what it must look like in the status of a Backfill."""
+    """One failure: its symptoms, and its expected effect on the status of a Backfill."""
 
     says: str
-    """A text that the status holds while it lasts."""
+    """A string that the status contains while the outage lasts."""
 
     taken: Raw | None = None
-    """Status of the driver's pod that it ends; `None`: the driver runs on, unless it is removed."""
+    """Status of the driver's pod that it ends; `None` if the driver continues or is removed."""
 
     removed: bool = False
-    """Is the pod deleted from the API server with it, without a last status?"""
+    """True if it also deletes the pod from the API server, without a last status."""
 
     new: Raw | None = None
-    """Status of a pod that is made while it lasts; `None`: as at any time."""
+    """Status of a pod that is made while it lasts; `None` for the normal one."""
 
     ends_in_s: int = 0
-    """So long a driver that starts meanwhile lives; 0: it is not ended."""
+    """Seconds that a driver lives if it starts meanwhile; 0 if it is not ended."""
 
     refused: tuple[int, Raw] | None = None
-    """Status and body of the answer to a launch meanwhile; status 0: there is none."""
+    """Status and body of the answer to a launch meanwhile; status 0 for no answer."""
 
     before: bool = True
-    """Does a driver run when it begins? Else the job is new."""
+    """True if a driver runs when it begins; else the job is new."""
 
     spec: Mapping[str, Any] = field(default_factory=dict)
-    """Of the pod: fields that a webhook or the template adds."""
+    """Fields of the pod that a webhook or the template adds."""
 
     warns: tuple[str, str] | None = None
     """Code and message of the warning of a driver that answers."""
@@ -154,7 +154,7 @@ OUTAGES: dict[str, Outage] = {
     ),
     "the node forgets its containers": Outage(
         "could not be located",
-        over(137, "ContainerStatusUnknown", said="The container could not be located when the pod was terminated"),
+        over(137, "ContainerStatusUnknown", termination_message="The container could not be located when the pod was terminated"),
     ),
     "preempted": Outage(
         "preempting to accommodate a higher priority pod",
@@ -189,7 +189,7 @@ OUTAGES: dict[str, Outage] = {
         new=status("Pending", conditions=[condition("PodScheduled", "False", "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")]),
     ),
     "no scheduler looks": Outage("no scheduler has looked at the pod", before=False, new=status("Pending")),
-    # -- the registry is away
+    # -- the registry is unavailable
     **{
         f"registry: {name}": Outage(
             text, over(143, "Error", reason="Terminated"),
@@ -207,7 +207,7 @@ OUTAGES: dict[str, Outage] = {
         "ImagePullBackOff", before=False,
         new=status("Pending", container(waits("ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'))),
     ),
-    # -- the API server, or what stands before it
+    # -- the API server, or a proxy in front of it
     **{
         f"launch: {name}": Outage(says, over(143, "Error", reason="Terminated"), refused=answer)
         for name, (says, answer) in {
@@ -247,7 +247,7 @@ OUTAGES: dict[str, Outage] = {
                    initContainerStatuses=[PROXY | {"ready": False, "started": False, "state": waits("CrashLoopBackOff", "back-off 5m0s restarting failed container=istio-proxy pod=orders-2-driver")}]),
         spec={"initContainers": [{"name": "istio-proxy", "restartPolicy": "Always"}]},
     ),
-    # -- the driver's own surroundings
+    # -- the environment of the driver
     "the store is away": Outage("Connection refused", over(61, "Error", ending=STORE_AWAY), ends_in_s=40),
     "the store is away from the start": Outage("Connection refused", over(61, "Error", ending=STORE_AWAY), ends_in_s=5, before=False),
     "the JVM hangs": Outage("did not answer for 60 s", over(64, "Error", ending=JAVA_HUNG), ends_in_s=75),
@@ -255,4 +255,4 @@ OUTAGES: dict[str, Outage] = {
     "the JVM hangs, and its driver does nothing": Outage("nothing is read or committed", warns=("JavaSilent", "nothing is read or committed")),
     "commits hang, and their driver does nothing": Outage("nothing is committed", warns=("CommitStalled", "nothing is committed")),
 }  # fmt: skip
-"""By name."""
+"""Outages by name."""

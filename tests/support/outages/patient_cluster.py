@@ -1,4 +1,4 @@
-"""A cluster in virtual time with one Backfill, which an outage befalls: drivers run, are ended, and start again once it is over."""
+"""A cluster in virtual time with one Backfill and an outage: drivers run, are ended, and start again afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backfill_operator.kube.errors import error_of
 
 BEGINS_S, LOOK_S = 60, 5
 STARTS_S = 10
-"""A pod runs so long after it was made, and its driver answers."""
+"""Seconds after a pod is made until it runs and its driver answers."""
 
 WORK_S = 60
 """Seconds of a driver's work after the outage until the job is complete."""
@@ -28,12 +28,12 @@ WORK_S = 60
 
 @dataclass
 class PatientCluster:
-    """Pods as the API server holds them, the stored status, and a clock."""
+    """Pods of the API server, the stored status, and a clock."""
 
     outage: Outage
     lasts_s: int
     fields: dict[str, Any] = field(default_factory=dict)
-    """Of the spec."""
+    """Fields of the spec."""
 
     def __post_init__(self) -> None:
         self.now_ms = T0
@@ -43,7 +43,7 @@ class PatientCluster:
         self.pod: dict[str, Any] | None = None
         self.made_ms = 0
         self.hit = False
-        """Has the outage ended the pod, or come before it?"""
+        """True if the outage ended the pod, or began before it."""
 
         self.refusal: LaunchFailed | None = None
         self.worked_s = 0
@@ -51,17 +51,17 @@ class PatientCluster:
         self.launches = 0
         self.phases: list[str] = []
         self.texts: set[str] = set()
-        """Reasons and messages that the status held during the outage."""
+        """Reasons and messages that the status contained during the outage."""
 
         self.replaced_ms: int | None = None
-        """When the first pod was made after one had run in the outage."""
+        """Milliseconds until the first pod was made after one had run in the outage."""
 
     @property
     def away(self) -> bool:
         return self.began_ms <= self.now_ms < self.over_ms
 
     def play(self, until_s: int) -> BackfillStatus:
-        """Let time pass until the job is over, or for so long; return the status."""
+        """Let time pass until the job ends, at most `until_s`; return the status."""
         while self.now_ms < T0 + until_s * 1000:
             self._live()
             decision = self._reconcile()
@@ -108,7 +108,7 @@ class PatientCluster:
 
     def _become(self, new: dict[str, Any]) -> None:
         assert self.pod is not None
-        has_node = not any(one["type"] == "PodScheduled" for one in new["conditions"]) and (
+        has_node = not any(condition["type"] == "PodScheduled" for condition in new["conditions"]) and (
             new["containerStatuses"] or new["phase"] == "Failed"
         )
         scheduled = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": rfc3339(self.made_ms)}]
@@ -128,7 +128,12 @@ class PatientCluster:
             self._act(action)
         self.phases.append(decision.status.phase)
         if self.away:
-            self.texts |= {text for one in decision.status.conditions for text in (one.reason, one.message) if text}
+            self.texts |= {
+                text
+                for condition in decision.status.conditions
+                for text in (condition.reason, condition.message)
+                if text
+            }
         return decision
 
     def _report(self) -> DriverReport | None:
@@ -147,7 +152,7 @@ class PatientCluster:
             case LaunchDriver():
                 self._launch(action)
             case DeletePod() if self.pod is not None and action.name == self.pod["metadata"]["name"]:
-                # A driver that hangs takes no SIGTERM either.
+                # A driver that hangs ignores SIGTERM too.
                 self.pod = None
             case _:
                 pass

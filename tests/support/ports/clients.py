@@ -1,4 +1,4 @@
-"""Clients of a port: what they send is bytes, so it may be anything."""
+"""Clients of a port: they send bytes, so they can send anything."""
 
 import re
 import select
@@ -11,14 +11,14 @@ from support.ports.served import HOST
 
 PATIENCE_S = 20
 SEND_BYTES = 64 * 1024
-"""Of a client in the kernel, so that what a client has sent has arrived."""
+"""Send buffer of a client in the kernel: small, so that sent bytes have arrived."""
 
 CUT_OFF = ConnectionError, ssl.SSLError, TimeoutError
-"""What a client sees that still writes when the server ends the connection."""
+"""Errors of a client that still writes when the server ends the connection."""
 
 
 def connect(port, *, tls=None, address=HOST):
-    """Open a connection from an address of this machine, with a handshake where the port has TLS."""
+    """Open a connection from an address of this machine, with a handshake if the port has TLS."""
     plain = socket.create_connection((HOST, port.number), timeout=PATIENCE_S, source_address=(address, 0))
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
     if not (port.tls if tls is None else tls):
@@ -44,10 +44,10 @@ def sent(connection, data):
 
 
 def until_ended(connection, within_s=PATIENCE_S):
-    """Return what the server sends until it ends the connection.
+    """Return the bytes that the server sends until it ends the connection.
 
     Raises:
-        TimeoutError: it does not.
+        TimeoutError: the server does not end it in time.
     """
     answer, deadline_s = b"", time.monotonic() + within_s
     while True:
@@ -64,7 +64,7 @@ def until_ended(connection, within_s=PATIENCE_S):
 
 
 def is_ended(connection, within_s=0.0):
-    """Has the server ended the connection, or does it within so long?"""
+    """Return whether the server ends the connection within this time."""
     if not select.select([connection], [], [], within_s)[0]:
         return False
     try:
@@ -74,7 +74,7 @@ def is_ended(connection, within_s=0.0):
 
 
 def half_close(connection):
-    """Say that nothing more will be sent; below TLS, whose own layer would forget its state."""
+    """Shut down writing; below TLS, whose own layer would discard its state."""
     socket.socket.shutdown(connection, socket.SHUT_WR)
 
 
@@ -84,7 +84,7 @@ def statuses(answer):
 
 
 def ask(port, data):
-    """Send bytes on a connection of their own, and return what is answered until it is ended."""
+    """Send bytes on a separate connection, and return the answer until the connection ends."""
     with connect(port) as connection:
         with suppress(*CUT_OFF):
             connection.sendall(data)
@@ -92,18 +92,18 @@ def ask(port, data):
 
 
 def look(port):
-    """Return the status of a good request of a client without a token."""
+    """Return the status of a valid request of a client without a token."""
     return statuses(ask(port, request(port.path, "Connection: close")))
 
 
 def becomes_ready(port, look=look):
-    """Wait until a port answers as it should; a flood may last in its queue for a while."""
+    """Wait until a port answers with 200; a flood may stay in its queue for a while."""
     deadline_s = time.monotonic() + PATIENCE_S
-    while (found := look(port)) != [200] and time.monotonic() < deadline_s:
+    while (answered := look(port)) != [200] and time.monotonic() < deadline_s:
         pass
-    return found == [200]
+    return answered == [200]
 
 
 def look_with_token(port):
-    """Return the status of a good request of a client with the token."""
+    """Return the status of a valid request of a client with the token."""
     return statuses(ask(port, request(port.secret_path, f"Authorization: Bearer {port.token}", "Connection: close")))

@@ -13,17 +13,17 @@ LINES = b"".join(b"X-%d: " % number + b"x" * 1000 + b"\r\n" for number in range(
 ZEROS = zlib.compress(b"\0" * 10_000_000)
 WRITE_S = 2
 HALF_BYTES = 8000
-"""Less than the ports take."""
+"""Less than the limit of the ports."""
 
 LIBRARY_BYTES = 90 * 60_000
-"""Less than Python's own server takes."""
+"""Less than the limit of Python's server."""
 
 HELD_MAX = 200
-"""More than a port admits."""
+"""More connections than a port admits."""
 
 
 def endless(path):
-    """Return for each kind of client the bytes that it begins with, and those that it repeats."""
+    """Return the first bytes and the repeated bytes of each kind of client."""
     header = request(path)[:-2]
     length = "Content-Length: 999999999999"
     chunked = request(path, "Transfer-Encoding: chunked", method="POST")
@@ -45,7 +45,7 @@ def _half(path, size):
 
 
 class Flood:
-    """Clients of every kind, each again and again, within the block."""
+    """Clients of every kind, repeating within the block."""
 
     def __init__(self, port, *, each=2):
         self._port, self._each = port, each
@@ -68,7 +68,7 @@ class Flood:
             thread.join()
 
     def lasts(self, seconds):
-        """Wait so long, and until each kind was tried."""
+        """Wait for this many seconds, and until each kind was tried."""
         deadline_s = time.monotonic() + seconds
         while time.monotonic() < deadline_s or not all(self.attempts.values()):
             self._over.wait(0.05)

@@ -36,18 +36,18 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Port:
-    """How to reach a port."""
+    """Address and limits of a port."""
 
     number: int
     path: str
-    """Answered with 200 without a token."""
+    """Path that answers 200 without a token."""
 
     tls: bool = False
     token: str = ""
-    """Empty: the port knows none."""
+    """Token of the port; empty if it has none."""
 
     secret_path: str = ""
-    """Answered with 200 with the token alone."""
+    """Path that answers 200 only with the token."""
 
     connections_max: int = 0
     connection_s: float = 0.0
@@ -108,7 +108,7 @@ def _operator(name, deadline_s):
 
 
 class Measured:
-    """A port that a process of its own serves within the block."""
+    """A port that a separate process serves within the block."""
 
     def __init__(self, name, folder):
         self._command = [sys.executable, "-m", "support.ports.served", name, str(folder)]
@@ -129,7 +129,7 @@ class Measured:
 
     @contextmanager
     def frozen(self):
-        """Let it do nothing within the block; the kernel takes connections all the same."""
+        """Stop the process within the block; the kernel still accepts connections."""
         self._child.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -137,12 +137,12 @@ class Measured:
             self._child.send_signal(signal.SIGCONT)
 
     def size_mib(self, name="VmRSS"):
-        """Return the memory of the process now, or with `VmHWM` the most that it had."""
+        """Return the memory of the process now, or its peak with `VmHWM`."""
         status = Path(f"/proc/{self._child.pid}/status").read_text()
         return int(re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE)[1]) / 1024
 
     def threads(self):
-        """Return how many threads it has."""
+        """Return the number of its threads."""
         return len(os.listdir(f"/proc/{self._child.pid}/task"))
 
 

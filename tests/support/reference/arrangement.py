@@ -1,8 +1,8 @@
-"""Arrangement backfill, row by row, as semantics 2.1 tells it with its fixes: the model others are held to.
+"""Arrangement backfill, row by row, by semantics 2.1 with its fixes: the reference model for other implementations.
 
-Nothing of our implementation is used here. A row is a tuple of values. The machine has one input queue (`upstream`), a shadow of
-the upstream table (`replica`) and one output list; `poll` does one thing. Durable is what a checkpoint barrier has closed:
-`durable()` is what a restart finds.
+It uses nothing of the implementation under test. A row is a tuple of values. The machine has one input queue (`upstream`), a
+shadow of the upstream table (`replica`) and one output list; `poll` does one step. A checkpoint barrier makes everything before
+it durable: `durable()` is the state of a restart.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Input = Barrier | Rows | Watermark
 
 @total_ordering
 class _Part:
-    """One column of a key: NULL is the largest value; DESC turns the order round."""
+    """One column of a key: NULL is the largest value; DESC reverses the order."""
 
     def __init__(self, value: Any, *, descending: bool) -> None:
         self._value, self._descending = value, descending
@@ -44,30 +44,30 @@ class _Part:
     def __lt__(self, other: _Part) -> bool:
         if self == other:
             return False
-        mine, theirs = (other._value, self._value) if self._descending else (self._value, other._value)
-        return theirs is None if mine is None or theirs is None else bool(mine < theirs)
+        left, right = (other._value, self._value) if self._descending else (self._value, other._value)
+        return right is None if left is None or right is None else bool(left < right)
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Columns by which rows are sorted inside a vnode, each with its direction."""
+    """Columns that sort rows inside a vnode, each with its direction."""
 
     columns: tuple[int, ...]
     descending: tuple[bool, ...] = ()
 
     def of(self, row: Values) -> Values:
-        """Return the key of a row; its values, as they are stored."""
+        """Return the stored key of a row."""
         return tuple(row[column] for column in self.columns)
 
     def order(self, key: Values) -> tuple[_Part, ...]:
-        """Return what keys are compared by."""
+        """Return the sort key of a key."""
         directions = self.descending or (False,) * len(self.columns)
         return tuple(_Part(value, descending=down) for value, down in zip(key, directions, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class VnodeProgress:
-    """The stored row of a vnode. `position` is the key of the last emitted snapshot row; None: nothing was emitted."""
+    """The stored row of a vnode. `position` is the key of the last emitted snapshot row; `None` if nothing was emitted."""
 
     position: Values | None
     finished: bool
@@ -91,7 +91,7 @@ class ReferenceArrangement:
         newly_added: bool = True,
         paused: bool = False,
     ) -> None:
-        """Begin with the upstream as the first barrier's `prev` left it, and with what a former run stored."""
+        """Begin with the upstream at the first barrier's `prev`, and with the stored state of a former run."""
         self.upstream: deque[Input] = deque()
         self.emitted: list[Input] = []
         self.reports: list[Report] = []
@@ -116,11 +116,11 @@ class ReferenceArrangement:
 
     # -------------------------------------------------------------- environment
     def second(self) -> None:
-        """A second passes: as many permits as the limit says, unused ones are not kept."""
+        """Let a second pass: it gives the permits of the limit, unused ones are not kept."""
         self._permits = self._rate
 
     def durable(self) -> tuple[dict[int, VnodeProgress], int]:
-        """Return the progress of the last checkpoint, and how many emitted messages belong to it."""
+        """Return the progress of the last checkpoint, and the number of emitted messages that belong to it."""
         return self._durable
 
     def run(self) -> None:
@@ -129,7 +129,7 @@ class ReferenceArrangement:
             pass
 
     def poll(self) -> bool:
-        """Do one thing: an upstream message first, then a snapshot row (R-ARR-10)."""
+        """Do one step: an upstream message first, then a snapshot row (R-ARR-10)."""
         if self.upstream:
             self._take(self.upstream.popleft())
             return True
@@ -174,7 +174,7 @@ class ReferenceArrangement:
     @property
     def total(self) -> int:
         """Return the rows that were emitted from the snapshot, also before a restart (R-ARR-32)."""
-        return sum(one.rows for one in self._now.values())
+        return sum(progress.rows for progress in self._now.values())
 
     def _is_finished(self, vnode: int) -> bool:
         return vnode in self._now and self._now[vnode].finished
@@ -183,20 +183,20 @@ class ReferenceArrangement:
         return not self.paused and self._rate != 0 and self._permits != 0
 
     def _open_reader(self) -> deque[Values]:
-        """Read the upstream as of the previous barrier, after each vnode's position; finished vnodes not at all."""
+        """Read the upstream at the previous barrier, after each vnode's position; skip finished vnodes."""
         if self._reader is None:
             waiting = []
             for vnode in self._vnodes:
                 at = self._now.get(vnode)
                 if at is not None and (at.finished or at.position == ()):
-                    continue  # () has been read: a table without a key holds one row (R-ARR-40)
+                    continue  # () was read before: a table without a key holds one row (R-ARR-40)
                 self.scanned.append(vnode)
-                mine = sorted(
+                rows_ = sorted(
                     (row for row in self.replica.values() if self._vnode_of(row) == vnode),
                     key=lambda row: self._key.order(self._key.of(row)),
                 )
                 waiting += [
-                    row for row in mine if at is None or at.position is None or not self._reached(at.position, row)
+                    row for row in rows_ if at is None or at.position is None or not self._reached(at.position, row)
                 ]
             self._reader = deque(waiting)
         return self._reader
@@ -205,7 +205,7 @@ class ReferenceArrangement:
         return self._key.order(self._key.of(row)) <= self._key.order(position)
 
     def _read(self) -> None:
-        """Take one item of the snapshot; its end emits what is buffered, unfiltered (R-ARR-22)."""
+        """Take one item of the snapshot; its end emits the buffer, unfiltered (R-ARR-22)."""
         reader = self._open_reader()
         self._saw_snapshot = True
         if reader:
@@ -239,7 +239,7 @@ class ReferenceArrangement:
 
     # -------------------------------------------------------------- a barrier while backfilling
     def _close_epoch(self, barrier: Barrier) -> None:
-        """Do what a barrier asks for, in the order of the rules."""
+        """Handle a barrier, in the order of the rules."""
         complete = False
         if not self._saw_snapshot and self._may_read():
             reader = self._open_reader()  # minimum progress (R-ARR-18)
@@ -277,7 +277,7 @@ class ReferenceArrangement:
         return at.finished or (at.position is not None and self._reached(at.position, row))
 
     def _marked(self, chunk: Rows) -> Rows:
-        """Leave out what the snapshot will still read; half of an update becomes what it is alone (R-ARR-17)."""
+        """Remove rows that the snapshot will still read; half of an update becomes an insert or a delete (R-ARR-17)."""
         kept: list[tuple[str, Values]] = []
         rows = iter(chunk.rows)
         for op, row in rows:
@@ -306,8 +306,8 @@ class ReferenceArrangement:
             if not message.rows:
                 return
             if self._output is not None:
-                wanted = self._output
-                message = Rows(tuple((op, tuple(row[at] for at in wanted)) for op, row in message.rows))
+                columns = self._output
+                message = Rows(tuple((op, tuple(row[at] for at in columns)) for op, row in message.rows))
         if isinstance(message, Watermark) and self._output is not None and 0 not in self._output:
             return
         self.emitted.append(message)

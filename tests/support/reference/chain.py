@@ -1,7 +1,7 @@
-"""The rearranged chain, row by row, as semantics 2.3 tells it, with a bounded queue: the model others are held to.
+"""The rearranged chain, row by row, by semantics 2.3, with a bounded queue: the reference model for other implementations.
 
-Nothing of our implementation is used here. Barriers overtake data: each leaves a phantom at its true place in the queue. The
-snapshot is a queue that the environment fills; `poll` does one thing.
+It uses nothing of the implementation under test. Barriers overtake data: each leaves a phantom at its true place in the queue.
+The snapshot is a queue that the environment fills; `poll` does one step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from support.reference.vocabulary import Barrier, Chunk, Fatal, Message, Report
 
 @dataclass(frozen=True, slots=True)
 class Phantom:
-    """Where a barrier stood among the data that it overtook."""
+    """Original place of a barrier among the data that it overtook."""
 
     barrier: Barrier
 
@@ -26,7 +26,7 @@ class ReferenceChain:
     """
 
     def __init__(self, snapshot: list[Chunk], *, newly_added: bool = True, queue_max: int = 1000) -> None:
-        """Begin with the snapshot as of the first barrier's `prev`; it is not opened by an actor that is not new."""
+        """Begin with the snapshot at the first barrier's `prev`; an actor that is not new does not open it."""
         self.upstream: deque[Message] = deque()
         self.emitted: list[Message] = []
         self.reports: list[Report] = []
@@ -38,7 +38,7 @@ class ReferenceChain:
         self._last: Barrier | None = None
 
     def poll(self) -> bool:
-        """Do one thing; a barrier that can be had comes first while rearranging (R-CHAIN-4)."""
+        """Do one step; an available barrier comes first while rearranging (R-CHAIN-4)."""
         if self.phase == "start":
             return self._start()
         if self.phase == "rearranging":
@@ -53,7 +53,7 @@ class ReferenceChain:
             pass
 
     def end(self) -> None:
-        """The upstream ends."""
+        """End the upstream."""
         if self.phase == "rearranging":
             raise Fatal("the upstream ended while rearranging (R-CHAIN-14)")
 
@@ -75,7 +75,7 @@ class ReferenceChain:
         """Move messages into the queue up to a barrier, which is emitted at once and leaves its phantom."""
         moved = False
         while self.upstream:
-            full = sum(isinstance(one, Chunk) for one in self.queue) >= self._queue_max
+            full = sum(isinstance(message, Chunk) for message in self.queue) >= self._queue_max
             if full and not isinstance(self.upstream[0], Barrier):
                 return moved
             message = self.upstream.popleft()
@@ -96,13 +96,13 @@ class ReferenceChain:
             return True
         if not self.queue:
             return False
-        one = self.queue.popleft()
-        if isinstance(one, Chunk):
-            self._emit_counted(one)
-        elif isinstance(one, Phantom):
+        message = self.queue.popleft()
+        if isinstance(message, Chunk):
+            self._emit_counted(message)
+        elif isinstance(message, Phantom):
             assert self._last is not None
-            self.reports.append(Report("update", one.barrier.curr, self.rows))
-            if one.barrier.curr >= self._last.curr:
+            self.reports.append(Report("update", message.barrier.curr, self.rows))
+            if message.barrier.curr >= self._last.curr:
                 self.phase = "draining"
         return True
 
@@ -114,16 +114,20 @@ class ReferenceChain:
         if not self.queue:
             self.phase = "forwarding"
             return True
-        one = self.queue.popleft()
-        if not isinstance(one, Phantom):
-            self.emitted.append(one)
+        message = self.queue.popleft()
+        if not isinstance(message, Phantom):
+            self.emitted.append(message)
         return True
 
     def _forward(self) -> bool:
         if not self.upstream:
             return False
         message = self.upstream.popleft()
-        if isinstance(message, Barrier) and self._newly_added and not any(one.kind == "finish" for one in self.reports):
+        if (
+            isinstance(message, Barrier)
+            and self._newly_added
+            and not any(report.kind == "finish" for report in self.reports)
+        ):
             self.reports.append(Report("finish", message.curr, self.rows))
         self.emitted.append(message)
         return True

@@ -1,6 +1,6 @@
 """The reference machine of a topic into a table with one row a key: one record after the other, each partition in its order.
 
-Told from ADR 0022 and R-SRC-2, 20, 42 alone. The table is what the records before one offset of each partition leave.
+Derived only from ADR 0022 and R-SRC-2, 20, 42. The table is the result of the records before one offset of each partition.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """A record: `key` None is a bad one, `value` None removes the row of its key, and so does one that does not pass the filter."""
+    """A record. A bad one has the key `None`. A value of `None` removes the row of its key, and so does a record that the filter drops."""
 
     key: str | None
     value: int | None = None
@@ -25,24 +25,24 @@ class Keyed:
 
 @dataclass
 class KeyedTopic:
-    """Positions, the table, and the bad records that were set aside; `records` has no entry where no record is."""
+    """Positions, the table, and the bad records that were set aside; `records` has an entry only for offsets with a record."""
 
     records: Mapping[Place, Keyed]
     sets_aside: bool = True
-    """Else a bad record ends the job."""
+    """Set bad records aside if true; else a bad record ends the job."""
 
     positions: dict[str, int] = field(default_factory=dict)
-    """Of each partition, the offset before which all is in the table."""
+    """Offset of each partition before which all records are in the table."""
 
     table: dict[str, tuple[int, Place]] = field(default_factory=dict)
     """Value and origin by key."""
 
     aside: set[Place] = field(default_factory=set)
     owners: dict[str, str] = field(default_factory=dict)
-    """The partition that a key was seen in."""
+    """Partition of each key."""
 
     def advance(self, partition: str, stop: int) -> None:
-        """Go on to an offset, past markers and what compaction left out too (R-SRC-42).
+        """Continue to an offset, also past markers and compacted records (R-SRC-42).
 
         Raises:
             Fatal: an offset comes twice, a record is bad, or a key is in two partitions.
@@ -57,7 +57,7 @@ class KeyedTopic:
         self.positions[partition] = stop
 
     def advance_all(self, positions: Mapping[str, int]) -> None:
-        """Go on in all partitions."""
+        """Continue in all partitions."""
         for partition, stop in positions.items():
             self.advance(partition, stop)
 
@@ -75,11 +75,11 @@ class KeyedTopic:
             self.table[record.key] = (record.value, place)
 
     def bad_before(self, stops: Iterable[tuple[str, int]]) -> set[Place]:
-        """Return the bad records in front of some offsets."""
+        """Return the bad records before some offsets."""
         return {
             place
-            for place, one in self.records.items()
-            if one.key is None
+            for place, record in self.records.items()
+            if record.key is None
             for at, stop in stops
             if place[0] == at and place[1] < stop
         }

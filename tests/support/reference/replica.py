@@ -1,8 +1,8 @@
-"""A replica, row by row: files of one version, then a log of what came, went and got hidden. The model others are held to.
+"""A replica, row by row: files of one version, then a log of added, removed and hidden rows. The reference model for other implementations.
 
-Nothing of our implementation is used here. The target is a bag of rows, each with the file of the source that it came from and its
-position there; `poll` does one thing, and durable is what `barrier` makes so. A version is taken whole or not at all, one a barrier:
-who takes several at once must arrive at the same rows.
+It uses nothing of the implementation under test. The target is a bag of rows, each with its source file and its position there;
+`poll` does one step, and `barrier` makes it durable. A barrier takes exactly one whole version or none: an implementation that
+takes several at once must reach the same rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """A file comes: the rows at its positions; None of one that is hidden."""
+    """Add a file: the rows at its positions; `None` for a hidden row."""
 
     file: str
     rows: tuple[Row | None, ...]
@@ -27,14 +27,14 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """A file goes."""
+    """Remove a file."""
 
     file: str
 
 
 @dataclass(frozen=True, slots=True)
 class Hide:
-    """Of a file that stays exactly these positions are hidden from now on; one that was may be seen again."""
+    """Hide exactly these positions of an existing file from now on; positions hidden before may become visible."""
 
     file: str
     positions: frozenset[int]
@@ -56,15 +56,15 @@ class ReferenceReplica:
         contents: Mapping[str, Sequence[Row]],
         passes: Callable[[Row], bool] = lambda _: True,
     ) -> None:
-        """Begin with nothing; `contents` are all rows of each file that there ever is, hidden ones too."""
+        """Begin with nothing; `contents` are all rows that each file ever has, hidden ones too."""
         self.rows: dict[Place, Row] = {}
-        """Durable, as far as the filter lets them pass."""
+        """Durable rows that pass the filter."""
 
         self.shipped = 0
-        """Versions of the log that are durable."""
+        """Number of durable versions of the log."""
 
         self.files: set[str] = set()
-        """Those of the source that are durable in the target, with rows or without."""
+        """Source files that are durable in the target, with rows or without."""
 
         self._snapshot, self._log, self._contents, self._passes = list(snapshot), log, contents, passes
         self._staged: list[LogEntry] = []
@@ -72,8 +72,8 @@ class ReferenceReplica:
 
     @property
     def phase(self) -> str:
-        """Say where it is."""
-        return "copying" if {one.file for one in self._snapshot} - self.files and not self.shipped else "shipping"
+        """Return the phase."""
+        return "copying" if {add.file for add in self._snapshot} - self.files and not self.shipped else "shipping"
 
     @property
     def bag(self) -> Counter[Row]:
@@ -81,12 +81,12 @@ class ReferenceReplica:
         return Counter(self.rows.values())
 
     def poll(self) -> bool:
-        """Stage a file that is missing, or the next version; say whether there was anything to do."""
+        """Stage a missing file, or the next version; return whether there was work."""
         if self._takes_version:
             return False
         if self.phase == "copying":
-            known = self.files | {one.file for one in self._staged}
-            missing = next((one for one in self._snapshot if one.file not in known), None)
+            existing = self.files | {entry.file for entry in self._staged}
+            missing = next((add for add in self._snapshot if add.file not in existing), None)
             self._staged += [] if missing is None else [missing]
             return missing is not None
         if self.shipped == len(self._log):
@@ -95,18 +95,18 @@ class ReferenceReplica:
         return True
 
     def crash(self) -> None:
-        """Forget what is not durable."""
+        """Drop all work that is not durable."""
         self._staged, self._takes_version = [], False
 
     def barrier(self) -> None:
-        """Make durable what is staged, all of it."""
+        """Make all staged work durable."""
         for entry in self._staged:
             self._apply(entry)
         self.shipped += self._takes_version
         self.crash()
 
     def ship_to(self, version: int) -> None:
-        """Go on until so many versions are durable."""
+        """Continue until `version` versions are durable."""
         while self.shipped < version and self.poll():
             self.barrier()
 
@@ -127,7 +127,7 @@ class ReferenceReplica:
 
     def _take_out(self, file: str) -> None:
         if file not in self.files:
-            raise Fatal(f"{file} is not there")
+            raise Fatal(f"{file} does not exist")
         self.rows = {place: row for place, row in self.rows.items() if place[0] != file}
 
     def _put(self, file: str, rows: Mapping[int, Row]) -> None:

@@ -1,8 +1,8 @@
-"""Snapshot backfill, row by row, as semantics 2.2 tells it (SNAP-new with the fixes): the model others are held to.
+"""Snapshot backfill, row by row, by semantics 2.2 (SNAP-new with the fixes): the reference model for other implementations.
 
-Nothing of our implementation is used here. A table has vnodes (`key % vnodes`), versions by epoch, and a change log
-by epoch. The machine has two input queues (`upstream`, `injected`) and one output list; `poll` does one thing.
-Durable is what a checkpoint barrier has closed: `durable()` is what a restart finds.
+It uses nothing of the implementation under test. A table has vnodes (`key % vnodes`), versions by epoch, and a change log by
+epoch. The machine has two input queues (`upstream`, `injected`) and one output list; `poll` does one step. A checkpoint barrier
+makes everything before it durable: `durable()` is the state of a restart.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class ReferenceSnapshot:
         project: Callable[[Row], Row] = lambda row: row,
         slowable: bool = True,
     ) -> None:
-        """Begin with what a former run stored, if any; nothing is emitted before both first barriers.
+        """Begin with the stored state of a former run, if any; nothing is emitted before both first barriers.
 
-        `slowable`: an upstream that is not drained waits. One that cannot be slowed comes in whatever the limit says.
+        `slowable`: an upstream that is not drained waits. One that cannot be slowed arrives regardless of the limit.
         """
         self.upstream: deque[Message] = deque()
         self.injected: deque[Barrier] = deque()
@@ -60,11 +60,11 @@ class ReferenceSnapshot:
 
     # -------------------------------------------------------------- environment
     def second(self) -> None:
-        """A second passes: as many permits as the limit says, unused ones are not kept."""
+        """Let a second pass: it gives the permits of the limit, unused ones are not kept."""
         self._permits = self._rate
 
     def durable(self) -> tuple[dict[int, Progress], int]:
-        """Return the progress of the last checkpoint, and how many emitted messages belong to it."""
+        """Return the progress of the last checkpoint, and the number of emitted messages that belong to it."""
         return self._durable
 
     def run(self) -> None:
@@ -73,7 +73,7 @@ class ReferenceSnapshot:
             pass
 
     def poll(self) -> bool:
-        """Do one thing: drain the upstream first, then a barrier, then a row (R-SNAP-40)."""
+        """Do one step: drain the upstream first, then a barrier, then a row (R-SNAP-40)."""
         if self.phase == "start":
             return self._start()
         if self.phase == "live":
@@ -192,7 +192,7 @@ class ReferenceSnapshot:
 
     @property
     def lag(self) -> int:
-        """Return the epochs between what was consumed and the newest pending barrier."""
+        """Return the epochs between the consumed one and the newest pending barrier."""
         return self.pending[-1].prev - self.consumed if self.pending else 0
 
     @property
@@ -201,16 +201,18 @@ class ReferenceSnapshot:
 
     @property
     def _is_due(self) -> bool:
-        """Tell whether a checkpoint group waits to be consumed."""
+        """Return whether a checkpoint group waits to be consumed."""
         return self._groups > 0
 
     # -------------------------------------------------------------- phase 1
     def _read_row(self) -> bool:
         if self.paused or self._permits == 0 or self._exhausted:
             return False
-        # All vnodes are read side by side: the one that is least far goes first.
+        # All vnodes are read concurrently: the one with the fewest rows goes first.
         vnode = min(
-            (one for one, rows in self._readers.items() if rows), key=lambda one: (self._counts[one], one), default=None
+            (vnode_ for vnode_, rows in self._readers.items() if rows),
+            key=lambda vnode_: (self._counts[vnode_], vnode_),
+            default=None,
         )
         if vnode is None:
             self._builder.flush()
@@ -252,7 +254,7 @@ class ReferenceSnapshot:
             self.phase = "passing"
 
     def _passing_barrier(self, barrier: Barrier) -> None:
-        """Between the end of the snapshot and its epoch; the barrier after that carries no data (R-SNAP-18)."""
+        """Pass a barrier between the end of the snapshot and its epoch; the barrier after that carries no data (R-SNAP-18)."""
         assert self._epoch is not None
         if barrier.prev < self._epoch < barrier.curr:
             raise Fatal("the snapshot's epoch was jumped over")
@@ -262,7 +264,7 @@ class ReferenceSnapshot:
 
     # -------------------------------------------------------------- phase 2
     def _begin_log(self, consumed: int) -> None:
-        # The quirk: the first limit is measured from epoch 0, so it is practically none.
+        # A quirk: the first limit is measured from epoch 0, so it is practically unlimited.
         self.limit = float(self.pending[-1].prev) if self.pending else 0.0
         self.consumed = consumed
         if self.pending and self.pending[0].prev == consumed:
@@ -292,7 +294,7 @@ class ReferenceSnapshot:
         return True
 
     def _step(self, barrier: Barrier) -> None:
-        """Take one barrier off the pending ones, drain what may be drained, shrink the limit (R-SNAP-23, R-SNAP-25)."""
+        """Take one barrier off the pending ones, drain as far as allowed, shrink the limit (R-SNAP-23, R-SNAP-25)."""
         oldest = self.pending[0]
         if oldest.prev < barrier.prev:
             raise Fatal("a pending barrier is older than the consumed epoch (R-SNAP-27)")
@@ -362,7 +364,7 @@ class ReferenceSnapshot:
         return True
 
     def _adopt(self, vnodes: frozenset[int], epoch: int) -> None:
-        """Own other vnodes from now on; each must have been brought to this epoch by its former owner."""
+        """Own other vnodes from now on; the former owner must have brought each to this epoch."""
         for vnode in vnodes:
             if not self._is_consumed(vnode, epoch):
                 raise Fatal(f"vnode {vnode} is not consumed at {epoch}")

@@ -1,8 +1,8 @@
-"""The older snapshot backfill (SNAP-old): what its rules R-SNAP-3, 5, 24, 30 say otherwise than the newer one's.
+"""The older snapshot backfill (SNAP-old): its rules R-SNAP-3, 5, 24, 30 differ from the newer one's.
 
 Its limit counts: the lag is the number of pending checkpoint groups, and a group is taken whole. The limit is lowered once all
-barriers of a group are consumed, so that while it is consumed the upstream may send one more. It cannot be resumed, so a
-progress of before is an error, and the snapshot is of the very epoch at which the upstream's first barrier begins.
+barriers of a group are consumed, so the upstream may send one more meanwhile. It cannot be resumed, so progress of a former run
+is an error. The snapshot has exactly the epoch at which the upstream's first barrier begins.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class ReferenceSnapshotOld(ReferenceSnapshot):
     """One actor; phases as in the newer machine. `lag` and `limit` are numbers of checkpoint groups."""
 
     def __init__(self, table: Table, snapshot_epoch: int | None, **more: Any) -> None:
-        """Begin without a former run; see `ReferenceSnapshot` for what else can be given."""
+        """Begin without a former run; see `ReferenceSnapshot` for further parameters."""
         super().__init__(table, snapshot_epoch, **more)
         self._first: Barrier | None = None
         self._group: list[Barrier] = []
@@ -28,7 +28,7 @@ class ReferenceSnapshotOld(ReferenceSnapshot):
             raise Fatal("the snapshot is not of the upstream's first epoch (R-SNAP-3)")
 
     def _hold_first(self, first: Barrier) -> None:
-        """The first barrier is no element of what is pending; the injected one that equals it consumes it."""
+        """Keep the first barrier apart from the pending ones; the injected one that equals it consumes it."""
         if self.stored:
             raise Fatal("there is progress of a former run (R-SNAP-5)")
         self._first = first
@@ -41,7 +41,7 @@ class ReferenceSnapshotOld(ReferenceSnapshot):
     # -------------------------------------------------------------- catching up, by count
     @property
     def lag(self) -> int:
-        """Return the checkpoint groups that wait."""
+        """Return the number of waiting checkpoint groups."""
         return self._groups
 
     @property
@@ -60,7 +60,7 @@ class ReferenceSnapshotOld(ReferenceSnapshot):
     def _step(self, barrier: Barrier) -> None:
         """Take the next barrier of the group, a new group when it is empty; drain while its log is read (R-SNAP-10)."""
         if not self._group:
-            end = next(at for at, one in enumerate(self.pending) if one.checkpoint) + 1
+            end = next(at for at, barrier_ in enumerate(self.pending) if barrier_.checkpoint) + 1
             self._group, self.pending = self.pending[:end], self.pending[end:]
         if self._group.pop(0).pair != barrier.pair:
             raise Fatal("the pending barrier does not match the injected one")
@@ -69,7 +69,7 @@ class ReferenceSnapshotOld(ReferenceSnapshot):
             self._drain()
 
     def _report_log(self, barrier: Barrier, *, finished: bool) -> None:
-        """Report how many groups wait; the end is reported with the first live barrier (R-SNAP-24, R-SNAP-30)."""
+        """Report the number of waiting groups; the end is reported with the first live barrier (R-SNAP-24, R-SNAP-30)."""
         if not self._group:
             self.limit = max(0.0, min(self.lag, self.limit - 1))
         self.reports.append(Report("update log", barrier.curr, self.lag))

@@ -1,4 +1,4 @@
-"""Short words for tests of the row-by-row machine of snapshot backfill: tables, chunks, barriers and what comes out."""
+"""Short functions for tests of the row-by-row machine of snapshot backfill: tables, chunks, barriers and emitted messages."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def inserts(*keys: int) -> Chunk:
 def machine(
     upstream: Table, *, first: Barrier, own: Barrier = Barrier(0, 1), epoch: int | None = 100, **more: object
 ) -> ReferenceSnapshot:
-    """Return a machine that has both its first barriers and has emitted its own."""
-    one = ReferenceSnapshot(upstream, epoch, **more)  # type: ignore[arg-type]
-    one.upstream.append(first)
-    one.injected.append(own)
-    assert one.poll()
-    return one
+    """Return a machine that has both first barriers and has emitted its own."""
+    made = ReferenceSnapshot(upstream, epoch, **more)  # type: ignore[arg-type]
+    made.upstream.append(first)
+    made.injected.append(own)
+    assert made.poll()
+    return made
 
 
-def barrier(one: ReferenceSnapshot, prev: int, curr: int, **more: object) -> list[Message]:
-    """Inject a barrier, let the machine do all it can before reading more, and return what came out."""
-    before = len(one.emitted)
-    one.injected.append(Barrier(prev, curr, **more))  # type: ignore[arg-type]
+def barrier(reference: ReferenceSnapshot, prev: int, curr: int, **more: object) -> list[Message]:
+    """Inject a barrier, let the machine do all it can before reading more, and return the emitted messages."""
+    before = len(reference.emitted)
+    reference.injected.append(Barrier(prev, curr, **more))  # type: ignore[arg-type]
     for _ in range(1000):
-        if not one.injected or not one.poll():
+        if not reference.injected or not reference.poll():
             break
-    return one.emitted[before:]
+    return reference.emitted[before:]
 
 
 def finished(epoch: int, rows: int) -> Progress:
@@ -47,9 +47,9 @@ def finished(epoch: int, rows: int) -> Progress:
 
 
 def after_snapshot(upstream: Table, pending: list[Message], **more: object) -> ReferenceSnapshot:
-    """Return a machine of an empty snapshot of 100 that stands at the beginning of its log phase."""
-    one = machine(upstream, first=Barrier(100, 110), **more)
-    one.upstream.extend(pending)
+    """Return a machine of an empty snapshot of 100 at the beginning of its log phase."""
+    reference = machine(upstream, first=Barrier(100, 110), **more)
+    reference.upstream.extend(pending)
     for prev, curr in ((1, 2), (2, 100), (100, 110)):
-        barrier(one, prev, curr)
-    return one
+        barrier(reference, prev, curr)
+    return reference

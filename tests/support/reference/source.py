@@ -1,16 +1,17 @@
-"""Source backfill, row by row, as semantics 2.4 tells it with its fixes: the model others are held to.
+"""Source backfill, row by row, by semantics 2.4 with its fixes: the reference model for other implementations.
 
-Nothing of our implementation is used here. The machine has one input queue (`upstream`, the shared source), its own reader of the
-topic, the state table that all actors share, and one output list; `poll` does one thing. Durable is what the environment commits
-of the state table (`States.commit`), once every actor has emitted the barrier.
+It uses nothing of the implementation under test. The machine has one input queue (`upstream`, the shared source), a separate
+reader of the topic, the state table that all actors share, and one output list; `poll` does one step. The environment makes the
+state table durable (`States.commit`), once every actor has emitted the barrier.
 
-Where the rules leave a choice:
+Choices that the rules leave open:
 
-* A split change is applied after its barrier and its commit (R-SRC-36), so what follows from it is stored and reported on the
+* A split change is applied after its barrier and its commit (R-SRC-36), so its results are stored and reported on the
   next barrier. Its barrier must be a checkpoint: else the machine would wait for a commit that never comes.
-* "Nothing to read" on a restart means that rows up to the stored offset were emitted, so the split catches up from there. To call
+* "Nothing to read" on a restart means that rows up to the stored offset were emitted, so the split catches up from there. To
+call
   it finished, as for a split without an offset, would let a slower shared source emit them again.
-* An offset without a row raises a split that is catching up only while none of its rows was hidden after it began to. Else
+* An offset without a row raises a split that is catching up only if none of its rows was hidden since it began to. Else
   the shared source's copy of the hidden row would be hidden as well.
 * A row that arrives invisible moves the state as any other and is counted; its offset has been reached.
 """
@@ -80,7 +81,7 @@ class ReferenceSource:
 
     # -------------------------------------------------------------- environment
     def second(self) -> None:
-        """A second passes for the limit: as many permits as it says, unused ones are not kept."""
+        """Let a second pass: it gives the permits of the limit, unused ones are not kept."""
         self._permits = self._rate
 
     def pass_ms(self, ms: int) -> None:
@@ -93,7 +94,7 @@ class ReferenceSource:
             pass
 
     def poll(self) -> bool:
-        """Do one thing: a split change that is due, then an upstream message, then a chunk of the reader (R-SRC-21)."""
+        """Do one step: a due split change, then an upstream message, then a chunk of the reader (R-SRC-21)."""
         if self.change is not None:
             return self._apply_change(self.change)
         if self.upstream:
@@ -124,7 +125,7 @@ class ReferenceSource:
         self.phase = "backfilling"
 
     def _informed(self, split: int, at: Split) -> Split:
-        """Ask the reader what there is to read; only at startup (R-SRC-5, R-SRC-6)."""
+        """Determine whether history has records to read; only at startup (R-SRC-5, R-SRC-6)."""
         if at.kind != BACKFILLING:
             return at
         partition = self.topic.partitions[split]
@@ -134,7 +135,7 @@ class ReferenceSource:
         return Split(FINISHED) if at.offset is None else replace(at, kind=CATCHING_UP)
 
     def _judge_upstream(self, row: Record) -> bool:
-        """Move a split by a row of the shared source; tell whether the row is visible."""
+        """Move a split by a row of the shared source; return whether the row is visible."""
         at, reached = self._owned(row.split), number(row.offset)
         if at.kind == FINISHED:
             return True
@@ -160,7 +161,7 @@ class ReferenceSource:
     # -------------------------------------------------------------- history
     @property
     def parked(self) -> bool:
-        """Tell whether the reader is kept and not read, by command or for want of barriers."""
+        """Return whether the reader is kept but not read, by command or for lack of barriers."""
         return self.paused or self.paused_self
 
     def _may_read(self) -> bool:
@@ -178,7 +179,7 @@ class ReferenceSource:
         self.readers_built += 1
 
     def _read(self) -> bool:
-        size = min(one for one in (self._chunk_size, self._rate, self._permits) if one is not None)
+        size = min(limit for limit in (self._chunk_size, self._rate, self._permits) if limit is not None)
         try:
             items = self.reader.fetch(size)
         except ReaderError:
@@ -201,7 +202,7 @@ class ReferenceSource:
         return True
 
     def _judge_history(self, row: Record) -> bool:
-        """Move a split by a row of the reader and count it; tell whether the row is visible."""
+        """Move a split by a row of the reader and count it; return whether the row is visible."""
         at = replace(self._owned(row.split), rows=self.splits[row.split].rows + 1)
         self.splits[row.split] = self._advanced(at, row.offset) if at.kind == BACKFILLING else at
         if at.kind == CATCHING_UP:
@@ -210,7 +211,7 @@ class ReferenceSource:
 
     @staticmethod
     def _advanced(at: Split, offset: str) -> Split:
-        """At or past the target the split stops; it is not finished, for the shared source may be behind."""
+        """Return the split after an offset: at or past the target it stops, unfinished, because the shared source may lag."""
         stops = at.target is not None and number(offset) >= number(at.target)
         return replace(at, kind=CATCHING_UP if stops else BACKFILLING, offset=offset)
 
@@ -224,14 +225,14 @@ class ReferenceSource:
 
     # -------------------------------------------------------------- output
     def _emit_visible(self, rows: Iterable[Record], judge: Callable[[Record], bool]) -> None:
-        """Emit a chunk with every row at its place; not at all if none is visible (R-SRC-19, R-SRC-43)."""
+        """Emit a chunk with every row at its place, or nothing if none is visible (R-SRC-19, R-SRC-43)."""
         judged = tuple(replace(row, visible=judge(row) and row.visible) for row in rows)
         if any(row.visible for row in judged):
             self.emitted.append(Records(judged))
 
     # -------------------------------------------------------------- barriers
     def _backfill_barrier(self, barrier: Barrier) -> None:
-        """Do what a barrier asks for, in the order of the rules."""
+        """Handle a barrier, in the order of the rules."""
         self._since_barrier_ms, self.paused_self = 0, False
         self._command(barrier.mutation)
         for split, at in self.splits.items():
@@ -255,7 +256,7 @@ class ReferenceSource:
             self._rebuild()
 
     def _report(self, barrier: Barrier) -> None:
-        """Report the rows, or the end, which is said once: nothing may be reported after it (R-SRC-27)."""
+        """Report the rows, or the end, which is reported once: nothing may be reported after it (R-SRC-27)."""
         if not self._reported_finish:
             self._reported_finish = all(at.kind != BACKFILLING for at in self.splits.values())
             kind = "finish" if self._reported_finish else "update"
@@ -266,8 +267,8 @@ class ReferenceSource:
         if self._awaited is None:
             self._awaited = barrier.prev if barrier.checkpoint else None
             return False
-        mine = all(at.kind == FINISHED for at in self.splits.values())
-        return self.states.epoch >= self._awaited and mine and self.states.all_finished()
+        owned_finished = all(at.kind == FINISHED for at in self.splits.values())
+        return self.states.epoch >= self._awaited and owned_finished and self.states.all_finished()
 
     def _forward_barrier(self, barrier: Barrier) -> None:
         self.emitted.append(barrier)

@@ -1,4 +1,4 @@
-"""Short words for tests of the reference machine of source backfill: topics, states, and what drives one machine."""
+"""Short functions for tests of the reference machine of source backfill: topics, states, and drivers of one machine."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ def topic(*highs: int, **more: Any) -> Topic:
 
 def machine(upstream: Topic, stored: dict[int, Split] | None = None, owned: Any = (0,), **more: Any) -> ReferenceSource:
     """Return a machine that has emitted its first barrier."""
-    one = ReferenceSource(upstream, owned, more.pop("states", None) or States(stored), **more)
-    one.upstream.append(Barrier(0, 1))
-    assert one.poll()
-    assert one.emitted == [Barrier(0, 1)]
-    return one
+    made = ReferenceSource(upstream, owned, more.pop("states", None) or States(stored), **more)
+    made.upstream.append(Barrier(0, 1))
+    assert made.poll()
+    assert made.emitted == [Barrier(0, 1)]
+    return made
 
 
-def take(one: ReferenceSource, *messages: Input) -> list[Output]:
-    """Let messages of the shared source arrive, and return what came out."""
-    before = len(one.emitted)
-    one.upstream.extend(messages)
-    while one.upstream:
-        one.poll()
-    return one.emitted[before:]
+def take(actor: ReferenceSource, *messages: Input) -> list[Output]:
+    """Deliver messages of the shared source, and return the emitted messages."""
+    before = len(actor.emitted)
+    actor.upstream.extend(messages)
+    while actor.upstream:
+        actor.poll()
+    return actor.emitted[before:]
 
 
-def read(one: ReferenceSource) -> list[Output]:
-    """Let the reader go on until it has nothing, or may not."""
-    before = len(one.emitted)
-    one.run()
-    return one.emitted[before:]
+def read(actor: ReferenceSource) -> list[Output]:
+    """Let the reader continue until it has nothing, or may not read."""
+    before = len(actor.emitted)
+    actor.run()
+    return actor.emitted[before:]
 
 
-def close(one: ReferenceSource, prev: int, **mutation: Any) -> list[Output]:
-    """Send a checkpoint, commit it, and let the machine apply what waited for the commit."""
-    out = take(one, Barrier(prev, prev + 1, mutation=Mutation(**mutation)))
-    one.states.commit(prev)
-    if one.change is not None:
-        assert one.poll()
+def close(actor: ReferenceSource, prev: int, **mutation: Any) -> list[Output]:
+    """Send a checkpoint, commit it, and let the machine apply work that waited for the commit."""
+    out = take(actor, Barrier(prev, prev + 1, mutation=Mutation(**mutation)))
+    actor.states.commit(prev)
+    if actor.change is not None:
+        assert actor.poll()
     return out
 
 

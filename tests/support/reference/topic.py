@@ -1,6 +1,6 @@
-"""What the reference machine of source backfill reads and stores: a topic, its reader, and the states of its splits.
+"""Input and state of the reference machine of source backfill: a topic, its reader, and the states of its splits.
 
-A split is a partition. An offset is text; it is compared as a number (R-SRC-20).
+A split is a partition. An offset is a string; it is compared as a number (R-SRC-20).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The reader is past this offset, and no row is there: a transaction marker, or what compaction left."""
+    """The reader is past this offset, and it has no row: a transaction marker, or a compacted record."""
 
     split: int
     offset: str
@@ -45,21 +45,21 @@ class Broken:
 
 
 class ReaderError(Exception):
-    """The reader of history failed; one that is built anew may not."""
+    """The reader of history failed; a new one may not."""
 
 
 def number(offset: str) -> int:
-    """Return an offset as what it is compared by."""
+    """Return an offset as a number, for comparison."""
     try:
         return int(offset)
     except ValueError as error:
         raise Fatal(f"{offset!r} is no offset") from error
 
 
-# ------------------------------------------------------------------ what is stored
+# ------------------------------------------------------------------ stored state
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The state of a split. `offset`: the last row that the backfill emitted; None: none, or finished."""
+    """The state of a split. `offset` is the last row that the backfill emitted; `None` if there is none, or the split is finished."""
 
     kind: str = BACKFILLING
     offset: str | None = None
@@ -73,7 +73,7 @@ class Split:
 
     @classmethod
     def from_json(cls, text: str) -> Split:
-        """Read what `to_json` wrote."""
+        """Decode the result of `to_json`."""
         stored = json.loads(text)
         state, rows, target = stored["state"], stored["num_consumed_rows"], stored["target_offset"]
         if state == FINISHED:
@@ -83,30 +83,30 @@ class Split:
 
 
 class States:
-    """The state table that all actors share. Of what others wrote, an actor reads what a checkpoint has committed."""
+    """The state table that all actors share. An actor reads only the rows of other actors that a checkpoint has committed."""
 
     def __init__(self, committed: Mapping[int, Split] | None = None, epoch: int = 0) -> None:
-        """Begin with what a former run committed."""
+        """Begin with the commits of a former run."""
         self.committed = {split: state.to_json() for split, state in (committed or {}).items()}
         self.epoch = epoch
         self._written: list[tuple[int, int, str | None]] = []
 
     def write(self, epoch: int, split: int, state: Split | None) -> None:
-        """Write a row under an epoch; None deletes it."""
+        """Write a row under an epoch; `None` deletes it."""
         self._written.append((epoch, split, state.to_json() if state else None))
 
     def commit(self, epoch: int) -> None:
-        """Make everything up to and with an epoch durable and readable for all."""
+        """Make all rows up to and including an epoch durable and readable for all."""
         for at, split, text in self._written:
             if at <= epoch and text is None:
                 self.committed.pop(split, None)
             elif at <= epoch and text is not None:
                 self.committed[split] = text
-        self._written = [one for one in self._written if one[0] > epoch]
+        self._written = [row for row in self._written if row[0] > epoch]
         self.epoch = epoch
 
     def crash(self) -> None:
-        """Forget what no checkpoint has committed."""
+        """Drop all rows that no checkpoint has committed."""
         self._written.clear()
 
     def read(self, split: int) -> Split | None:
@@ -114,16 +114,16 @@ class States:
         return Split.from_json(self.committed[split]) if split in self.committed else None
 
     def all_finished(self) -> bool:
-        """Tell whether every committed row is finished, with any owner."""
+        """Return whether every committed row is finished, with any owner."""
         return all(Split.from_json(text).kind == FINISHED for text in self.committed.values())
 
 
 # ------------------------------------------------------------------ the external system
 @dataclass
 class Partition:
-    """Records by offset, and whether each is visible; an offset below `high` may have none.
+    """Records by offset, each visible or not; an offset below `high` may have none.
 
-    `start`: where the source begins, exclusive; None: at the earliest.
+    `start`: the exclusive first offset of the source; `None` for the earliest.
     """
 
     records: dict[int, bool] = field(default_factory=dict)
@@ -132,14 +132,14 @@ class Partition:
     start: int | None = None
 
     def append(self, *, visible: bool = True, marker: bool = False) -> int:
-        """Add a record, or a marker that takes an offset and is none; return the offset."""
+        """Add a record, or a marker that only takes an offset; return the offset."""
         if not marker:
             self.records[self.high] = visible
         self.high += 1
         return self.high - 1
 
     def latest(self, after: int | None) -> str | None:
-        """Return the last offset; None if there is nothing to read after `after` (R-SRC-7)."""
+        """Return the last offset; `None` if there is nothing to read after `after` (R-SRC-7)."""
         if self.low == self.high or (after is not None and after + 1 >= self.high):
             return None
         return str(self.high - 1)
@@ -147,14 +147,14 @@ class Partition:
 
 @dataclass
 class Topic:
-    """Partitions by number; `failures`: how many of the next reads fail."""
+    """Partitions by number; `failures`: number of the next reads that fail."""
 
     partitions: dict[int, Partition] = field(default_factory=dict)
     failures: int = 0
 
 
 class Reader:
-    """Reads splits side by side, each from its own position on."""
+    """Reads splits concurrently, each from its position."""
 
     def __init__(self, topic: Topic, positions: Mapping[int, int]) -> None:
         """Begin at the given offsets, inclusive."""
@@ -163,7 +163,7 @@ class Reader:
         self._turn: list[int] = sorted(positions)
 
     def fetch(self, rows_max: int) -> list[Record | Reached]:
-        """Return what comes next, at most so many records; the splits take turns."""
+        """Return the next items, with at most `rows_max` records; the splits take turns."""
         items: list[Record | Reached] = []
         idle = 0
         while self._turn and idle < len(self._turn) and sum(isinstance(item, Record) for item in items) < rows_max:
@@ -174,7 +174,7 @@ class Reader:
             items += [] if item is None else [item]
         if items and self._topic.failures:
             self._topic.failures -= 1
-            raise ReaderError  # what was fetched is lost with this reader
+            raise ReaderError  # the fetched items are lost with this reader
         return items
 
     def _next(self, split: int) -> Record | Reached | None:

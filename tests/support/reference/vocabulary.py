@@ -1,4 +1,4 @@
-"""What the reference machines speak of: barriers, chunks, reports; and what snapshot backfill stores and reads."""
+"""Vocabulary of the reference machines: barriers, chunks, reports; and the stored and read data of snapshot backfill."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Fatal(Exception):
 class Splits:
     """The partitions that an actor of source backfill owns after a barrier.
 
-    `rescaled`: what it loses goes to another actor (`Update`); else it is gone from the topic (`SourceChangeSplit`).
+    `rescaled`: lost partitions move to another actor (`Update`); else they are gone from the topic (`SourceChangeSplit`).
     """
 
     owned: frozenset[int]
@@ -27,11 +27,11 @@ class Splits:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """What a barrier may carry for this executor."""
+    """Content of a barrier for this executor."""
 
     pause: bool | None = None
     throttle: tuple[int | None] | None = None
-    """New rate limit in a 1-tuple; None is unlimited, 0 reads nothing."""
+    """New rate limit in a 1-tuple; `None` is unlimited, 0 reads nothing."""
 
     vnodes: frozenset[int] | None = None
     splits: Splits | None = None
@@ -48,7 +48,7 @@ class Barrier:
 
     @property
     def pair(self) -> tuple[int, int]:
-        """Return both epochs; what has to match between two inputs."""
+        """Return both epochs, which must match between two inputs."""
         return self.prev, self.curr
 
 
@@ -71,7 +71,7 @@ Message = Barrier | Chunk | Watermark
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The stored row of a vnode; `position` is the first row not yet emitted, None when finished."""
+    """The stored row of a vnode; `position` is the first row not yet emitted, `None` if finished."""
 
     epoch: int
     rows: int
@@ -81,7 +81,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the control plane hears: kind, the barrier's `curr`, rows or lag."""
+    """Report to the control plane: kind, the barrier's `curr`, rows or lag."""
 
     kind: str
     epoch: int
@@ -96,13 +96,13 @@ class Table:
     vnodes: int
     snapshots: dict[int, dict[int, int]] = field(default_factory=dict)
     log: dict[int, list[tuple[str, Row, Row | None]]] = field(default_factory=dict)
-    """By epoch: (`insert`|`delete`|`update`, row, new row)."""
+    """Changes by epoch: (`insert`|`delete`|`update`, row, new row)."""
 
     committed: Callable[[int], bool] = lambda epoch: True
     collected: Callable[[int], bool] = lambda epoch: False
 
     def rows(self, epoch: int, vnode: int) -> list[Row]:
-        """Return a vnode's rows as of an epoch, in key order."""
+        """Return a vnode's rows at an epoch, in key order."""
         if self.collected(epoch):
             raise Fatal(f"epoch {epoch} was garbage collected")
         return sorted(row for row in self.snapshots[epoch].items() if row[0] % self.vnodes == vnode)
@@ -111,8 +111,8 @@ class Table:
         """Return a vnode's change log of an epoch, in key order."""
         if self.collected(epoch):
             raise Fatal(f"epoch {epoch} was garbage collected")
-        mine = (one for one in self.log.get(epoch, ()) if one[1][0] % self.vnodes == vnode)
-        return sorted(mine, key=lambda one: one[1][0])
+        owned = (change for change in self.log.get(epoch, ()) if change[1][0] % self.vnodes == vnode)
+        return sorted(owned, key=lambda change: change[1][0])
 
 
 class Builder:

@@ -1,4 +1,4 @@
-"""A replica driven by hand: its strategy alone, every commit and answer when the test says so."""
+"""A replica driven by hand: only its strategy, with every commit and answer when the test gives it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ WALL_MS = 1_700_000_000_000
 
 
 def pinned(*rows: int) -> Pinned:
-    """Return version 3 of a table whose files have so many rows."""
+    """Return version 3 of a table whose files have these numbers of rows."""
     return Pinned(3, WALL_MS, "table", "files", rows, sum(rows))
 
 
 class ByHand:
-    """One attempt over files of so many rows."""
+    """One attempt over files with these numbers of rows."""
 
     def __init__(
         self,
@@ -40,28 +40,28 @@ class ByHand:
         stored: ReplicaStored | None = None,
         pinned: Pinned = pinned(),
     ) -> None:
-        """Begin, or go on from a state."""
-        found = pinned if pinned.rows else Pinned(3, WALL_MS, "table", "files", rows, sum(rows))
+        """Begin, or resume from a state."""
+        version = pinned if pinned.rows else Pinned(3, WALL_MS, "table", "files", rows, sum(rows))
         settings = ReplicaSettings(merges=False, filtered=False, follow=follow, whole_files=True, reads_ahead=False)
-        self.strategy = ReplicaStrategy(Opened(found), settings, stored)
+        self.strategy = ReplicaStrategy(Opened(version), settings, stored)
         self.epoch, self.now, self._next_id, self._version = Epoch(1, 1), Now(0.0, WALL_MS), 1, 0
 
     def on(self, event: StrategyEvent) -> None:
-        """Tell it something."""
+        """Send an event to the strategy."""
         self.strategy.on(event, self.now)
 
     def permits(self, *, changes: bool = True) -> Permits:
-        """Return what may start."""
+        """Return the permits for new work."""
         return Permits(history=True, changes=changes, checks=True, epoch=self.epoch, first_id=self._next_id)
 
     def propose(self, *, changes: bool = True) -> tuple[Work, ...]:
-        """Return what it starts now."""
+        """Return the work that the strategy starts now."""
         work = self.strategy.propose(self.permits(changes=changes), self.now)
         self._next_id += len(work)
         return work
 
     def poll(self, version: int) -> None:
-        """Show it the newest version."""
+        """Report the newest version to the strategy."""
         self.on(SourcePolled(Head(version, WALL_MS + version)))
 
     def prepare(self) -> CommitRequest:
@@ -71,14 +71,14 @@ class ByHand:
         return request
 
     def seal(self) -> Self:
-        """Make durable what was prepared last."""
+        """Make the last prepared commit durable."""
         self._version += 1
         self.on(Sealed(self.epoch.number, self._version, 0.1))
         return self
 
     # ------------------------------------------------------------------ work
     def staged(self, work: Work) -> None:
-        """A split is staged as one file."""
+        """Stage a split as one file."""
         assert isinstance(work, ReadSplit)
         rows = work.stop - work.start
         self.on(WorkFinished(SplitStaged(work.work_id, (StagedFile(f"s{work.work_id}", rows, rows),))))
@@ -86,17 +86,17 @@ class ByHand:
     def copy_all(self) -> Self:
         """Stage all of history, and prepare its commit."""
         while splits := self.propose():
-            for one in splits:
-                self.staged(one)
+            for split in splits:
+                self.staged(split)
         self.prepare()
         return self
 
     def live(self) -> Self:
-        """Have all of history durable."""
+        """Make all of history durable."""
         return self.copy_all().seal()
 
     def ship(self, version: int) -> ShipVersions:
-        """See a version, and begin the batch that reaches it."""
+        """Report a version, and begin the batch that reaches it."""
         self.poll(version)
         (work,) = self.propose()
         assert isinstance(work, ShipVersions)
@@ -112,10 +112,10 @@ class ByHand:
         changes: int = 0,
         columns: NewColumns | None = None,
     ) -> None:
-        """A batch is staged."""
+        """Stage a batch."""
         self.on(WorkFinished(VersionsShipped(work.work_id, upto or work.upto, files, removed, changes, columns)))
 
     def doing(self, version: int) -> str:
-        """Begin the batch that reaches a version, and return what a user reads of it."""
+        """Begin the batch that reaches a version, and return the reason that users see."""
         self.ship(version)
         return self.strategy.view(self.now).reason

@@ -1,7 +1,7 @@
-"""A source with versions whose files have names: what comes, goes and gets hidden from one version to the next.
+"""A source with versions whose files have names: each version adds, removes and hides rows and files.
 
-It makes what Delta's writers make: appends, updates and deletes by hiding rows or by rewriting files, OPTIMIZE, the purge of hidden
-rows, and RESTORE, which brings files back under their old names.
+It commits like Delta's writers. They append, they update and delete by hiding rows or by rewriting files, and they run
+OPTIMIZE. They purge hidden rows, and RESTORE brings files back under their old names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DATA = ("append", "append", "update", "update", "delete", "rewrite")
 REARRANGING = ("optimize", "purge")
 DATA_SHARE = 0.75
 RESTORED_MAX = 4
-"""How many versions RESTORE goes back, at most."""
+"""Maximum number of versions that RESTORE goes back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class NamedFile:
     """A file of some versions."""
 
     rows: tuple[Row, ...]
-    """Hidden ones included, at their positions."""
+    """All rows, hidden ones included, at their positions."""
 
     hidden: frozenset[int]
     of: int
-    """Positions that it has in all."""
+    """Number of positions in all."""
 
     @property
     def live(self) -> tuple[Row, ...]:
@@ -36,23 +36,23 @@ class NamedFile:
         return tuple(row for position, row in enumerate(self.rows) if position not in self.hidden)
 
     def hide(self, keys: Iterable[int]) -> NamedFile:
-        """Return it with the rows of some keys hidden."""
-        wanted = set(keys)
-        found = {position for position, row in enumerate(self.rows) if row[0] in wanted}
-        return replace(self, hidden=self.hidden | found)
+        """Return the file with the rows of some keys hidden."""
+        chosen = set(keys)
+        positions = {position for position, row in enumerate(self.rows) if row[0] in chosen}
+        return replace(self, hidden=self.hidden | positions)
 
 
 Files = dict[str, NamedFile]
 
 
 class FiledTable(VersionedTable):
-    """See the module; nothing changes a version."""
+    """See the module; versions are immutable."""
 
     def __init__(self, seed: int, *, rows: int, sparse: bool, filtered: bool) -> None:
-        """Make version 0 with so many rows; `sparse` gives each file 20,000 to 200,000 positions."""
+        """Make version 0 with `rows` rows; `sparse` gives each file 20,000 to 200,000 positions."""
         super().__init__(seed, rows=rows, append_only=False, sparse=sparse, filtered=filtered)
         self.made: dict[str, int] = {}
-        """How often each kind of commit was made."""
+        """Number of commits by kind."""
 
         self._number = 0
         files: Files = {}
@@ -62,19 +62,19 @@ class FiledTable(VersionedTable):
             files |= self._file(left[:count])
             left = left[count:]
         self.files = [files]
-        """Of each version, by name."""
+        """Files of each version, by name."""
 
     def _file(self, rows: Iterable[Row]) -> Files:
         held = tuple(rows)
         self._number += 1
         dead = self._rng.randrange(20_000, 200_000) if self.sparse else self._rng.choice([0, 0, 1, 4])
-        # Names have no order that has to do with time.
+        # The order of names is unrelated to time.
         name = f"{self._rng.randrange(1 << 16):04x}{self._number}"
         return {name: NamedFile(held, frozenset(), len(held) + dead)}
 
     # ------------------------------------------------------------------ writing
     def commit(self) -> str:
-        """Commit something; say what."""
+        """Make a random commit; return its description."""
         rng, files = self._rng, dict(self.files[-1])
         data, other = rng.choices(DATA, k=rng.choice([0, 1, 1, 2, 4])), rng.choice([*REARRANGING, "restore"])
         kinds = data if rng.random() < DATA_SHARE else [other]
@@ -110,7 +110,7 @@ class FiledTable(VersionedTable):
                 rows = tuple(row for name in some for row in files.pop(name).live)
                 files |= self._file(rows) if rows else {}
             case "purge":
-                for name in [one for one in names if files[one].hidden][:1]:
+                for name in [file for file in names if files[file].hidden][:1]:
                     rows = files.pop(name).live
                     files |= self._file(rows) if rows else {}
             case "restore":
@@ -128,5 +128,5 @@ class FiledTable(VersionedTable):
         return tuple(SourceFile(files[name].live, files[name].of) for name in self.names(version))
 
     def passing(self, version: int, name: str) -> tuple[Row, ...]:
-        """Return the rows that the transform makes of a file of a version."""
+        """Return the transformed rows of a file of a version."""
         return tuple(row for row in self.files[version][name].live if self.passes(row[1]))

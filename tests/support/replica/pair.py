@@ -19,7 +19,7 @@ FOLLOW: dict[str, Any] = {
 
 
 class Pair:
-    """Two tables in a folder; the source is for the test to make."""
+    """Two tables in a folder; the test makes the source."""
 
     def __init__(self, spark: Any, folder: Path) -> None:
         """Take the session and the folder."""
@@ -28,8 +28,10 @@ class Pair:
 
     def sql(self, *statements: str) -> None:
         """Run statements about the source (`{t}`) and the target (`{copy}`)."""
-        for one in statements:
-            self.spark.sql(one.replace("{t}", f"delta.`{self.source}`").replace("{copy}", f"delta.`{self.target}`"))
+        for statement in statements:
+            self.spark.sql(
+                statement.replace("{t}", f"delta.`{self.source}`").replace("{copy}", f"delta.`{self.target}`")
+            )
 
     @property
     def head(self) -> int:
@@ -37,8 +39,8 @@ class Pair:
         return max(int(file.stem) for file in Path(self.source, "_delta_log").glob("*.json"))
 
     def run(self, *changes: str | tuple[str, ...], **spec: Any) -> RunOutcome:
-        """Follow the source through changes, each once all before it has arrived; then stop."""
-        left, stop = [(one,) if isinstance(one, str) else one for one in changes], StopSignal()
+        """Follow the source through changes, each after the previous one arrived; then stop."""
+        left, stop = [(change,) if isinstance(change, str) else change for change in changes], StopSignal()
 
         def observe(progress: Any) -> None:
             if progress.consumed_version == self.head and progress.caught_up:
@@ -54,10 +56,12 @@ class Pair:
     def equal(self, view: str = "SELECT * FROM source") -> bool:
         """Compare columns in their order, and rows."""
         self.spark.read.format("delta").load(self.source).createOrReplaceTempView("source")
-        wanted, found = self.spark.sql(view), self.spark.read.format("delta").load(self.target)
+        expected, actual = self.spark.sql(view), self.spark.read.format("delta").load(self.target)
         assert coming_back(self.target) == []
-        assert [(one.name, one.dataType) for one in found.schema] == [(one.name, one.dataType) for one in wanted.schema]
-        return bool(wanted.exceptAll(found).isEmpty() and found.exceptAll(wanted).isEmpty())
+        assert [(column.name, column.dataType) for column in actual.schema] == [
+            (column.name, column.dataType) for column in expected.schema
+        ]
+        return bool(expected.exceptAll(actual).isEmpty() and actual.exceptAll(expected).isEmpty())
 
     def commits(self) -> list[list[dict[str, Any]]]:
         """Return the actions of each version of the target."""
@@ -66,18 +70,18 @@ class Pair:
 
     def with_metadata(self) -> list[set[str]]:
         """Return the kinds of actions of each commit of the target after the first that has metadata."""
-        return [kinds(one) for one in self.commits()[1:] if "metaData" in kinds(one)]
+        return [kinds(commit) for commit in self.commits()[1:] if "metaData" in kinds(commit)]
 
 
 def kinds(commit: list[dict[str, Any]]) -> set[str]:
-    """Return what a commit has, but for the word about itself."""
+    """Return the kinds of actions of a commit, without `commitInfo`."""
     return {kind for action in commit for kind in action} - {"commitInfo"}
 
 
 def metadata_of(table: str) -> dict[str, Any]:
-    """Return the newest metadata of a table, as its log has it; it has no checkpoint."""
-    found: dict[str, Any] = {}
+    """Return the newest metadata in the log of a table without a checkpoint."""
+    metadata: dict[str, Any] = {}
     for file in sorted(Path(table, "_delta_log").glob("*.json")):
         for line in file.read_text().split("\n"):
-            found = json.loads(line or "{}").get("metaData", found)
-    return found
+            metadata = json.loads(line or "{}").get("metaData", metadata)
+    return metadata

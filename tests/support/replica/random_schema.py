@@ -1,4 +1,4 @@
-"""Random changes of a table's columns and rows, as statements that Delta may refuse."""
+"""Random changes of a table's columns and rows, as statements that Delta may reject."""
 
 import random
 from typing import Any
@@ -16,34 +16,34 @@ WIDER = {
     "float": ("double",), "date": ("timestamp_ntz",), "decimal(5,2)": ("decimal(9,2)", "decimal(20,5)"),
 }  # fmt: skip
 ROWS = 12
-"""Of an INSERT."""
+"""Rows of an INSERT."""
 
 
 class RandomTable:
-    """Says statements about a table `{t}`; `spark` and `path` tell what it is like now."""
+    """Generates statements about a table `{t}`; `spark` and `path` are used to read its current state."""
 
     def __init__(self, spark: Any, path: str, rng: random.Random) -> None:
-        """Choose what the table can do."""
+        """Choose the features of the table."""
         self._spark, self._path, self._rng = spark, path, rng
         self.mapped, self.widens, self.defaults = rng.random() < 0.75, rng.random() < 0.7, rng.random() < 0.5
         self._names = MAPPED_NAMES if self.mapped else PLAIN_NAMES
         self._next = 0
 
     def made(self) -> list[str]:
-        """Return the statements that make the table and fill it first."""
+        """Return the statements that make the table."""
         properties = {"delta.enableDeletionVectors": "true", "delta.feature.timestampNtz": "supported"}
         properties |= {"delta.columnMapping.mode": "name"} if self.mapped else {}
         properties |= {"delta.enableTypeWidening": "true"} if self.widens else {}
         properties |= {"delta.feature.allowColumnDefaults": "supported"} if self.defaults else {}
         names = self._rng.sample(self._names, 3)
         columns = ", ".join(["id BIGINT", *(f"{ticked(name)} {self._rng.choice(KINDS)}" for name in names)])
-        words = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-        return [f"CREATE TABLE {{t}} ({columns}) USING delta TBLPROPERTIES ({words})"]
+        settings = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        return [f"CREATE TABLE {{t}} ({columns}) USING delta TBLPROPERTIES ({settings})"]
 
     def change(self) -> list[str]:
-        """Return the statements of one change; none: this kind does not apply now."""
-        fields = [one for one in self._schema() if one.name != "id"]
-        names = {one.name.lower() for one in fields}
+        """Return the statements of one change; an empty list if this kind does not apply now."""
+        fields = [field for field in self._schema() if field.name != "id"]
+        names = {field.name.lower() for field in fields}
         free = [name for name in self._names if name.lower() not in names]
         if self._rng.random() < 0.45 or not fields:
             return self._of_rows(fields)
@@ -52,7 +52,9 @@ class RandomTable:
     def insert(self) -> list[str]:
         """Return an INSERT of twelve rows, in one file or two."""
         first, self._next = self._next, self._next + ROWS
-        values = ", ".join("id" if one.name == "id" else self._value(one.dataType, first) for one in self._schema())
+        values = ", ".join(
+            "id" if field.name == "id" else self._value(field.dataType, first) for field in self._schema()
+        )
         return [f"INSERT INTO {{t}} SELECT {values} FROM range({first}, {first + ROWS}, 1, {self._rng.choice([1, 2])})"]
 
     def _schema(self) -> Any:
@@ -76,7 +78,7 @@ class RandomTable:
         rng, name, kind = self._rng, ticked(field.name), field.dataType.typeName()
         new = f"{ticked(rng.choice(free))} {rng.choice(KINDS)}" if free else ""
         inside = f"{name}.element" if kind == "array" else name
-        found: dict[str, list[str]] = {
+        choices: dict[str, list[str]] = {
             "add": [f"ADD COLUMN {new} {rng.choice(['', 'FIRST', 'AFTER id'])}"] if new else [],
             "rename": [f"RENAME COLUMN {name} TO {ticked(rng.choice(free))}"] if new and self.mapped else [],
             "drop": [f"DROP COLUMN {name}"] if self.mapped and not alone else [],
@@ -87,7 +89,7 @@ class RandomTable:
             "widen": self._widening(field) if self.widens else [],
             "inside": self._inside(field, inside) if kind in ("struct", "array") else [],
         }
-        return [f"ALTER TABLE {{t}} {one}" for one in found[rng.choice(sorted(found))]]
+        return [f"ALTER TABLE {{t}} {clause}" for clause in choices[rng.choice(sorted(choices))]]
 
     def _default(self, field: Any, name: str) -> list[str]:
         if self._rng.random() < 0.25:
@@ -97,18 +99,20 @@ class RandomTable:
     def _inside(self, field: Any, inside: str) -> list[str]:
         rng = self._rng
         inner = field.dataType if field.dataType.typeName() == "struct" else field.dataType.elementType
-        one = f"{inside}.{ticked(rng.choice(list(inner)).name)}"
+        field_path = f"{inside}.{ticked(rng.choice(list(inner)).name)}"
         choices = [f"ADD COLUMN {inside}.n{rng.randrange(9)} {rng.choice(KINDS[:8])}"]
-        choices += [f"RENAME COLUMN {one} TO r{rng.randrange(99)}", f"DROP COLUMN {one}"] if self.mapped else []
+        choices += (
+            [f"RENAME COLUMN {field_path} TO r{rng.randrange(99)}", f"DROP COLUMN {field_path}"] if self.mapped else []
+        )
         return [rng.choice(choices)]
 
     def _widening(self, field: Any) -> list[str]:
         paths = [(ticked(field.name), field.dataType)]
         if field.dataType.typeName() == "struct":
-            paths += [(f"{ticked(field.name)}.{ticked(one.name)}", one.dataType) for one in field.dataType]
+            paths += [(f"{ticked(field.name)}.{ticked(field_.name)}", field_.dataType) for field_ in field.dataType]
         if field.dataType.typeName() == "array":
             inner = field.dataType.elementType
-            paths += [(f"{ticked(field.name)}.element.{ticked(one.name)}", one.dataType) for one in inner]
+            paths += [(f"{ticked(field.name)}.element.{ticked(field_.name)}", field_.dataType) for field_ in inner]
         wider = [(path, to) for path, kind in paths for to in WIDER.get(kind.simpleString(), ())]
         if not wider:
             return []
@@ -118,7 +122,7 @@ class RandomTable:
     def _value(self, kind: Any, first: int) -> str:
         match kind.typeName():
             case "struct":
-                fields = ", ".join(f"'{one.name}', {self._value(one.dataType, first)}" for one in kind)
+                fields = ", ".join(f"'{field.name}', {self._value(field.dataType, first)}" for field in kind)
                 return f"named_struct({fields})"
             case "array":
                 return f"array({self._value(kind.elementType, first)})"

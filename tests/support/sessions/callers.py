@@ -1,7 +1,7 @@
 """A Spark session as users have it, in the Spark of the tests: settings of its builder, its own, and those of other threads.
 
-Spark gives the settings of a builder to every session of its context, and asks the *active* session of a thread, or else the
-*default* one, where code names none. A caller may have any of them, so a job may rely on none of them.
+Spark applies the settings of a builder to every session of its context. Code that names no session gets the *active* session of
+its thread, or else the *default* one. A caller may have any of them, so a job may rely on none of them.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ ELSEWHERE = {
 
 
 def active_session(spark: Any) -> Any:
-    """Return the active session of this thread, Java's."""
+    """Return Java's active session of this thread."""
     return sessions_of(spark).getActiveSession().get()
 
 
 def sessions_of(spark: Any) -> Any:
-    """Return the object of Java that holds the default session and the active one of each thread."""
+    """Return the Java object with the default session and the active one of each thread."""
     return java(spark).org.apache.spark.sql.classic.SparkSession
 
 
 @contextmanager
 def callers_session(spark: Any, built: Mapping[str, str], own: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """Yield a caller's session. The default session has `built`, the active one of this thread `ELSEWHERE`; both go afterwards.
+    """Yield a caller's session. The default session has `built`, the active one of this thread `ELSEWHERE`; both are reset afterwards.
 
     Args:
         spark: The session of the tests.

@@ -17,7 +17,7 @@ from support.tables.logs import commits_of
 from backfill import Backfill, Settings
 
 LIMIT_S = 120
-"""A job that has not caught up for so long is a failed test."""
+"""Seconds after which a job that has not caught up fails its test."""
 
 ZONES = ("America/New_York", "Asia/Kolkata", "Pacific/Apia", "America/St_Johns", "Europe/Berlin")
 
@@ -47,7 +47,7 @@ BUILT = {
     "spark.databricks.delta.optimizeWrite.enabled": ("true",),
     "spark.databricks.delta.autoCompact.enabled": ("true",),
 }
-"""Settings that a caller may have, with values that are not those of a job."""
+"""Settings that a caller may have, with values other than those of a job."""
 
 ALWAYS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive", "spark.sql.parquet.outputTimestampType")
 
@@ -99,7 +99,7 @@ KINDS = (
     ("Snapshot", "Upsert"), ("Snapshot", "Append"), ("Snapshot", "Changelog"), ("Arrangement", "Upsert"), ("Replica", "Append"),
     ("RearrangedChain", "Upsert"),
 )  # fmt: skip
-"""Each strategy of a table, with the ways in which it writes."""
+"""Each strategy of a table, with its write modes."""
 
 
 def _layouts(strategy: str, transform: str) -> list[str]:
@@ -125,10 +125,10 @@ class World:
     built: Mapping[str, str]
     own: Mapping[str, str]
     limited: bool
-    """Is the job slowed down, so that files are cut?"""
+    """Slow the job down, so that files are cut."""
 
     parted: bool
-    """Is the target partitioned by a timestamp?"""
+    """Partition the target by a timestamp."""
 
     @classmethod
     def drawn(cls, seed: int) -> World:
@@ -178,7 +178,7 @@ class World:
         )
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Describe it in one line."""
         settings = ", ".join(
             f"{name.removeprefix('spark.sql.')}={value}" for name, value in {**self.built, **self.own}.items()
         )
@@ -187,7 +187,7 @@ class World:
 
 
 class Lake:
-    """A source, the target of a job, and the rows that the target must have; all written by a plain session but the target."""
+    """A source, the target of a job, and the expected rows; a plain session writes all but the target."""
 
     def __init__(self, spark: Any, folder: Path, world: World) -> None:
         """Write the source."""
@@ -198,7 +198,7 @@ class Lake:
         if world.layout in MAPPED:
             writer = writer.option("delta.columnMapping.mode", MAPPED[world.layout])
         writer.partitionBy(*LAYOUTS[world.layout]).save(self.source)
-        # Delta does not take the change feed in the write that begins to map columns.
+        # Delta rejects the change feed in the write that begins to map columns.
         spark.sql(f"ALTER TABLE delta.`{self.source}` SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
         self._left = list(world.changes)
 
@@ -208,22 +208,22 @@ class Lake:
         return max(commits_of(self.source, -1))
 
     def change(self) -> bool:
-        """Make the changes; return false if they are made."""
+        """Make the changes; return false if they were made before."""
         left, self._left = self._left, []
         for statement in left:
             self._spark.sql(statement.replace("{t}", f"delta.`{self.source}`"))
         return bool(left)
 
     def run(self, session: Any) -> None:
-        """Run the job in a session until it has the changes too, which come when it has caught up for the first time."""
+        """Run the job in a session until the changes arrive too, which are made when it has caught up for the first time."""
         settings = Settings(state_dir=self.folder / "state", cores=2)
         job = Backfill.of(document(self.source, self.target, **self._world.spec), folder=self.folder, settings=settings)
-        looks: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        run = job.start(session, on_progress=looks.put)
+        updates: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        run = job.start(session, on_progress=updates.put)
         progress, stopping = None, False
         while not run.done and not stopping:
-            with suppress(queue.Empty):  # it may have ended
-                progress = looks.get(timeout=1)
+            with suppress(queue.Empty):  # the job may have ended
+                progress = updates.get(timeout=1)
             if (
                 progress is not None
                 and progress.caught_up
@@ -235,7 +235,7 @@ class Lake:
         run.wait(LIMIT_S)
 
     def expect(self) -> None:
-        """Write the rows that the target must have, by plain Spark."""
+        """Write the expected rows, with plain Spark."""
         rows, transform = self._spark.read.format("delta").load(self.source), TRANSFORMS[self._world.transform]
         rows = rows.where(transform["where"]) if "where" in transform else rows
         rows = rows.selectExpr(*transform["select"]) if "select" in transform else rows

@@ -1,4 +1,4 @@
-"""A job of the real core, driven by hand: virtual time, seals and looks answered at once, work when the test says so."""
+"""A job of the real core, driven by hand: virtual time, seals and polls answered at once, work when the test finishes it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WALL_MS = 1_700_000_000_000
 
 
 class HandDriven:
-    """One attempt; `acks`, `cancelled` and `finish` are what it said, `sealed` the rows of each seal and its moment."""
+    """One attempt; `acks`, `cancelled` and `finish` are its actions, `sealed` the rows and the time of each seal."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class HandDriven:
         live: tuple[int, ...] = (),
         decodes: bool = False,
     ) -> None:
-        """Make a job over files of so many rows; it has fenced when this returns."""
+        """Make a job over files with these numbers of rows; it has fenced when this returns."""
         self.now_s = 0.0
         self._passing = 10 if filtered else 1
-        """Of so many rows one passes the filter."""
+        """One in this many rows passes the filter."""
 
         self._way = way
-        """Of all files that are staged."""
+        """Copy mode of all staged files."""
 
         self.head = Head(3, WALL_MS)
         self.running: dict[int, ReadSplit] = {}
@@ -74,12 +74,12 @@ class HandDriven:
         self.states: list[str] = []
         self.commits: list[Seal] = []
         self.refused: BackfillError | None = None
-        """What commits meet."""
+        """Error of every commit."""
 
         self.sealed: list[tuple[float, int]] = []
         self.finish: Finish | None = None
         self.ends_when_cancelled = True
-        """Does work answer at once when it is cancelled? A MERGE does not."""
+        """Answer a cancellation at once if true; a MERGE does not."""
 
         self._offsets, self._live = [0, *accumulate(rows)], live
         pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(live or rows), order, file_bytes, live)
@@ -94,20 +94,20 @@ class HandDriven:
 
     @property
     def now(self) -> Now:
-        """The virtual moment."""
+        """The virtual time."""
         return Now(self.now_s, WALL_MS + round(self.now_s * 1000))
 
     @property
     def view(self) -> JobView:
-        """What people see now."""
+        """The view that users see now."""
         return self.job.view(self.now)
 
     def send(self, event: Event) -> None:
-        """Hand in an event, and carry out what the core says."""
+        """Deliver an event, and carry out the core's actions."""
         self._execute(self.job.on(event, self.now))
 
     def let_pass(self, seconds: float, *, split_s: float | None = None) -> None:
-        """Let time pass; with `split_s` a split is done every so many seconds."""
+        """Let time pass; with `split_s` a split ends at that interval."""
         end_s, next_s = self.now_s + seconds, self.now_s + (split_s or 0.0)
         while self.now_s < end_s - 1e-9:
             self.now_s += STEP_S
@@ -117,7 +117,7 @@ class HandDriven:
             self.send(Tick())
 
     def finish_split(self) -> None:
-        """The oldest split under way is staged."""
+        """Stage the oldest running split."""
         work = self.running.pop(min(self.running))
         files = tuple(
             StagedFile(

@@ -1,8 +1,8 @@
-"""How a law of the simulated world is stated, and what its breach is."""
+"""Laws of the simulated world, and the exception for their breach."""
 
 
 class Broken(AssertionError):
-    """A law does not hold; the message says which, the seed is in the test's name."""
+    """A law does not hold; the message names the law, the test's name contains the seed."""
 
 
 def demand(holds: bool, law: str) -> None:

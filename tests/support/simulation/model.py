@@ -1,7 +1,7 @@
-"""What the simulator asks of a strategy's model: the one place where its stored form and its work are understood.
+"""Interface of a strategy's model for the simulator: only a model interprets the strategy's stored form and work.
 
-A model states what a stored state promises. It is written against the strategy's documentation and shares no code with
-it. It stands in `models/<strategy>.py` as `MODEL`, and is found because it is there.
+A model states the promises of a stored state. It is written against the strategy's documentation and shares no code with it.
+The simulator finds it as `MODEL` in `models/<strategy>.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Progress = Mapping[str, Any]
 """The strategy's part of a stored state: the JSON value that a user could read."""
 
 
-# ------------------------------------------------------------------ what work does
+# ------------------------------------------------------------------ effects of work
 @dataclass(frozen=True, slots=True)
 class Staging:
     """The work stages rows: a file holds rows of one segment only."""
@@ -38,12 +38,12 @@ class Staging:
     segments: tuple[list[Row], ...]
     answer: Callable[[tuple[StagedFile, ...]], Result]
     bad: list[Row] = field(default_factory=list)
-    """Records that cannot be parsed; they are staged for a table of their own."""
+    """Records that cannot be parsed; they are staged for a separate table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """The work commits the last image of each key itself; None removes the key."""
+    """The work itself commits the last image of each key; `None` removes the key."""
 
     txn: int
     net: Mapping[Any, Any]
@@ -52,10 +52,10 @@ class Merging:
 
 @dataclass(frozen=True, slots=True)
 class Filing:
-    """The work stages files under names of its own, and may say which ones of the target go."""
+    """The work stages files under names that it chooses, and may remove files of the target."""
 
     act: Callable[[Mapping[str, Sequence[Row]], str], Result]
-    """Given the target's files, and a folder for new ones. The handle of a staged file holds its rows."""
+    """Takes the target's files, and a folder for new ones. The handle of a staged file holds its rows."""
 
 
 Effect = Staging | Merging | Filing
@@ -63,7 +63,7 @@ Effect = Staging | Merging | Filing
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Rows of one piece of history work: as its limit was charged, and as it reads them."""
+    """Rows of one piece of history work: those charged to its limit, and those read."""
 
     charged: int
     read: int
@@ -71,49 +71,49 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a target must hold, and what it may hold besides: what compaction removed, for a reader that came before."""
+    """Required rows of a target, and optional ones: records that compaction removed, if a reader came before it."""
 
     rows: Counter[Row]
     optional: Counter[Row] = field(default_factory=Counter)
 
-    def missing(self, found: Counter[Row]) -> list[Row]:
-        """Return what is not there, in order."""
-        return sorted((self.rows - found).elements())
+    def missing(self, actual: Counter[Row]) -> list[Row]:
+        """Return the missing rows, in order."""
+        return sorted((self.rows - actual).elements())
 
-    def surplus(self, found: Counter[Row]) -> list[Row]:
-        """Return what is there too often, in order."""
-        return sorted((found - self.rows - self.optional).elements())
+    def surplus(self, actual: Counter[Row]) -> list[Row]:
+        """Return the surplus rows, in order."""
+        return sorted((actual - self.rows - self.optional).elements())
 
-    def kept_by(self, found: Counter[Row]) -> bool:
-        """Are these the rows?"""
-        return not self.missing(found) and not self.surplus(found)
+    def kept_by(self, actual: Counter[Row]) -> bool:
+        """Return whether the rows keep the promise."""
+        return not self.missing(actual) and not self.surplus(actual)
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a target with some state is compared with: a version of the source, and is all of it there?"""
+    """Version of the source with which a target is compared, and whether the target is complete."""
 
     version: int
     complete: bool
     reached: str | None = None
-    """SQL: which rows of that version are there, all of them. None: as many as the state counts, whichever they are."""
+    """SQL condition of the rows of that version that the target holds. `None` if it holds any rows, as many as the state counts."""
 
 
 # ------------------------------------------------------------------ one attempt
 class Opened(Protocol):
-    """One attempt's strategy, and what its work does to the world."""
+    """One attempt's strategy, and the effects of its work on the world."""
 
     strategy: Strategy
 
     def effect(self, work: Work) -> Effect:
-        """Return what a piece of history or change work does.
+        """Return the effect of a piece of history or change work.
 
         Raises:
-            BackfillError: the source lost what it reads.
+            BackfillError: the source lost records that the work reads.
         """
 
     def wanted(self, work: Verify) -> Promise:
-        """Return what a receipt compares the target with."""
+        """Return the rows with which a receipt compares the target."""
 
 
 # ------------------------------------------------------------------ one world
@@ -124,92 +124,92 @@ class Model(Protocol):
     """The ways to write to a target; a world draws one of them."""
 
     WORTH: ClassVar[Mapping[str, int]]
-    """How often all seeds together must meet a situation, at least."""
+    """Least number of times that all seeds together must meet each situation."""
 
     IN_FLIGHT_MAX: ClassVar[int]
-    """Pieces of history work that may be under way together."""
+    """Maximum number of concurrent pieces of history work."""
 
     AHEAD_RATE: ClassVar[int | None]
-    """Limit in rows per second from which on history is charged when it is sealed; None: never."""
+    """Limit in rows per second from which on history is charged when it is sealed; `None` for never."""
 
     KNOBS: ClassVar[frozenset[str]]
-    """Those of `rescaled`, `stacked` and `mixed` that mean something to the strategy."""
+    """Those of `rescaled`, `stacked` and `mixed` that apply to the strategy."""
 
     def __init__(self, given: Scenario) -> None:
         """Make the source."""
 
     @staticmethod
     def spec(given: Scenario) -> BackfillSpec:
-        """Return what the strategy is built from; source and target have no place in the simulation."""
+        """Return the spec from which the strategy is built; the simulation ignores its source and target."""
 
     @staticmethod
     def compared(progress: Progress) -> Compared:
-        """Return what a real target is compared with."""
+        """Return the version with which a real target is compared."""
 
     # -------------------------------------------------------------- the source
     @property
     def met(self) -> Mapping[str, int]:
-        """Return how often the source came into which situation; `WORTH` counts them."""
+        """Return how often the source met each situation; `WORTH` counts them."""
 
     def change_source(self) -> str | None:
-        """Commit something to the source; say what, for a reader of the story."""
+        """Commit to the source; return a description for a reader of the story."""
 
     def poll(self, wall_ms: int) -> Event:
-        """Look at the source."""
+        """Poll the source."""
 
     def lost(self, error: BackfillError) -> bool:
-        """May a job end with this, because the source lost what it had not read?"""
+        """Return whether a job may end with this error, because the source lost unread records."""
 
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> Opened:
         """Open an attempt; `txn` is the newest transaction version in the target.
 
         Raises:
-            BackfillError: the source lost what the job has not read.
+            BackfillError: the source lost records that the job has not read.
         """
 
     # -------------------------------------------------------------- a stored state
     def mixed(self) -> Progress:
-        """Return a state whose vnodes are at different positions, of a world that has just been made."""
+        """Return a state whose vnodes are at different positions, for a new world."""
 
     def starts_over(self, progress: Progress) -> bool:
-        """Does an attempt that finds this state take its rows out, and begin anew?"""
+        """Return whether an attempt that reads this state removes its rows and restarts."""
 
     def expected(self, progress: Progress) -> Promise:
         """Return the rows that a target with this state must hold: the core invariant."""
 
     def quarantined(self, progress: Progress) -> Promise:
-        """Return the bad records that must be in their own table once a commit with this state is answered."""
+        """Return the bad records that their table must hold once a commit with this state is answered."""
 
     def held(self, progress: Progress) -> Region:
         """Return the positions of the source that the target holds; a later state has them all."""
 
     def check_forward(self, before: Progress, after: Progress) -> None:
-        """Hold two successive states to what the regions do not say."""
+        """Check the rules about two successive states that the regions do not cover."""
 
     def check_end(self, progress: Progress) -> None:
-        """Hold the state of a finished job to its strategy's last phase."""
+        """Check the state of a finished job against its strategy's last phase."""
 
     def check_key_proof(self, progress: Progress, merges: int) -> None:
-        """Hold a proof of the key, after so many MERGEs, to the state of its target."""
+        """Check a proof of the key, after `merges` MERGEs, against the state of its target."""
 
     # -------------------------------------------------------------- work
     def taken(self, work: Work) -> Region:
         """Return the positions that a piece of history or change work brings."""
 
     def cost(self, progress: Progress, work: Work) -> Cost:
-        """Return how many rows a piece of history work has."""
+        """Return the number of rows of a piece of history work."""
 
     def txn_of(self, work: Work) -> int | None:
-        """Return the transaction version under which the work commits; None: it only stages."""
+        """Return the transaction version under which the work commits; `None` if it only stages."""
 
     def check_start(self, progress: Progress, work: Work) -> None:
-        """Hold the start of work to the newest state."""
+        """Check the start of work against the newest state."""
 
     def check_merge(self, progress: Progress, work: Work, txn: int) -> Promise:
-        """Hold a MERGE to the state that announced it; return what the target holds after it."""
+        """Check a MERGE against the state that announced it; return the target's rows after it."""
 
 
-# ------------------------------------------------------------------ finding them
+# ------------------------------------------------------------------ discovery
 FOLDER = Path(__file__).parent / "models"
 
 
@@ -233,5 +233,5 @@ def model_of(strategy: str) -> type[Model]:
     name = file_of(strategy)
     if not (FOLDER / f"{name}.py").exists():
         raise Broken(f"strategy {strategy} has no model: add MODEL in tests/support/simulation/models/{name}.py")
-    found: type[Model] = importlib.import_module(f"support.simulation.models.{name}").MODEL
-    return found
+    model: type[Model] = importlib.import_module(f"support.simulation.models.{name}").MODEL
+    return model

@@ -1,7 +1,7 @@
-"""What must hold in the simulated world at every step, for any strategy.
+"""Laws of the simulated world at every step, for any strategy.
 
-It reads only what a user could read: the target's commits with their stored state, the work that starts, and the
-acknowledgements that leave. What a strategy's stored form and work mean is told by its model.
+The oracle reads only data that a user could read: the target's commits with their state, started work, and sent
+acknowledgements. The strategy's model interprets its stored form and its work.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StoredState:
     job: JobState
     progress: Progress
     counts: Mapping[str, int]
-    """As the text has them: what an attempt reads of them may be wrong."""
+    """Counts from the JSON text: an attempt's decoding of them may be wrong."""
 
     @classmethod
     def read(cls, text: str | None) -> StoredState:
@@ -46,7 +46,7 @@ class StoredState:
 
 @dataclass
 class _Rate:
-    """A limit that is known to be in force since a moment, and what was read under it."""
+    """A limit that has surely been in force since a time, and the rows read under it."""
 
     rows_per_s: int
     since_s: float
@@ -63,60 +63,63 @@ class Oracle:
         self._model, self._target, self._given = model, target, given
         self._last: StoredState | None = None
         self._live: dict[tuple[int, int], Region] = {}
-        """Positions under way or staged and not sealed, by (attempt, work id)."""
+        """Positions in flight or staged and not sealed, by (attempt, work id)."""
 
         self._begun: set[tuple[int, int]] = set()
         self._fenced: set[int] = set()
         self._sealed_paths: set[str] = set()
         self.commands: dict[int, Command] = {}
-        """Commands accepted, by revision; those lost in a crash are taken out again."""
+        """Accepted commands, by revision; those lost in a crash are removed again."""
 
         self._heard: set[int] = set()
-        """Revisions of those that the newest attempt accepted itself."""
+        """Revisions that the newest attempt accepted itself."""
 
         self._unheard: set[int] = set()
-        """Revisions that no state has: a late commit of an older attempt, which knows nothing of them, had a later one."""
+        """Revisions in no state: a late commit of an older attempt, which did not receive them, had a later revision."""
 
         self._attempt = 0
         self._lost: dict[int, dict[int, Command]] = {}
-        """Commands that an attempt took and had not sealed when it was lost; its last commit may still land."""
+        """Commands that a lost attempt took and had not sealed; its last commit may still land."""
 
         self._paused = self._held_by_spec
         self._rate: _Rate | None = None
         self.seals = self.merges = self.acks = self.splits = self.batches = self.receipts = self.proofs = 0
         self.anew = self._merges_before = 0
-        """Attempts that took the rows of the one before out, and the MERGEs until then."""
+        """Attempts that removed the rows of the previous one, and the MERGEs until then."""
 
         self._dropped = False
-        """Were the rows taken out since the last seal?"""
+        """True if the rows were removed since the last seal."""
 
         self._ahead: set[tuple[int, int]] = set()
         """History work that may have been read ahead."""
 
         self._held_back = False
-        """Was there a command by which the newest attempt may give up what it read ahead?"""
+        """True if a command lets the newest attempt give up rows that it read ahead."""
 
         self.beside = 0
-        """Seals of a state alone, beside a MERGE."""
+        """Seals of only a state, during a MERGE."""
 
         self.quarantined = 0
-        """Bad records in their own table."""
+        """Bad records in their separate table."""
 
         self.full = 0
-        """Starts of history by which all readers of a job with more than usual are busy."""
+        """Starts of history that keep all readers busy, for a job with more readers than the default."""
 
         self.halves = 0
         """Seals that left parts of a piece of work for a later one."""
 
     # ------------------------------------------------------------------ commits
     def on_seal(self, commit: Commit, attempt: int, paths: list[str], *, late: bool) -> None:
-        """A seal: the target holds what its state says, and the state went forward (R-SNAP-36)."""
+        """Check a seal: the target holds the rows of its state, and the state went forward (R-SNAP-36)."""
         self.seals += 1
         state = StoredState.read(commit.state)
         self._compare(commit.rows, self._model.expected(state.progress), f"seal of epoch {state.job.epoch}")
         if commit.kind == "state":
             self.beside += 1
-            demand(self._last is not None and state.progress == self._last.progress, "rows moved in a state alone")
+            demand(
+                self._last is not None and state.progress == self._last.progress,
+                "rows moved in a commit of only a state",
+            )
         else:
             demand(commit.txn == attempt << 32 | state.job.epoch, "the transaction is not that of the epoch")
         demand(state.job.attempt == attempt, "an attempt sealed under another's number")
@@ -132,16 +135,16 @@ class Oracle:
         if late:
             lost, revision = self._lost.get(attempt, {}), state.job.controls.revision
             if attempt < self._attempt:
-                self._unheard |= {one for one in self._heard if one <= revision}
-            self.commands |= {one: command for one, command in lost.items() if one <= revision}
+                self._unheard |= {revision_ for revision_ in self._heard if revision_ <= revision}
+            self.commands |= {revision_: command for revision_, command in lost.items() if revision_ <= revision}
         self._check_controls(state.job)
 
     def on_sealed(self, text: str, quarantine: Target) -> None:
-        """A commit was answered: its bad records are in their own table, each once, and the state says how many."""
+        """Check an answered commit: its bad records are in their table, each once, and the state has their number."""
         state = StoredState.read(text)
         rows = quarantine.newest.rows
         self._compare(rows, self._model.quarantined(state.progress), f"bad records of epoch {state.job.epoch}")
-        demand(rows.total() == state.job.quarantine.rows, "the state does not say how many bad records there are")
+        demand(rows.total() == state.job.quarantine.rows, "the state has another number of bad records")
         self.quarantined = rows.total()
 
     def _follow(self, before: StoredState, after: StoredState) -> None:
@@ -160,23 +163,23 @@ class Oracle:
             demand(after.counts[name] >= before.counts[name], f"{name} went back (R-SNAP-44)")
 
     def on_drop(self) -> None:
-        """All rows were taken out: what was sealed counts no more."""
+        """Record that all rows were removed: earlier seals no longer count."""
         self._dropped = True
 
     def on_merge(self, commit: Commit, work: Work) -> None:
-        """A MERGE: it was announced by the newest seal, and brings the target to where it said."""
+        """Check a MERGE: the newest seal announced it, and it brings the target to the announced version."""
         self.merges += 1
         announced = StoredState.read(commit.state).progress
         self._compare(commit.rows, self._model.check_merge(announced, work, commit.txn), f"MERGE of {work}")
 
     @staticmethod
-    def _compare(found: Counter[Row], promise: Promise, where: str) -> None:
-        missing, surplus = promise.missing(found), promise.surplus(found)
+    def _compare(actual: Counter[Row], promise: Promise, where: str) -> None:
+        missing, surplus = promise.missing(actual), promise.surplus(actual)
         demand(not missing and not surplus, f"{where}: missing {missing[:5]}, surplus {surplus[:5]}")
 
     # ------------------------------------------------------------------ work
     def on_start(self, attempt: int, work: Work, now_s: float, in_flight: int) -> None:
-        """Work starts: after the fence (R-CHAIN-1), against no command, and for positions that are neither held nor under way."""
+        """Check that work starts after the fence (R-CHAIN-1), against no command, at positions that are neither held nor in flight."""
         demand(attempt in self._fenced, "work started before the fence was durable")
         demand((attempt, work.work_id) not in self._begun, "a work id was used twice")
         self._begun.add((attempt, work.work_id))
@@ -205,7 +208,7 @@ class Oracle:
         demand(taken.size > 0, "work about nothing started")
         demand(not taken.common(held), "sealed positions are read again (R-SNAP-37)")
         for (other, number), under_way in self._live.items():
-            # What was read ahead of a limit is given up by a pause or a low limit (ADR 0026).
+            # A pause or a low limit gives up rows that were read ahead of a limit (ADR 0026).
             given_up = (other, number) in self._ahead and self._held_back
             overlaps = other == attempt and under_way.common(taken)
             demand(not overlaps or given_up, "positions are read twice in one attempt")
@@ -214,16 +217,16 @@ class Oracle:
             self._ahead.add((attempt, work.work_id))
 
     def on_shortened(self, attempt: int, work: Work) -> None:
-        """A piece of work ended early: it takes no more than this."""
+        """Record that a piece of work ended early: it takes no more than this."""
         if (attempt, work.work_id) in self._live:
             self._live[attempt, work.work_id] = self._model.taken(work)
 
     def on_lost(self, attempt: int, work_id: int) -> None:
-        """Work failed or was cancelled: its positions may be read again."""
+        """Record that work failed or was cancelled: its positions may be read again."""
         self._live.pop((attempt, work_id), None)
 
     def _charged_late(self, rate: _Rate) -> bool:
-        """Is history charged when it is sealed, at this limit? Then its start is no measure of the rate."""
+        """Return whether history is charged when it is sealed, at this limit; then its start is no measure of the rate."""
         return self._model.AHEAD_RATE is not None and rate.rows_per_s >= self._model.AHEAD_RATE
 
     def _check_rate(self, work: Work, now_s: float) -> None:
@@ -243,17 +246,17 @@ class Oracle:
         demand(rate.rows <= limit, f"{rate.rows} rows against {limit:.1f} at {rate.rows_per_s}/s (R-SNAP-41)")
 
     def on_staged(self, work_id: int) -> None:
-        """History work answered: what it read too much was charged."""
+        """Record that history work answered: its excess rows were charged."""
         if self._rate is not None:
             self._rate.overshoot.pop(work_id, None)
 
     # ------------------------------------------------------------------ commands
     def on_command(self, revision: int, command: Command, *, accepted: bool) -> None:
-        """A command is handed in; what it undoes is no longer demanded."""
+        """Record a command; rules that it lifts are no longer demanded."""
         if not accepted:
             return
         if revision <= self._stored_revision:
-            # The attempt was opened before a late commit of an older one, which it does not know: it commits nothing any more.
+            # The attempt was opened before a late commit of an older one, which it cannot know; it commits no more.
             return
         self.commands[revision] = command
         self._heard.add(revision)
@@ -265,7 +268,7 @@ class Oracle:
             self._rate = None
 
     def on_ack(self, ack: Acknowledge, now_s: float) -> None:
-        """An acknowledgement leaves: what it says must be durable already (R-SNAP-35)."""
+        """Check an acknowledgement: its command must already be durable (R-SNAP-35)."""
         self.acks += 1
         if ack.outcome != "Applied":
             return
@@ -273,10 +276,10 @@ class Oracle:
         demand(stored >= ack.revision, f"revision {ack.revision} was acknowledged, {stored} is sealed")
         newest = max(self.commands, default=0)
         command = self.commands.get(ack.revision)
-        pauses = [revision for revision, one in self.commands.items() if isinstance(one, Pause | Resume)]
+        pauses = [revision for revision, entry in self.commands.items() if isinstance(entry, Pause | Resume)]
         if isinstance(command, Pause) and ack.revision == max(pauses):
             self._paused = command
-        rates = [revision for revision, one in self.commands.items() if isinstance(one, Throttle)]
+        rates = [revision for revision, entry in self.commands.items() if isinstance(entry, Throttle)]
         if isinstance(command, Throttle) and ack.revision == max(rates) and command.for_s is None:
             limited = command.rows_per_s is not None
             self._rate = _Rate(command.rows_per_s or 0, now_s) if limited else None
@@ -287,11 +290,11 @@ class Oracle:
         return 0 if self._last is None else self._last.job.controls.revision
 
     def _check_controls(self, state: JobState) -> None:
-        """The stored controls are the sum of the commands up to the stored revision."""
+        """Check that the stored controls are the sum of the commands up to the stored revision."""
         revision = state.controls.revision
         paused = self._given.paused
-        taken = {one for one in self.commands if one <= revision} - self._unheard
-        for command in (self.commands[one] for one in sorted(taken)):
+        taken = {number for number in self.commands if number <= revision} - self._unheard
+        for command in (self.commands[number] for number in sorted(taken)):
             if isinstance(command, Pause):
                 paused = ALL if command.everything else HISTORY
             elif isinstance(command, Resume):
@@ -300,49 +303,50 @@ class Oracle:
 
     @property
     def _held_by_spec(self) -> Pause | None:
-        """Return what holds while there was no command."""
+        """Return the pause that holds before the first command."""
         return None if self._given.paused is None else Pause(everything=self._given.paused == ALL)
 
     @property
     def paused(self) -> Pause | None:
-        """Return the pause that is known to be in force."""
+        """Return the pause that is surely in force."""
         return self._paused
 
     def on_quiet_due(self, pause: Pause, running: list[Work]) -> None:
-        """The budget of an acknowledged pause is over: what it holds has ended or is being cancelled."""
+        """Check, after the budget of an acknowledged pause, that the paused work has ended or is being cancelled."""
         if self._paused is not pause:
             return
         held = (WorkKind.HISTORY, WorkKind.CHANGES) if pause.everything else (WorkKind.HISTORY,)
-        demand(not any(work.kind in held for work in running), "work goes on after the budget of a pause")
+        demand(not any(work.kind in held for work in running), "work continues after the budget of a pause")
 
     # ------------------------------------------------------------------ ends
     def on_reopen(self, attempt: int, now_s: float) -> None:
-        """An attempt begins; the one before it is gone, and with it what it had not sealed."""
+        """Begin an attempt; the previous one is gone, with everything that it had not sealed."""
         stored = self._stored_revision
-        lost = {revision: one for revision, one in self.commands.items() if revision > stored}
-        # Two that open before either has sealed have one number. Once the second has, nothing of the first can land.
-        others = {} if self._attempt in self._fenced else self._lost.get(self._attempt, {})
-        self._lost[self._attempt] = others | lost
-        self.commands = {revision: one for revision, one in self.commands.items() if revision <= stored}
+        lost = {revision: command for revision, command in self.commands.items() if revision > stored}
+        # Two attempts that open before either has sealed have one number. Once the second has sealed, no commit of the first
+        # can land.
+        earlier = {} if self._attempt in self._fenced else self._lost.get(self._attempt, {})
+        self._lost[self._attempt] = earlier | lost
+        self.commands = {revision: command for revision, command in self.commands.items() if revision <= stored}
         self._heard.clear()
         self._attempt = attempt
         self._live = {}
-        # A command that is in force from the start, or that runs out.
+        # A command that is in force from the start, or that expires.
         self._held_back = self._given.paused is not None or bool(self.commands)
         self._rate = self._stored_rate(now_s)
-        pauses = [one for _, one in sorted(self.commands.items()) if isinstance(one, Pause | Resume)]
+        pauses = [command for _, command in sorted(self.commands.items()) if isinstance(command, Pause | Resume)]
         last = pauses[-1] if pauses else self._held_by_spec
         self._paused = last if isinstance(last, Pause) else None
 
     def _stored_rate(self, now_s: float) -> _Rate | None:
         """Return the limit that is in force from the start: that of the last command, or of the spec."""
-        limits = [one for _, one in sorted(self.commands.items()) if isinstance(one, Throttle)]
+        limits = [command for _, command in sorted(self.commands.items()) if isinstance(command, Throttle)]
         last = limits[-1] if limits else Throttle(self._given.rows_per_s)
-        # When one with an end runs out is not known here.
+        # The expiry of a limit with an end is unknown here.
         return None if last.rows_per_s is None or last.for_s is not None else _Rate(last.rows_per_s, now_s)
 
     def on_verified(self, result: Verified) -> None:
-        """A receipt in a world in which no other writer changes rows is always equal."""
+        """Check that a receipt is equal: no other writer changes rows in this world."""
         self.receipts += 1
         receipt = result.receipt
         demand(
@@ -350,16 +354,16 @@ class Oracle:
         )
 
     def on_key_proven(self, target_version: int) -> None:
-        """The key of a version of the target was proven unique."""
+        """Check the proof that the key of a target version is unique."""
         progress = StoredState.read(self._target.commits[target_version].state).progress
         self._model.check_key_proof(progress, self.merges - self._merges_before)
         self.proofs += 1
 
     def on_complete(self) -> None:
-        """The end: the stored state says so, and the target is what it says."""
+        """Check the end: the stored state is finished, and the target holds its rows."""
         state = self._last
         assert state is not None
-        demand(state.job.finished, "complete, but the stored state does not say so (R-PROG-3)")
+        demand(state.job.finished, "complete, but the stored state is not finished (R-PROG-3)")
         self._model.check_end(state.progress)
         self._compare(self._target.newest.rows, self._model.expected(state.progress), "the end")
         if self._given.verify_final:
@@ -368,10 +372,13 @@ class Oracle:
             demand(max(self._target.newest.rows.values(), default=1) == 1, "a row was doubled")
 
     def _check_last_receipt(self, state: JobState) -> None:
-        """Others may have changed the target after the end, but not between its receipt and its end."""
-        demand(state.receipt is not None, "complete without the receipt that was asked for")
+        """Check the last receipt: other writers may change the target after the end, but not between its receipt and its end."""
+        demand(state.receipt is not None, "complete without the requested receipt")
         assert state.receipt is not None
-        seals = (one for one in self._target.commits if one.kind in ("seal", "state"))
-        (end,) = (one for one in seals if StoredState.read(one.state).job.finished)
-        others = [one.version for one in self._target.others_after(state.receipt.target_version)]
-        demand(all(one > end.version for one in others), "complete with a receipt that knows less than the target")
+        seals = (commit for commit in self._target.commits if commit.kind in ("seal", "state"))
+        (end,) = (commit for commit in seals if StoredState.read(commit.state).job.finished)
+        foreign = [commit.version for commit in self._target.others_after(state.receipt.target_version)]
+        demand(
+            all(commit > end.version for commit in foreign),
+            "complete with a receipt that is older than a foreign commit",
+        )

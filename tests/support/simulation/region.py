@@ -1,4 +1,4 @@
-"""Positions of a source, as spans on named axes: what a state holds, and what a piece of work takes."""
+"""Positions of a source, as spans on named axes: those that a state holds, and those that a piece of work takes."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ class Region:
         )
 
     def within(self, other: Region) -> bool:
-        """Does the other region have every position of this one?"""
+        """Return whether the other region has every position of this one."""
         return self.common(other) == self.size

@@ -1,4 +1,4 @@
-"""What a simulated world is like, drawn from a seed."""
+"""Properties of a simulated world, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from backfill_core.job.controls import ALL, HISTORY
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What happens in a world, one by one, instead of by chance: so that a part of it can be left out."""
+    """Events of a world, listed instead of drawn by chance, so that some can be left out."""
 
     commits: tuple[int, ...] = ()
-    """Which of the planned commits to the source are made."""
+    """Planned commits to the source that are made."""
 
     commands: tuple[int, ...] = ()
     signals: tuple[int, ...] = ()
     crashes: tuple[int, ...] = ()
-    """After which steps the process dies."""
+    """Steps after which the process dies."""
 
     faults: tuple[int, ...] = ()
-    """Which acts fail, of those that may."""
+    """Acts that fail, of those that may."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What a world is like; everything else follows from the seed."""
+    """Properties of a world; everything else follows from the seed."""
 
     strategy: str
     mode: str
@@ -51,57 +51,57 @@ class Scenario:
     """The job resumes from a state whose vnodes are at different positions."""
 
     filtered: bool = False
-    """The transform leaves rows out."""
+    """The transform filters rows."""
 
     rows_per_s: int | None = None
     verify_final: bool = False
     commit_every: int = 1
     faults: float = 0.0
-    """Probability that work, a seal or a look fails in a way that may pass."""
+    """Probability of a transient failure of work, a seal or a poll."""
 
     crashes: float = 0.0
     """Probability of a crash after each step."""
 
     crash_at: int | None = None
-    """The one step after which the process dies."""
+    """The only step after which the process dies."""
 
     commands: int = 0
     signals: int = 0
-    """How often the process is asked to end, without a command."""
+    """Number of requests to end the process, without a command."""
 
     commits: int = 8
     trouble_s: float = 25.0
-    """After this moment: no faults, no crashes, no commits, no pause, no limit; the job must come to its end."""
+    """Time after which there are no faults, no crashes, no commits, no pause, no limit; the job must finish then."""
 
     stubborn: bool = False
-    """A killed process leaves its commits in flight: they land unless they are refused."""
+    """A killed process leaves its commits in flight: they land unless they are rejected."""
 
     paused: str | None = None
-    """What the spec pauses from the first moment: None, `History` or `All`; until a command resumes it."""
+    """Initial pause of the spec until a command resumes it: `None`, `History` or `All`."""
 
     others: float = 0.0
-    """Probability that another writer commits to the target while it is compared; thrice at most."""
+    """Probability that another writer commits to the target while it is compared; at most three times."""
 
     vacuums: float = 0.0
-    """Probability that files which a seal names are gone when it comes to them."""
+    """Probability that the staged files of a seal are missing when it commits."""
 
     loses: str | None = None
-    """What a topic may do besides growing: None, `expire` or `recreate`; a job may end with that, and must not pass over it."""
+    """Losses of a topic: `None`, `expire` or `recreate`; a job may fail for them, and must not skip them."""
 
     checked_fence: bool = True
-    """The first seal of an attempt is refused when the target was sealed after the attempt had read its state."""
+    """The first seal of an attempt is rejected if the target was sealed after the attempt read its state."""
 
     script: Script | None = None
-    """What happens, where it is not left to chance."""
+    """Listed events, instead of drawn ones."""
 
     @property
     def filters(self) -> bool:
-        """Does the transform leave rows out? A changelog has none to leave out."""
+        """Return whether the transform filters rows; a changelog has no filter."""
         return self.filtered and self.mode != CHANGELOG
 
     @property
     def proves_key(self) -> bool:
-        """Is the key proven? In every other world, so that both ways are walked."""
+        """Return whether the key is proven: in every other world, so that both paths are covered."""
         return self.mode == UPSERT and self.seed % 2 == 0
 
 

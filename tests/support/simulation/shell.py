@@ -1,4 +1,4 @@
-"""What the event loop and the action executor do, in the simulated world: one process, one attempt."""
+"""Event loop and action executor of the simulated world: one process, one attempt."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ TRANSIENT = TransientError("the simulated storage is away")
 
 @cache
 def installed() -> Mapping[str, StrategyPlugin[Any]]:
-    """Return the strategies of this process; a search at each commit takes a tenth of a simulation."""
+    """Return the strategies of this process; a search at each commit would take a tenth of a simulation."""
     return strategies.discover()
 
 
 class Shell:
-    """One process: executes the core's actions, and answers after a while."""
+    """One process: executes the core's actions, and answers after a delay."""
 
     def __init__(self, world: World, stored: JobState | None, txn: int | None, *, anew: bool) -> None:
-        """Open from the stored state; nothing is written before `begin`. `anew`: what is there is taken out first."""
+        """Open from the stored state; nothing is written before `begin`. `anew` removes existing rows first."""
         self._world = world
         self.begun = self.stubborn = False
         self._anew = anew
@@ -91,9 +91,9 @@ class Shell:
         self._execute(self._job.start(self._now()))
 
     def _take_out(self) -> bool:
-        """Take the rows of the unfinished attempt out; return whether the state that was read is still the newest one.
+        """Remove the rows of the unfinished attempt; return whether the state that was read is still the newest one.
 
-        What a process that was believed dead has sealed meanwhile goes too, and the next attempt begins anew for that.
+        Rows that a process believed dead has sealed meanwhile are removed too, so the next attempt restarts.
         """
         world, first = self._world, txn_version(self.attempt, 0)
         moved = world.target.txn not in (self._txn_read, first) or world.target.newest.state != self._text_read
@@ -109,12 +109,12 @@ class Shell:
         return not self._over
 
     def wake_at_s(self) -> float:
-        """Return when the core wants a tick, in the world's time."""
+        """Return the time at which the core wants a tick, in the world's time."""
         return self._job.wake_at_s() - self._mono_s if self.begun else float("inf")
 
     @property
     def busy(self) -> bool:
-        """Is work under way?"""
+        """Return whether work is in flight."""
         return bool(self._running)
 
     def tick(self) -> None:
@@ -122,7 +122,7 @@ class Shell:
         self.deliver(Tick())
 
     def deliver(self, event: Event) -> None:
-        """Hand one event to the core and execute what it says."""
+        """Deliver one event to the core and execute its actions."""
         if self._over:
             return
         self._world.step()
@@ -174,7 +174,7 @@ class Shell:
         self._over = True
         act()
 
-    # ------------------------------------------------------------------ looking and sealing
+    # ------------------------------------------------------------------ polling and sealing
     def _look(self) -> None:
         if self._world.unlucky():
             self.deliver(PollFailed(TRANSIENT))
@@ -197,8 +197,8 @@ class Shell:
             self._later(0.01, 0.2, lambda: self._seal_failed(action, TRANSIENT))
             return
         target, newest = self._world.target, self._world.target.newest
-        known = target.txn == action.txn_version or action.beside is not None
-        if not (known and newest.state == action.state):
+        present = target.txn == action.txn_version or action.beside is not None
+        if not (present and newest.state == action.state):
             try:
                 self._check_fence()
                 self._check_world(action)
@@ -225,7 +225,7 @@ class Shell:
             self._later(0.0, 0.2, lambda: self._quarantine(action, newest.version))
 
     def _quarantine(self, action: Seal, version: int) -> None:
-        """Make the second commit, if it is not there; another process may do so at any moment too."""
+        """Make the second commit, unless it exists; another process may do so at any time too."""
         assert action.quarantine is not None
         if not self._over:
             self._world.step()
@@ -239,31 +239,31 @@ class Shell:
         self._later(0.0, 0.1, lambda: self._sealed(action, version))
 
     def _check_fence(self) -> None:
-        """Refuse the first seal when the state that it continues is not the newest any more.
+        """Reject the first seal if the state that it continues is no longer the newest one.
 
         Raises:
-            TransientError: a process that was believed dead has sealed meanwhile; open again.
+            TransientError: a process believed dead has sealed meanwhile; open again.
         """
         target = self._world.target
         if not self._fenced and (target.txn, target.newest.state) != (self._txn_read, self._text_read):
             raise TransientError("the target was sealed after its state was read")
 
     def _check_world(self, action: Seal) -> None:
-        """Refuse a seal of files that are gone, and the last one when others came after what was compared.
+        """Reject a seal of missing files, and the last one if foreign commits followed the compared version.
 
         Raises:
-            StagedFilesGoneError, TargetChangedError: so it is.
+            StagedFilesGoneError, TargetChangedError: the seal is rejected.
         """
         target = self._world.target
         if action.files and self._world.vacuumed():
             raise StagedFilesGoneError("the simulated VACUUM was quicker")
-        others = () if action.compared is None else target.others_after(action.compared)
-        if others:
-            raise TargetChangedError("others came", commits=others, newest=target.newest.version)
+        foreign = () if action.compared is None else target.others_after(action.compared)
+        if foreign:
+            raise TargetChangedError("foreign commits", commits=foreign, newest=target.newest.version)
 
     def _seal_failed(self, action: Seal, error: BackfillError) -> None:
         if isinstance(error, TargetChangedError):
-            self._sealing = None  # given up: the next one has another receipt
+            self._sealing = None  # given up: the next seal has another receipt
         self.deliver(SealFailed(action.epoch, error))
 
     def _sealed(self, action: Seal, version: int) -> None:
@@ -278,16 +278,16 @@ class Shell:
         """Demand that `status` without a driver shows the rows that the driver showed when the state was durable."""
         plugin, view = installed().get(state.strategy), self._job.view(self._now())
         if plugin is None:
-            return  # it is not installed here
-        found, shown = plugin.summarize(plugin.decode(state.progress)), view.strategy
-        rows, live = (found.rows_done, found.rows_filtered), (shown.rows_done, shown.rows_filtered)
-        demand(rows == live, f"the state tells of {rows} rows done and filtered, the driver of {live}")
-        demand(found.rows_total in (None, shown.rows_total), "the state tells of another number of rows in all")
+            return  # the plug-in is not installed here
+        summary, shown = plugin.summarize(plugin.decode(state.progress)), view.strategy
+        rows, live = (summary.rows_done, summary.rows_filtered), (shown.rows_done, shown.rows_filtered)
+        demand(rows == live, f"the state has {rows} rows done and filtered, the driver {live}")
+        demand(summary.rows_total in (None, shown.rows_total), "the state has another number of rows in all")
         demand(state.committed_ms <= (view.sealed_ms or 0), "the state was committed after it was durable")
 
     # ------------------------------------------------------------------ work
     def _start(self, work: Work) -> None:
-        kinds = [one.kind for one in (*self._running.values(), work)]
+        kinds = [piece.kind for piece in (*self._running.values(), work)]
         self._world.oracle.on_start(self.attempt, work, self._world.now_s, kinds.count(WorkKind.HISTORY))
         behind = self._sealing is None or not _moves_files(self._sealing)
         demand(behind or not isinstance(work, ShipVersions), "the log is shipped before files are durable")
@@ -319,7 +319,7 @@ class Shell:
         self.deliver(event)
 
     def _do(self, work: Work) -> None:
-        """The effect of work, and a little later its answer; between them anything may happen."""
+        """Apply the effect of work, and answer a little later; other events may happen in between."""
         if not self._over:
             self._world.step()
             if work.work_id not in self._running:
@@ -375,17 +375,17 @@ class Shell:
         )
 
     def _stage_bad(self, work_id: int, rows: list[Row]) -> tuple[StagedFile, ...]:
-        """Stage bad records to be found again by attempt and work."""
+        """Stage bad records, to be found again by attempt and work."""
         if not rows:
             return ()
         self._world.staged_bad[self.attempt, work_id] = rows
         return (StagedFile(f"bad/a{self.attempt}/s{work_id}", 10 * len(rows), len(rows), quarantined_by=work_id),)
 
     def _verify(self, work: Verify) -> Verified:
-        wanted, found = self._opened.wanted(work), self._world.target.commits[work.target_version].rows
-        wrong = () if wanted.kept_by(found) else (VnodeMismatch(0, wanted.rows.total(), found.total()),)
+        promise, actual = self._opened.wanted(work), self._world.target.commits[work.target_version].rows
+        wrong = () if promise.kept_by(actual) else (VnodeMismatch(0, promise.rows.total(), actual.total()),)
         version = work.position if isinstance(work.position, int) else None
-        receipt = Receipt(version, work.target_version, work.epoch, found.total(), 1, "", wrong, 0.1)
+        receipt = Receipt(version, work.target_version, work.epoch, actual.total(), 1, "", wrong, 0.1)
         return Verified(work.work_id, receipt)
 
 

@@ -1,4 +1,4 @@
-"""The target of the simulated world, which refuses old transactions, and the ways to write to it."""
+"""The target of the simulated world, which rejects old transactions, and the ways to write to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One version of the target; a MERGE has no state of its own."""
+    """One version of the target; a MERGE has no state."""
 
     version: int
     kind: str
@@ -27,7 +27,7 @@ class Commit:
     rows: Counter[Row]
     state: str | None
     files: Mapping[str, Sequence[Row]] = field(default_factory=dict)
-    """Rows by path, as seals brought them; a MERGE leaves none of them as it was."""
+    """Rows by path, from seals; a MERGE replaces all of them."""
 
 
 class Target:
@@ -45,7 +45,7 @@ class Target:
     @property
     def txn(self) -> int | None:
         """Return the newest transaction version of the job."""
-        return max((one.txn for one in self.commits if one.txn >= 0), default=None)
+        return max((commit.txn for commit in self.commits if commit.txn >= 0), default=None)
 
     def _add(
         self,
@@ -59,10 +59,10 @@ class Target:
         return self.newest
 
     def seal(self, txn: int, added: Mapping[str, Sequence[Row]], state: str, removed: Collection[str] = ()) -> Commit:
-        """Commit files, those that go, and state together.
+        """Commit added files, removed files and state together.
 
         Raises:
-            FencedError: this or a newer transaction version is in the table already.
+            FencedError: this or a newer transaction version is already in the table.
         """
         if self.txn is not None and txn <= self.txn:
             raise FencedError(f"transaction {txn} is not above {self.txn}")
@@ -76,10 +76,10 @@ class Target:
         return self._add("seal", txn, rows, state, files)
 
     def replace_state(self, before: Durable, state: str) -> Commit:
-        """Commit a state alone, in the place of another.
+        """Commit only a state, in the place of another.
 
         Raises:
-            FencedError: it is not there any more.
+            FencedError: the other state is no longer the newest one.
             TargetChangedError: a MERGE of the job came after it.
         """
         if self.newest.state != before.state:
@@ -89,7 +89,7 @@ class Target:
         return self._add("state", -1, self.newest.rows, state, self.newest.files)
 
     def merge(self, txn: int, net: Mapping[Any, Any]) -> Commit | None:
-        """Upsert and delete by key; a transaction that is known is skipped, as Delta does it."""
+        """Upsert and delete by key; a committed transaction is skipped, as in Delta."""
         if self.txn is not None and txn <= self.txn:
             return None
         kept = Counter({row: count for row, count in self.newest.rows.items() if row[0] not in net})
@@ -97,9 +97,9 @@ class Target:
         return self._add("merge", txn, kept, self.newest.state)
 
     def drop_rows(self, txn: int) -> bool:
-        """Take out every row under a transaction, once; the state stays, until the next seal says what is there.
+        """Remove every row under a transaction, once; the state stays until the next seal.
 
-        Where no row is, there is no commit, as with Delta; return whether the transaction was a new one.
+        A table without rows gets no commit, as with Delta. Return whether the transaction was a new one.
         """
         new = self.txn is None or txn > self.txn
         if new and self.newest.rows:
@@ -107,13 +107,13 @@ class Target:
         return new
 
     def rewrite(self) -> None:
-        """Let another writer change a row and change it back: the rows are the same, and a receipt does not know."""
+        """Let another writer change a row and change it back: the rows are the same, but no receipt can know that."""
         self._add("foreign", -1, self.newest.rows, self.newest.state, self.newest.files)
 
     def others_after(self, version: int) -> tuple[ForeignCommit, ...]:
-        """Return what others committed after a version."""
+        """Return the foreign commits after a version."""
         later = self.commits[version + 1 :]
-        return tuple(ForeignCommit(one.version, "UPDATE", "another") for one in later if one.kind == "foreign")
+        return tuple(ForeignCommit(commit.version, "UPDATE", "another") for commit in later if commit.kind == "foreign")
 
     def spoil(self, row: Row) -> None:
         """Let another writer insert a row."""

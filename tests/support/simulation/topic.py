@@ -1,8 +1,8 @@
 """A source with offsets: a topic whose partitions only grow, in which compaction leaves holes and partitions appear.
 
-Rows are `(partition, offset, value)`. An offset may hold no record from the beginning (a marker of a transaction), or
-lose it later: compaction removes a record that a newer one of its key has replaced. Some records can be read and not parsed.
-A topic that loses things may also expire records, which a reader must not pass over, or be deleted and made again.
+Rows are `(partition, offset, value)`. An offset may hold no record from the beginning (a marker of a transaction), or lose it
+later. Compaction removes a record that a newer one of its key has replaced. Some records can be read and not parsed. A topic
+with losses may also expire records, which a reader must not skip, or be deleted and created again.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Span = tuple[int, int, int]
 """Partition, first offset, offset after the last one."""
 
 BAD_EVERY = 5
-"""One record of so many cannot be parsed."""
+"""One record in this many cannot be parsed."""
 
 TOMBSTONE_EVERY = 7
-"""One record of so many removes its key, where the target has one row a key."""
+"""One record in this many removes its key, if the target has one row a key."""
 
 Key = tuple[int, int]
 Image = tuple[int, int] | None
 Change = tuple[Key, Image]
-"""A key, which is in one partition, and its row; None: it is removed."""
+"""A key, which is in one partition, and its row; `None` if it is removed."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Partition:
     high: int = 0
     values: dict[int, int] = field(default_factory=dict)
     removed: dict[int, int] = field(default_factory=dict)
-    """Values that compaction took away, by offset: a reader has them only if it came before."""
+    """Values that compaction removed, by offset: only an earlier reader has them."""
 
     expired: dict[int, int] = field(default_factory=dict)
     """Values below `low`: a target that holds their offsets must have them."""
@@ -67,7 +67,7 @@ class Partition:
     def expire(self, low: int) -> None:
         """Remove all records below an offset, at most the end."""
         self.low = max(self.low, min(low, self.high))
-        for offset in [one for one in self.values if one < self.low]:
+        for offset in [offset_ for offset_ in self.values if offset_ < self.low]:
             self.expired[offset] = self.values.pop(offset)
 
 
@@ -75,12 +75,12 @@ class Topic:
     """A topic of the simulated world; `commit` changes it."""
 
     def __init__(self, seed: int, *, rows: int, sparse: bool, filtered: bool) -> None:
-        """Make a topic of one to three partitions with so many records in all; `sparse`: with holes between them."""
+        """Make a topic of one to three partitions with `rows` records in all; `sparse` leaves holes between them."""
         self._rng = Random(seed)
         self._filtered, self._sparse = filtered, sparse
         self._value = 0
         self.made = 0
-        """How often it was deleted and made again."""
+        """Number of times that it was deleted and created again."""
 
         self.former: dict[int, Partition] = {}
         """The partitions of the first topic of this name, once there is another."""
@@ -112,7 +112,7 @@ class Topic:
                     self._append(rng.choice(sorted(self.partitions)))
 
     def lose(self, what: str) -> None:
-        """Expire some records, or be deleted and made again; the new topic has other records at the same offsets."""
+        """Expire some records, or recreate the topic, which then has other records at the same offsets."""
         if what == "expire":
             partition = self.partitions[self._rng.choice(sorted(self.partitions))]
             partition.expire(self._rng.randint(partition.low, partition.high))
@@ -129,7 +129,7 @@ class Topic:
         return self.former or self.partitions
 
     def _of_first(self, number: int) -> Partition:
-        """Return a partition of the first topic: an empty one where it had none, for a seal may name one of the next topic."""
+        """Return a partition of the first topic; an empty one if it had none, because a seal may name one of the next topic."""
         return self.first.get(number, Partition())
 
     # ------------------------------------------------------------------ reading
@@ -140,29 +140,29 @@ class Topic:
 
     @property
     def compacted(self) -> int:
-        """Return how many records compaction removed so far."""
+        """Return the number of records that compaction removed."""
         return sum(len(partition.removed) for partition in self.first.values())
 
     def read(self, partition: int, start: int, stop: int) -> list[Row]:
-        """Return the transformed records at the offsets `[start, stop)`, as they are now."""
+        """Return the current transformed records at the offsets `[start, stop)`."""
         return self._rows(partition, self.partitions[partition].values, start, stop)
 
     def _rows(self, partition: int, values: dict[int, int], start: int, stop: int, *, bad: bool = False) -> list[Row]:
         values = {offset: value for offset, value in values.items() if (value % BAD_EVERY == 0) is bad}
-        found = ((offset, value) for offset, value in sorted(values.items()) if start <= offset < stop)
-        return [(partition, offset, value) for offset, value in found if not self._filtered or value % 3 != 0]
+        chosen = ((offset, value) for offset, value in sorted(values.items()) if start <= offset < stop)
+        return [(partition, offset, value) for offset, value in chosen if not self._filtered or value % 3 != 0]
 
     def changes(self, partition: int, start: int, stop: int) -> list[Change]:
-        """Return what the records at the offsets `[start, stop)` do to a target with one row a key, as they are now."""
+        """Return the changes of the current records at the offsets `[start, stop)` to a target with one row a key."""
         return [
             self._change(partition, offset, value)
             for offset, value in self._good(self.partitions[partition].values, start, stop)
         ]
 
     def _good(self, values: dict[int, int], start: int, stop: int) -> list[tuple[int, int]]:
-        """Return offsets and values of the records that can be parsed; one that the filter leaves out is not looked at."""
-        found = ((offset, value) for offset, value in sorted(values.items()) if start <= offset < stop)
-        return [(offset, value) for offset, value in found if value % BAD_EVERY or not self._passes(value)]
+        """Return offsets and values of the parsable records; a record that the filter drops is not parsed."""
+        chosen = ((offset, value) for offset, value in sorted(values.items()) if start <= offset < stop)
+        return [(offset, value) for offset, value in chosen if value % BAD_EVERY or not self._passes(value)]
 
     def _passes(self, value: int) -> bool:
         return not self._filtered or value % 3 != 0
@@ -172,26 +172,27 @@ class Topic:
         return key, None if value % TOMBSTONE_EVERY == 0 or not self._passes(value) else (offset, value)
 
     def folds(self, spans: Iterable[Span]) -> dict[Key, set[Image]]:
-        """Return what a target with one row a key may hold of each key, whose reader was at each offset once, in their order.
+        """Return the possible rows of each key in a target with one row a key, whose reader read each offset once, in order.
 
-        It may have come before a compaction or after it: a record that was removed may decide, or the one before it. None: no row.
+        The reader may have come before or after a compaction: a removed record may decide, or the one before it. `None` means
+        no row.
         """
-        found: dict[Key, set[Image]] = {}
+        images: dict[Key, set[Image]] = {}
         for number, start, stop in spans:
             partition = self._of_first(number)
             kept = partition.values | partition.expired
             for offset, value in self._good(kept | partition.removed, start, stop):
                 key, image = self._change(number, offset, value)
-                before = found.get(key, {None}) if offset in partition.removed else set()
-                found[key] = before | {image}
-        return found
+                before = images.get(key, {None}) if offset in partition.removed else set()
+                images[key] = before | {image}
+        return images
 
     def bad(self, partition: int, start: int, stop: int) -> list[Row]:
-        """Return the records at the offsets `[start, stop)` that cannot be parsed, as they are now."""
+        """Return the current unparsable records at the offsets `[start, stop)`."""
         return self._rows(partition, self.partitions[partition].values, start, stop, bad=True)
 
     def view(self, spans: Iterable[Span], *, bad: bool = False) -> tuple[Counter[Row], Counter[Row]]:
-        """Return the rows at some offsets: those that a target with them must have, expired ones too, and those that it may."""
+        """Return the rows at some offsets: those that a target must have, expired ones too, and those that it may have."""
         must, may = Counter[Row](), Counter[Row]()
         for number, start, stop in spans:
             partition = self._of_first(number)

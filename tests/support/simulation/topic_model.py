@@ -1,4 +1,4 @@
-"""What the models of strategies that read a topic have in common: the topic, and which of its rows a target has."""
+"""Common parts of the models of strategies that read a topic: the topic, and its rows in a target."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from backfill_core.protocol.work import Work
 
 
 class TopicModel:
-    """A model whose source is a topic; what a stored state promises is its subclass's to say."""
+    """A model whose source is a topic; its subclass defines the promises of a stored state."""
 
     MODES: ClassVar[tuple[str, ...]] = (APPEND,)
     WORTH: ClassVar[Mapping[str, int]] = {
@@ -47,19 +47,19 @@ class TopicModel:
 
     @staticmethod
     def spec(given: Scenario) -> BackfillSpec:
-        """Return a spec with nothing in it that the strategy reads."""
+        """Return a spec without fields that the strategy reads."""
         where = {"transform": {"where": "value > 0"}} if given.filters else {}
         return job("/source", "/target", target={"writeMode": given.mode}, **where).spec
 
     @staticmethod
     def compared(progress: Progress) -> Compared:
-        """There is no real target of it."""
+        """Raise an error: it has no real target."""
         raise NotImplementedError
 
     # -------------------------------------------------------------- the source
     @property
     def met(self) -> Mapping[str, int]:
-        """Return how many records were compacted away, and how many partitions came later."""
+        """Return the numbers of compacted records and of partitions."""
         return {"compacted": self.topic.compacted, "partitions": len(self.topic.partitions)}
 
     def change_source(self) -> str:
@@ -72,7 +72,7 @@ class TopicModel:
         return SourcePolled(Head(self.offsets, wall_ms, self.source_id))
 
     def lost(self, error: BackfillError) -> bool:
-        """A topic that only grows loses nothing."""
+        """Return false: a topic that only grows loses nothing."""
         return False
 
     @property
@@ -92,15 +92,15 @@ class TopicModel:
         raise NotImplementedError
 
     def starts_over(self, progress: Progress) -> bool:
-        """Each state is continued."""
+        """Return false: each state is continued."""
         return False
 
     def expected(self, progress: Progress) -> Promise:
-        """Return the records at the offsets that it holds; compaction may have come before the reader or after it."""
+        """Return the records at the held offsets; compaction may have come before the reader or after it."""
         return self.at(self.spans(progress))
 
     def quarantined(self, progress: Progress) -> Promise:
-        """Return those of the same offsets that cannot be parsed."""
+        """Return the unparsable records at the same offsets."""
         return Promise(*self.topic.view(self.spans(progress), bad=True))
 
     def at(self, spans: Iterable[Span]) -> Promise:
@@ -112,31 +112,31 @@ class TopicModel:
         return Region.of(*((f"partition {number}", start, stop) for number, start, stop in self.spans(progress)))
 
     def check_key_proof(self, progress: Progress, merges: int) -> None:
-        """What is only appended has no key."""
+        """Fail: an append target has no key."""
         demand(False, "the key of a topic was proven")
 
     def mixed(self) -> Progress:
-        """There is one position."""
+        """Raise an error: there is only one position."""
         raise NotImplementedError
 
     # -------------------------------------------------------------- work
     def read(self, ranges: Iterable[OffsetRange]) -> list[Row]:
-        """Return the records of some ranges, as they are now."""
-        return [row for one in ranges for row in self.topic.read(int(one.partition), one.start, one.stop)]
+        """Return the current records of some ranges."""
+        return [row for span in ranges for row in self.topic.read(int(span.partition), span.start, span.stop)]
 
     def bad(self, ranges: Iterable[OffsetRange]) -> list[Row]:
         """Return those that cannot be parsed."""
-        return [row for one in ranges for row in self.topic.bad(int(one.partition), one.start, one.stop)]
+        return [row for span in ranges for row in self.topic.bad(int(span.partition), span.start, span.stop)]
 
     @staticmethod
     def region(ranges: Iterable[OffsetRange]) -> Region:
         """Return some ranges as a region."""
-        return Region.of(*((f"partition {one.partition}", one.start, one.stop) for one in ranges))
+        return Region.of(*((f"partition {span.partition}", span.start, span.stop) for span in ranges))
 
     def txn_of(self, work: Work) -> int | None:
-        """It only stages."""
+        """Return `None`: the work only stages."""
         return None
 
     def check_merge(self, progress: Progress, work: Work, txn: int) -> Promise:
-        """Records are only appended."""
+        """Raise an error: records are only appended."""
         raise NotImplementedError

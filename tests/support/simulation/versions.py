@@ -1,8 +1,8 @@
-"""A source with versions: a table with files, a history and a change feed; and what the models of strategies that read one share.
+"""A source with versions: a table with files, a history and a change feed; and common parts of the models that read one.
 
-Rows are `(key, value)`. A file has a number of physical rows `of`, of which only some are alive (deletion vectors). A
-part of it is cut by hash residue, as Spark does it: so slices have their rows only in the mean, and a few rows can stand
-for a large file.
+Rows are `(key, value)`. A file has a number of physical rows `of`, of which only some are alive (deletion vectors). A part of
+it is cut by hash residue, as Spark does it. So the rows of slices are right only on average, and a few rows can stand for a
+large file.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ class Change:
     op: str
     key: int
     value: int | None
-    """Of a removed key, the value that it had."""
+    """New value; for a removed key, its last value."""
 
     before: int | None = None
-    """Of an update, the value that the key had."""
+    """Previous value of an updated key."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file of one version: its live rows, and how many it has with the deleted ones."""
+    """A file of one version: its live rows, and its number of rows with the deleted ones."""
 
     rows: tuple[Row, ...]
     of: int
 
 
 def residue(row: Row, of: int) -> int:
-    """Return where in its file a row is cut; deterministic over processes, like xxhash64."""
+    """Return the position at which a row is cut in its file; the same in all processes, like xxhash64."""
     return crc32(repr(row).encode()) % of
 
 
 class VersionedTable:
-    """A table of the simulated world; `commit` adds a version, nothing changes one."""
+    """A table of the simulated world; `commit` adds a version, versions are immutable."""
 
     def __init__(
         self, seed: int, *, rows: int, append_only: bool, sparse: bool, filtered: bool, grows: bool = False
     ) -> None:
-        """Make version 0 with so many rows; `sparse` gives each file 20,000 to 200,000 physical rows; `grows`: see `Scenario`."""
+        """Make version 0 with `rows` rows; `sparse` gives each file 20,000 to 200,000 physical rows; `grows`: see `Scenario`."""
         self._rng = Random(seed)
         self._seed = seed
         self._append_only, self.sparse, self._filtered, self._grows = append_only, sparse, filtered, grows
@@ -78,7 +78,7 @@ class VersionedTable:
         return len(self._versions) - 1
 
     def commit(self) -> str:
-        """Commit something: inserts, updates, deletes, a changed key, or an OPTIMIZE that changes no row; say what."""
+        """Commit inserts, updates, deletes, a changed key, or an OPTIMIZE that changes no row; return a description."""
         rng, state = self._rng, dict(self._versions[-1])
         made: list[Change] = []
         kinds = [INSERT] if self._append_only else [INSERT, UPDATE, UPDATE, DELETE, "key"]
@@ -88,7 +88,7 @@ class VersionedTable:
             made += self._change(INSERT, state)
         self._versions.append(state)
         self.changes.append(tuple(made))
-        return f"version {self.version}: {', '.join(f'{one.op} ({one.key}, {one.value})' for one in made) or 'no row changes'}"
+        return f"version {self.version}: {', '.join(f'{change.op} ({change.key}, {change.value})' for change in made) or 'no row changes'}"
 
     def _change(self, kind: str, state: dict[int, int]) -> list[Change]:
         version, stamp = len(self._versions), next(self._stamp)
@@ -110,7 +110,7 @@ class VersionedTable:
 
     # ------------------------------------------------------------------ reading
     def layout(self, version: int) -> tuple[SourceFile, ...]:
-        """Return the files of a version, in path order; the same at every look."""
+        """Return the files of a version, in path order; always the same."""
         rng, rows = Random(self._seed * 1_000_003 + version), sorted(self._versions[version].items())
         files: list[SourceFile] = []
         while rows:
@@ -121,7 +121,7 @@ class VersionedTable:
         return tuple(files)
 
     def passes(self, value: int | None) -> bool:
-        """Does a row pass the transform's filter?"""
+        """Return whether a row passes the transform's filter."""
         return value is not None and (not self._filtered or value % 3 != 0)
 
     def read(self, version: int, parts: Iterable[FileRange]) -> list[Row]:
@@ -140,7 +140,7 @@ class VersionedTable:
         return self.read(version, (file_range for span in spans for file_range in file_ranges(prefix, *span)))
 
     def rows(self, version: int) -> list[Row]:
-        """Return the rows of a version as the source has them."""
+        """Return the rows of a version in the source."""
         return sorted(self._versions[version].items())
 
     def view(self, version: int) -> Counter[Row]:
@@ -152,7 +152,7 @@ class VersionedTable:
         return [change for version in range(after + 1, upto + 1) for change in self.changes[version]]
 
     def net(self, after: int, upto: int) -> dict[int, int | None]:
-        """Return the last image of each key that changed in `(after, upto]`; None removes it."""
+        """Return the last image of each key that changed in `(after, upto]`; `None` removes it."""
         last: dict[int, int | None] = {}
         for change in self.between(after, upto):
             image = None if change.op == DELETE else change.value
@@ -164,9 +164,9 @@ class VersionedTable:
         return [(change.op, change.version, change.key, change.value) for change in self.between(after, upto)]
 
 
-# ------------------------------------------------------------------ what its models have in common
+# ------------------------------------------------------------------ common parts of its models
 class Announcing(Protocol):
-    """A stored form that says which MERGE comes next."""
+    """A stored form that names the next MERGE."""
 
     @property
     def consumed(self) -> int:
@@ -178,7 +178,7 @@ class Announcing(Protocol):
 
 
 class TableModel:
-    """A model whose source is a table with versions; what a stored state promises is its subclass's to say."""
+    """A model whose source is a table with versions; its subclass defines the promises of a stored state."""
 
     MODES: ClassVar[tuple[str, ...]] = (UPSERT, UPSERT, APPEND, CHANGELOG)
     KNOBS: ClassVar[frozenset[str]] = frozenset({"rescaled", "stacked"})
@@ -205,15 +205,15 @@ class TableModel:
         return SourcePolled(Head(self.table.version, wall_ms))
 
     def lost(self, error: BackfillError) -> bool:
-        """A table loses nothing here."""
+        """Return false: a table loses nothing here."""
         return False
 
     def quarantined(self, progress: Progress) -> Promise:
-        """A table has no bad records."""
+        """Return nothing: a table has no bad records."""
         return Promise(Counter())
 
     def mixed(self) -> Progress:
-        """There is one position."""
+        """Raise an error: there is only one position."""
         raise NotImplementedError
 
     # -------------------------------------------------------------- work
@@ -223,7 +223,7 @@ class TableModel:
 
     @staticmethod
     def announced(stored: Announcing, work: Work, txn: int) -> int:
-        """Hold a MERGE to the state that announced it; return the version that it brings the target to."""
+        """Check a MERGE against the state that announced it; return the version to which it brings the target."""
         assert isinstance(work, ApplyChanges)
         demand(stored.merging is not None, "a MERGE was not announced")
         assert stored.merging is not None

@@ -1,8 +1,8 @@
 """The simulated world: the real core `Job` with a virtual clock, tables in memory, faults and crashes.
 
-One heap of steps, one seed, no real time: the same seed is the same world. The world does what the event loop and the
-action executor do (spark_app/backfill_spark/driver/), and every step may be the last of an attempt: what is under
-way is lost or lands, and a new attempt opens from what the target holds.
+One heap of steps, one seed, no real time: the same seed is the same world. The world does the work of the event loop and of the
+action executor (spark_app/backfill_spark/driver/). Every step may be the last of an attempt: work in flight is lost or lands,
+and a new attempt opens from the target's state.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class World:
         self._shell: Shell | None = None
         self._complete = False
         self.lost: BackfillError | None = None
-        """What the job ended with, where its source lost what it had not read."""
+        """Error of a job whose source lost unread records."""
 
         self._revision = itertools.count(1)
         self._unanswered: dict[int, Command] = {}
@@ -97,20 +97,20 @@ class World:
 
     @property
     def calm(self) -> bool:
-        """Is the time of trouble over?"""
+        """Return whether the time of trouble is over."""
         return self.now_s >= self.given.trouble_s
 
     def after(self, delay_s: float, act: Callable[[], None], shell: Shell | None = None) -> None:
-        """Do something later; those of one moment come in any order. What a shell does dies with it."""
+        """Run an act later; acts of the same time run in any order. The acts of a shell die with it."""
         entry = (self.now_s + delay_s, self.rng.random(), next(self._order), shell, act)
         heapq.heappush(self._heap, entry)
 
     def _chance(self, what: str, number: int) -> Random:
-        """Return the chance of one planned event: to leave it out changes no other one."""
+        """Return the chance of one planned event: leaving it out changes no other event."""
         return Random(f"{self.given.seed}/{what}/{number}")
 
     def _plan(self, what: str, count: int, act: Callable[[int], None]) -> None:
-        """Let events happen at any time of the trouble, those that the script keeps."""
+        """Schedule the events that the script keeps, at any time of the trouble."""
         script = self.given.script
         kept = range(count) if script is None else getattr(script, what)
         for number in kept:
@@ -119,7 +119,7 @@ class World:
             heapq.heappush(self._heap, (at_s, rng.random(), next(self._order), None, partial(act, number)))
 
     def unlucky(self) -> bool:
-        """Does this act fail?"""
+        """Return whether this act fails."""
         if self.calm:
             return False
         script, fails = self.given.script, self.rng.random() < self.given.faults
@@ -130,13 +130,13 @@ class World:
         return False
 
     def vacuumed(self) -> bool:
-        """Are the staged files of a seal gone?"""
+        """Return whether the staged files of a seal are gone."""
         gone = not self.calm and bool(self.given.vacuums) and self.rng.random() < self.given.vacuums
         self.vacuums += gone
         return gone
 
     def quarantine_records(self, announced: AnnouncedRecords) -> None:
-        """Commit bad records to their own table, unless this transaction is in it already."""
+        """Commit bad records to their separate table, unless this transaction is already in it."""
         if (self.quarantine.txn or -1) >= announced.txn:
             return
         rows = [row for work_id in announced.works for row in self.staged_bad[announced.attempt, work_id]]
@@ -145,7 +145,7 @@ class World:
         self.note(f"bad records: {len(rows)} more in their own table, under {announced.txn}")
 
     def meet_others(self, shell: Shell) -> None:
-        """Let another writer change the target, now or in a moment."""
+        """Let another writer change the target, now or soon."""
         if self.others < OTHERS_MAX and self.given.others and self.rng.random() < self.given.others:
             self.others += 1
             self.after(self.rng.uniform(0, 0.4), self.target.rewrite, shell)
@@ -167,17 +167,17 @@ class World:
             raise Crashed
 
     def note(self, what: object) -> None:
-        """Keep what happened, words or an action, for a reader who must understand a seed."""
+        """Keep an event, a message or an action, for a reader who must understand a seed."""
         self._noted.append((self.now_s, what))
 
     @property
     def history(self) -> list[str]:
-        """What happened, a line each."""
-        return [f"{at_s:8.3f} {words}" for at_s, what in self._noted if (words := describe(what))]
+        """The events, a line each."""
+        return [f"{at_s:8.3f} {message}" for at_s, what in self._noted if (message := describe(what))]
 
     # ------------------------------------------------------------------ running
     def run(self) -> World:
-        """Go on until the job is complete."""
+        """Continue until the job is complete."""
         self._plan("commits", self.given.commits, self._change_source)
         self._plan("commands", self.given.commands, self._command)
         self._plan("signals", self.given.signals, self._signal)
@@ -220,12 +220,12 @@ class World:
         if self._shell is not None:
             self._shell.stubborn = self.given.stubborn
         self._shell = None
-        # Where the dead still write, the next one must come at once to meet them.
+        # If the dead process still writes, the next one must come at once to meet it.
         self.after(self.rng.uniform(0, 0.2) if self.given.stubborn else self.rng.uniform(0.5, 3.0), self._open)
 
     # ------------------------------------------------------------------ attempts
     def _begin_mixed(self) -> None:
-        """Let the target hold what an attempt of another release left: vnodes at different positions."""
+        """Let the target hold the state of another release's attempt: vnodes at different positions."""
         progress = self.model.mixed()
         rows = [*self.model.expected(progress).rows.elements()]
         state = replace(self.attempt_state(None, anew=False), epoch=1, progress=progress, rows_done=len(rows))
@@ -234,14 +234,14 @@ class World:
         self.note(commit)
 
     def spec_of(self, attempt: int) -> BackfillSpec:
-        """Return the spec that an attempt is started with."""
+        """Return the spec of an attempt."""
         return rescaled.spec_of(self.spec, self.given, attempt)
 
     def _open(self) -> None:
-        """Open an attempt from what the target holds; the time until its fence is another process's chance."""
+        """Open an attempt from the target's state; the time until its fence is another process's chance."""
         stored = self.target.newest
         state = None if stored.state is None else JobState.decode(stored.state)
-        # Rows were taken out and no seal came after: what the state says of them is past, whatever it is.
+        # Rows were removed and no seal followed: the state no longer describes them.
         dropped = state is not None and self.target.txn == (state.attempt + 1) << 32
         if state is not None and state.finished and not dropped:
             self._end()
@@ -262,11 +262,11 @@ class World:
                 self.after(self.rng.uniform(0.1, 4.0), self._delivery(revision, command))
 
     def _starts_over(self, text: str | None) -> bool:
-        """Must the rows of the last attempt go?"""
+        """Return whether the rows of the last attempt must be removed."""
         return self.model.starts_over(StoredState.read(text).progress)
 
     def on_finish(self, finish: Finish) -> None:
-        """An attempt is over."""
+        """End an attempt."""
         shell = self._shell
         assert shell is not None
         if finish.outcome == "Complete":
@@ -282,7 +282,7 @@ class World:
         self._lose_shell()
 
     def _end_for_good(self, error: BackfillError | None) -> None:
-        """A job that cannot go on ends with what the source lost, and with nothing else; the target is what its state says."""
+        """End a job that cannot continue: only the source's losses may cause that, and the target must hold the rows of its state."""
         demand(error is not None and self.model.lost(error), f"failed for good: {error!r}")
         self.note(f"the job ends: {error}")
         self.lost = error
@@ -314,12 +314,12 @@ class World:
 
     @property
     def _rates(self) -> list[int | None]:
-        """Limits that are commanded; files of 20,000 rows are read ahead of high ones, and sliced under low ones."""
+        """Limits of commands; files of 20,000 rows are read ahead of high ones, and sliced under low ones."""
         high: list[int | None] = [100_000, 150_000, 400_000]
         return [None, 0, 1, 5, 50, *(high if (self.given.rows_per_s or 0) >= high[0] else [])]
 
     def _signal(self, number: int) -> None:
-        """Ask the process to end, whatever it is doing; before it has begun it has no ears."""
+        """Ask the process to end, whatever it is doing; before it has begun it cannot receive signals."""
         if self._shell is not None and self._shell.begun:
             self.note("user: a signal asks the process to end")
             self._shell.deliver(StopRequested(force=self._chance("signal", number).random() < 0.5))
@@ -348,7 +348,7 @@ class World:
         return deliver
 
     def answered(self, revision: int, outcome: str) -> None:
-        """A command was acknowledged; who wants the job to end says again what came too late."""
+        """Record an acknowledged command; a user who wants the job to end repeats one that was too late."""
         if outcome == "WrongAttempt":
             return
         command = self._unanswered.pop(revision, None)
@@ -356,12 +356,12 @@ class World:
             self._send(Resume() if isinstance(command, Resume) else Throttle(None))
 
     def _calm_down(self) -> None:
-        """Undo what commands did, as a user would who wants the job to end."""
+        """Undo the effects of commands, as a user would who wants the job to end."""
         self._send(Resume())
         self._send(Throttle(None))
 
     def attempt_state(self, state: JobState | None, *, anew: bool) -> JobState:
-        """Return the state a new attempt begins with, as the driver makes it; `anew`: nothing is done any more."""
+        """Return the initial state of a new attempt, as the driver makes it; `anew` resets all progress."""
         before = state or JobState("job", "spec", attempt=0, epoch=0, strategy=self.given.strategy)
         before = before.begun_anew() if anew else before
         controls = before.controls.under_spec(self.given.paused, self.given.rows_per_s).at(self.wall_ms)

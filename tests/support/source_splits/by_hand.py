@@ -1,4 +1,4 @@
-"""The strategy of sources with offsets driven by hand: reads end when the test says so, commits are durable at once."""
+"""The strategy of sources with offsets driven by hand: a test ends each read, and commits are durable at once."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Log:
     low: int = 0
     holes: set[int] = field(default_factory=set)
     filtered: set[int] = field(default_factory=set)
-    """Offsets whose records the transform leaves out."""
+    """Offsets whose records the transform filters out."""
 
     open_at: int | None = None
-    """First offset of an open transaction; `None`: none is open."""
+    """First offset of an open transaction; `None` if none is open."""
 
     @property
     def stable(self) -> int:
@@ -49,14 +49,14 @@ class Log:
 
     def records(self, start: int, stop: int) -> list[int]:
         """Return the offsets of a range that have a record."""
-        return [one for one in range(start, stop) if one not in self.holes]
+        return [offset for offset in range(start, stop) if offset not in self.holes]
 
 
 class ByHand:
-    """One attempt after the other over some partitions; `target` counts the records that the commits made it hold."""
+    """One attempt after the other over some partitions; `target` counts the committed records."""
 
     def __init__(self, *highs: int, logs: dict[str, Log] | None = None, latest: bool = False, **settings: Any) -> None:
-        """Subscribe to partitions 0, 1, … with so many records; the first commit is the fence."""
+        """Subscribe to partitions 0, 1, … with these numbers of records; the first commit is the fence."""
         self.logs = logs or {str(number): Log(high) for number, high in enumerate(highs)}
         self.settings = SourceSplitsSettings(**{"share_min": 1, **settings})
         self.target = Counter[tuple[str, int]]()
@@ -70,12 +70,12 @@ class ByHand:
         self.open()
 
     def open(self) -> None:
-        """Begin an attempt from what is stored; what was under way is lost."""
+        """Begin an attempt from the stored state; work in flight is lost."""
         self._attempt += 1
         lows = {name: log.low for name, log in self.logs.items()}
         newest = {name: log.stable for name, log in self.logs.items()}
-        found = Subscribed(newest if self._latest else lows, newest, SOURCE)
-        self.strategy = SourceSplitsStrategy(found, self.settings, self.stored)
+        subscribed = Subscribed(newest if self._latest else lows, newest, SOURCE)
+        self.strategy = SourceSplitsStrategy(subscribed, self.settings, self.stored)
         self.running: dict[int, ReadOffsetRanges] = {}
         self._staged: dict[str, list[tuple[ReadOffsetRanges, list[tuple[str, int]]]]] = {}
         self._next_id, self._epoch = 1, Epoch(self._attempt, 1)
@@ -84,7 +84,7 @@ class ByHand:
 
     @property
     def now(self) -> Now:
-        """The moment."""
+        """Virtual time of the attempt."""
         return Now(self.now_s, round(self.now_s * 1000))
 
     @property
@@ -102,7 +102,7 @@ class ByHand:
         log.high += markers
 
     def poll(self, source_id: str = SOURCE) -> None:
-        """Let the strategy look at the source."""
+        """Let the strategy poll the source."""
         stable = {name: log.stable for name, log in self.logs.items()}
         watermarks = {name: log.high for name, log in self.logs.items()}
         self.strategy.on(SourcePolled(Head(stable, self.now.wall_ms, source_id, None, watermarks)), self.now)
@@ -112,26 +112,26 @@ class ByHand:
         self.strategy.on(LimitSet(rows_per_s, 1.0), self.now)
 
     def second(self) -> None:
-        """A second passes, and a barrier with it that commits nothing."""
+        """Let a second pass, with a barrier that commits nothing."""
         self.now_s += 1
         self.strategy.on(BarrierPassed(self._epoch, scheduled=True), self.now)
 
     # -------------------------------------------------------------- steps
     def start(self, *, history: bool = True, changes: bool = True) -> list[ReadOffsetRanges]:
-        """Let the strategy choose reads; return what begins."""
+        """Let the strategy choose reads; return those that begin."""
         permits = Permits(history, changes, checks=True, epoch=self._epoch, first_id=self._next_id)
         work = list(self.strategy.propose(permits, self.now))
         self._next_id += len(work)
-        self.running |= {one.work_id: one for one in work}
+        self.running |= {read.work_id: read for read in work}
         return work
 
     def finish(self, work: ReadOffsetRanges) -> None:
         """Let a read end well."""
         del self.running[work.work_id]
         rows = [
-            (one.partition, offset)
-            for one in work.ranges
-            for offset in self.logs[one.partition].records(one.start, one.stop)
+            (span.partition, offset)
+            for span in work.ranges
+            for offset in self.logs[span.partition].records(span.start, span.stop)
         ]
         counts = Counter(name for name, _ in rows)
         rows = [(name, offset) for name, offset in rows if offset not in self.logs[name].filtered]
@@ -144,7 +144,7 @@ class ByHand:
         self.strategy.on(WorkLost(work.work_id), self.now)
 
     def commit(self) -> CommitRequest:
-        """Let a barrier pass that commits, and return it; the target then holds what it has."""
+        """Let a barrier pass that commits, and return the commit, whose rows the target then holds."""
         permits = Permits(history=True, changes=True, checks=True, epoch=self._epoch, first_id=self._next_id)
         request = self.strategy.prepare_commit(self._epoch, permits, self.now)
         text = json.dumps(self.strategy.stored.encode())
@@ -158,7 +158,7 @@ class ByHand:
         return request
 
     def hold(self, partition: str = "0") -> None:
-        """Begin a transaction at the end of a partition: what is produced from now on cannot be read."""
+        """Begin a transaction at the end of a partition: later records cannot be read."""
         self.logs[partition].open_at = self.logs[partition].high
 
     def release(self, partition: str = "0") -> None:
@@ -166,12 +166,12 @@ class ByHand:
         self.logs[partition].open_at = None
 
     def run(self, times: int = 100) -> None:
-        """Go on until nothing starts any more; the last commits may add nothing."""
+        """Continue until nothing starts any more; the last commits may add nothing."""
         for _ in range(times):
             self.poll()
             work = self.start()
-            for one in work:
-                self.finish(one)
+            for read in work:
+                self.finish(read)
             self.commit()
             if not work:
                 return
@@ -179,9 +179,9 @@ class ByHand:
     @staticmethod
     def history(work: list[ReadOffsetRanges]) -> list[tuple[OffsetRange, ...]]:
         """Return the ranges of history among some reads."""
-        return [one.ranges for one in work if one.kind is WorkKind.HISTORY]
+        return [read.ranges for read in work if read.kind is WorkKind.HISTORY]
 
     @staticmethod
     def live(work: list[ReadOffsetRanges]) -> list[tuple[OffsetRange, ...]]:
         """Return the ranges of new records among some reads."""
-        return [one.ranges for one in work if one.kind is WorkKind.CHANGES]
+        return [read.ranges for read in work if read.kind is WorkKind.CHANGES]

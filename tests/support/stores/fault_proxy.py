@@ -1,4 +1,4 @@
-"""An S3 server with faults: what a client asks is passed on as it is, and some requests meet trouble on the way.
+"""An S3 server with faults: requests are passed on unchanged, and some meet a fault on the way.
 
 with faulty(store.endpoint) as proxy:
     proxy.faults.append(Fault("lost answer", "PUT", "_delta_log/", times=1))
@@ -21,15 +21,15 @@ TOO_SKEWED = (
     b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>RequestTimeTooSkewed</Code>'
     b"<Message>The difference between the request time and the server's time is too large.</Message></Error>"
 )
-"""As MinIO and Amazon answer a request that was signed too long ago; a test asks the real server for it."""
+"""Answer of MinIO and Amazon to a request that was signed too long ago; a test compares it with the real server's."""
 
 DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied.</Message></Error>"
 
 SKEW_MAX = timedelta(minutes=5)
-"""Of a proxy with a clock of its own: stricter than the 15 minutes of S3, behind which it stands."""
+"""Limit of a proxy with another clock: stricter than the 15 minutes of S3, so the proxy rejects before S3 does."""
 
 STALLED_MAX_S = 45
-"""So long at most a request waits in vain: a client whose own patience is shorter leaves before."""
+"""Longest time that a request waits in vain: a client with a shorter timeout leaves before."""
 
 FORBIDDEN, PRECONDITION_FAILED = 403, 412
 HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "expect")
@@ -37,21 +37,21 @@ HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "expect")
 
 @dataclass
 class Fault:
-    """What happens to the next requests of a method whose path has some text."""
+    """A fault of the next requests with this method and a string in their path."""
 
     what: str
-    """`slow down`: 503, `denied`: 403, `stall`: no answer at all, and nothing is done; `lost answer`: it is done, and the connection
-    ends without an answer."""
+    """`slow down`: 503, `denied`: 403, `stall`: no answer and no effect; `lost answer`: the request takes effect, and the
+    connection ends without an answer."""
 
     method: str
     text: str
     times: int
     stalls_s: int = STALLED_MAX_S
     met: int = field(default=0)
-    """How often it happened."""
+    """Number of requests that met it."""
 
     left: int = field(default=0)
-    """How often a client that stalled went away by itself."""
+    """Number of stalled clients that left by themselves."""
 
 
 class _Proxy(ThreadingHTTPServer):
@@ -63,37 +63,37 @@ class _Proxy(ThreadingHTTPServer):
         self.endpoint = f"http://127.0.0.1:{self.server_address[1]}"
         self.faults = []
         self.is_old = False
-        """Does it say that a PUT was done which the server refused by its condition? So does a store that ignores conditions."""
+        """Report a PUT as done that the server rejected by its condition, as a store that ignores conditions does."""
 
         self.plain_puts = []
         """Paths of files that were made without a condition: another writer's file would have been replaced."""
 
         self.ahead = timedelta()
-        """So far the clock of this store is ahead of the machine's; 0: only the server itself looks at the clock."""
+        """Lead of this store's clock over the machine's; 0: only the server itself checks the time."""
 
         self.refused = Counter()
-        """How often which answer of 403 was given, by its code; empty where an answer has no body."""
+        """Number of 403 answers by their code; empty if an answer has no body."""
 
         self._lock = threading.Lock()
 
     def is_skewed(self, signed_at):
-        """Was a request signed too far from the time that this store has?"""
+        """Return whether a request was signed too far from the time of this store."""
         if not self.ahead:
             return False
-        moment = datetime.strptime(signed_at, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-        return abs(datetime.now(UTC) + self.ahead - moment) > SKEW_MAX
+        signed = datetime.strptime(signed_at, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        return abs(datetime.now(UTC) + self.ahead - signed) > SKEW_MAX
 
     def fault_of(self, method, path):
-        """Return what happens to a request; None: nothing."""
+        """Return the fault of a request; `None` if it has none."""
         with self._lock:
-            for one in self.faults:
-                if one.met < one.times and one.method == method and one.text in path:
-                    one.met += 1
-                    return one
+            for fault in self.faults:
+                if fault.met < fault.times and fault.method == method and fault.text in path:
+                    fault.met += 1
+                    return fault
         return None
 
     def handle_error(self, request, client_address):
-        """A client that ended in the middle is no news."""
+        """Ignore a client that ended in the middle."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -106,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault = self.server.fault_of(self.command, self.path)
         what = fault and fault.what
         if what == "stall":
-            # Nothing follows a request that waits for its answer: what there is to read is the end of the connection.
+            # Nothing follows a request that waits for its answer: readable means that the connection ended.
             fault.left += bool(select.select([self.connection], [], [], fault.stalls_s)[0])
             self.close_connection = True
             return
@@ -129,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
                     server.putheader(name, value)
             server.endheaders(body or None)
             answer = server.getresponse()
-            said = answer.read()
+            content = answer.read()
         finally:
             server.close()
         if what == "lost answer":
@@ -140,34 +140,36 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, {"ETag": '"of what was put"'}, b"")
             return
         if answer.status == FORBIDDEN:
-            self.server.refused[_code(said)] += 1
+            self.server.refused[_code(content)] += 1
         headers = {name: value for name, value in answer.getheaders() if name.lower() not in HOP_BY_HOP}
-        self._answer(answer.status, headers, said)
+        self._answer(answer.status, headers, content)
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on  # noqa: N815 - the names that Python's server asks for
 
-    def _answer(self, status, headers, said):
+    def _answer(self, status, headers, content):
         self.send_response_only(status)
-        # The answer to HEAD says how long a body would be.
-        length = {} if any(name.lower() == "content-length" for name in headers) else {"Content-Length": str(len(said))}
+        # The answer to HEAD contains the length of the body.
+        length = (
+            {} if any(name.lower() == "content-length" for name in headers) else {"Content-Length": str(len(content))}
+        )
         for name, value in {**headers, **length}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(said)
+            self.wfile.write(content)
 
     def log_message(self, *_):
-        """Say nothing."""
+        """Log nothing."""
 
 
-def _code(said):
-    """Return the code of an error; empty where there is none."""
-    return said.partition(b"<Code>")[2].partition(b"</Code>")[0].decode()
+def _code(content):
+    """Return the code of an error; empty if there is none."""
+    return content.partition(b"<Code>")[2].partition(b"</Code>")[0].decode()
 
 
 @contextmanager
 def serving(server):
-    """Have a server of the standard library answer, on a thread of its own, while the block runs."""
+    """Let a server of the standard library answer, on a separate thread, while the block runs."""
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

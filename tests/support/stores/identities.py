@@ -1,7 +1,7 @@
-"""Who vouches for a driver without keys: an OpenID provider on loopback, and tokens that it signs, as a cluster does for its pods.
+"""Identity provider for a driver without keys: an OpenID provider on loopback, and tokens that it signs, as a cluster does for its pods.
 
 with issuing() as issuer:
-    ... a server that asks issuer.configuration for the keys of tokens
+    ... a server that reads the keys of tokens from issuer.configuration
     path.write_text(issuer.token())
 """
 
@@ -22,7 +22,7 @@ HOUR_S = 3600
 PRIME_BITS = 1024
 PUBLIC_EXPONENT = 65537
 SHA256_OF_PKCS1 = bytes.fromhex("3031300d060960864801650304020105000420")
-"""What stands before a digest in a signature (RFC 8017, 9.2)."""
+"""Prefix of a digest in a signature (RFC 8017, 9.2)."""
 
 WITNESSES = 24
 
@@ -36,10 +36,10 @@ class RsaKey:
         self._private = pow(PUBLIC_EXPONENT, -1, math.lcm(first - 1, second - 1))
 
     def sign(self, text):
-        """Return the signature of a text (RS256)."""
+        """Return the signature of a byte string (RS256)."""
         size = (self.modulus.bit_length() + 7) // 8
-        said = SHA256_OF_PKCS1 + hashlib.sha256(text).digest()
-        padded = b"\x00\x01" + b"\xff" * (size - len(said) - 3) + b"\x00" + said
+        digest = SHA256_OF_PKCS1 + hashlib.sha256(text).digest()
+        padded = b"\x00\x01" + b"\xff" * (size - len(digest) - 3) + b"\x00" + digest
         return pow(int.from_bytes(padded), self._private, self.modulus).to_bytes(size)
 
 
@@ -51,11 +51,11 @@ class Issuer:
 
     @property
     def configuration(self):
-        """Where a server finds how to check tokens."""
+        """URL at which a server finds how to check tokens."""
         return f"{self.address}/.well-known/openid-configuration"
 
     def document(self, path):
-        """Return what is said at a path."""
+        """Return the document at a path."""
         if path == "/keys":
             parts = {"n": self._key.modulus, "e": PUBLIC_EXPONENT}
             numbers = {name: _text(value.to_bytes((value.bit_length() + 7) // 8)) for name, value in parts.items()}
@@ -64,7 +64,7 @@ class Issuer:
         return {"issuer": self.address, "jwks_uri": f"{self.address}/keys", **pages}
 
     def token(self, lives_s=HOUR_S):
-        """Return a token for a driver; below zero it has expired."""
+        """Return a token for a driver; with a negative lifetime it has expired."""
         now = int(time.time())
         head = {"alg": "RS256", "typ": "JWT", "kid": KEY_ID}
         claims = {
@@ -76,7 +76,7 @@ class Issuer:
 
 
 def role_of_minio():
-    """Return the name that MinIO gives to the one role of a provider."""
+    """Return the name that MinIO gives to the only role of a provider."""
     return f"arn:minio:iam:::role/{_text(hashlib.sha1(AUDIENCE.encode(), usedforsecurity=False).digest())}"
 
 
@@ -86,15 +86,15 @@ def issuing():
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            said = json.dumps(issuer.document(self.path)).encode()
+            content = json.dumps(issuer.document(self.path)).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(said)))
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(said)
+            self.wfile.write(content)
 
         def log_message(self, *_):
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     issuer = Issuer(f"http://127.0.0.1:{server.server_address[1]}")
@@ -109,22 +109,22 @@ def _text(value):
 def _prime():
     chance = random.SystemRandom()
     while True:
-        # The two highest bits: so the product of two has all its bits.
-        found = chance.getrandbits(PRIME_BITS) | 3 << (PRIME_BITS - 2) | 1
-        if found % PUBLIC_EXPONENT != 1 and _is_prime(found, chance):
-            return found
+        # Set the two highest bits, so that the product of two primes has all its bits.
+        candidate = chance.getrandbits(PRIME_BITS) | 3 << (PRIME_BITS - 2) | 1
+        if candidate % PUBLIC_EXPONENT != 1 and _is_prime(candidate, chance):
+            return candidate
 
 
 def _is_prime(number, chance):
-    """Miller and Rabin's test; wrong once in 4 ** WITNESSES."""
+    """Run Miller and Rabin's test; it is wrong once in 4 ** WITNESSES."""
     if any(number % small == 0 for small in range(3, 2000, 2)):
         return False
     twos = ((number - 1) & -(number - 1)).bit_length() - 1
     odd = (number - 1) >> twos
     for _ in range(WITNESSES):
-        one = pow(chance.randrange(2, number - 1), odd, number)
-        if one in (1, number - 1):
+        power = pow(chance.randrange(2, number - 1), odd, number)
+        if power in (1, number - 1):
             continue
-        if not any((one := one * one % number) == number - 1 for _ in range(twos - 1)):
+        if not any((power := power * power % number) == number - 1 for _ in range(twos - 1)):
             return False
     return True

@@ -1,4 +1,4 @@
-"""A real S3 server for tests: one process on a free port, with buckets that are there from the start.
+"""A real S3 server for tests: one process on a free port, with buckets that exist from the start.
 
 It is compiled from the Go module proxy once (three minutes of two cores), and kept in the user's cache.
 """
@@ -25,18 +25,18 @@ BUCKETS = ("here", "there")
 
 
 class NoStoreError(Exception):
-    """There is no S3 server, and none can be made; says why."""
+    """No S3 server is available, and none can be made; the message has the reason."""
 
 
 def program():
-    """Return where the server's program is: on the path, or compiled here.
+    """Return the path of the server's program: on the path, or compiled here.
 
     Raises:
-        NoStoreError: neither.
+        NoStoreError: the program is missing and cannot be compiled.
     """
-    found = shutil.which("minio")
-    if found:
-        return Path(found)
+    installed = shutil.which("minio")
+    if installed:
+        return Path(installed)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "backfill-minio"
     made = cache / "minio"
     if made.is_file():
@@ -54,21 +54,21 @@ def program():
 
 
 class Store:
-    """One server with one folder; it may be stopped and started, at the same port, with what it had."""
+    """One server with one folder; it can be stopped and started, on the same port, with the same data."""
 
     def __init__(self, folder, host="127.0.0.1", **settings):
-        """Lay out the folder of a new server at an address of this machine, which is told some variables; starts nothing."""
+        """Prepare the folder of a new server at an address of this machine, with further variables; starts nothing."""
         self._program, self._folder, self._host, self._settings = program(), folder, host, settings
         for bucket in BUCKETS:
             (folder / "data" / bucket).mkdir(parents=True)
-        with socket.socket() as one:
-            one.bind((host, 0))
-            self.port = one.getsockname()[1]
+        with socket.socket() as listener:
+            listener.bind((host, 0))
+            self.port = listener.getsockname()[1]
         self._process = None
 
     @property
     def endpoint(self):
-        """Where it answers."""
+        """URL of the server."""
         return f"http://{self._host}:{self.port}"
 
     def start(self):
@@ -76,13 +76,13 @@ class Store:
         environ = {"MINIO_ROOT_USER": ACCESS_KEY, "MINIO_ROOT_PASSWORD": SECRET_KEY, "HOME": str(self._folder),
                    "MINIO_BROWSER": "off", "PATH": os.environ["PATH"], **self._settings}  # fmt: skip
         log = (self._folder / "log").open("ab")
-        words = [self._program, "server", self._folder / "data", "--address", f"{self._host}:{self.port}", "--quiet"]
-        self._process = subprocess.Popen([str(word) for word in words], env=environ, stdout=log, stderr=log)
+        command = [self._program, "server", self._folder / "data", "--address", f"{self._host}:{self.port}", "--quiet"]
+        self._process = subprocess.Popen([str(argument) for argument in command], env=environ, stdout=log, stderr=log)
         deadline = time.monotonic() + UP_S
         while not _answers(f"{self.endpoint}/minio/health/ready"):
-            said = (self._folder / "log").read_text()[-2000:]
-            assert self._process.poll() is None, f"the server ended: {said}"
-            assert time.monotonic() < deadline, f"the server is not ready: {said}"
+            log_tail = (self._folder / "log").read_text()[-2000:]
+            assert self._process.poll() is None, f"the server ended: {log_tail}"
+            assert time.monotonic() < deadline, f"the server is not ready: {log_tail}"
             time.sleep(0.05)
 
     def stop(self):
@@ -105,12 +105,12 @@ def running_store(folder, host="127.0.0.1", **settings):
 
 
 def credentials(access=ACCESS_KEY, secret=SECRET_KEY):
-    """Return what a driver's environment has."""
+    """Return the credentials in a driver's environment."""
     return {"AWS_ACCESS_KEY_ID": access, "AWS_SECRET_ACCESS_KEY": secret}
 
 
 def for_spark(endpoint):
-    """Return the settings by which Spark finds the server: no secret among them."""
+    """Return the settings by which Spark finds the server, without secrets."""
     return {
         "spark.hadoop.fs.s3a.endpoint": endpoint,
         "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",

@@ -1,4 +1,4 @@
-"""What lies in a bucket, asked of the server itself: neither Hadoop nor delta-rs has a part in it.
+"""Objects in a bucket, read from the server itself: neither Hadoop nor delta-rs is involved.
 
 Requests are signed here (AWS Signature Version 4), so that a test can also sign one with an old date or with other keys.
 """
@@ -24,7 +24,7 @@ OK = 200
 
 @dataclass(frozen=True)
 class Keys:
-    """With what a request is signed."""
+    """Keys that sign a request."""
 
     access: str
     secret: str
@@ -33,7 +33,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server said."""
+    """Answer of the server."""
 
     status: int
     headers: Mapping[str, str]
@@ -52,16 +52,16 @@ class Request:
 
     @property
     def target(self) -> str:
-        """Return what stands in the first line of the request."""
-        asked = _query(self.query)
-        return quote(self.path) + (f"?{asked}" if asked else "")
+        """Return the target in the first line of the request."""
+        query = _query(self.query)
+        return quote(self.path) + (f"?{query}" if query else "")
 
 
 def signed(request: Request, host: str, keys: Keys, at: datetime) -> dict[str, str]:
-    """Return the headers of a request that is signed at a moment."""
-    day, moment = at.strftime("%Y%m%d"), at.strftime("%Y%m%dT%H%M%SZ")
+    """Return the headers of a request that is signed at a given time."""
+    day, timestamp = at.strftime("%Y%m%d"), at.strftime("%Y%m%dT%H%M%SZ")
     digest = hashlib.sha256(request.body).hexdigest()
-    headers = {"host": host, "x-amz-content-sha256": digest, "x-amz-date": moment}
+    headers = {"host": host, "x-amz-content-sha256": digest, "x-amz-date": timestamp}
     if request.service != "s3":
         headers["content-type"] = FORM
     if keys.session:
@@ -70,17 +70,17 @@ def signed(request: Request, host: str, keys: Keys, at: datetime) -> dict[str, s
     lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
     canonical = "\n".join([request.method, quote(request.path), _query(request.query), lines, names, digest])
     scope = f"{day}/{REGION}/{request.service}/aws4_request"
-    text = "\n".join(["AWS4-HMAC-SHA256", moment, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+    text = "\n".join(["AWS4-HMAC-SHA256", timestamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
     key = f"AWS4{keys.secret}".encode()
     for part in scope.split("/"):
         key = hmac.digest(key, part.encode(), "sha256")
     sign = hmac.new(key, text.encode(), "sha256").hexdigest()
-    said = f"AWS4-HMAC-SHA256 Credential={keys.access}/{scope}, SignedHeaders={names}, Signature={sign}"
-    return headers | {"authorization": said}
+    authorization = f"AWS4-HMAC-SHA256 Credential={keys.access}/{scope}, SignedHeaders={names}, Signature={sign}"
+    return headers | {"authorization": authorization}
 
 
 def ask(endpoint: str, request: Request, keys: Keys, at: datetime | None = None) -> Answer:
-    """Send a request, signed now or as of another moment; return the answer, whatever it is."""
+    """Send a request, signed with the current or another time; return the answer, whatever its status."""
     host = urlsplit(endpoint).netloc
     connection = http.client.HTTPConnection(host, timeout=60)
     try:
@@ -96,12 +96,12 @@ def _query(given: Mapping[str, str]) -> str:
     return urlencode(sorted(given.items()), quote_via=quote, safe="")
 
 
-# ------------------------------------------------------------------ what the environment's store holds
+# ------------------------------------------------------------------ content of the environment's store
 def objects_at(uri: str, after: str = "") -> Iterator[str]:
     """Return the keys of all objects below a folder, relative to it and in order, as the store lists them.
 
     Args:
-        uri: `s3a://bucket/folder`; the store is the one that the environment names, as it does for delta-rs.
+        uri: `s3a://bucket/folder`; the environment names the store, as for delta-rs.
         after: Only keys behind this one, relative to the folder too.
     """
     bucket, prefix = _parts(uri)
@@ -118,7 +118,7 @@ def objects_at(uri: str, after: str = "") -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def text_of(uri: str) -> str:
-    """Return the text of an object that is never changed."""
+    """Return the content of an immutable object."""
     bucket, key = _parts(uri)
     return _of_environment(Request("GET", f"/{bucket}/{key}")).body.decode()
 

@@ -1,4 +1,4 @@
-"""Keys of a role, as the server's own service for them (STS) gives them."""
+"""Keys of a role, as the server's security token service (STS) gives them."""
 
 import json
 from urllib.parse import urlencode
@@ -16,14 +16,14 @@ HOUR_S = 3600
 
 
 def all_but(key):
-    """Return a policy that allows all but to read one object, `bucket/key`."""
+    """Return a policy that allows everything except to read one object, `bucket/key`."""
     everything = {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["arn:aws:s3:::*"]}
     shut = {"Effect": "Deny", "Action": ["s3:GetObject"], "Resource": [f"arn:aws:s3:::{key}"]}
     return {**READ_ONLY, "Statement": [everything, shut]}
 
 
 def assumed_role(endpoint, keys, policy):
-    """Return keys for an hour that may do what a policy says."""
+    """Return keys for an hour with the rights of a policy."""
     form = {"Action": "AssumeRole", "Version": "2011-06-15", "DurationSeconds": HOUR_S, "Policy": json.dumps(policy)}
     answer = ask(endpoint, Request("POST", "/", body=urlencode(form).encode(), service="sts"), keys)
     assert answer.status == 200, answer.body

@@ -1,4 +1,4 @@
-"""SQL that a transform may hold, and SQL that it may not, by the reason."""
+"""SQL that a transform may contain, and SQL that it may not, by the reason."""
 
 SCHEMA = """
     id long, n int, part int, amount double, price decimal(12,2), s string, email string, ok boolean, b binary, d date,
@@ -147,7 +147,7 @@ try_divide(amount, n) AS divided
 try_to_timestamp(s) AS maybe
 s COLLATE UTF8_LCASE = 'abc' AS any_case
 """.strip().splitlines()
-"""A long list of what people write."""
+"""A long list of expressions that users write."""
 
 ANOTHER_EACH_TIME = """
 CAST('now' AS timestamp)

@@ -1,4 +1,4 @@
-"""Parquet files as neither Spark nor delta-rs write them: any physical and logical types, any words of their writer."""
+"""Parquet files that neither Spark nor delta-rs writes: any physical and logical types, any footer metadata."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,15 +14,15 @@ def write_file(
     words: Mapping[str, str] | None = None,
     encryption: Any = None,
 ) -> None:
-    """Write a Parquet file by Parquet's own example writer.
+    """Write a Parquet file with Parquet's example writer.
 
     Args:
         spark: The session.
-        path: Of the file, which does not exist.
-        schema: In Parquet's words: `message m { optional int32 a (DATE); }`.
-        rows: Values by column, inner ones as mappings; without one it is null. Texts and bytes are those of binary columns.
-        words: The footer's own, by name.
-        encryption: Java's `FileEncryptionProperties`; None: it is not encrypted.
+        path: Path of the file, which does not exist.
+        schema: Parquet's notation: `message m { optional int32 a (DATE); }`.
+        rows: Values by column, inner ones as mappings; a missing value is null. Strings and bytes are for binary columns.
+        words: Key-value metadata of the footer, by name.
+        encryption: Java's `FileEncryptionProperties`; `None` if the file is not encrypted.
     """
     jvm: Any = java(spark)
     parsed = jvm.org.apache.parquet.schema.MessageTypeParser.parseMessageType(schema)
@@ -43,7 +43,7 @@ def write_file(
 
 
 def write_encrypted(spark: Any, path: str, rows: int, *, plain_footer: bool) -> None:
-    """Write a file with one column `id`, encrypted with a key that no reader is told."""
+    """Write a file with one column `id`, encrypted with a key that no reader has."""
     properties = java(spark).org.apache.parquet.crypto.FileEncryptionProperties.builder(bytearray(b"0123456789abcdef"))
     properties = properties.withPlaintextFooter() if plain_footer else properties
     numbers = [{"id": number} for number in range(rows)]
@@ -70,7 +70,7 @@ def _is_long(schema: Any, name: str) -> bool:
 
 
 def _add_long(jvm: Any, group: Any, name: str, value: int) -> None:
-    """Add a number as a long one: py4j takes a small one for an `int`, which reflection widens."""
+    """Add a number as a `long`: py4j converts a small one to an `int`, which reflection widens."""
     array, named = jvm.java.lang.reflect.Array, jvm.java.lang.Class.forName
     formal, given = array.newInstance(named("java.lang.Class"), 2), array.newInstance(named("java.lang.Object"), 2)
     formal[0], formal[1] = named("java.lang.String"), jvm.java.lang.Long.TYPE

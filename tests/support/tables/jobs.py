@@ -22,7 +22,7 @@ from backfill_spark.sinks.delta.sink import DeltaSink
 
 
 def document(source_path: str, target_path: str, **spec: Any) -> dict[str, Any]:
-    """Return a Backfill as a mapping: an upsert by `id` unless `spec` says otherwise."""
+    """Return a Backfill as a mapping: an upsert by `id` unless `spec` overrides it."""
     delta = {"path": source_path, "key": ["id"], **spec.pop("source", {})}
     goal = {"path": target_path, **spec.pop("target", {})}
     return {
@@ -45,7 +45,7 @@ def write_yaml(path: Path, source_path: str, target_path: str, **spec: Any) -> P
 
 
 def checkpoint(spark: Any, path: str, version: int) -> None:
-    """Have Delta Kernel write a checkpoint, as it does after a commit; what is read next is read from it."""
+    """Let Delta Kernel write a checkpoint, as after a commit; the next reads use it."""
     kernel = java(spark).io.delta.kernel
     engine = kernel.defaults.engine.DefaultEngine.create(java_context(spark).hadoopConfiguration())
     kernel.Table.forPath(engine, path).checkpoint(engine, version)
@@ -53,7 +53,7 @@ def checkpoint(spark: Any, path: str, version: int) -> None:
 
 
 def forget_before(spark: Any, path: str, version: int) -> None:
-    """Take the log before a version away, as Delta cleans it: up to a checkpoint."""
+    """Remove the log before a version, as Delta cleans it: up to a checkpoint."""
     checkpoint(spark, path, version)
     for number in range(version):
         Path(path, "_delta_log", f"{number:020d}.json").unlink()
@@ -84,7 +84,7 @@ def make_orders(spark: Any, path: str, rows: int, files: int = 8, **properties: 
 
 
 def make_changed_orders(spark: Any, path: str, *statements: str) -> None:
-    """Make 100 orders in two files, then carry statements out on them, each a version; in these the table is `{t}`."""
+    """Make 100 orders in two files, then run statements on them, each a version; in these the table is `{t}`."""
 
     def write(to: str) -> None:
         make_orders(spark, to, 100, files=2)
@@ -129,16 +129,17 @@ def _made() -> Path:
 
 
 def _make_once(what: tuple[Any, ...], write: Callable[[str], None], path: str) -> None:
-    """Put a table at a path: Spark writes it for the first who asks for `what`, the others get a copy with its own id.
+    """Put a table at a path: Spark writes it on the first request for `what`, later requests get a copy with another id.
 
-    Nothing in a table names its place, so that a copy is a table. Spark takes a second or more for one, a copy none.
+    A table does not contain its path, so a copy of its files is a table. Spark takes a second or more for one; a copy takes
+    almost no time.
     """
     original = _made() / hashlib.sha256(repr(what).encode()).hexdigest()[:16]
     if not original.exists():
         write(str(original))
     shutil.copytree(original, path)
     log = Path(path, "_delta_log")
-    for hidden in log.glob(".*.crc"):  # Hadoop's own sums, of the old id
+    for hidden in log.glob(".*.crc"):  # Hadoop's checksums, of the old id
         hidden.unlink()
     (old_id,) = set(re.findall(r'"metaData":\{"id":"([^"]+)"', (log / f"{0:020}.json").read_text()))
     new_id = str(uuid.uuid4())

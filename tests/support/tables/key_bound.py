@@ -1,4 +1,4 @@
-"""Which rows are at or before a position, as SQL: written from R-ARR-7 and R-ARR-13 alone."""
+"""SQL condition for the rows at or before a position: written only from R-ARR-7 and R-ARR-13."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ def at_or_before(order: Sequence[Sequence[str]], position: Sequence[object]) -> 
         position: A value for each column, as a state stores it.
 
     Raises:
-        TypeError: a value that no state stores for its type.
+        TypeError: no state stores such a value for its type.
     """
     ways, same = [], []
     for (name, data_type, direction), value in zip(order, position, strict=True):

@@ -1,4 +1,4 @@
-"""Parquet files of any layout: codecs, row groups, dictionaries and nulls, of each kind of column, written by Spark or by delta-rs."""
+"""Parquet files of any layout: codecs, row groups, dictionaries and nulls, for each kind of column, written by Spark or by delta-rs."""
 
 from deltalake import (
     ColumnProperties,
@@ -16,7 +16,7 @@ CODECS = ("snappy", "zstd", "gzip", "uncompressed")
 
 @st.composite
 def layouts(draw):
-    """Return how a file is written, and how it goes."""
+    """Draw a writer, a codec and a layout of a file."""
     return {
         "writer": draw(st.sampled_from(["spark", "delta-rs"])),
         "codec": draw(st.sampled_from(CODECS)),
@@ -28,7 +28,7 @@ def layouts(draw):
 
 
 def rows(spark, layout):
-    """Return rows with each kind of column; each but the first is null in every so many of them, in turn."""
+    """Return rows with each kind of column; each column but the first is null at a fixed interval, in turn."""
     every, repeats = layout["nulls"], layout["repeats"]
     value = f"(id % {repeats})"
     columns = {
@@ -47,7 +47,7 @@ def rows(spark, layout):
 
 
 def write(spark, folder, layout):
-    """Write one file in as many row groups as the layout says."""
+    """Write one file with the row groups of the layout."""
     frame = rows(spark, layout)
     if layout["writer"] == "spark":
         options = {

@@ -1,4 +1,4 @@
-"""The files of a table's log as they lie there: in a folder of this machine, or in a bucket of S3."""
+"""The log files of a table, read directly: in a folder of this machine, or in a bucket of S3."""
 
 import json
 from collections.abc import Iterator
@@ -16,21 +16,21 @@ LOST_STATE = "[DELTA_STATE_RECOVER_ERROR] The protocol of your Delta table could
 
 
 def is_begun(table: str | Path) -> bool:
-    """Is there anything where a table is to be?"""
+    """Return whether anything exists at the path of a table."""
     if _is_in_a_bucket(table):
         return next(objects_at(str(table)), None) is not None
     return Path(table).exists()
 
 
 def has_version(table: str | Path, version: int) -> bool:
-    """Has a table this version?"""
+    """Return whether a table has this version."""
     return version in commits_of(table, version - 1)
 
 
 def commits_of(table: str | Path, after: int = -1) -> list[int]:
     """Return the versions above `after` whose commits are in a table's log, in order."""
     if _is_in_a_bucket(table):
-        # What comes behind `…5.json` in the order of keys is of version 6 or above.
+        # Keys after `…5.json` are of version 6 or above.
         names: Iterator[str] = objects_at(f"{table}/_delta_log", f"{after:020d}.json" if after >= 0 else "")
     else:
         names = (file.name for file in Path(table, "_delta_log").glob("*.json"))
@@ -41,13 +41,13 @@ def commits_of(table: str | Path, after: int = -1) -> list[int]:
 
 
 def commit_of(table: str | Path, version: int) -> str:
-    """Return the text of a commit."""
+    """Return the content of a commit."""
     name = f"{table}/_delta_log/{version:020d}.json"
     return text_of(name) if _is_in_a_bucket(table) else Path(name).read_text()
 
 
 def actions_in(commit: str) -> list[dict[str, Any]]:
-    """Return the actions of a commit's text; a statistic may hold what Python, and no reader of Delta, takes for the end of a line."""
+    """Return the actions of a commit; a statistic may contain a character that Python, but no Delta reader, treats as the end of a line."""
     return [json.loads(line) for line in commit.split("\n") if line]
 
 
@@ -56,13 +56,13 @@ def _is_in_a_bucket(table: str | Path) -> bool:
 
 
 def forget_sums(path: str | Path) -> None:
-    """Remove the sums that Hadoop keeps of files that are edited."""
+    """Remove Hadoop's checksums of files that are edited."""
     for sums in Path(path).rglob(".*.crc"):
         sums.unlink()
 
 
 def without_action(spark: Any, path: str, kind: str) -> None:
-    """Take an action out of the first commit, and the checksum files, which repeat it."""
+    """Remove an action from the first commit, and the checksum files, which repeat it."""
     log = Path(path, "_delta_log")
     forget_sums(log)
     for checksums in log.glob("*.crc"):
@@ -74,7 +74,7 @@ def without_action(spark: Any, path: str, kind: str) -> None:
 
 
 def with_other_column(path: str, column: str, other: str) -> None:
-    """Let the only checksum file name a column otherwise than the commits."""
+    """Rename a column in the only checksum file, so that it differs from the commits."""
     forget_sums(path)
     (checksums,) = Path(path, "_delta_log").glob("*.crc")
     name = '\\"name\\":\\"{}\\"'

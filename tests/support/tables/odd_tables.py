@@ -1,7 +1,7 @@
-"""Random Delta tables, written by Spark or by delta-rs, beside the rows that they must hold, kept as plain Python.
+"""Random Delta tables, written by Spark or by delta-rs, with the rows that they must hold, kept as plain Python.
 
-The rows are the model: a commit changes the table by one of the engines, and the model by a loop. What a job must make of
-the table is computed from the model alone.
+The rows are the model: a commit changes the table by one of the engines, and the model by a loop. The expected result of a job
+is computed only from the model.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def quoted(name: str) -> str:
 
 @contextmanager
 def in_utc(spark: Any) -> Iterator[None]:
-    """Let Spark's SQL mean UTC, whatever the zone of the session is."""
+    """Run Spark's SQL in UTC, whatever the zone of the session is."""
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     try:
@@ -64,14 +64,14 @@ def in_utc(spark: Any) -> Iterator[None]:
 
 
 NULL_FOLDERS = ("", "__HIVE_DEFAULT_PARTITION__")
-"""Texts that are null once a folder is named after them: the empty one to every engine, the other one to Spark."""
+"""Strings that become null in the name of a folder: the empty one for every engine, the other one for Spark."""
 
 FOLDER_MAX = 40
-"""Characters of a value that a folder is named after, with all escaped: file systems have no longer names."""
+"""Maximum characters of a value in the name of a folder, with all escaped: file systems have no longer names."""
 
 
 def may_be_a_folder(name: str) -> bool:
-    """Does Delta find a partition column of this name? Those that begin or end with a backtick are refused."""
+    """Return whether Delta accepts a partition column of this name; it rejects names that begin or end with a backtick."""
     return name.strip("`") == name
 
 
@@ -80,9 +80,9 @@ class NoExampleError(Exception):
 
 
 class OddTable:
-    """A source table and its model; every commit is written down in `story`.
+    """A source table and its model; every commit is recorded in `story`.
 
-    `append_only`: no commit but appends after the table is made.
+    `append_only`: only appends after the table is made.
     """
 
     def __init__(self, spark: Any, rng: Random, path: str, *, append_only: bool) -> None:
@@ -96,7 +96,7 @@ class OddTable:
         self.columns: dict[str, Any] = {ID: LONG, "k\u00e9y": STRING} | {name: draw_type(rng) for name in names}
         flat = [name for name in names if self.columns[name] in FOLDERS and may_be_a_folder(name)]
         if not self.by_spark and spark.conf.get("spark.sql.session.timeZone") != "UTC":
-            # delta-rs writes the instant of a folder without its zone, and Spark takes it for one of the session's.
+            # delta-rs writes the instant of a folder without its zone, and Spark reads it in the session's zone.
             flat = [name for name in flat if self.columns[name] is not TIMESTAMP]
         self.folders = rng.sample(flat, min(len(flat), rng.choice((0, 0, 1, 2))))
         self._pools = {name: [self._draw_folder(self.columns[name]) for _ in range(2)] for name in self.folders}
@@ -106,7 +106,7 @@ class OddTable:
 
         self._next = 0
         made = "Spark" if self.by_spark else "delta-rs"
-        types = {name: getattr(one, "spark", one) for name, one in self.columns.items()}
+        types = {name: getattr(column, "spark", column) for name, column in self.columns.items()}
         self.story = [
             f"{made} makes {types}, partitioned by {self.folders}, mapped {self.mapped}, vectors {self.vectors}, feed {self.feed}"
         ]
@@ -129,7 +129,7 @@ class OddTable:
 
     # ------------------------------------------------------------------ commits
     def change(self) -> None:
-        """Make one random commit; one that the engine itself cannot make changes nothing."""
+        """Make one random commit; a commit that the engine cannot make changes nothing."""
         self._before[self._version] = {number: dict(row) for number, row in self.rows.items()}
         kinds = (
             [self.append] if self._append_only else [self.append, self._update, self._update, self._delete, self._move]
@@ -137,7 +137,7 @@ class OddTable:
         commit = self._rng.choice(kinds) if self._rng.random() < 0.9 else self._compact
         try:
             commit()
-        except (DeltaError, ValueError) as refused:  # ValueError: a statistic of its own that it cannot read
+        except (DeltaError, ValueError) as refused:  # ValueError: delta-rs cannot read its own statistic
             self.story.append(f"delta-rs refused: {str(refused)[:200]}")
         except AnalysisException as refused:
             if "packedData.`" not in str(refused):  # Delta's own change feed of a name with a backtick
@@ -183,7 +183,7 @@ class OddTable:
     def _append_by_spark(self, new: list[Row]) -> None:
         from pyspark.sql.types import DataType, StructField, StructType
 
-        fields = [StructField(name, DataType.fromDDL(one.spark)) for name, one in self.columns.items()]
+        fields = [StructField(name, DataType.fromDDL(column.spark)) for name, column in self.columns.items()]
         values = [tuple(row[name] for name in self.columns) for row in new]
         with in_utc(self._spark):
             if not Path(self._path).exists():
@@ -192,29 +192,29 @@ class OddTable:
             frame.write.format("delta").mode("append").save(self._path)
 
     def _create_by_spark(self) -> None:
-        """Make the table by a statement: Delta refuses a frame that makes one with mapped columns and a change feed."""
+        """Make the table with a statement: Delta rejects a frame that makes one with mapped columns and a change feed."""
         properties = {
             "delta.enableChangeDataFeed": str(self.feed).lower(),
             "delta.enableDeletionVectors": str(self.vectors).lower(),
             **({"delta.columnMapping.mode": "name"} if self.mapped else {}),
         }
-        columns = ", ".join(f"{ticked(name)} {one.spark}" for name, one in self.columns.items())
+        columns = ", ".join(f"{ticked(name)} {column.spark}" for name, column in self.columns.items())
         parts = f"PARTITIONED BY ({', '.join(map(ticked, self.folders))})" if self.folders else ""
-        said = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-        self._spark.sql(f"CREATE TABLE delta.`{self._path}` ({columns}) USING DELTA {parts} TBLPROPERTIES ({said})")
+        settings = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        self._spark.sql(f"CREATE TABLE delta.`{self._path}` ({columns}) USING DELTA {parts} TBLPROPERTIES ({settings})")
 
     def _append_by_fusion(self, new: list[Row]) -> None:
         selects = [
             "SELECT "
-            + ", ".join(f"{one.fusion_sql(row[name])} AS {quoted(name)}" for name, one in self.columns.items())
+            + ", ".join(f"{column.fusion_sql(row[name])} AS {quoted(name)}" for name, column in self.columns.items())
             for row in new
         ]
         made = QueryBuilder().execute(" UNION ALL ".join(selects)).read_all()
         feed = {"delta.enableChangeDataFeed": str(self.feed).lower()}
-        there = DeltaTable.is_deltatable(self._path)
+        exists = DeltaTable.is_deltatable(self._path)
         write_deltalake(
-            self._path, made, mode="append", partition_by=None if there else self.folders or None,
-            configuration=None if there else feed,
+            self._path, made, mode="append", partition_by=None if exists else self.folders or None,
+            configuration=None if exists else feed,
         )  # fmt: skip
 
     def _some(self) -> list[int]:
@@ -230,8 +230,8 @@ class OddTable:
             value = None
         self.story.append(f"update {name!r} = {value!r} where id in {chosen}")
         self._run_update(chosen, name, column, value)
-        for one in chosen:
-            self.rows[one] = self.rows[one] | {name: value}
+        for id_ in chosen:
+            self.rows[id_] = self.rows[id_] | {name: value}
 
     def _run_update(self, chosen: list[int], name: str, column: Flat, value: Any) -> None:
         where = f"{ID} IN ({', '.join(map(str, [-1, *chosen]))})"
@@ -251,21 +251,21 @@ class OddTable:
             self._spark.sql(f"DELETE FROM delta.`{self._path}` WHERE {where}")
         else:
             DeltaTable(self._path).delete(where)
-        for one in chosen:
-            del self.rows[one]
+        for id_ in chosen:
+            del self.rows[id_]
 
     def _move(self) -> None:
         """Give rows another id, which is another key."""
-        chosen = [one for one in self._some() if one < MOVED_BY]
+        chosen = [id_ for id_ in self._some() if id_ < MOVED_BY]
         self.story.append(f"move ids {chosen}")
         where = f"{ID} IN ({', '.join(map(str, [-1, *chosen]))})"
         if self.by_spark:
             self._spark.sql(f"UPDATE delta.`{self._path}` SET {ID} = {ID} + {MOVED_BY} WHERE {where}")
         else:
             DeltaTable(self._path).update(updates={ID: f"{ID} + {MOVED_BY}"}, predicate=where)
-        for one in chosen:
-            moved = self.rows.pop(one)
-            self.rows[one + MOVED_BY] = moved | {ID: one + MOVED_BY}
+        for id_ in chosen:
+            moved = self.rows.pop(id_)
+            self.rows[id_ + MOVED_BY] = moved | {ID: id_ + MOVED_BY}
 
     def _compact(self) -> None:
         self.story.append("compact and checkpoint")
@@ -280,9 +280,9 @@ class OddTable:
         if old:
             new = f"was {old}"
             self._spark.sql(f"ALTER TABLE delta.`{self._path}` RENAME COLUMN {ticked(old)} TO {ticked(new)}")
-            self.columns = {new if name == old else name: one for name, one in self.columns.items()}
+            self.columns = {new if name == old else name: column for name, column in self.columns.items()}
             self.rows = {
-                one: {new if name == old else name: value for name, value in row.items()}
-                for one, row in self.rows.items()
+                id_: {new if name == old else name: value for name, value in row.items()}
+                for id_, row in self.rows.items()
             }
             self.story.append(f"rename {old!r}")

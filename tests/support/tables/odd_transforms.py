@@ -1,4 +1,4 @@
-"""Random transforms of an odd table and layouts of targets, and what must be there then; what is there is read apart from us."""
+"""Random transforms of an odd table and layouts of targets, with the expected rows; the actual rows are read by independent code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.tables.odd_values import BINARY, DOUBLE, FLOAT, FOLDERS, LONG, STRI
 OP = "_op"
 REMOVALS = ("delete", "update_preimage")
 LONG_NAME = 200
-"""Bytes of a text from which on the folder `column=text` may have a longer name than a file system takes."""
+"""Bytes of a string from which on the folder `column=string` may have a longer name than a file system allows."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Output:
 
 @dataclass(frozen=True)
 class OddTransform:
-    """A random select and where, and what they mean for a row of the model."""
+    """A random select and where, and their meaning for a row of the model."""
 
     outputs: tuple[Output, ...]
     where: str | None
@@ -40,25 +40,31 @@ class OddTransform:
     @property
     def spec(self) -> dict[str, Any]:
         """Return it as `spec.transform`."""
-        chosen: dict[str, Any] = {"select": [one.sql for one in self.outputs]} if self.selects else {}
+        chosen: dict[str, Any] = {"select": [output.sql for output in self.outputs]} if self.selects else {}
         return chosen | ({"where": self.where} if self.where else {})
 
     def into(self, folders: Collection[str]) -> OddTransform:
-        """Return it for a target that is partitioned by these outputs: an empty text is null there, as Delta has it."""
+        """Return it for a target that is partitioned by these outputs: Delta stores an empty string as null there."""
         outputs = (
-            replace(one, of=lambda row, of=one.of: None if of(row) == "" else of(row)) if one.name in folders else one
-            for one in self.outputs
+            replace(output, of=lambda row, of=output.of: None if of(row) == "" else of(row))
+            if output.name in folders
+            else output
+            for output in self.outputs
         )
         return replace(self, outputs=tuple(outputs))
 
     def unfit(self, rows: list[Row], folders: Collection[str]) -> bool:
-        """May a job be refused for these rows: has a text no folder of its name, in an output that is a partition?"""
-        values = [one.of(row) for row in rows if self.passes(row) for one in self.outputs if one.name in folders]
+        """Return whether a job may be rejected for these rows: a string in a partition column cannot name a folder."""
+        values = [
+            output.of(row) for row in rows if self.passes(row) for output in self.outputs if output.name in folders
+        ]
         return any(isinstance(value, str) and not _names_a_folder(value) for value in values)
 
     def expected(self, rows: list[Row]) -> Counter[tuple[Any, ...]]:
-        """Return what a target must hold, as a multiset of comparable tuples in the order of `outputs`."""
-        return Counter(tuple(one.type.meant(one.of(row)) for one in self.outputs) for row in rows if self.passes(row))
+        """Return the expected rows of a target, as a multiset of comparable tuples in the order of `outputs`."""
+        return Counter(
+            tuple(output.type.meant(output.of(row)) for output in self.outputs) for row in rows if self.passes(row)
+        )
 
 
 def _names_a_folder(text: str) -> bool:
@@ -66,7 +72,7 @@ def _names_a_folder(text: str) -> bool:
 
 
 def draw_transform(rng: Random, table: OddTable) -> OddTransform:
-    """Return a transform that keeps the columns `id` and `kéy` as they are."""
+    """Return a transform that keeps the columns `id` and `kéy` unchanged."""
     keys = [ID, "k\u00e9y"]
     others = [name for name in table.columns if name not in keys]
     outputs = [
@@ -75,7 +81,7 @@ def draw_transform(rng: Random, table: OddTable) -> OddTransform:
     selects = rng.random() < 0.6
     if selects:
         kept = rng.sample(others, rng.randrange(len(others) + 1))
-        outputs = [one for one in outputs if one.name in (*keys, *kept)]
+        outputs = [output for output in outputs if output.name in (*keys, *kept)]
         rng.shuffle(outputs)
         outputs += [_computed(name, table) for name in rng.sample(others, rng.randrange(len(others) + 1))]
     where, passes = _draw_filter(rng, table)
@@ -109,11 +115,11 @@ def _draw_filter(rng: Random, table: OddTable) -> tuple[str | None, Callable[[Ro
 
 
 def held(spark: Any, path: str, outputs: tuple[Output, ...]) -> Counter[tuple[Any, ...]]:
-    """Return what a table holds, as `OddTransform.expected` says it; a changelog holds what replaying it arrives at.
+    """Return the rows of a table, in the form of `OddTransform.expected`; a changelog is replayed.
 
-    It is read by delta-rs, or by plain Spark where columns are mapped.
+    delta-rs reads it, or plain Spark if columns are mapped.
     """
-    names = [one.name for one in outputs]
+    names = [output.name for output in outputs]
     table = DeltaTable(path)
     changelog = [OP] if any(field.name == OP for field in table.schema().fields) else []
     if "delta.columnMapping.mode" in str(table.metadata().configuration):
@@ -122,41 +128,47 @@ def held(spark: Any, path: str, outputs: tuple[Output, ...]) -> Counter[tuple[An
             values = [tuple(row) for row in read.collect()]
     else:
         chosen = ", ".join(map(quoted, [*names, *changelog]))
-        found = QueryBuilder().register("held", table).execute(f"SELECT {chosen} FROM held").read_all()
-        values = list(zip(*([value.as_py() for value in column] for column in found.columns), strict=True))
+        result = QueryBuilder().register("held", table).execute(f"SELECT {chosen} FROM held").read_all()
+        values = list(zip(*([value.as_py() for value in column] for column in result.columns), strict=True))
     counted: Counter[tuple[Any, ...]] = Counter()
     for row in values:
-        key = tuple(one.type.meant(value) for one, value in zip(outputs, row, strict=False))
+        key = tuple(output.type.meant(value) for output, value in zip(outputs, row, strict=False))
         counted[key] += -1 if changelog and row[-1] in REMOVALS else 1
     return Counter({row: count for row, count in counted.items() if count})
 
 
 def badly_skipped(spark: Any, rng: Random, path: str, outputs: tuple[Output, ...], rows: list[Row]) -> str:
-    """Ask for rows by one random value: a file whose statistics or folder lie is passed over. Say what is wrong, or nothing."""
-    flat = [one for one in outputs if isinstance(one.type, Flat) and one.type not in (FLOAT, DOUBLE, BINARY)]
+    """Filter rows by one random value, so that files with wrong statistics or folders are skipped; return the error, if any."""
+    flat = [
+        output for output in outputs if isinstance(output.type, Flat) and output.type not in (FLOAT, DOUBLE, BINARY)
+    ]
     column = rng.choice(flat)
     values = [column.of(row) for row in rows if column.of(row) is not None]
     if not values:
         return ""
     value, sign = rng.choice(values), rng.choice(("=", "<=", ">="))
     if column.type == STRING:
-        sign = "="  # engines order texts by bytes, Python by code points
-    fits = {"=": lambda one: one == value, "<=": lambda one: one <= value, ">=": lambda one: one >= value}[sign]
-    should = sum(1 for one in values if fits(one))
+        sign = "="  # engines order strings by bytes, Python by code points
+    fits = {
+        "=": lambda actual: actual == value,
+        "<=": lambda actual: actual <= value,
+        ">=": lambda actual: actual >= value,
+    }[sign]
+    should = sum(1 for candidate in values if fits(candidate))
     with in_utc(spark):
         where = f"{ticked(column.name)} {sign} {column.type.spark_sql(value)}"
-        there = spark.read.format("delta").load(path).where(where).count()
-    return "" if there == should else f"{there} rows where {where} ({value!r}), should be {should}"
+        count = spark.read.format("delta").load(path).where(where).count()
+    return "" if count == should else f"{count} rows where {where} ({value!r}), should be {should}"
 
 
 def draw_target(rng: Random, transform: OddTransform) -> dict[str, Any]:
-    """Return a random layout for the target: partitioned, clustered or neither; mapped where its names are odd."""
+    """Return a random layout for the target: partitioned, clustered or neither; mapped if its names are odd."""
     fits = [
-        one.name
-        for one in transform.outputs
-        if one.type in FOLDERS and may_be_a_folder(one.name) and one.name not in (ID, "k\u00e9y")
+        output.name
+        for output in transform.outputs
+        if output.type in FOLDERS and may_be_a_folder(output.name) and output.name not in (ID, "k\u00e9y")
     ]
-    mapped = any(set(one.name) & set(" ,;{}()\n\t=") for one in transform.outputs) or rng.random() < 0.2
+    mapped = any(set(output.name) & set(" ,;{}()\n\t=") for output in transform.outputs) or rng.random() < 0.2
     layout: dict[str, Any] = {"properties": {"delta.columnMapping.mode": "name"}} if mapped else {}
     if fits and rng.random() < 0.5:
         layout["partitionBy"] = rng.sample(fits, min(len(fits), rng.choice((1, 1, 2))))

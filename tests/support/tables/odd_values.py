@@ -1,7 +1,7 @@
-"""Column types with values that friendly tests never hold, as two engines write them and as plain Python means them.
+"""Column types with unusual values, as two engines write them and as plain Python represents them.
 
-A value is plain Python (int, str, datetime …). Each type says it in Spark's SQL and in DataFusion's, and `meant` brings what either
-engine reads back to one comparable form. Nothing here is shared with the product.
+A value is plain Python (int, str, datetime …). Each type formats it in Spark's SQL and in DataFusion's, and `meant` converts
+the result of either engine to one comparable form. The product shares no code with this module.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ INSTANTS = tuple(
         (2000, 2, 29, 12), (1969, 12, 31, 23, 59, 59, 999999), (9999, 12, 31, 23, 59, 59, 999999), (1893, 4, 1), (2011, 12, 30, 12),
     )
 )  # fmt: skip
-DATES = (*sorted({one.date() for one in INSTANTS}), date(1, 1, 1), date(2024, 2, 29))
+DATES = (*sorted({instant.date() for instant in INSTANTS}), date(1, 1, 1), date(2024, 2, 29))
 
 
 def micros(instant: datetime) -> int:
-    """Return microseconds since 1970; a value without a zone counts as if it were UTC's."""
+    """Return microseconds since 1970; a value without a zone counts as UTC."""
     return ((instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant) - EPOCH) // MICROSECOND
 
 
@@ -62,15 +62,15 @@ class Flat:
         return rng.choice(self.values)
 
     def spark_sql(self, value: Any) -> str:
-        """Say a value in Spark's SQL; the session's zone must be UTC."""
+        """Format a value in Spark's SQL; the session's zone must be UTC."""
         return f"CAST(NULL AS {self.spark})" if value is None else self.in_spark(value)
 
     def fusion_sql(self, value: Any) -> str:
-        """Say a value in DataFusion's SQL."""
+        """Format a value in DataFusion's SQL."""
         return f"arrow_cast(NULL, '{self.fusion}')" if value is None else self.in_fusion(value)
 
     def meant(self, value: Any) -> Any:
-        """Bring what an engine read to a comparable form."""
+        """Convert an engine's value to a comparable form."""
         return None if value is None else self.mean(value)
 
 
@@ -129,14 +129,14 @@ TIMESTAMP = Flat(
     lambda v: f"""arrow_cast(CAST('{micros(v)}' AS BIGINT), 'Timestamp(Microsecond, Some("UTC"))')""", micros,
 )  # fmt: skip
 TIMESTAMP_NTZ = Flat(
-    "TIMESTAMP_NTZ", "Timestamp(Microsecond, None)", tuple(one.replace(tzinfo=None) for one in INSTANTS),
+    "TIMESTAMP_NTZ", "Timestamp(Microsecond, None)", tuple(instant.replace(tzinfo=None) for instant in INSTANTS),
     lambda v: f"CAST(timestamp_micros({micros(v)}) AS TIMESTAMP_NTZ)",
     lambda v: f"arrow_cast(CAST('{micros(v)}' AS BIGINT), 'Timestamp(Microsecond, None)')", micros,
 )  # fmt: skip
 
 FLATS = (BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, MONEY, HUGE, STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ)
 FOLDERS = (BOOLEAN, BYTE, SHORT, INT, LONG, MONEY, STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ)
-"""Types that a table may be partitioned by; of fractions a folder's name keeps no exact value."""
+"""Types of partition columns; the name of a folder has no exact value of a fraction."""
 
 
 @dataclass(frozen=True)
@@ -148,29 +148,29 @@ class Struct:
     @property
     def spark(self) -> str:
         """Return Spark's name of it."""
-        return "STRUCT<" + ", ".join(f"`{name}`: {one.spark}" for name, one in self.fields) + ">"
+        return "STRUCT<" + ", ".join(f"`{name}`: {kind.spark}" for name, kind in self.fields) + ">"
 
     def draw(self, rng: Random) -> Any:
         """Return a value: a mapping, in which any field may be null."""
-        return {name: None if rng.random() < 0.2 else one.draw(rng) for name, one in self.fields}
+        return {name: None if rng.random() < 0.2 else kind.draw(rng) for name, kind in self.fields}
 
     def fusion_sql(self, value: Any) -> str:
-        """Say a value in DataFusion's SQL."""
+        """Format a value in DataFusion's SQL."""
         given = value or dict.fromkeys(dict(self.fields))
-        made = ", ".join(f"'{name}', {one.fusion_sql(given[name])}" for name, one in self.fields)
+        made = ", ".join(f"'{name}', {kind.fusion_sql(given[name])}" for name, kind in self.fields)
         return f"CASE WHEN {str(value is not None).lower()} THEN named_struct({made}) END"
 
     def meant(self, value: Any) -> Any:
-        """Bring what an engine read to a comparable form."""
+        """Convert an engine's value to a comparable form."""
         if value is None:
             return None
         given = value if isinstance(value, dict) else value.asDict()
-        return tuple(one.meant(given[name]) for name, one in self.fields)
+        return tuple(kind.meant(given[name]) for name, kind in self.fields)
 
 
 @dataclass(frozen=True)
 class Array:
-    """A list of items; one at least, as DataFusion gives an empty one no type."""
+    """A list of items; at least one, because DataFusion gives an empty one no type."""
 
     item: Any
 
@@ -184,19 +184,19 @@ class Array:
         return [self.item.draw(rng), *(rng.choice((None, self.item.draw(rng))) for _ in range(rng.randrange(3)))]
 
     def fusion_sql(self, value: Any) -> str:
-        """Say a value in DataFusion's SQL."""
+        """Format a value in DataFusion's SQL."""
         given = [None] if value is None else value
-        made = ", ".join(self.item.fusion_sql(one) for one in given)
+        made = ", ".join(self.item.fusion_sql(item_) for item_ in given)
         return f"CASE WHEN {str(value is not None).lower()} THEN make_array({made}) END"
 
     def meant(self, value: Any) -> Any:
-        """Bring what an engine read to a comparable form."""
-        return None if value is None else tuple(self.item.meant(one) for one in value)
+        """Convert an engine's value to a comparable form."""
+        return None if value is None else tuple(self.item.meant(item_) for item_ in value)
 
 
 @dataclass(frozen=True)
 class Map:
-    """Texts to items; its order means nothing."""
+    """A map from strings to items, whose order has no meaning."""
 
     item: Any
 
@@ -210,13 +210,13 @@ class Map:
         return {key: rng.choice((None, self.item.draw(rng))) for key in rng.sample(TEXTS, rng.randrange(1, 4))}
 
     def fusion_sql(self, value: Any) -> str:
-        """Say a value in DataFusion's SQL."""
+        """Format a value in DataFusion's SQL."""
         given = {"": None} if value is None else value
         keys, items = ", ".join(map(_quoted, given)), ", ".join(map(self.item.fusion_sql, given.values()))
         return f"CASE WHEN {str(value is not None).lower()} THEN map(make_array({keys}), make_array({items})) END"
 
     def meant(self, value: Any) -> Any:
-        """Bring what an engine read to a comparable form."""
+        """Convert an engine's value to a comparable form."""
         if value is None:
             return None
         pairs = value.items() if isinstance(value, dict) else value
@@ -228,5 +228,9 @@ def draw_type(rng: Random, depth: int = 0) -> Any:
     if depth == 3 or rng.random() < 0.75:
         return rng.choice(FLATS)
     inner = [draw_type(rng, depth + 1) for _ in range(rng.randrange(1, 4))]
-    nested: list[Any] = [Struct(tuple((f"f{at}", one) for at, one in enumerate(inner))), Array(inner[0]), Map(inner[0])]
+    nested: list[Any] = [
+        Struct(tuple((f"f{at}", type_) for at, type_ in enumerate(inner))),
+        Array(inner[0]),
+        Map(inner[0]),
+    ]
     return rng.choice(nested)

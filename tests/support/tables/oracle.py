@@ -1,4 +1,4 @@
-"""Is a target what its state says it is? Read by an implementation of Delta that shares no code with Spark or with us."""
+"""Comparison of a target with its state, by an implementation of Delta that shares no code with Spark or with the project."""
 
 import json
 import time
@@ -14,10 +14,10 @@ from backfill_api.model import member_of
 
 ALL = "SELECT * FROM source"
 OURS = ("_op", "_epoch", "_version")
-"""Columns of a changelog that the source has not."""
+"""Columns of a changelog that the source does not have."""
 
 EMPTY_MAX_S = 10
-"""So long at most `_last_checkpoint` is empty, on a busy machine."""
+"""Longest time in seconds that `_last_checkpoint` is empty, on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class SeenSeal:
 
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
-    """Return a table, now or as of a version, also while its writer replaces `_last_checkpoint`.
+    """Return a table, now or at a version, also while its writer replaces `_last_checkpoint`.
 
-    On a local disk Delta empties that file and then writes it; Delta's own readers look again too. A driver that was killed
-    may leave a Java behind that is at it.
+    On a local disk Delta empties that file and then writes it; Delta's readers retry too. A killed driver may leave a Java
+    behind that is writing it.
     """
     deadline = time.monotonic() + EMPTY_MAX_S
     while True:
@@ -51,21 +51,21 @@ def opened(path: str, version: int | None = None) -> DeltaTable:
 
 def seals(target: str, after: int = -1) -> list[SeenSeal]:
     """Return the seals of a target with a version above `after`, oldest first."""
-    found = []
+    found_seals = []
     for version in commits_of(target, after):
         for action in actions_in(commit_of(target, version)):
             domain = action.get("domainMetadata")
             if domain and domain["domain"].startswith("backfill.") and domain["domain"] != "backfill.owner":
-                found.append(SeenSeal(version, json.loads(domain["configuration"])))
-    return found
+                found_seals.append(SeenSeal(version, json.loads(domain["configuration"])))
+    return found_seals
 
 
 def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> list[str]:
-    """Return what is wrong with the target at a seal; an empty list when it is what the state says.
+    """Return the errors of a target at a seal; an empty list if it holds the rows of its state.
 
-    The strategy's model says which version of the source is compared, and which of its rows are there: exactly those, as
-    `view` selects from them, as a multiset. Where it cannot say which, it is the sealed number of rows, each a row of that
-    version. Of a changelog it is what replaying it arrives at. Rows that are equal in every column are counted on both
+    The strategy's model names the compared version of the source, and the rows of it that the target must hold. The target must
+    hold exactly those, as a multiset after `view`. If the model cannot name the rows, the target must hold the sealed number of
+    rows, each a row of that version. A changelog is replayed first. Rows that are equal in every column are counted on both
     sides; a column that only one side has is a violation too.
     """
     at = model_of(seal.state["strategy"]).compared(seal.progress)
@@ -74,9 +74,9 @@ def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> lis
     tables = {"target": opened(target, seal.version), "whole": opened(source, at.version)}
     rows = f"WITH source AS (SELECT * FROM whole WHERE {at.reached or 'TRUE'})"
     names = [field.name for field in tables["target"].schema().fields]
-    wanted = QueryBuilder().register("whole", tables["whole"]).execute(f"{rows} {view} LIMIT 0").schema
-    if sorted(set(names) - set(OURS)) != sorted(field.name for field in wanted):
-        return [f"{where}: columns {names}, should be {[field.name for field in wanted]}"]
+    expected = QueryBuilder().register("whole", tables["whole"]).execute(f"{rows} {view} LIMIT 0").schema
+    if sorted(set(names) - set(OURS)) != sorted(field.name for field in expected):
+        return [f"{where}: columns {names}, should be {[field.name for field in expected]}"]
     columns = ", ".join(f'"{name}"' for name in names if name not in OURS)
     counted = f"""
         SELECT sum(is_) AS is_, sum(should) AS should FROM (
@@ -85,7 +85,7 @@ def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> lis
         ) GROUP BY {columns}"""
     surplus, missing, total = _numbers(
         f"""{rows} SELECT sum(greatest(is_ - should, 0) + greatest(-is_, 0)), sum(greatest(should - is_, 0)), sum(is_)
-            FROM ({counted})""",  # fewer than none: a removal of nothing
+            FROM ({counted})""",  # fewer than zero: a removal of a row that does not exist
         tables,
     )
     if not at.complete and at.reached is None:
@@ -94,12 +94,12 @@ def violations(source: str, target: str, seal: SeenSeal, view: str = ALL) -> lis
 
 
 def differences(target: str, expected: str) -> list[str]:
-    """Return how the rows of a target differ from those of a table that it must equal; a changelog is replayed."""
+    """Return the differences between the rows of a target and those of an expected table; a changelog is replayed."""
     tables = {"target": opened(target), "expected": opened(expected)}
-    names, wanted = ([field.name for field in table.schema().fields] for table in tables.values())
-    if sorted(set(names) - set(OURS)) != sorted(wanted):
-        return [f"columns {names}, should be {wanted}"]
-    columns = ", ".join(f'"{name}"' for name in wanted)
+    names, expected_names = ([field.name for field in table.schema().fields] for table in tables.values())
+    if sorted(set(names) - set(OURS)) != sorted(expected_names):
+        return [f"columns {names}, should be {expected_names}"]
+    columns = ", ".join(f'"{name}"' for name in expected_names)
     surplus, missing = _numbers(
         f"""SELECT sum(greatest(count, 0)), sum(greatest(-count, 0)) FROM (
             SELECT sum(row) AS count FROM (
@@ -111,33 +111,33 @@ def differences(target: str, expected: str) -> list[str]:
 
 
 def _sign(names: list[str]) -> str:
-    """Return the SQL of what a row of a target counts: -1 if it is a removal in a changelog."""
+    """Return SQL for the count of a row of a target: -1 if it is a removal in a changelog."""
     return "CASE WHEN _op IN ('delete', 'update_preimage') THEN -1 ELSE 1 END" if "_op" in names else "1"
 
 
 def adds_of(table: str | Path) -> dict[str, dict[str, Any]]:
-    """Return the `add` actions of the files that a table has now, by path, as its log says; it has no checkpoint."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the `add` actions of a table's current files, by path, from a log without a checkpoint."""
+    adds: dict[str, dict[str, Any]] = {}
     for file in sorted(Path(table, "_delta_log").glob("*.json")):
         actions = actions_in(file.read_text())
-        for gone in (one["remove"]["path"] for one in actions if "remove" in one):
-            found.pop(gone, None)
-        found |= {one["add"]["path"]: one["add"] for one in actions if "add" in one}
-    return found
+        for gone in (action["remove"]["path"] for action in actions if "remove" in action):
+            adds.pop(gone, None)
+        adds |= {action["add"]["path"]: action["add"] for action in actions if "add" in action}
+    return adds
 
 
 def coming_back(table: str | Path) -> list[str]:
     """Return the files that a table got under a path and a vector with which it had removed them before.
 
-    A checkpoint of Delta Kernel has the file and its removal then, and Spark takes the file for removed.
+    A checkpoint of Delta Kernel has the file and its removal then, and Spark treats the file as removed.
     """
     gone: set[tuple[str, str]] = set()
-    found: list[str] = []
+    again: list[str] = []
     for file in sorted(Path(table, "_delta_log").glob("*.json")):
         actions = actions_in(file.read_text())
-        found += [one["add"]["path"] for one in actions if "add" in one and _key(one["add"]) in gone]
-        gone |= {_key(one["remove"]) for one in actions if "remove" in one}
-    return found
+        again += [action["add"]["path"] for action in actions if "add" in action and _key(action["add"]) in gone]
+        gone |= {_key(action["remove"]) for action in actions if "remove" in action}
+    return again
 
 
 def _key(action: dict[str, Any]) -> tuple[str, str]:
@@ -146,23 +146,23 @@ def _key(action: dict[str, Any]) -> tuple[str, str]:
 
 
 def columns_of(table: str, *names: str, version: int | None = None) -> list[tuple[Any, ...]]:
-    """Return some columns of all rows of a table, now or as of a version; none, where there is no table."""
+    """Return some columns of all rows of a table, now or at a version; none if there is no table."""
     if not commits_of(table):
         return []
     chosen = ", ".join(f'"{name}"' for name in names)
     query = QueryBuilder().register("held", opened(table, version))
-    found = query.execute(f"SELECT {chosen} FROM held").read_all()
-    return list(zip(*(found.column(name).to_pylist() for name in names), strict=True))
+    result = query.execute(f"SELECT {chosen} FROM held").read_all()
+    return list(zip(*(result.column(name).to_pylist() for name in names), strict=True))
 
 
 def rows_in(table: str) -> int:
-    """Return how many rows a table has now; its metadata would also count those that deletion vectors hide."""
+    """Return the current number of rows of a table; its metadata would also count those that deletion vectors hide."""
     (rows,) = _numbers("SELECT count(*) FROM source", {"source": opened(table)})
     return rows
 
 
 def strangers(target: str, other: str) -> int:
-    """Return how many rows of a target another table has not, as often as the target has them, in the target's columns."""
+    """Return the number of rows of a target that another table lacks, with their multiplicity, in the target's columns."""
     columns = ", ".join(f'"{field.name}"' for field in opened(target).schema().fields)
     surplus = f"SELECT {columns} FROM target EXCEPT ALL SELECT {columns} FROM other"
     (rows,) = _numbers(f"SELECT count(*) FROM ({surplus})", {"target": opened(target), "other": opened(other)})

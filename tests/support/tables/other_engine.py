@@ -1,6 +1,6 @@
-"""Another engine that writes to a source while we read it: delta-rs, which shares no code with Spark or with us.
+"""Another engine that writes to a source while the job reads it: delta-rs, which shares no code with Spark or with the project.
 
-Not a second Spark: the drivers under test share this machine's cores, and what is measured is theirs.
+A second Spark would disturb the drivers under test, which share this machine's cores, and their measurements.
 """
 
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
@@ -13,19 +13,19 @@ def append(table: str, rows_of: str, first: int, rows: int) -> None:
         table: Path of the table.
         rows_of: Query of the rows, with the ids from `{first}` to `{last}`, both included.
         first: The first id.
-        rows: How many.
+        rows: Number of rows.
     """
     made = QueryBuilder().execute(rows_of.format(first=first, last=first + rows - 1)).read_all()
     write_deltalake(table, made, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
 
 
 def update(table: str, where: str, **columns: str) -> None:
-    """Set columns to expressions in the rows that are meant, in one commit, told in the change feed."""
+    """Set columns to expressions in the matching rows, in one commit, recorded in the change feed."""
     DeltaTable(table).update(updates=columns, predicate=where)
 
 
 def delete(table: str, where: str) -> None:
-    """Remove rows in one commit, told in the change feed."""
+    """Remove rows in one commit, recorded in the change feed."""
     DeltaTable(table).delete(where)
 
 

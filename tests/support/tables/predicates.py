@@ -1,4 +1,4 @@
-"""Predicates made of a table's own values, and those at which a reader that leaves out files loses rows of it."""
+"""Predicates made of a table's values, and those for which a reader that skips files loses rows."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -11,33 +11,37 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 Lost = tuple[str, int, int]
-"""A predicate, how many rows it is true of, and how many a reader finds."""
+"""A predicate, the number of rows that satisfy it, and the number that a reader returns."""
 
 OPERATORS = ("<", "<=", ">", ">=", "<=>", "<>")
 ODD = ("NaN", "Infinity", "-0.0", "+10000-", "0001-")
-"""Parts of values that are always asked for, where a column has them."""
+"""Parts of values that are always tested, if a column has them."""
 
 
 def lost(spark: Any, path: str | Path, rng: Random, *, like: str) -> list[Lost]:
-    """Return the predicates at which Spark does not find all rows; `like`: of which rows values are asked for.
+    """Return the predicates for which Spark does not return all rows; `like` selects the rows whose values are used.
 
-    Files are left out by the log alone: Parquet's own filters know neither NaN nor -0.0 as Spark does, in any table.
+    Only the log skips files: Parquet's filters do not treat NaN and -0.0 as Spark does, in any table.
     """
     table = spark.read.format("delta").load(str(path))
-    asked = list(_predicates(table, rng, like))
+    predicates = list(_predicates(table, rng, like))
     before = spark.conf.get("spark.sql.parquet.filterPushdown")
     spark.conf.set("spark.sql.parquet.filterPushdown", "false")
     try:
-        # What is asked as a column is asked of each row.
-        wanted = table.selectExpr(*(f"count_if({one}) AS c{at}" for at, one in enumerate(asked))).first()
-        found = [len(table.where(one).select("id").collect()) for one in asked]
+        # A predicate that is selected as a column is evaluated for each row.
+        expected = table.selectExpr(
+            *(f"count_if({predicate}) AS c{at}" for at, predicate in enumerate(predicates))
+        ).first()
+        actual = [len(table.where(predicate).select("id").collect()) for predicate in predicates]
     finally:
         spark.conf.set("spark.sql.parquet.filterPushdown", before)
-    return [(one, wanted[at], found[at]) for at, one in enumerate(asked) if wanted[at] != found[at]]
+    return [
+        (predicate, expected[at], actual[at]) for at, predicate in enumerate(predicates) if expected[at] != actual[at]
+    ]
 
 
 def lost_by_another_engine(path: str | Path, rng: Random, *, without: Collection[str] = ()) -> list[Lost]:
-    """Return the same of delta-rs, for columns whose values it can say; `without`: top-level columns that are not asked."""
+    """Return the same for delta-rs, for columns whose values its SQL can express; `without`: top-level columns to leave out."""
     held = QueryBuilder().register("t", DeltaTable(str(path)))
 
     def numbers(query: str) -> list[Any]:
@@ -45,35 +49,35 @@ def lost_by_another_engine(path: str | Path, rng: Random, *, without: Collection
 
     missed = []
     fields = json.loads(DeltaTable(str(path)).schema().to_json())["fields"]
-    for name, kind in _spoken([one for one in fields if one["name"] not in without], ""):
+    for name, kind in _spoken([column for column in fields if column["name"] not in without], ""):
         if kind == "binary":
             continue
         arrow = numbers(f"SELECT arrow_typeof({name}) AS v FROM t LIMIT 1")[0]
-        texts = sorted(numbers(f"SELECT DISTINCT CAST({name} AS STRING) AS v FROM t WHERE {name} IS NOT NULL"))
-        asked = [f"{name} IS NULL"]
-        for text in rng.sample(texts, min(2, len(texts))):
+        spellings = sorted(numbers(f"SELECT DISTINCT CAST({name} AS STRING) AS v FROM t WHERE {name} IS NOT NULL"))
+        predicates = [f"{name} IS NULL"]
+        for text in rng.sample(spellings, min(2, len(spellings))):
             typed = "arrow_cast('{}', '{}')".format(text.replace("'", "''"), arrow)
-            asked += [f"{name} {operator} {typed}" for operator in ("=", rng.choice(("<", "<=", ">", ">=")))]
-        for one in asked:
-            wanted = numbers(f"SELECT sum(CASE WHEN {one} THEN 1 ELSE 0 END) AS v FROM t")[0]
-            found = numbers(f"SELECT count(*) AS v FROM t WHERE {one}")[0]
-            missed += [(one, wanted, found)] if wanted != found else []
+            predicates += [f"{name} {operator} {typed}" for operator in ("=", rng.choice(("<", "<=", ">", ">=")))]
+        for predicate in predicates:
+            expected = numbers(f"SELECT sum(CASE WHEN {predicate} THEN 1 ELSE 0 END) AS v FROM t")[0]
+            actual = numbers(f"SELECT count(*) AS v FROM t WHERE {predicate}")[0]
+            missed += [(predicate, expected, actual)] if expected != actual else []
     return missed
 
 
 def _predicates(table: DataFrame, rng: Random, like: str) -> Iterator[str]:
-    """Yield predicates of each column that is in no list: nulls, and comparisons with some of its values."""
+    """Yield predicates of each column outside lists: nulls, and comparisons with some of its values."""
     columns = list(_leaves(table.schema, ""))
-    asked = [f"hex({name})" if kind == "binary" else f"CAST({name} AS STRING)" for name, kind in columns]
-    rows = table.where(like).selectExpr(*asked).collect()
+    expressions = [f"hex({name})" if kind == "binary" else f"CAST({name} AS STRING)" for name, kind in columns]
+    rows = table.where(like).selectExpr(*expressions).collect()
     for at, (name, kind) in enumerate(columns):
         yield f"{name} IS NULL"
-        texts = sorted({row[at] for row in rows} - {None})
-        if kind == "struct" or not texts:
+        spellings = sorted({row[at] for row in rows} - {None})
+        if kind == "struct" or not spellings:
             continue
-        odd = [one for one in texts if kind != "string" and any(part in one for part in ODD)]
-        for one in [rng.choice(texts), *odd[:2]]:
-            value, other = _literal(one, kind), _literal(rng.choice(texts), kind)
+        odd = [spelling for spelling in spellings if kind != "string" and any(part in spelling for part in ODD)]
+        for spelling in [rng.choice(spellings), *odd[:2]]:
+            value, other = _literal(spelling, kind), _literal(rng.choice(spellings), kind)
             yield f"{name} = {value}"
             yield rng.choice([
                 *(f"{name} {operator} {value}" for operator in OPERATORS), f"NOT ({name} < {value})", f"{name} IN ({value}, {other})",
@@ -102,7 +106,7 @@ def _literal(text: str, kind: str) -> str:
 
 
 def _spoken(fields: list[dict[str, Any]], inside: str) -> Iterator[tuple[str, str]]:
-    """Yield the columns that are in no list as delta-rs's SQL says them, with their types in the log."""
+    """Yield the columns outside lists in delta-rs's SQL, with their types in the log."""
     for field in fields:
         name = f"{inside}['{field['name']}']" if inside else f'"{field["name"]}"'
         kind = field["type"]

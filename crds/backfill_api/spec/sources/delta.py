@@ -52,10 +52,10 @@ class DeltaSource(SourceParams, LocatedTable):
 
 def _check_folder(field: str, folder: str) -> None:
     try:
-        found = place(folder)
+        location = place(folder)
     except PlaceError as error:
         raise refused(field, error.message, hint=error.hint, value=None if "@" in folder else folder) from error
-    if not found.is_absolute:
+    if not location.is_absolute:
         raise refused(field, "is relative", hint="write an absolute path or a URI", value=folder)
 
 

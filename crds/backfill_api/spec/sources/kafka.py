@@ -95,9 +95,9 @@ class KafkaSource(OffsetSourceParams):
     @model_validator(mode="after")
     def _checked(self) -> Self:
         if not re.fullmatch(_ADDRESSES, self.bootstrap_servers):
-            words = "is not a list of host:port, with commas between them"
+            message = "is not a list of host:port, with commas between them"
             # It may hold a user and a password.
-            raise refused("bootstrapServers", words, hint="write broker-1:9092,broker-2:9092")
+            raise refused("bootstrapServers", message, hint="write broker-1:9092,broker-2:9092")
         if not re.fullmatch(r"[a-zA-Z0-9._-]+", self.topic):
             hint = "a topic has letters, digits, dots, underscores and hyphens; one topic a job"
             raise refused("topic", "is not the name of a topic", hint=hint, value=self.topic)
@@ -117,8 +117,8 @@ class KafkaSource(OffsetSourceParams):
                 raise refused(path, "refers to a file with ${", hint="write the value itself")
             return
         if holds_a_secret(name) or name.startswith(("sasl.", "ssl.")):
-            words = "may be a secret, and everyone who may read the Backfill could read it"
-            raise refused(path, words, hint=f"put {name} into a Secret, and name that in secretRef")
+            message = "may be a secret, and everyone who may read the Backfill could read it"
+            raise refused(path, message, hint=f"put {name} into a Secret, and name that in secretRef")
         raise refused(path, "may not be given", hint=f"use one of {', '.join(sorted(OPTIONS))}")
 
 

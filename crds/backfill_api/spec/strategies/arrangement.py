@@ -49,7 +49,7 @@ class ArrangementParams(StrategyParams):
     @property
     def read_order(self) -> tuple[tuple[str, bool], ...]:
         """See `orderBy`."""
-        return tuple((one.column, one.direction == "Descending") for one in self.order_by)
+        return tuple((item.column, item.direction == "Descending") for item in self.order_by)
 
     @property
     def rows_per_cut(self) -> int:
@@ -63,7 +63,7 @@ class ArrangementParams(StrategyParams):
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
-        check_no_repeats("orderBy", tuple(one.column for one in self.order_by))
+        check_no_repeats("orderBy", tuple(item.column for item in self.order_by))
         return self
 
 

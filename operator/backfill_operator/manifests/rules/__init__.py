@@ -1,1 +1,1 @@
-"""Rules for what a spec may request of a pod: template fields, images, volumes, variables, Spark settings, targets."""
+"""Limits for the requests of a spec: template fields, images, volumes, variables, Spark settings, targets."""

@@ -1,7 +1,7 @@
-"""The Spark settings that a spec may have on a cluster: those for speed, memory and stores.
+"""The Spark settings that a spec may have on a cluster: settings for speed, memory and stores.
 
-Settings that load code, run commands, create pods or choose identities are refused. A new setting of Spark is refused
-until an administrator allows it.
+Settings that load code, run commands, create pods or choose identities are refused. Every other setting is refused until
+an administrator allows it.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ CODE: Final = frozenset({
     "jar", "jars", "listener", "listeners", "manager", "plugin", "plugins", "provider", "providers", "pandas", "pyspark", "python", "script", "serializer",
     "evaluator", "signers",
 })  # fmt: skip
-"""Words of names whose values are classes or commands: credential providers, committers, caches, listeners; and other interpreters."""
+"""Name parts of settings whose values are classes, commands or interpreters, such as committers and listeners."""
 
 CODE_ENDS: Final = ("class", "classname", "factory", "provider")
-"""The same where a name has no capital between its words, as `keyprovider` and `classname` in those of Hadoop."""
+"""The same for names of Hadoop without capitals between their parts, such as `keyprovider` and `classname`."""
 
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -67,7 +67,7 @@ def check_conf(conf: Mapping[str, str], allowed: tuple[str, ...]) -> None:
         allowed: Further names and prefixes that the administrator allows.
 
     Raises:
-        ManifestRefusedError: with the path of the setting; the hint says what would allow it.
+        ManifestRefusedError: with the path of the setting; the hint names the setting that would allow it.
     """
     for name, value in conf.items():
         path = f'spec.spark.conf["{name[:200]}"]'
@@ -75,12 +75,12 @@ def check_conf(conf: Mapping[str, str], allowed: tuple[str, ...]) -> None:
             hint = f"remove it, {ask_for('ALLOWED_CONF', 'its name')}"
             raise ManifestRefusedError(path, "is a setting that is not allowed", hint=hint)
         if "${" in value:
-            # Spark and Hadoop replace it by a variable of the process, which may be a credential.
+            # Spark and Hadoop substitute a variable of the process, which may be a credential.
             raise ManifestRefusedError(path, "refers to a variable with ${", hint="write the value itself")
 
 
 def harmless(name: str) -> bool:
-    """May every user set it?"""
+    """Return whether every user may set it."""
     if not named(name, ALLOWED) or named(name, EXCEPT):
         return False
     words = [word.lower() for word in _WORDS.findall(name)]

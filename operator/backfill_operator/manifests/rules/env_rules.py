@@ -15,7 +15,7 @@ from backfill_operator.manifests.rules.limits import Limits, ask_for, named
 from backfill_operator.manifests.rules.shapes import mapping, text
 
 NEVER: Final = (
-    # ours and Spark's
+    # this project and Spark
     "BACKFILL_*", "SPARK_*", "_SPARK_*", "PYSPARK_*", "HADOOP_*", "HIVE_*", "YARN_*", "LOCAL_DIRS", "MASTER",
     # Java
     "JAVA_*", "_JAVA_*", "JDK_*", "JRE_*", "JVM_*", "IBM_JAVA_*", "OPENJ9_*", "CLASSPATH", "SCALA_*",
@@ -26,39 +26,39 @@ NEVER: Final = (
     "HOSTALIASES", "LOCALDOMAIN", "TZ", "TZDIR", "OPENSSL_*", "SSL_*", "PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR",
     "TMP", "TEMP", "IFS", "ENV", "BASH*", "SHELLOPTS", "PS1", "PS2", "PS4", "PROMPT_COMMAND", "CDPATH", "GLOBIGNORE",
     "LC_*", "LANG", "LANGUAGE", "KUBERNETES_*", "KUBECONFIG",
-    # stores' clients: the one that lets a file of credentials name a command
+    # store clients: this variable lets a credentials file name a command
     "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES",
 )  # fmt: skip
-"""What decides what runs or how values are computed; all but the last are read by a program other than a store's client."""
+"""Variables that determine the running code or the computed values. All but the last one are read by programs other than store clients."""
 
 SOURCES: Final = frozenset({"secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef"})
 
 
 def check_env(env: Iterable[Mapping[str, Any]], path: str, limits: Limits) -> None:
-    """Refuse a variable that is not allowed, and a secret written in the spec itself.
+    """Refuse a variable that is not allowed, and a secret that is written in the spec itself.
 
     Raises:
-        ManifestRefusedError: with the path of the first one.
+        ManifestRefusedError: with the path of the first refused variable.
     """
-    for number, one in enumerate(env):
+    for number, variable in enumerate(env):
         here = f"{path}[{number}]"
-        name = text(one, "name", here, hint="name the variable")
+        name = text(variable, "name", here, hint="name the variable")
         if named(name, NEVER):
             raise ManifestRefusedError(
                 f"{here}.name", f"{name} decides what runs, or is the operator's", hint="remove it"
             )
-        if not (named(name, limits.env) or f"{name}={one.get('value')}" in limits.env):
+        if not (named(name, limits.env) or f"{name}={variable.get('value')}" in limits.env):
             hint = f"remove it, {ask_for('ALLOWED_ENV', 'its name, or NAME=value for this value only,')}"
             raise ManifestRefusedError(f"{here}.name", f"{name[:200]} is not allowed", hint=hint)
-        for field in one:
+        for field in variable:
             if field not in ("name", "value", "valueFrom"):
                 raise ManifestRefusedError(f"{here}.{field}", "is not for a template", hint="use value or valueFrom")
-        if one.get("value") and holds_a_secret(name):
+        if variable.get("value") and holds_a_secret(name):
             hint = "put it into a Secret, and name that with valueFrom.secretKeyRef"
             raise ManifestRefusedError(
                 f"{here}.value", "would be a secret that every reader of the Backfill sees", hint=hint
             )
-        for source in mapping(one, "valueFrom", here):
+        for source in mapping(variable, "valueFrom", here):
             if source not in SOURCES:
                 hint = f"use one of {', '.join(sorted(SOURCES))}"
                 raise ManifestRefusedError(f"{here}.valueFrom.{source}", "is not for a template", hint=hint)
@@ -68,16 +68,16 @@ def check_env_from(sources: Iterable[Mapping[str, Any]], path: str, limits: Limi
     """Refuse a Secret or ConfigMap whose keys could become any variable; its prefix must limit them to allowed names.
 
     Raises:
-        ManifestRefusedError: with the path of the first one.
+        ManifestRefusedError: with the path of the first refused source.
     """
-    for number, one in enumerate(sources):
+    for number, source in enumerate(sources):
         here = f"{path}[{number}]"
-        for field in one:
+        for field in source:
             if field not in ("prefix", "secretRef", "configMapRef"):
                 raise ManifestRefusedError(
                     f"{here}.{field}", "is not for a template", hint="use secretRef or configMapRef"
                 )
-        prefix = one.get("prefix")
+        prefix = source.get("prefix")
         if not isinstance(prefix, str) or not prefix or _may_reach(prefix) or not _within(prefix, limits.env):
             pattern = f"{str(prefix)[:100]}*" if prefix else "a pattern such as AWS_*, and you its prefix,"
             hint = f"name each variable in env with valueFrom.secretKeyRef, {ask_for('ALLOWED_ENV', pattern)}"
@@ -85,9 +85,9 @@ def check_env_from(sources: Iterable[Mapping[str, Any]], path: str, limits: Limi
 
 
 def _may_reach(prefix: str) -> bool:
-    """Can a name with this prefix be one of `NEVER`?"""
-    return any(prefix.startswith(one.rstrip("*")) or one.rstrip("*").startswith(prefix) for one in NEVER)
+    """Return whether a name with this prefix can be one of `NEVER`."""
+    return any(prefix.startswith(pattern.rstrip("*")) or pattern.rstrip("*").startswith(prefix) for pattern in NEVER)
 
 
 def _within(prefix: str, patterns: Iterable[str]) -> bool:
-    return any(one.endswith("*") and prefix.startswith(one[:-1]) for one in patterns)
+    return any(pattern.endswith("*") and prefix.startswith(pattern[:-1]) for pattern in patterns)

@@ -1,7 +1,7 @@
-"""What an administrator allows a spec to request: images, accounts, volumes, variables, Spark settings.
+"""Limits that an administrator sets for specs: images, accounts, volumes, variables, Spark settings.
 
-A pattern is a name, or a prefix followed by `*`; `*` alone matches every name. Every refusal names the setting
-that would allow what was refused, so that a user need not look for it.
+A pattern is a name, or a prefix followed by `*`; a single `*` matches every name. Every refusal names the setting that
+would allow the refused value, so that a user need not search for it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ ENV: Final = (
     "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID", "AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN",
     "GOOGLE_CLOUD_PROJECT",
 )  # fmt: skip
-"""Keys, roles and regions of object stores. Names, because a prefix has others: a client sends the token of the pod, or of a file,
-to the address in `AWS_ENDPOINT_URL_STS` or `AWS_CONTAINER_CREDENTIALS_FULL_URI`."""
+"""Keys, roles and regions of object stores. The list has full names, because a prefix would include dangerous variables:
+a client sends the token of the pod, or of a file, to the address in `AWS_ENDPOINT_URL_STS` or
+`AWS_CONTAINER_CREDENTIALS_FULL_URI`."""
 
 METADATA: Final = ("user.backfill.dev/*", "prometheus.io/*", "cluster-autoscaler.kubernetes.io/*")
-"""Labels, and annotations with a `.` or `/`; other annotations are always allowed, because no controller acts on them. A plain label may
-be in the selector of another team's Service or NetworkPolicy, and `user.backfill.dev/` is in none."""
+"""Labels, and annotations with a `.` or `/`. Other annotations are always allowed, because no controller acts on them. A
+plain label may be in the selector of another team's Service or NetworkPolicy; `user.backfill.dev/` is in none."""
 
 OPTIONAL_POD_FIELDS: Final = (
     "dnsConfig", "dnsPolicy", "hostAliases", "nodeName", "preemptionPolicy", "resourceClaims", "runtimeClassName", "schedulerName",
@@ -43,10 +44,10 @@ _VERSION: Final = re.compile(r"(:\w[\w.-]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,})?", 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a spec may request in addition to the installation's own values."""
+    """Values that a spec may request in addition to the installation's own."""
 
     images: tuple[str, ...] = ()
-    """`host/name:tag`: this image; `host/name`: any tag or digest; `host/path/*`: every image below; `*`: all."""
+    """`host/name:tag` is this image, `host/name` any tag or digest, `host/path/*` every image below, `*` all images."""
 
     service_accounts: tuple[str, ...] = ()
     volumes: tuple[str, ...] = VOLUMES
@@ -55,29 +56,29 @@ class Limits:
 
     priority_classes: tuple[str, ...] = ()
     pod_fields: tuple[str, ...] = ()
-    """Of `OPTIONAL_POD_FIELDS`."""
+    """Fields from `OPTIONAL_POD_FIELDS`."""
 
     env: tuple[str, ...] = ENV
-    """`NAME`: any value; `NAME=value`: only this one, for an address or a file that the administrator chooses."""
+    """`NAME` allows any value; `NAME=value` only this one, for an address or a file that the administrator chooses."""
 
     metadata: tuple[str, ...] = METADATA
     conf: tuple[str, ...] = ()
     """Further Spark settings, in addition to those that are always allowed."""
 
     sidecars: bool = False
-    """May a template add containers? `images` applies to them too."""
+    """True if a template may add containers; `images` applies to them too."""
 
 
 def named(name: str, patterns: Iterable[str]) -> bool:
-    """Does a pattern match the name?"""
-    return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in patterns)
+    """Return whether a pattern matches the name."""
+    return any(name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for pattern in patterns)
 
 
 def image_allowed(image: str, patterns: Iterable[str]) -> bool:
-    """Does a pattern match the image? Names are compared as written: `spark` is not `docker.io/library/spark`."""
+    """Return whether a pattern matches the image as written: `spark` is not `docker.io/library/spark`."""
     if not _REFERENCE.fullmatch(image) or ".." in image or "//" in image:
         return False
-    return any(_image_matches(image, one) for one in patterns)
+    return any(_image_matches(image, pattern) for pattern in patterns)
 
 
 def _image_matches(image: str, pattern: str) -> bool:
@@ -85,19 +86,21 @@ def _image_matches(image: str, pattern: str) -> bool:
         return image.startswith(pattern[:-1])
     if image == pattern:
         return True
-    # A pattern with a version matches only that version; a digest after its tag would choose another one.
+    # A pattern with a version matches only that version; a digest after its tag could select another image.
     versioned = ":" in pattern.rsplit("/", 1)[-1] or "@" in pattern
     return not versioned and image.startswith(pattern) and bool(_VERSION.fullmatch(image.removeprefix(pattern)))
 
 
 def below(path: str, folders: Iterable[str]) -> bool:
-    """Is the path one of the folders or below one? It must be absolute, without `.` and `..`."""
+    """Return whether the path is one of the folders or below one; it must be absolute, without `.` and `..`."""
     parts = path.split("/")
     if not path.startswith("/") or "." in parts or ".." in parts:
         return False
-    return any(f"{path.rstrip('/')}/".startswith(f"{one.rstrip('/')}/") for one in folders)
+    return any(f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
 def ask_for(setting: str, value: str) -> str:
-    """Return the part of a hint that names the administrator's setting."""
-    return f"or have an administrator add {value} to {SETTING}{setting}"
+    """Return the part of a hint that names the administrator's setting, and the value of the chart that sets it."""
+    first, *words = setting.split("_")
+    chart_value = first.lower() + "".join(word.capitalize() for word in words)
+    return f"or have an administrator add {value} to limits.{chart_value} of the chart ({SETTING}{setting})"

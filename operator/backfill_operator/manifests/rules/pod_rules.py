@@ -1,4 +1,4 @@
-"""The fields that a pod template may have: a list of what is allowed, because any list of what is forbidden has gaps.
+"""The fields that a pod template may have: an allowlist, because any list of forbidden fields has gaps.
 
 There are two kinds of refusal. For a field that an administrator can allow, the hint names the setting. A field that would
 take over our process, or give the pod more permissions, cannot be allowed.
@@ -42,13 +42,13 @@ ELSEWHERE: Final = {
     "imagePullPolicy": "use spec.spark.imagePullPolicy",
     "resources": "use spec.driver.resources or spec.executor.resources",
 }
-"""For fields that a template may not have: where to set them instead."""
+"""Replacement for each field that a template may not have."""
 
 SYSTEM_FOLDERS: Final = frozenset({
     "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "opt", "proc", "root", "run", "sbin", "sys",
     "tmp", "usr", "var",
 })  # fmt: skip
-"""Folders of the image and of the operator; a mount in them would hide files."""
+"""Folders of the image and of the operator, in which a mount would hide files."""
 
 PROFILE: Final = {"type": "RuntimeDefault"}
 Judge = Callable[[Any], bool]
@@ -59,7 +59,7 @@ def _id(value: Any) -> bool:
 
 
 def _ids(value: Any) -> bool:
-    return isinstance(value, list) and all(_id(one) for one in value)
+    return isinstance(value, list) and all(_id(item) for item in value)
 
 
 _OF_BOTH: Final[Mapping[str, tuple[Judge, str]]] = {
@@ -81,7 +81,7 @@ CONTAINER_SECURITY: Final[Mapping[str, tuple[Judge, str]]] = {
     "readOnlyRootFilesystem": (lambda value: value is True, "remove it"),
     "capabilities": (lambda value: value == {"drop": ["ALL"]}, "remove it: all are dropped"),
 }
-"""Allowed security settings: values that are set anyway, and users and groups other than root."""
+"""Allowed security settings: values equal to the operator's own, and users and groups other than root."""
 
 
 def check_template(template: Mapping[str, Any], path: str, container: str, installation: Installation) -> None:
@@ -103,27 +103,27 @@ def check_template(template: Mapping[str, Any], path: str, container: str, insta
     _check_metadata(mapping(template, "metadata", path), f"{path}.metadata", limits)
     spec, at = mapping(template, "spec", path), f"{path}.spec"
     _check_pod_fields(spec, at, limits)
-    for number, one in enumerate(entries(spec, "containers", at)):
+    for number, entry in enumerate(entries(spec, "containers", at)):
         here = f"{at}.containers[{number}]"
-        if text(one, "name", here, hint="name the container") == container:
-            _check_ours(one, here, limits)
+        if text(entry, "name", here, hint="name the container") == container:
+            _check_ours(entry, here, limits)
         else:
-            check_sidecar(one, here, installation)
-    for number, one in enumerate(entries(spec, "initContainers", at)):
-        check_sidecar(one, f"{at}.initContainers[{number}]", installation)
-    for number, one in enumerate(entries(spec, "volumes", at)):
-        check_volume(one, f"{at}.volumes[{number}]", limits)
+            check_sidecar(entry, here, installation)
+    for number, sidecar in enumerate(entries(spec, "initContainers", at)):
+        check_sidecar(sidecar, f"{at}.initContainers[{number}]", installation)
+    for number, volume in enumerate(entries(spec, "volumes", at)):
+        check_volume(volume, f"{at}.volumes[{number}]", limits)
 
 
 def check_image(image: str, path: str, installation: Installation) -> None:
-    """Refuse an image that is neither the installation's nor allowed: code in a pod has all permissions of the pod."""
+    """Refuse an image other than the installation's and the allowed ones: its code has all permissions of the pod."""
     if not image_allowed(image, (installation.image, *installation.limits.images)):
         hint = f"use {installation.image}, {ask_for('ALLOWED_IMAGES', 'it')}"
         raise ManifestRefusedError(path, f"names an image that is not allowed ({image[:200]})", hint=hint)
 
 
 def check_account(account: str, path: str, installation: Installation) -> None:
-    """Refuse a service account that is neither the installation's nor allowed."""
+    """Refuse a service account other than the installation's and the allowed ones."""
     if account != installation.service_account and not named(account, installation.limits.service_accounts):
         hint = f"use {installation.service_account}, {ask_for('ALLOWED_SERVICE_ACCOUNTS', account)}"
         raise ManifestRefusedError(path, f"names an account that is not allowed ({account})", hint=hint)
@@ -166,8 +166,8 @@ def _check_pod_fields(spec: Mapping[str, Any], path: str, limits: Limits) -> Non
     if priority not in (None, "") and not (isinstance(priority, str) and named(priority, limits.priority_classes)):
         hint = f"remove it, {ask_for('ALLOWED_PRIORITY_CLASSES', str(priority)[:100])}"
         raise ManifestRefusedError(f"{path}.priorityClassName", "names a class that is not allowed", hint=hint)
-    for number, one in enumerate(entries(spec, "imagePullSecrets", path)):
-        _only(one, frozenset({"name"}), f"{path}.imagePullSecrets[{number}]")
+    for number, secret in enumerate(entries(spec, "imagePullSecrets", path)):
+        _only(secret, frozenset({"name"}), f"{path}.imagePullSecrets[{number}]")
     _check_security(mapping(spec, "securityContext", path), POD_SECURITY, f"{path}.securityContext")
 
 
@@ -182,14 +182,14 @@ def _check_ours(container: Mapping[str, Any], path: str, limits: Limits) -> None
 def check_sidecar(container: Mapping[str, Any], path: str, installation: Installation) -> None:
     """Refuse an additional container that is not allowed: it shares our network and volumes."""
     if not installation.limits.sidecars:
-        hint = "remove it, or have an administrator set BACKFILL_OPERATOR_ALLOW_SIDECARS"
-        raise ManifestRefusedError(path, "is a container of its own, which is not allowed", hint=hint)
+        hint = "remove it, or have an administrator set limits.allowSidecars of the chart (BACKFILL_OPERATOR_ALLOW_SIDECARS)"
+        raise ManifestRefusedError(path, "is an additional container, which is not allowed", hint=hint)
     text(container, "name", path, hint="name the container")
     _only(container, SIDECAR_FIELDS, path)
     check_image(text(container, "image", path, hint="name its image"), f"{path}.image", installation)
     _check_security(mapping(container, "securityContext", path), CONTAINER_SECURITY, f"{path}.securityContext")
-    for number, one in enumerate(entries(container, "ports", path)):
-        _only(one, PORT_FIELDS, f"{path}.ports[{number}]")
+    for number, port in enumerate(entries(container, "ports", path)):
+        _only(port, PORT_FIELDS, f"{path}.ports[{number}]")
     check_resources(mapping(container, "resources", path), f"{path}.resources")
     for field in ("env", "envFrom"):
         entries(container, field, path)
@@ -197,18 +197,22 @@ def check_sidecar(container: Mapping[str, Any], path: str, installation: Install
 
 
 def _check_mounts(container: Mapping[str, Any], path: str, *, ours: bool) -> None:
-    for number, one in enumerate(entries(container, "volumeMounts", path)):
+    for number, mount in enumerate(entries(container, "volumeMounts", path)):
         here = f"{path}.volumeMounts[{number}]"
-        _only(one, MOUNT_FIELDS, here)
-        if text(one, "name", here, hint="name the volume").startswith(OURS):
-            raise ManifestRefusedError(f"{here}.name", "is a volume of the operator's", hint="use a volume of your own")
-        where = text(one, "mountPath", here, hint="say where")
+        _only(mount, MOUNT_FIELDS, here)
+        if text(mount, "name", here, hint="name the volume").startswith(OURS):
+            raise ManifestRefusedError(f"{here}.name", "is a volume of the operator", hint="use another volume")
+        where = text(mount, "mountPath", here, hint="say where")
         parts = where.removeprefix("/").rstrip("/").split("/")
         if not where.startswith("/") or any(part in ("", ".", "..") for part in parts):
-            raise ManifestRefusedError(f"{here}.mountPath", "is no plain path", hint="write it as /lake or /mnt/lake")
+            raise ManifestRefusedError(
+                f"{here}.mountPath", "is not a plain path", hint="write it as /lake or /mnt/lake"
+            )
         if ours and parts[0] in SYSTEM_FOLDERS:
-            words = f"would hide files of the image or of the operator in /{parts[0]}"
-            raise ManifestRefusedError(f"{here}.mountPath", words, hint="mount it elsewhere, as at /lake or /mnt/lake")
+            message = f"would hide files of the image or of the operator in /{parts[0]}"
+            raise ManifestRefusedError(
+                f"{here}.mountPath", message, hint="mount it elsewhere, as at /lake or /mnt/lake"
+            )
 
 
 def check_volume(volume: Mapping[str, Any], path: str, limits: Limits) -> None:
@@ -216,7 +220,7 @@ def check_volume(volume: Mapping[str, Any], path: str, limits: Limits) -> None:
     if text(volume, "name", path, hint="name the volume").startswith(OURS):
         hint = f"use a name that does not begin with {OURS}"
         raise ManifestRefusedError(f"{path}.name", "is set by the operator", hint=hint)
-    types = [one for one in volume if one != "name" and volume[one] is not None]
+    types = [field for field in volume if field != "name" and volume[field] is not None]
     for kind in types:
         source = mapping(volume, kind, path)
         if kind == "hostPath":
@@ -225,8 +229,8 @@ def check_volume(volume: Mapping[str, Any], path: str, limits: Limits) -> None:
             hint = f"use another type, {ask_for('ALLOWED_VOLUMES', str(kind)[:100])}"
             raise ManifestRefusedError(f"{path}.{kind}", "is a type of volume that is not allowed", hint=hint)
         elif kind == "projected":
-            for number, one in enumerate(entries(source, "sources", f"{path}.projected")):
-                _check_projected(one, f"{path}.projected.sources[{number}]", limits)
+            for number, projection in enumerate(entries(source, "sources", f"{path}.projected")):
+                _check_projected(projection, f"{path}.projected.sources[{number}]", limits)
 
 
 def _check_projected(source: Mapping[str, Any], path: str, limits: Limits) -> None:
@@ -249,7 +253,7 @@ def _check_security(context: Mapping[str, Any], rules: Mapping[str, tuple[Judge,
     _only(context, frozenset(rules), path)
     for name, (judge, hint) in rules.items():
         if context.get(name) is not None and not judge(context[name]):
-            raise ManifestRefusedError(f"{path}.{name}", "would widen what the pod may do", hint=hint)
+            raise ManifestRefusedError(f"{path}.{name}", "would give the pod more permissions", hint=hint)
 
 
 def _only(holder: Mapping[str, Any], fields: frozenset[str], path: str) -> None:

@@ -1,4 +1,4 @@
-"""Reads parts of a template with their type: a mapping, a list of mappings, a text; any other is refused."""
+"""Reads parts of a template as a mapping, a list of mappings or a string; any other type is refused."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def entries(holder: Mapping[str, Any], name: str, path: str) -> list[Mapping[str
     value = holder.get(name)
     if value is None:
         return []
-    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
         raise ManifestRefusedError(f"{path}.{name}", "must be a list of mappings", hint=REFERENCE)
     return value
 
 
 def text(holder: Mapping[str, Any], name: str, path: str, *, hint: str) -> str:
-    """Return the text of that name, which is required."""
+    """Return the string of that name, which is required."""
     value = holder.get(name)
     if not isinstance(value, str) or not value:
         raise ManifestRefusedError(f"{path}.{name}", "is required, as text", hint=hint)

@@ -1,6 +1,6 @@
-"""Refuses a path that no pod can follow, and a target that would be deleted with the pod that fills it.
+"""Refuses a path that no pod can resolve, and a target that would be deleted with the pod that writes it.
 
-So an attempt that starts finds its tables, and `Complete` always means that a table exists.
+So every started attempt can reach its tables, and `Complete` always means that the target exists.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FLEETING: Final = frozenset({"configMap", "downwardAPI", "emptyDir", "ephemeral"
 
 
 def check_absolute(launch: Launch) -> None:
-    """Refuse a path that is relative or begins with `~`: the command line has a folder and a home, a pod has neither.
+    """Refuse a path that is relative or begins with `~`: unlike the command line, a pod has no such folder and no home.
 
     Raises:
         ManifestRefusedError: with the path of the field.
@@ -48,7 +48,7 @@ def check_lasting(launch: Launch, template: Mapping[str, Any], container: str) -
         container: Name of our container in it.
 
     Raises:
-        ManifestRefusedError: with the path of the field: of the target, or of the table of bad records.
+        ManifestRefusedError: with the path of the field, of the target or of the table of bad records.
     """
     for field, text in _written(launch).items():
         if place(text).is_local and "spark.hadoop.fs.defaultFS" not in launch.spec.spark.conf:
@@ -66,11 +66,11 @@ def _written(launch: Launch) -> dict[str, str]:
 
 def _check_path(field: str, path: str, template: Mapping[str, Any], container: str) -> None:
     path = posixpath.normpath(path)
-    where = max((one for one in _mounts(template, container) if _covers(one, path)), key=len, default="")
-    if any(_covers(one, path) for one in OWN) or _mounts(template, container).get(where, "") in FLEETING:
+    where = max((mount for mount in _mounts(template, container) if _covers(mount, path)), key=len, default="")
+    if any(_covers(folder, path) for folder in OWN) or _mounts(template, container).get(where, "") in FLEETING:
         raise ManifestRefusedError(
             field,
-            f"{path[:200]} is in a folder that goes with its pod",
+            f"{path[:200]} is in a folder that is deleted with its pod",
             hint="use an object store, or a claim that driver.template and executor.template mount",
         )
 
@@ -79,14 +79,14 @@ def _mounts(template: Mapping[str, Any], container: str) -> dict[str, str]:
     """Return the type of volume at each mount path of our container."""
     spec = mapping(template, "spec", "template")
     types = {
-        one["name"]: next((kind for kind in one if kind != "name" and one[kind] is not None), "emptyDir")
-        for one in entries(spec, "volumes", "template")
+        volume["name"]: next((kind for kind in volume if kind != "name" and volume[kind] is not None), "emptyDir")
+        for volume in entries(spec, "volumes", "template")
     }
     return {
         posixpath.normpath(mount["mountPath"]): types.get(mount["name"], "")
-        for one in entries(spec, "containers", "template")
-        if one["name"] == container
-        for mount in entries(one, "volumeMounts", "template")
+        for entry in entries(spec, "containers", "template")
+        if entry["name"] == container
+        for mount in entries(entry, "volumeMounts", "template")
     }
 
 

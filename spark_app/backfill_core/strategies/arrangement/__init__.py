@@ -1,4 +1,4 @@
-"""Arrangement backfill: the newest rows in the order of a key, with the changes of what is read merged in between."""
+"""Arrangement backfill: reads the newest rows in key order, and merges changes of the rows that it has read in between."""
 
 from backfill_api.spec.strategies.arrangement import ArrangementParams
 from backfill_core.protocol.strategy import StrategyPlugin

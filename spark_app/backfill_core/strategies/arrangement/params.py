@@ -1,4 +1,4 @@
-"""How arrangement runs; the words that a user sets are in the contract."""
+"""Settings of Arrangement; the API package defines the parameters that users set."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from backfill_core.phases.key_copy import KeyCopySettings
 
 @dataclass(frozen=True, slots=True)
 class ArrangementSettings:
-    """How the machine runs; none of it changes the result."""
+    """Settings of the state machine; none of them changes the result."""
 
     merges: bool
-    """Changes are merged (Upsert); else staged and committed like chunks (Append, Changelog)."""
+    """True if changes are merged (Upsert); otherwise they are staged and committed like chunks (Append, Changelog)."""
 
     filtered: bool
-    """The transform drops rows."""
+    """True if the transform filters rows."""
 
     in_flight_max: int = 2
     chunk_target_s: float = 4.0
@@ -26,12 +26,12 @@ class ArrangementSettings:
     follow: bool = False
 
     def copy(self, *, proves_key: bool, proven_version: int | None) -> KeyCopySettings:
-        """Return the settings of the copy."""
+        """Return the settings of the copy phase."""
         return KeyCopySettings(self.in_flight_max, self.chunk_target_s, self.chunk_rows, proves_key, proven_version)
 
     @classmethod
     def of(cls, spec: BackfillSpec) -> ArrangementSettings:
-        """Read them from a spec."""
+        """Read the settings from a spec."""
         params = spec.strategy.params
         assert isinstance(params, ArrangementParams)
         return cls(

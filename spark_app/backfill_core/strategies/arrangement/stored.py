@@ -1,7 +1,7 @@
-"""What Arrangement stores in the target: a typed value, and its JSON form.
+"""State of Arrangement that is stored in the target: a typed value, and its JSON form.
 
-The promise of a stored state: the target holds exactly the rows at or before the position of their vnode, as of `consumed`; once the
-announced MERGE is in the target, as of the version that it goes up to.
+Invariant of a stored state: the target contains exactly the rows at or before the position of their vnode, as of version `consumed`.
+Once the announced MERGE is in the target, it contains them as of the last version of the MERGE.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ READING, CATCH_UP, LIVE = "Reading", "CatchUp", "Live"
 PHASES = (READING, CATCH_UP, LIVE)
 RUNS_SHOWN_MAX = 3
 POSITION_WORDS_MAX = 200
-"""Characters of one position that people see."""
+"""Maximum characters of one displayed position."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrangementStored:
-    """Everything that a new attempt needs; bounded, whatever the size of the table."""
+    """State that a new attempt resumes from; its size does not depend on the size of the table."""
 
     table_id: str
     consumed: int
@@ -34,15 +34,15 @@ class ArrangementStored:
     space: KeySpace
     positions: VnodePositions
     rows: int
-    """Committed in files of chunks."""
+    """Rows committed in files of chunks."""
 
     rows_read: int
-    """The same with those that the filter left out."""
+    """Committed rows plus the rows that the filter dropped."""
 
     chunks: int
     merging: AnnouncedMerge | None
     key_proven: bool = False
-    """Was the key proven in the target, once all rows of the copy were there?"""
+    """True if the key was proven unique in the target after all rows were copied."""
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON value."""
@@ -63,16 +63,16 @@ class ArrangementStored:
 
 
 def decode(value: Mapping[str, Any]) -> ArrangementStored:
-    """Read what `ArrangementStored.encode` returned.
+    """Decode the result of `ArrangementStored.encode`.
 
     Raises:
-        StateMismatchError: names the first field that does not fit.
+        StateMismatchError: A field is invalid; the message names the first one.
     """
     fields = StoredFields("arrangement", value)
     order = fields.parsed("order", KeyOrder.from_json)
-    positions = fields.parsed("positions", lambda found: VnodePositions.from_json(found, order))
+    positions = fields.parsed("positions", lambda runs: VnodePositions.from_json(runs, order))
     distribution = fields.typed("distribution", list)
-    if not all(type(one) is str for one in distribution):
+    if not all(type(column) is str for column in distribution):
         raise fields.unfit("distribution")
     merging = fields.part("merging")
     return ArrangementStored(
@@ -90,50 +90,51 @@ def decode(value: Mapping[str, Any]) -> ArrangementStored:
 
 
 def check_same_space(stored: ArrangementStored, space: KeySpace) -> None:
-    """Refuse to go on in another order than the one that the positions are of.
+    """Refuse to resume in another order than that of the stored positions.
 
     Raises:
-        StateMismatchError: columns, types, directions, the distribution or the number of vnodes differ.
+        StateMismatchError: Columns, types, directions, the distribution or the number of vnodes differ.
     """
     if stored.space != space:
         raise StateMismatchError(
-            f"the positions of the target are of {_words(stored.space)}; the job reads by {_words(space)}.",
+            f"the stored positions are for rows ordered by {_words(stored.space)}; the job reads by {_words(space)}.",
             hint="Restore the order, the key, vnodes and the types of the columns, or give the job another jobId and target.",
         )
 
 
 def _words(space: KeySpace) -> str:
-    columns = ", ".join(" ".join(one) for one in space.order.to_json())
+    columns = ", ".join(" ".join(column) for column in space.order.to_json())
     return f"({columns}) in {space.vnodes} vnodes of ({', '.join(space.distribution)})"
 
 
 def open_request(stored: ArrangementStored | None) -> OpenRequest:
-    """Read the newest version: the state says up to which version the target is there."""
+    """Request the newest version: the state records the version that the target is complete up to."""
     return ReadNewest("" if stored is None else stored.table_id)
 
 
 def summarize(stored: ArrangementStored) -> StoredSummary:
-    """Say how far the job is; how many rows there are in all is not known without the source."""
+    """Summarize the job's progress; the total number of rows is unknown without the source."""
     position, filtered = position_words(stored.space, stored.positions), stored.rows_read - stored.rows
     total = stored.rows_read if stored.positions.complete else None
     return StoredSummary(stored.phase, total, stored.rows_read, filtered, stored.chunks, position)
 
 
 def position_words(space: KeySpace, positions: VnodePositions) -> str:
-    """Return how far the rows of each vnode are in the target, as `rows up to ts = 2026-03-01T00:00:00Z, id = 5`.
+    """Format the position of each vnode's copied rows, as `rows up to ts = 2026-03-01T00:00:00Z, id = 5`.
 
-    Ranges of vnodes are named where they are not equally far, the first `RUNS_SHOWN_MAX` of them. Empty: nothing is there, or all is.
+    If positions differ, the string names the first `RUNS_SHOWN_MAX` ranges of vnodes. It is empty before the first row, and after the
+    last one.
     """
     if positions.complete or not positions.started:
         return ""
-    words: list[str] = []
+    messages: list[str] = []
     first = 0
     for count, reached in positions.runs[:RUNS_SHOWN_MAX]:
         name = "" if count == space.vnodes else f"vnodes {first} to {first + count - 1}: "
-        words.append(name + _reached_words(space, reached))
+        messages.append(name + _reached_words(space, reached))
         first += count
-    more = len(positions.runs) - len(words)
-    return "; ".join([*words, *([f"and {more} more ranges of vnodes"] if more else [])])
+    more = len(positions.runs) - len(messages)
+    return "; ".join([*messages, *([f"and {more} more ranges of vnodes"] if more else [])])
 
 
 def _reached_words(space: KeySpace, reached: Reached) -> str:

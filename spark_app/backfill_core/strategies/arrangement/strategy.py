@@ -1,28 +1,28 @@
-"""Arrangement backfill as a machine: reads the newest rows in the order of a key, and merges changes of what it has read.
+"""State machine of Arrangement: reads the newest rows in key order, and merges the changes of the rows that it has read.
 
-phase      work                                       ends when                                     then
+phase      work                                       ends when                                     next
 --------   ----------------------------------------   -------------------------------------------   -------
 Reading    rounds: chunks at the consumed version,    the chunk with the last row is in a commit    CatchUp
            then changes at or before the positions
-CatchUp    the proof of the key, where ranges split   the proof found no two rows with one key      CatchUp
+CatchUp    the proof of the key, if ranges split      the proof found no two rows with one key      CatchUp
            keys (`phases/key_proof.py`)
-CatchUp    batches of all changes                     a batch took all that was pending             Live
-Live       batches of all changes                     never; `complete` says when Exit may exit
+CatchUp    batches of all changes                     a batch took all pending changes              Live
+Live       batches of all changes                     never; Exit may exit once `complete` is set
 
 A round of the phase Reading:
 
-round     event                                                                  then
+round     event                                                                  next
 -------   --------------------------------------------------------------------   --------------------------------------
-Reading   versions are pending, and a chunk is there for a commit, or none may   Closing: no chunk starts
+Reading   versions are pending, and a chunk is ready for a commit, or none may   Closing: no chunk starts
           be read now (R-ARR-18, R-ARR-19)
-Reading   versions are pending, and a chunk is lost: its files may be gone       Closing
-Closing   no chunk of the consumed version is being read                         Merging: the commit that takes the
-                                                                                 chunks along announces the batch
-Merging   the batch is running: chunks of the version that it goes up to start   Merging
-Merging   the batch is applied, and a commit says so                             Reading, with those chunks
+Reading   versions are pending, and a chunk is lost: its files may be deleted    Closing
+Closing   no chunk of the consumed version is being read                         Merging: the commit with the round's
+                                                                                 chunks announces the batch
+Merging   the batch is running: chunks of the batch's last version start         Merging
+Merging   the batch is applied, and a commit records it                          Reading, with those chunks
 
-Both stored states keep the promise of `stored`: a chunk of the consumed version is in the commit that announces the batch, or is thrown
-away and read again. Before the first chunk there is nothing to merge: the consumed version is the newest one.
+The states before and after a batch satisfy the invariant in `stored`: a chunk of the consumed version is in the commit that announces
+the batch, or is discarded and read again. Before the first chunk there are no changes to merge: the consumed version is the newest one.
 """
 
 from __future__ import annotations
@@ -64,25 +64,25 @@ from backfill_core.strategies.arrangement.stored import (
 )
 
 LOST_VERSIONS_MAX = 8
-"""Versions in a row of which no chunk could be read; then no newer one is tried, and the failures end the attempt."""
+"""Limit of consecutive versions with a lost chunk. Beyond it the job skips no version, and the failures end the attempt."""
 
 
 class ArrangementStrategy:
-    """See the module; satisfies `protocol.strategy.Strategy`."""
+    """State machine of Arrangement, see the module; implements `protocol.strategy.Strategy`."""
 
     def __init__(
         self, opened: Opened, line: KeyLine, settings: ArrangementSettings, stored: ArrangementStored | None = None
     ) -> None:
-        """Begin, or go on from what an earlier attempt committed.
+        """Start a new job, or resume the committed state of an earlier attempt.
 
         Raises:
-            StateMismatchError: the state was written for another order of rows.
+            StateMismatchError: The state was written for another order of rows.
         """
         self._settings, self._pinned, self._space = settings, opened.pinned, line.space
         proven_version = opened.pinned.version if opened.key_proven else None
         copies = settings.copy(proves_key=opened.proves_key, proven_version=proven_version)
         self._copy = KeyCopy(line, copies, opened.pinned.version)
-        # Later versions may have another row of a key, and where ranges split keys no range shows it.
+        # Later versions may add a second row of a key. If ranges split keys, no single range contains both.
         due = opened.proves_key and opened.splits_keys
         self._key = KeyProver(due=due, proven=stored is not None and stored.key_proven)
         self._replay = Replay(
@@ -94,19 +94,19 @@ class ArrangementStrategy:
         self._steps = (COPY, *((KEY_PROOF,) if self._key.holds_changes else ()), CATCH_UP_STEP)
         self._was_live = stored is not None and stored.phase == LIVE
         self._progressed = False
-        """Did a commit take a chunk of this round along?"""
+        """True if a commit contains a chunk of this round."""
 
         self._closed = False
-        """Is the batch of this round chosen? Until it is applied no chunk of the consumed version is read."""
+        """True if the batch of this round is chosen. Until it is applied, no chunk of the consumed version is read."""
 
         self._lost: set[int] = set()
-        """Versions of which a chunk was lost, since the last chunk was read."""
+        """Versions with a lost chunk since the last successful chunk."""
 
         self._may_read = True
-        """Could a chunk start, when it was last asked?"""
+        """True if a chunk could start at the last `propose` or `prepare_commit`."""
 
         self._prepared_at = self._sealed_at = -1
-        """Revisions of what is stored: of the newest commit, and of the newest durable one."""
+        """Revisions of the stored state: of the newest commit, and of the newest durable one."""
 
         if stored is not None:
             self._resume(stored, opened.last_txn)
@@ -119,10 +119,10 @@ class ArrangementStrategy:
         self._copy.resume(stored.positions, rows=stored.rows, rows_read=stored.rows_read, chunks=stored.chunks)
         if stored.positions.started:
             self._replay.resume(stored.consumed, stored.merging, last_txn)
-            # Files of that version may be gone by now: changes come first, and need none of them.
+            # Files of that version may be deleted by now. So changes come first: they do not need these files.
             self._progressed = True
 
-    # -------------------------------------------------------------- what the job asks
+    # -------------------------------------------------------------- state
     @property
     def phase(self) -> str:
         """The phase of the state that the next commit stores."""
@@ -136,7 +136,7 @@ class ArrangementStrategy:
 
     @property
     def _dirty(self) -> bool:
-        """Does the newest durable commit not say everything?"""
+        """Return true if the newest durable commit lacks a part of the state."""
         return self._revision != self._sealed_at
 
     @property
@@ -180,7 +180,7 @@ class ArrangementStrategy:
         )
 
     def _wants_chunks_committed(self) -> bool:
-        """Does the end of the copy, or a batch that is staged itself, wait for chunks to be committed?"""
+        """Return true if the end of the copy, or a staged batch, waits for a commit of chunks."""
         consumed = self._replay.consumed
         waits = not self._settings.merges and self._ends_round and not self._copy.reads(consumed)
         return self._copy.completes(consumed) or (waits and self._copy.ready(consumed))
@@ -188,24 +188,24 @@ class ArrangementStrategy:
     def _wants_announcement(self) -> bool:
         if self._copy.complete:
             return not self._key.holds_changes and self._replay.wants_announcement(dirty=self._dirty)
-        # Where nothing can be read, nothing waits for the batch: it comes with a barrier.
+        # If no chunk can be read, the batch is not urgent: the next barrier announces it.
         return self._settings.merges and self._replay.idle and self._may_read and self._may_merge
 
     # -------------------------------------------------------------- the round
     @property
     def _ends_round(self) -> bool:
-        """Is it the changes' turn: are versions pending, and did the round make the progress that it can?"""
+        """Return true if versions are pending and the round made all possible progress, so that changes are next."""
         consumed = self._replay.consumed
         progressed = self._closed or self._progressed or self._copy.ready(consumed) or self._is_lost(consumed)
         return self._replay.lag_versions > 0 and (progressed or not self._may_read)
 
     @property
     def _may_merge(self) -> bool:
-        """May a batch begin? Chunks of the consumed version that are still being read would come too late."""
+        """Return true if a batch may start. Running chunks of the consumed version block it: their commit must come first."""
         return self._ends_round and not self._copy.reads(self._replay.consumed)
 
     def _close_round(self) -> None:
-        """A batch is chosen: what is left of the consumed version is thrown away."""
+        """Close the round after a batch was chosen; uncommitted chunks of the consumed version are discarded."""
         batch = self._replay.batch
         assert batch is not None
         self._closed = True
@@ -223,7 +223,7 @@ class ArrangementStrategy:
                 if scheduled:
                     self._copy.pass_barrier()
             case SourcePolled():
-                # What was seen while history is read says nothing about having caught up.
+                # Polls during the history phase do not prove that the job has caught up.
                 self._replay.poll(event if self._copy.complete else replace(event, fresh=False), now.wall_ms)
                 self._skip()
             case WorkFinished(result=result):
@@ -237,18 +237,18 @@ class ArrangementStrategy:
                 self._copy.seal(now)
 
     def _lose(self, work_id: int) -> None:
-        """Read rows again; those of a chunk at a newer version if there is one, because files of this one may be gone."""
+        """Schedule lost rows again; a chunk at a newer version, if possible, because files of this version may be deleted."""
         version = self._copy.lose(work_id)
         self._lost |= set() if version is None else {version}
         self._replay.lose(work_id)
         self._key.lose(work_id)
 
     def _is_lost(self, version: int) -> bool:
-        """Is a version better passed over? Not for ever: the failures of a source that cannot be read must end the attempt."""
+        """Return true if the job should skip a version. `LOST_VERSIONS_MAX` lets an unreadable source end the attempt."""
         return version in self._lost and len(self._lost) <= LOST_VERSIONS_MAX
 
     def _skip(self) -> None:
-        """Move on to the newest version while nothing is read: the target is empty as of any (R-ARR-34)."""
+        """Skip to the newest version before the first row is read: the empty target is valid for any version (R-ARR-34)."""
         if not self._copy.prepared.started and self._copy.idle and self._replay.idle:
             self._copy.throw_away()
             self._replay.skip_to_head()
@@ -267,7 +267,7 @@ class ArrangementStrategy:
 
     # -------------------------------------------------------------- choosing work
     def propose(self, permits: Permits, now: Now) -> tuple[Work, ...]:
-        """See `Strategy`; a chunk is of a version that is consumed before the chunk is committed (R-ARR-24)."""
+        """See `Strategy`; the job consumes a chunk's version before it commits the chunk (R-ARR-24)."""
         ids = itertools.count(permits.first_id)
         replay = self._replay
         if self._copy.complete:
@@ -291,9 +291,9 @@ class ArrangementStrategy:
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
-        """See `Strategy`; chunks come first, and the changes after them are judged by their position (R-ARR-12, R-ARR-14).
+        """See `Strategy`; chunks come first, and later changes are filtered by their position (R-ARR-12, R-ARR-14).
 
-        Once the last chunk is handed over, all changes pass (R-ARR-20, R-ARR-22, R-ARR-29).
+        Once the last chunk is prepared for a commit, all changes pass (R-ARR-20, R-ARR-22, R-ARR-29).
         """
         copy, replay = self._copy, self._replay
         copied, rows, chunks = copy.complete, copy.rows, copy.chunks
@@ -326,11 +326,11 @@ class ArrangementStrategy:
     def view(self, now: Now) -> StrategyView:
         """See `Strategy`."""
         way = ChangeWay.of(merges=self._settings.merges)
-        words = PROVING if self._key.running else doing(self._replay, way)
-        return view.of(self._pinned, self._copy, self._replay, self.phase, words, now)
+        activity = PROVING if self._key.running else doing(self._replay, way)
+        return view.of(self._pinned, self._copy, self._replay, self.phase, activity, now)
 
 
 def resume(spec: BackfillSpec, stored: ArrangementStored | None, opened: Opened) -> ArrangementStrategy:
-    """Make the machine of an attempt."""
-    assert opened.line is not None  # the source was opened as `open_request` asks
+    """Create the state machine of an attempt."""
+    assert opened.line is not None  # `open_request` requests it
     return ArrangementStrategy(opened, opened.line, ArrangementSettings.of(spec), stored)

@@ -1,4 +1,4 @@
-"""How far an arrangement backfill is, for people and for the operator."""
+"""Progress of an arrangement backfill, for users and the operator."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from backfill_core.protocol.strategy import Pinned, StrategyView
 from backfill_core.strategies.arrangement.stored import READING, position_words
 
 WATERMARK_MAX = 200
-"""Characters of a value that people see."""
+"""Maximum characters of a displayed value."""
 
 
-def of(pinned: Pinned, copy: KeyCopy, replay: Replay, phase: str, words: str, now: Now) -> StrategyView:
-    """Return one look at the machine."""
-    # Before the first row nothing is needed of the past; then the changes of all rows that are there.
+def of(pinned: Pinned, copy: KeyCopy, replay: Replay, phase: str, activity: str, now: Now) -> StrategyView:
+    """Return the current view of the state machine."""
+    # Before the first row, the job needs no old versions; afterwards it needs the changes of all copied rows.
     warnings = retention_warnings(replay, replay.consumed_ms() if copy.sealed.started else None, now)
-    return Look(pinned, _copied(copy), replay, phase, words, phase == READING).at(now, warnings)
+    return Look(pinned, _copied(copy), replay, phase, activity, phase == READING).at(now, warnings)
 
 
 def _copied(copy: KeyCopy) -> Copied:
@@ -33,7 +33,7 @@ def _copied(copy: KeyCopy) -> Copied:
         rows_filtered=done - copy.rows_sealed,
         splits=copy.chunks,
         rows_per_split=copy.rows_per_chunk,
-        # Rows are counted in their order: those up to the position are there.
+        # Rows are copied in order: all rows up to the position are in the target.
         done=IntervalSet.of([(0, done)]),
         meter=copy.meter,
         rate_limit=copy.rate_limit,
@@ -43,13 +43,13 @@ def _copied(copy: KeyCopy) -> Copied:
 
 
 def _watermark(copy: KeyCopy) -> Watermark | None:
-    """Return the value of the first column behind which rows may be missing; None: all are there, or none.
+    """Return the value of the first column that copied rows reach in all vnodes; `None` if the target has all rows or none.
 
-    Ties of it may be missing too, so that what is beyond it is there, and it itself may not be.
+    Rows before the value are in the target. Rows with the value itself may be missing, because values may repeat.
     """
     order, reached = copy.space.order, [*copy.sealed.groups()]
-    positions = [one.position for one in reached if isinstance(one, UpTo)]
-    if not positions or any(isinstance(one, NotStarted) for one in reached):
+    positions = [group.position for group in reached if isinstance(group, UpTo)]
+    if not positions or any(isinstance(group, NotStarted) for group in reached):
         return None
     least = min(positions, key=order.sort_key)
     column = order.columns[0]

@@ -1,4 +1,4 @@
-"""The rearranged chain: one pinned version, then its changes, while barriers overtake the data. Not resumable; a baseline."""
+"""The rearranged chain: copies one pinned version, then applies changes, while barriers overtake the data. A baseline; not resumable before it has caught up."""
 
 from backfill_api.spec.strategies.rearranged_chain import RearrangedChainParams
 from backfill_core.protocol.strategy import StrategyPlugin

@@ -1,4 +1,4 @@
-"""How the rearranged chain runs; the words that a user sets are in the contract, so that the CRD has them."""
+"""Settings of RearrangedChain; the API package defines the parameters that users set, for the CRD."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from backfill_core.phases.copy_replay import CopyReplaySettings
 
 @dataclass(frozen=True, slots=True)
 class ChainSettings(CopyReplaySettings):
-    """How the machine runs; none of it changes the result."""
+    """Settings of the state machine; none of them changes the result."""
 
     queue_max: int = 1000
-    """Phantoms that may wait."""
+    """Maximum number of waiting phantoms."""
 
     @classmethod
     def of(cls, spec: BackfillSpec) -> ChainSettings:
-        """Read them from a spec."""
+        """Read the settings from a spec."""
         params = spec.strategy.params
         assert isinstance(params, RearrangedChainParams)
         return replace(cls.shared(spec), queue_max=params.queue_max)

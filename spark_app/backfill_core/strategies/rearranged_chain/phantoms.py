@@ -1,7 +1,7 @@
-"""Where barriers would stand among the data that they overtook: a bounded queue of phantoms.
+"""Positions of barriers in the data that they overtook: a bounded queue of phantoms.
 
-A barrier passes at once, whatever data is still to come (R-CHAIN-4). It leaves a phantom: its epoch, and the newest version of
-the source at that moment. The phantom is reached when the target has everything up to that version.
+A barrier passes immediately and does not wait for data (R-CHAIN-4). It leaves a phantom: its epoch, and the newest version of the
+source at that time. The phantom is reached when the target contains all data up to that version.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Phantom:
-    """The place of a barrier among the data: behind this version."""
+    """Position of a barrier in the data: after this version."""
 
     epoch: int
     version: int
@@ -19,23 +19,23 @@ class Phantom:
 
 @dataclass(frozen=True, slots=True)
 class PhantomQueue:
-    """The phantoms that are not reached, both their epochs and their versions ascending."""
+    """Phantoms that are not reached yet; their epochs and versions are ascending."""
 
     places_max: int
-    """How many may wait (R-CHAIN-16)."""
+    """Maximum number of waiting phantoms (R-CHAIN-16)."""
 
     phantoms: tuple[Phantom, ...] = ()
 
     @property
     def full(self) -> bool:
-        """Must a source that offers back-pressure wait?"""
+        """Return true if a source that offers back-pressure must wait."""
         return len(self.phantoms) >= self.places_max
 
     def leave(self, phantom: Phantom) -> PhantomQueue:
-        """Add the phantom of a barrier; a barrier has one place, the first one that was seen.
+        """Add the phantom of a barrier, unless the barrier has one: its first position counts.
 
-        One without data between it and the one before takes its place: both are reached at once. So it does in a full queue: what
-        the end depends on is the newest barrier, and an older one is only not reported.
+        A phantom replaces the previous one if there is no data between them: both would be reached together. It also replaces the
+        previous one in a full queue: the end of the phase depends on the newest barrier, and older ones are only reported.
         """
         if not self.phantoms or self.phantoms[-1].epoch < phantom.epoch:
             last = self.phantoms[-1] if self.phantoms else None
@@ -44,6 +44,6 @@ class PhantomQueue:
         return self
 
     def reach(self, version: int) -> tuple[PhantomQueue, Phantom | None]:
-        """Take out what the target has come to; return the newest of those, in their order (R-CHAIN-5)."""
-        count = sum(one.version <= version for one in self.phantoms)
+        """Return the queue without the phantoms that the target reached, and the newest of these (R-CHAIN-5)."""
+        count = sum(phantom.version <= version for phantom in self.phantoms)
         return replace(self, phantoms=self.phantoms[count:]), self.phantoms[count - 1] if count else None

@@ -1,7 +1,7 @@
-"""What the rearranged chain stores in the target.
+"""State of the rearranged chain that is stored in the target.
 
-Only a state in `Forwarding` is continued. One of before says what the rows in the target are, for those who look while no driver
-runs; the next attempt takes these rows out and begins anew (R-CHAIN-15).
+Only a state in the phase `Forwarding` can be resumed. An earlier state only reports progress while no driver runs: the next attempt
+removes its rows from the target and starts from the beginning (R-CHAIN-15).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ PHASES = (REARRANGING, DRAINING, FORWARDING)
 
 @dataclass(frozen=True, slots=True)
 class ChainStored:
-    """Bounded, whatever the size of the table; the queue of phantoms is not in it."""
+    """State without the queue of phantoms; its size does not depend on the size of the table."""
 
     version: int
     table_id: str
     fingerprint: str
     rows: int
-    """Of the row index, deleted ones included."""
+    """Rows of the row index, including deleted rows."""
 
     rows_read: int
-    """Committed in files of the snapshot."""
+    """Rows committed in files of the snapshot."""
 
     rows_live: int
     splits: int
@@ -40,7 +40,7 @@ class ChainStored:
     merging: AnnouncedMerge | None
     key_proven: bool
     rows_filtered: int = 0
-    """Rows of the snapshot that the filter left out; 0 in a state of an earlier release."""
+    """Rows of the snapshot that the filter dropped; 0 in a state of an earlier release."""
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON value."""
@@ -62,11 +62,11 @@ class ChainStored:
 
     @property
     def forwarding(self) -> bool:
-        """Had the job caught up, so that the next attempt goes on?"""
+        """Return true if the job had caught up, so that the next attempt resumes."""
         return self.phase == FORWARDING
 
     def recall(self, pinned: Pinned) -> Pinned:
-        """Return what the pinned version was; nothing of it is read any more, so it may be gone (R-CHAIN-2)."""
+        """Return the facts of the pinned version. The job does not read it again, so it may be deleted (R-CHAIN-2)."""
         return replace(
             pinned,
             version=self.version,
@@ -78,10 +78,10 @@ class ChainStored:
 
 
 def decode(value: Mapping[str, Any]) -> ChainStored:
-    """Read what `ChainStored.encode` returned.
+    """Decode the result of `ChainStored.encode`.
 
     Raises:
-        StateMismatchError: names the first field that does not fit.
+        StateMismatchError: A field is invalid; the message names the first one.
     """
     fields = StoredFields("rearrangedChain", value)
     merging = fields.part("merging")
@@ -103,7 +103,7 @@ def decode(value: Mapping[str, Any]) -> ChainStored:
 
 
 def open_request(stored: ChainStored | None) -> OpenRequest:
-    """Go on only behind the end of catching up; what was begun and not finished is dropped with its rows (R-CHAIN-15)."""
+    """Resume only a job that has caught up; otherwise drop the rows, and start over (R-CHAIN-15)."""
     if stored is None:
         return PinVersion()
     if not stored.forwarding:
@@ -112,7 +112,7 @@ def open_request(stored: ChainStored | None) -> OpenRequest:
 
 
 def summarize(stored: ChainStored) -> StoredSummary:
-    """Return how far the job is; a state of an earlier release counts no filtered rows before all rows were read."""
+    """Summarize the job's progress; states of earlier releases count filtered rows only after all rows were read."""
     counted = stored.rows_live - stored.rows_read if stored.done.size == stored.rows else 0
     filtered = max(stored.rows_filtered, counted)
     return StoredSummary(stored.phase, stored.rows_live, stored.rows_read + filtered, filtered, stored.splits)

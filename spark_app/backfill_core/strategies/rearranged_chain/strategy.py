@@ -1,16 +1,16 @@
-"""The rearranged chain as a machine: copies one pinned version, then applies the changes after it, and barriers overtake both.
+"""State machine of the rearranged chain: copies one pinned version, then applies changes, while barriers overtake the data.
 
-phase         work                                      ends when                                       then
+phase         work                                      ends when                                       next
 -----------   ---------------------------------------   ---------------------------------------------   ----------
-Rearranging   splits of the row index; then batches     the phantom that is reached is that of the      Draining
-              of changes as fast as they can be had     newest barrier (R-CHAIN-8)
-Draining      the versions that were seen by then       they are there, and the next barrier commits    Forwarding
-                                                        that the job has caught up (R-CHAIN-11)
-Forwarding    batches of changes                        never; `complete` says when Exit may exit
+Rearranging   splits of the row index; then batches     the data reaches the phantom of the newest      Draining
+              of changes as fast as possible            barrier (R-CHAIN-8)
+Draining      the versions that were seen by then       they are in the target, and the next barrier    Forwarding
+                                                        commits that the job caught up (R-CHAIN-11)
+Forwarding    batches of changes                        never; Exit may exit once `complete` is set
 
-No barrier waits for data, so it can close an epoch whose data comes later; its phantom tells where it would have stood. A source
-that changes faster than batches are applied keeps the newest phantom ahead for ever (#5790): then the lag does not fall, and
-`NonConvergent` says so. An attempt never goes on with Rearranging or Draining (`stored.open_request`).
+Barriers do not wait for data, so a barrier may close an epoch before its data arrives; its phantom marks its position in the data.
+If the source changes faster than batches are applied, the data never reaches the newest phantom (#5790). Then the lag does not fall,
+and the condition `NonConvergent` is set. An attempt never resumes in Rearranging or Draining (`stored.open_request`).
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ class Rearranging:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """The newest barrier was reached; what was seen by then is still to come, and no barrier is said to be passed before it."""
+    """The data reached the newest barrier; versions up to `upto` are still missing, and no further barrier is reported."""
 
     upto: int
 
 
 @dataclass(frozen=True, slots=True)
 class Forwarding:
-    """The job has caught up once."""
+    """The job has caught up at least once."""
 
 
 Way = Rearranging | Draining | Forwarding
 
 
 class RearrangedChain:
-    """See the module; satisfies `protocol.strategy.Strategy`."""
+    """State machine of the rearranged chain, see the module; implements `protocol.strategy.Strategy`."""
 
     def __init__(self, opened: Opened, settings: ChainSettings, stored: ChainStored | None = None) -> None:
-        """Begin at the pinned version (R-CHAIN-3), or go on behind the end of catching up, and read no snapshot (R-CHAIN-2)."""
-        # Files are read in path order: this strategy has no order of its own.
+        """Start at the pinned version (R-CHAIN-3), or resume a job that caught up, without a snapshot (R-CHAIN-2)."""
+        # Files are read in path order: this strategy has no order parameter.
         self._pinned = pinned = replace(opened.pinned if stored is None else stored.recall(opened.pinned), order=None)
         self._machine = CopyReplay(
             opened,
@@ -73,14 +73,14 @@ class RearrangedChain:
         """Epoch of the newest barrier."""
 
         self._reached: Phantom | None = None
-        # The fence leaves first (R-CHAIN-1). With a quiet source its phantom is the only one, right behind the snapshot (R-CHAIN-9).
+        # The fence leaves the first phantom (R-CHAIN-1). If the source is quiet, it stays the only one, after the snapshot (R-CHAIN-9).
         self._way: Way = Rearranging(PhantomQueue(settings.queue_max, (Phantom(0, pinned.version),)))
         if stored is not None:
-            self._go_on(stored, opened.last_txn)
+            self._resume(stored, opened.last_txn)
         self._there = self._replay.consumed
         """The version whose changes are durable in the target."""
 
-    def _go_on(self, stored: ChainStored, last_txn: int | None) -> None:
+    def _resume(self, stored: ChainStored, last_txn: int | None) -> None:
         self._copy.resume(stored.done, stored.rows_read, stored.splits, stored.rows_filtered)
         self._replay.resume(stored.consumed, stored.merging, last_txn)
         self._forward()
@@ -89,7 +89,7 @@ class RearrangedChain:
         self._way = Forwarding()
         self._replay.catch_up()
 
-    # -------------------------------------------------------------- what the job asks
+    # -------------------------------------------------------------- state
     @property
     def phase(self) -> str:
         """The phase of the state that the next commit stores."""
@@ -143,12 +143,12 @@ class RearrangedChain:
         self._look_for_phantoms()
 
     def _leave_phantom(self, newest: int) -> None:
-        """The newest barrier's place is behind what was seen of the source when it passed."""
+        """Add the phantom of the newest barrier after the newest polled version of the source."""
         if isinstance(self._way, Rearranging):
             self._way = Rearranging(self._way.queue.leave(Phantom(self._barrier, newest)))
 
     def _look_for_phantoms(self) -> None:
-        """Reach the phantoms up to which everything is durable; the first comes behind the whole snapshot (R-CHAIN-6)."""
+        """Remove the phantoms whose data is durable; the first one requires the whole snapshot (R-CHAIN-6)."""
         head = self._replay.head
         if not isinstance(self._way, Rearranging) or head is None or self._copy.sealed.size < self._copy.total:
             return
@@ -164,7 +164,7 @@ class RearrangedChain:
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
-        """See `Strategy`; the first barrier behind what was to be drained says that the job has caught up (R-CHAIN-10)."""
+        """See `Strategy`; the first barrier after the drained versions commits that the job caught up (R-CHAIN-10)."""
         if isinstance(self._way, Draining) and self._there >= self._way.upto:
             self._forward()
         return self._machine.prepare_commit(epoch, permits, now, forgets_polls=False)
@@ -172,12 +172,12 @@ class RearrangedChain:
     # -------------------------------------------------------------- view
     def view(self, now: Now) -> StrategyView:
         """See `Strategy`."""
-        doing = self._machine.doing()
+        activity = self._machine.doing()
         if isinstance(self._way, Rearranging):
-            doing = "; ".join(filter(None, (doing, overtaken(self._reached, self._barrier, self._way.queue))))
-        return self._machine.view(self.phase, doing, now)
+            activity = "; ".join(filter(None, (activity, overtaken(self._reached, self._barrier, self._way.queue))))
+        return self._machine.view(self.phase, activity, now)
 
 
 def resume(spec: BackfillSpec, stored: ChainStored | None, opened: Opened) -> RearrangedChain:
-    """Make the machine of an attempt; what is not in Forwarding does not come here (`open_request`)."""
+    """Create the state machine of an attempt; a stored state is always in Forwarding (`open_request`)."""
     return RearrangedChain(opened, ChainSettings.of(spec), stored)

@@ -1,4 +1,4 @@
-"""How far a rearranged chain is: how many barriers have overtaken the data."""
+"""Progress of a rearranged chain: the number of barriers that overtook the data."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from backfill_core.strategies.rearranged_chain.phantoms import Phantom, PhantomQ
 
 
 def overtaken(reached: Phantom | None, newest_epoch: int, queue: PhantomQueue) -> str:
-    """Say which barrier the data has come to, once the snapshot is there (R-CHAIN-7); empty before."""
+    """Describe the barrier that the data reached; empty until the snapshot is complete (R-CHAIN-7)."""
     if reached is None:
         return ""
     waiting = len(queue.phantoms)
     behind = f", {waiting} wait" if waiting else ""
-    return f"the data has come to barrier {reached.epoch} of {newest_epoch}{behind}"
+    return f"the data reached barrier {reached.epoch} of {newest_epoch}{behind}"

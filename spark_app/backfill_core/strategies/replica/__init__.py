@@ -1,4 +1,4 @@
-"""Replica: the files of one pinned version as they are, then the source's log."""
+"""Replica: copies the files of one pinned version unchanged, then ships the source's log."""
 
 from backfill_api.spec.strategies.replica import ReplicaParams
 from backfill_core.protocol.strategy import StrategyPlugin

@@ -1,4 +1,4 @@
-"""How a replica runs; the words that a user sets are in the contract, so that the CRD has them."""
+"""Settings of Replica; the API package defines the parameters that users set, for the CRD."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from backfill_core.phases.replay import ChangeWay
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSettings(CopyReplaySettings):
-    """How the machine runs; none of it changes the result."""
+    """Settings of the state machine; none of them changes the result."""
 
     @property
     def way(self) -> ChangeWay:
-        """The source's log is shipped."""
+        """Return that the replica ships the source's log."""
         return ChangeWay.SHIPPED
 
     @classmethod
     def of(cls, spec: BackfillSpec) -> ReplicaSettings:
-        """Read them from a spec."""
-        # A part of a file that was read ahead is a cut, too.
+        """Read the settings from a spec."""
+        # Reading ahead would cut files, too.
         return replace(cls.shared(spec), whole_files=True, reads_ahead=False)

@@ -1,7 +1,6 @@
-"""What Replica stores in the target: how much of the pinned version is there, and up to which version the log was shipped.
+"""State of Replica that is stored in the target: progress of the copy, and the last shipped version of the log.
 
-There is no list of files in it: which file of the target belongs to which of the source is told by its name
-(`positions/source_names.py`).
+The state contains no list of files: the name of a target file identifies its source file (`positions/source_names.py`).
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ PHASES = (SNAPSHOT, CATCH_UP, LIVE)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStored:
-    """Everything that a new attempt needs; bounded, whatever the size of the table."""
+    """State that a new attempt resumes from; its size does not depend on the size of the table."""
 
     copied: CopiedState
     phase: str
     shipped: int
-    """The version of the source whose files the target has; the pinned one while rows of that are missing."""
+    """The source version whose files the target has; the pinned version while its rows are incomplete."""
 
     laid_out: int | None = None
-    """The version of the source whose columns the target has; None: they are those of the pinned one."""
+    """The source version whose columns the target has; `None` for the pinned version."""
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON value."""
@@ -37,10 +36,10 @@ class ReplicaStored:
 
 
 def decode(value: Mapping[str, Any]) -> ReplicaStored:
-    """Read what `ReplicaStored.encode` returned.
+    """Decode the result of `ReplicaStored.encode`.
 
     Raises:
-        StateMismatchError: names the first field that does not fit.
+        StateMismatchError: A field is invalid; the message names the first one.
     """
     fields = StoredFields("replica", value)
     copied, shipped = CopiedState.read(fields), fields.typed("shipped", int)
@@ -54,9 +53,9 @@ def decode(value: Mapping[str, Any]) -> ReplicaStored:
 
 
 def open_request(stored: ReplicaStored | None) -> OpenRequest:
-    """Pin the version of the state; once all of it was copied, the one that was shipped last will do.
+    """Pin the version of the state; after the copy, the last shipped version suffices.
 
-    Once the target followed a change of columns, only that one has them.
+    After the target followed a schema change, only the last shipped version has the target's columns.
     """
     if stored is None:
         return PinVersion()
@@ -66,5 +65,5 @@ def open_request(stored: ReplicaStored | None) -> OpenRequest:
 
 
 def summarize(stored: ReplicaStored) -> StoredSummary:
-    """Say how far the job is."""
+    """Summarize the job's progress."""
     return stored.copied.summary(stored.phase, copied=stored.phase != SNAPSHOT)

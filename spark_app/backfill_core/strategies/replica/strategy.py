@@ -1,14 +1,14 @@
-"""Replica as a machine: copies the files of one pinned version, then ships what the source's log says of its files.
+"""State machine of Replica: copies the files of one pinned version, then ships the file actions of the source's log.
 
-phase      work                              ends when                                   then
+phase      work                              ends when                                   next
 --------   -------------------------------   -----------------------------------------   --------
 Snapshot   splits of the row index           every row of it is in a commit              CatchUp
-CatchUp    batches of versions, one after    a batch took all that was pending at its    Live
-           the other is durable              start, or nothing was pending
-Live       the same                          never; `complete` says when Exit may exit
+CatchUp    batches of versions; each waits   a batch took all versions that were         Live
+           until the last one is durable     pending at its start, or none were pending
+Live       the same                          never; Exit may exit once `complete` is set
 
-How splits and batches follow each other is `phases/copy_replay.py`. A batch takes files of the target out, so it starts once all that
-was prepared before it is durable. It is staged, and the next commit takes it whole, with the version that it brings the target to.
+`phases/copy_replay.py` defines the sequence of splits and batches. A batch removes files of the target, so it starts after all earlier
+work is durable. A batch is staged; the next commit contains it completely, with the version that the target then has.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from backfill_core.strategies.replica.stored import CATCH_UP, LIVE, SNAPSHOT, Re
 
 
 class ReplicaStrategy:
-    """See the module; satisfies `protocol.strategy.Strategy`."""
+    """State machine of Replica, see the module; implements `protocol.strategy.Strategy`."""
 
     def __init__(self, opened: Opened, settings: ReplicaSettings, stored: ReplicaStored | None = None) -> None:
-        """Begin, or go on from what an earlier attempt committed.
+        """Start a new job, or resume the committed state of an earlier attempt.
 
         Raises:
-            StateMismatchError: the pinned version is not made of the same files any more.
-            SourceReplacedError: another table is in the source's place.
+            StateMismatchError: The pinned version no longer consists of the same files.
+            SourceReplacedError: Another table is at the source's path.
         """
         if stored is not None and stored.laid_out is not None and opened.pinned.table_id != stored.copied.table_id:
             raise SourceReplacedError(
-                f"the source is another table than when version {stored.copied.version} was pinned.",
-                hint="It was dropped and made again: give the job another jobId and another target.",
+                f"the source was replaced by another table after version {stored.copied.version} was pinned.",
+                hint="It was dropped and created again: give the job another jobId and another target.",
             )
         self._pinned = opened.pinned if stored is None else stored.copied.recall(opened.pinned)
         self._machine = CopyReplay(
@@ -53,7 +53,7 @@ class ReplicaStrategy:
             stored.copied.resume(self._copy, self._pinned)
             self._replay.resume(stored.shipped, None, None)
 
-    # -------------------------------------------------------------- what the job asks
+    # -------------------------------------------------------------- state
     @property
     def phase(self) -> str:
         """The phase of the state that the next commit stores."""
@@ -72,7 +72,7 @@ class ReplicaStrategy:
         """See `Strategy`."""
         return self._machine.status(holds_source=False)
 
-    # -------------------------------------------------------------- what the job tells
+    # -------------------------------------------------------------- events, work and commits
     def on(self, event: StrategyEvent, now: Now) -> None:
         """See `Strategy`."""
         self._machine.on(event, now)
@@ -95,5 +95,5 @@ class ReplicaStrategy:
 
 
 def resume(spec: BackfillSpec, stored: ReplicaStored | None, opened: Opened) -> ReplicaStrategy:
-    """Make the machine of an attempt."""
+    """Create the state machine of an attempt."""
     return ReplicaStrategy(opened, ReplicaSettings.of(spec), stored)

@@ -1,4 +1,4 @@
-"""How the snapshot strategy runs; the words that a user sets are in the contract, so that the CRD has them."""
+"""Settings of Snapshot; the API package defines the parameters that users set, for the CRD."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from backfill_core.phases.pending import LimitRule
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSettings(CopyReplaySettings):
-    """How the machine runs; none of it changes the result."""
+    """Settings of the state machine; none of them changes the result."""
 
     limit: LimitRule = "EpochTime"
-    """How much may be pending while the job catches up."""
+    """Rule that limits the pending changes while the job catches up."""
 
     @classmethod
     def of(cls, spec: BackfillSpec) -> SnapshotSettings:
-        """Read them from a spec."""
+        """Read the settings from a spec."""
         params = spec.strategy.params
         assert isinstance(params, SnapshotParams)
         return replace(cls.shared(spec), limit=params.catch_up.limit)

@@ -1,6 +1,6 @@
-"""What Snapshot stores in the target: a typed value, and its JSON form.
+"""State of Snapshot that is stored in the target: a typed value, and its JSON form.
 
-Earlier releases stored the phase `CatchUp` as `LogStore`, and no number of live rows.
+Earlier releases stored the phase `CatchUp` as `LogStore`, and did not store the number of live rows.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ PHASES = {name: name for name in (SNAPSHOT, CATCH_UP, LIVE)} | {"LogStore": CATC
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStored:
-    """Everything that a new attempt needs; bounded, whatever the size of the table."""
+    """State that a new attempt resumes from; its size does not depend on the size of the table."""
 
     copied: CopiedState
     phase: str
     consumed: int
     merging: AnnouncedMerge | None
     key_proven: bool
-    """Was the key proven unique, in the source or in the target? Nothing is merged before, where it must be."""
+    """True if the key was proven unique, in source or target. If the proof is required, no change is merged before it."""
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON value."""
@@ -42,15 +42,15 @@ class SnapshotStored:
 
     @property
     def consumed_version(self) -> int | None:
-        """The version that the target is complete up to; None while rows of the snapshot are missing."""
+        """Return the version that the target is complete up to; `None` while rows of the snapshot are missing."""
         return None if self.phase == SNAPSHOT else self.consumed
 
 
 def decode(value: Mapping[str, Any]) -> SnapshotStored:
-    """Read what `SnapshotStored.encode` returned.
+    """Decode the result of `SnapshotStored.encode`.
 
     Raises:
-        StateMismatchError: names the first field that does not fit.
+        StateMismatchError: A field is invalid; the message names the first one.
     """
     fields = StoredFields("snapshot", value)
     merging = fields.part("merging")
@@ -64,10 +64,10 @@ def decode(value: Mapping[str, Any]) -> SnapshotStored:
 
 
 def open_request(stored: SnapshotStored | None) -> OpenRequest:
-    """Pin the version of the state (R-SNAP-8); once all of it was read, the one consumed last will do."""
+    """Pin the version of the state (R-SNAP-8); after the copy, the last consumed version suffices."""
     return PinVersion() if stored is None else stored.copied.open_request(stored.consumed_version)
 
 
 def summarize(stored: SnapshotStored) -> StoredSummary:
-    """Say how far the job is."""
+    """Summarize the job's progress."""
     return stored.copied.summary(stored.phase, copied=stored.phase != SNAPSHOT)

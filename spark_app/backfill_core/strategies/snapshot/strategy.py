@@ -1,13 +1,13 @@
-"""Snapshot backfill as a machine: copies one pinned version in splits, replays the changes after it, follows.
+"""State machine of Snapshot: copies one pinned version in splits, replays the changes after it, and follows the source.
 
-phase      work                              ends when                                   then
+phase      work                              ends when                                   next
 --------   -------------------------------   -----------------------------------------   --------
 Snapshot   splits of the row index           every row of it is in a commit              CatchUp
-CatchUp    the proof of the key, where it    a batch took all that was pending at its    Live
-           is due, then batches of changes   start, or nothing was pending
-Live       batches of changes                never; `complete` says when Exit may exit
+CatchUp    the proof of the key, if it is    a batch took all changes that were          Live
+           due, then batches of changes      pending at its start, or none were pending
+Live       batches of changes                never; Exit may exit once `complete` is set
 
-How splits, proof and batches follow each other is `phases/copy_replay.py`.
+`phases/copy_replay.py` defines the sequence of splits, proof and batches.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from backfill_core.strategies.snapshot.stored import CATCH_UP, LIVE, SNAPSHOT, S
 
 
 class SnapshotStrategy:
-    """See the module; satisfies `protocol.strategy.Strategy`."""
+    """State machine of Snapshot, see the module; implements `protocol.strategy.Strategy`."""
 
     def __init__(self, opened: Opened, settings: SnapshotSettings, stored: SnapshotStored | None = None) -> None:
-        """Begin, or go on from what an earlier attempt committed.
+        """Start a new job, or resume the committed state of an earlier attempt.
 
         Raises:
-            StateMismatchError: the pinned version is not made of the same files any more.
+            StateMismatchError: The pinned version no longer consists of the same files.
         """
         self._pinned = opened.pinned if stored is None else stored.copied.recall(opened.pinned)
         self._machine = CopyReplay(
@@ -46,12 +46,12 @@ class SnapshotStrategy:
         self._copy, self._replay = self._machine.copy, self._machine.replay
         self._was_live = stored is not None and stored.phase == LIVE
         if stored is not None:
-            # Then the first version that is not consumed (R-SNAP-39).
+            # The replay resumes at the first version that is not consumed (R-SNAP-39).
             stored.copied.resume(self._copy, self._pinned)
             self._replay.resume(stored.consumed, stored.merging, opened.last_txn)
         self._replay.pending.know(opened.pinned.version, opened.pinned.timestamp_ms)
 
-    # -------------------------------------------------------------- what the job asks
+    # -------------------------------------------------------------- state
     @property
     def phase(self) -> str:
         """The phase of the state that the next commit stores."""
@@ -73,11 +73,11 @@ class SnapshotStrategy:
     @property
     def status(self) -> StrategyStatus:
         """See `Strategy`."""
-        # The copy keeps no writer waiting (R-SNAP-10), and what follows the source goes at its pace.
+        # The copy blocks no writer (R-SNAP-10), and a job that follows the source keeps its pace.
         waits = self._copy.complete and not self._replay.caught_up and not self._replay.pending.admits
         return self._machine.status(holds_source=waits)
 
-    # -------------------------------------------------------------- what the job tells
+    # -------------------------------------------------------------- events, work and commits
     def on(self, event: StrategyEvent, now: Now) -> None:
         """See `Strategy`."""
         if not isinstance(event, SourcePolled):
@@ -98,5 +98,5 @@ class SnapshotStrategy:
 
 
 def resume(spec: BackfillSpec, stored: SnapshotStored | None, opened: Opened) -> SnapshotStrategy:
-    """Make the machine of an attempt."""
+    """Create the state machine of an attempt."""
     return SnapshotStrategy(opened, SnapshotSettings.of(spec), stored)

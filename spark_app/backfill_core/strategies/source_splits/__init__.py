@@ -1,4 +1,4 @@
-"""Source backfill: the history of each partition of a topic, and its new records, each offset once."""
+"""Source backfill: reads the history and the new records of each partition of a topic, each offset once."""
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.spec.strategies.source_splits import SourceSplitsParams
@@ -10,7 +10,7 @@ from backfill_core.strategies.source_splits.upsert import UpsertSplits
 
 
 def _resume(spec: BackfillSpec, stored: SourceSplitsStored | None, opened: Opened) -> Strategy:
-    """Make the machine of an attempt."""
+    """Create the state machine of an attempt."""
     settings = SourceSplitsSettings.of(spec)
     if spec.write_mode == "Upsert":
         return UpsertSplits(opened.subscribed, settings, stored, last_txn=opened.last_txn)

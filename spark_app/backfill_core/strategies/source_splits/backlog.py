@@ -1,4 +1,4 @@
-"""What reads of new records leave to the next one: where that does not get less, the source is faster than the job."""
+"""Backlog of new records at each read. If it does not shrink, the source is faster than the job."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ class Observation:
 
     at_s: float
     written: int
-    """Offsets that the source had in all."""
+    """Total offsets of the source."""
 
     left: int
-    """Of these, those that no read has taken."""
+    """Offsets of the source that no read has taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The last reads; one that takes all that was known leaves nothing, however much came before it."""
+    """Observations of the last reads. A read of all polled offsets leaves a backlog of 0."""
 
     trend: LagTrend = field(default_factory=LagTrend)
     observed: tuple[Observation, ...] = ()
 
     def observe(self, written: int, left: int, now: Now) -> Backlog:
-        """Take the start of a read, with what is left behind it."""
+        """Record the start of a read, with the backlog after it."""
         observed = (*self.observed[-STEPS_WATCHED:], Observation(now.mono_s, written, left))
         return replace(self, trend=self.trend.observe(left), observed=observed)
 
     @property
     def warnings(self) -> tuple[JobWarning, ...]:
-        """Name both rates when what is left does not get less."""
+        """Return a warning with both rates if the backlog does not shrink."""
         if not self.trend.non_convergent:
             return ()
         first, last = self.observed[0], self.observed[-1]
@@ -44,4 +44,4 @@ class Backlog:
             return ()
         written, left = (last.written - first.written) / seconds, (last.left - first.left) / seconds
         rates = f"{written:,.0f} records/s are written, {written - left:,.0f} are read"
-        return (JobWarning("NonConvergent", f"what is new did not get less over {STEPS_WATCHED} reads: {rates}"),)
+        return (JobWarning("NonConvergent", f"the backlog did not shrink over {STEPS_WATCHED} reads: {rates}"),)

@@ -1,7 +1,7 @@
-"""What the machines of a topic have in common: the states of its partitions, what was seen of it, and what is durable.
+"""Common base of the state machines for a topic: states of partitions, polled positions, and durable positions.
 
-A machine reads the partitions in a way of its own: `strategy.py` in two sides, for a target that is appended to; `upsert.py` each in
-the order of its offsets, for one that holds one row a key.
+The machines differ in the order of reads. `strategy.py` has two independent sides, for `Append` and `Changelog` targets. `upsert.py`
+reads each partition in the order of its offsets, for targets with one row for each key.
 """
 
 from __future__ import annotations
@@ -47,54 +47,56 @@ from backfill_core.strategies.source_splits.stored import (
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """What the newest durable commit holds, as the job asks for it."""
+    """Positions of the newest durable commit, in the forms that the job uses."""
 
     splits: Mapping[str, Split]
     copied: bool
-    """Is all history there?"""
+    """True if the history is complete."""
 
     position: Offsets
-    """Of each partition, the offset before which all is there."""
+    """For each partition, the offset up to which the target is complete."""
 
     covered: tuple[OffsetRange, ...] | None
-    """What is there while history is missing."""
+    """Offset ranges in the target while history is missing; `None` afterwards."""
 
     @classmethod
     def of(cls, splits: Mapping[str, Split]) -> Durable:
-        """Return the look at some partitions; made once a commit, for a topic may have a thousand."""
+        """Compute the positions once for each commit, because a topic may have a thousand partitions."""
         copied = not has_history_left(splits)
-        held = (OffsetRange(name, *span) for name, one in splits.items() for span in one.held)
-        return cls(splits, copied, {name: one.reached for name, one in splits.items()}, None if copied else tuple(held))
+        held = (OffsetRange(name, *span) for name, split in splits.items() for span in split.held)
+        return cls(
+            splits, copied, {name: split.reached for name, split in splits.items()}, None if copied else tuple(held)
+        )
 
 
 class Splits(ABC):
     """The partitions of one job of a topic."""
 
     def __init__(
-        self, found: Subscribed, settings: SourceSplitsSettings, stored: SourceSplitsStored | None = None
+        self, subscribed: Subscribed, settings: SourceSplitsSettings, stored: SourceSplitsStored | None = None
     ) -> None:
-        """Begin with what the source has now, or go on from what an earlier attempt committed."""
+        """Start with the source's current positions, or resume the committed state of an earlier attempt."""
         self._settings = settings
-        self._source_id = found.source_id
-        self._splits: dict[str, Split] = _begun(found) if stored is None else dict(stored.splits)
-        """As handed to a commit, durable or not."""
+        self._source_id = subscribed.source_id
+        self._splits: dict[str, Split] = _begun(subscribed) if stored is None else dict(stored.splits)
+        """Positions of all prepared commits, durable or not."""
 
         self._sealing: Mapping[str, Split] = dict(self._splits)
-        """In the newest commit, durable or not."""
+        """Positions of the newest commit, durable or not."""
 
         self._durable = Durable.of(self._sealing)
         self._caught_up = stored is not None and stored.phase == LIVE
         self._head: Head | None = None
         self._highs: dict[str, int] = {}
-        """As polled by this attempt; a partition that a look left out is as it was."""
+        """Ends of partitions as polled by this attempt; a partition that a poll omits keeps its value."""
 
         self._watermarks: dict[str, int] = {}
-        """The same, with records behind open transactions."""
+        """Ends of partitions including records behind open transactions."""
 
         self._open = OpenTransactions()
         self._wait: TransactionWait | None = None
         self._cut_off: tuple[OffsetRange, ...] = () if stored is None or settings.follow else stored.cut_off_ranges
-        """What an attempt that exits leaves out."""
+        """Ranges that an attempt with `after: Exit` does not read."""
 
         self._lag = view.LiveLag()
         self._backlog = Backlog()
@@ -106,30 +108,30 @@ class Splits(ABC):
         """Number of the first work that may begin under the limit in force; `None` until work may begin."""
 
         self._mixed = False
-        """Has the newest commit records that were begun under another limit?"""
+        """True if the newest commit has records of reads that started under another limit."""
 
         self._revision, self._prepared_at, self._sealed_at = 1, 1, 0
 
-    # -------------------------------------------------------------- what a machine adds
+    # -------------------------------------------------------------- implemented by subclasses
     @property
     @abstractmethod
     def _idle(self) -> bool:
-        """Is nothing under way, and does nothing wait for a commit?"""
+        """True if no work is running or waiting for a commit."""
 
     @property
     @abstractmethod
     def _new(self) -> Bounds:
-        """What is new, may be read, and is in no commit."""
+        """Readable new offsets that are in no commit."""
 
     @abstractmethod
     def _finish(self, result: Result, now: Now) -> None:
-        """Take finished work."""
+        """Handle finished work."""
 
     @abstractmethod
     def _lose(self, work_id: int) -> None:
-        """Forget work: its offsets are read again."""
+        """Remove lost work: its offsets are read again."""
 
-    # -------------------------------------------------------------- what the job asks
+    # -------------------------------------------------------------- state
     @property
     def phase(self) -> str:
         """The phase of the state that the next commit stores."""
@@ -139,8 +141,8 @@ class Splits(ABC):
 
     @property
     def stored(self) -> SourceSplitsStored:
-        """See `Strategy`; of each partition its own state (R-SRC-23)."""
-        cut_off = {one.partition: one.stop for one in self._cut_off}
+        """See `Strategy`; each partition has its own state (R-SRC-23)."""
+        cut_off = {span.partition: span.stop for span in self._cut_off}
         return SourceSplitsStored(self._source_id, self.phase, self._splits, cut_off=cut_off)
 
     def _status(self, *, wants_commit: bool, blocks_commit: bool) -> StrategyStatus:
@@ -163,18 +165,18 @@ class Splits(ABC):
 
     @property
     def _over(self) -> bool:
-        """Is nothing to be read any more, by an attempt that exits or one that failed?"""
+        """True if the attempt starts no further read, because it failed or will exit."""
         return self._failure is not None or (self._caught_up and not self._settings.follow)
 
     @property
     def _ends(self) -> bool:
-        """Has an attempt that exits nothing more to read?"""
+        """True if an attempt with `after: Exit` has read everything."""
         return self._caught_up and not self._settings.follow and self._idle
 
     @property
     def _missing(self) -> Bounds:
-        """History that no commit has (R-SRC-3, R-SRC-4)."""
-        return {name: (one.next, one.end) for name, one in self._splits.items() if one.state == BACKFILLING}
+        """Uncommitted history (R-SRC-3, R-SRC-4)."""
+        return {name: (split.next, split.end) for name, split in self._splits.items() if split.state == BACKFILLING}
 
     # -------------------------------------------------------------- events
     def on(self, event: StrategyEvent, now: Now) -> None:
@@ -203,7 +205,7 @@ class Splits(ABC):
         self._bucket = self._bucket.under(limit.rows_per_s, now.mono_s, limit.burst_s)
 
     def _see(self, head: Head, now: Now) -> None:
-        """Learn of new records, and of new partitions: the live side reads them from their first offset on (R-SRC-2)."""
+        """Record new ends and new partitions; the live side reads a new partition from its first offset (R-SRC-2)."""
         if head.source_id != self._source_id:
             self._failure = SourceReplacedError(
                 f"the source was {self._source_id or 'nameless'} and is now {head.source_id or 'nameless'}.",
@@ -226,7 +228,7 @@ class Splits(ABC):
         self._sealed_at = self._prepared_at
         self._durable = Durable.of(self._sealing)
         copied = sum(
-            one.next - before.splits[name].next for name, one in self._sealing.items() if name in before.splits
+            split.next - before.splits[name].next for name, split in self._sealing.items() if name in before.splits
         )
         if copied:
             meter = self._meter
@@ -236,7 +238,7 @@ class Splits(ABC):
 
     # -------------------------------------------------------------- choosing work
     def _passes_barrier(self, permits: Permits, now: Now) -> bool:
-        """Look at what is permitted; return whether a limit admits history now: at barriers only."""
+        """Record the permits; return true if history may start now. A rate limit admits it at barriers only."""
         at_barrier, self._barrier_passed = self._barrier_passed, False
         self._meter = self._meter.hold(now.mono_s, held=not permits.history)
         self._first_work = permits.first_id if self._first_work is None else self._first_work
@@ -244,13 +246,13 @@ class Splits(ABC):
 
     # -------------------------------------------------------------- committing
     def _catch_up(self, now: Now) -> None:
-        """Check whether everything that was polled is handed over; records behind open transactions are awaited for a while."""
+        """Check if commits contain all polled records. Records behind open transactions get a limited wait."""
         if self._caught_up or not self._at_the_end:
             return
         if self._wait is None:
             wait_s = math.inf if self._settings.follow else self._settings.open_transaction_s
             self._wait = TransactionWait(dict(self._watermarks), now.mono_s + wait_s)
-        missing = self._wait.missing({name: one.live for name, one in self._splits.items()})
+        missing = self._wait.missing({name: split.live for name, split in self._splits.items()})
         if missing and now.mono_s < self._wait.until_s:
             return
         self._caught_up, self._cut_off = True, missing
@@ -258,29 +260,30 @@ class Splits(ABC):
 
     def _with_history(self, work_id: int, ranges: tuple[OffsetRange, ...], records: Mapping[str, int]) -> None:
         self._mixed = self._mixed or self._first_work is None or work_id < self._first_work
-        for one in ranges:
-            found = min(records.get(one.partition, 0), one.stop - one.start)
-            self._splits[one.partition] = self._splits[one.partition].with_history(one.stop, found)
+        for span in ranges:
+            read = min(records.get(span.partition, 0), span.stop - span.start)
+            self._splits[span.partition] = self._splits[span.partition].with_history(span.stop, read)
 
     def _with_live(self, ranges: tuple[OffsetRange, ...]) -> None:
-        for one in ranges:
-            self._splits[one.partition] = self._splits[one.partition].with_live(one.stop)
+        for span in ranges:
+            self._splits[span.partition] = self._splits[span.partition].with_live(span.stop)
 
     def _observe_backlog(self, ranges: tuple[OffsetRange, ...], now: Now) -> None:
-        """Take the start of a read of what is new."""
+        """Record the start of a read of new offsets."""
         left = sum(stop - start for start, stop in self._new.values()) - count(ranges)
         self._backlog = self._backlog.observe(sum(self._highs.values()), left, now)
 
     def _prepared(self) -> bool:
-        """Note what the commit holds; return whether the newest durable one does not say all of it."""
+        """Record the positions of the commit; return true if they differ from the newest durable ones."""
         self._prepared_at, self._sealing = self._revision, dict(self._splits)
         return self._revision != self._sealed_at
 
     @property
     def _at_the_end(self) -> bool:
-        """Is everything that a look at the source showed handed over?"""
+        """True if commits contain all polled offsets."""
         return self._head is not None and all(
-            one.state != BACKFILLING and one.live >= self._highs.get(name, 0) for name, one in self._splits.items()
+            split.state != BACKFILLING and split.live >= self._highs.get(name, 0)
+            for name, split in self._splits.items()
         )
 
     # -------------------------------------------------------------- view
@@ -304,6 +307,6 @@ class Splits(ABC):
         )
 
 
-def _begun(found: Subscribed) -> dict[str, Split]:
-    """Return the partitions of a job that begins (R-SRC-2, R-SRC-6)."""
-    return {name: Split.at(found.first[name], newest) for name, newest in found.newest.items()}
+def _begun(subscribed: Subscribed) -> dict[str, Split]:
+    """Return the partitions of a new job (R-SRC-2, R-SRC-6)."""
+    return {name: Split.at(subscribed.first[name], newest) for name, newest in subscribed.newest.items()}

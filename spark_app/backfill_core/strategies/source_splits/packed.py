@@ -1,7 +1,7 @@
-"""Many partitions in few bytes: a thousand of them in about 30 KiB of a state of 64 KiB.
+"""Compact encoding of partitions: a thousand of them take about 30 KiB of a state, whose limit is 64 KiB.
 
-Each partition is its name and five numbers that are small where nothing is extraordinary: where it starts, what is done, what is
-missing, what is new, and the offsets without a record. A number takes seven bits a byte, the lowest first.
+A partition is encoded as its name and five numbers, which are usually small: the start, and the numbers of offsets that are done,
+missing, new and without a record. A number is a varint: seven bits in each byte, lowest bits first.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from backfill_core.strategies.source_splits.split import Split
 
 
 def pack(splits: Mapping[str, Split]) -> str:
-    """Return partitions as text, in the order of their names."""
+    """Encode partitions as a string, ordered by name."""
     packed = bytearray()
     for name in sorted(splits):
-        one = splits[name]
-        done = one.next - one.start
+        split = splits[name]
+        done = split.next - split.start
         _name(packed, name)
-        # More records than offsets there are not; else the number would be negative.
-        _write(packed, (one.start, done, one.end - one.next, one.live - one.end, done - one.records))
+        # The last number is never negative: there are at most as many records as offsets.
+        _write(packed, (split.start, done, split.end - split.next, split.live - split.end, done - split.records))
     return base64.b64encode(bytes(packed)).decode()
 
 
 def unpack(text: object) -> dict[str, Split]:
-    """Read what `pack` returned.
+    """Decode the result of `pack`.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: The value is malformed.
     """
     if type(text) is not str:
-        raise ValueError(f"no packed partitions: {text!r}"[:200])
+        raise ValueError(f"not packed partitions: {text!r}"[:200])
     octets = iter(base64.b64decode(text, validate=True))
-    found: dict[str, Split] = {}
+    splits: dict[str, Split] = {}
     for length in _lengths(octets):
         name = bytes(_take(octets, length)).decode()
         start, done, missing, new, without = (_read(octets) for _ in range(5))
         end = start + done + missing
-        found[name] = Split(start, start + done, end, end + new, done - without)
-        found[name].check()
-    return found
+        splits[name] = Split(start, start + done, end, end + new, done - without)
+        splits[name].check()
+    return splits
 
 
 def pack_offsets(offsets: Offsets) -> str:
-    """Return an offset of each partition as text, in the order of their names."""
+    """Encode one offset for each partition as a string, ordered by name."""
     packed = bytearray()
     for name in sorted(offsets):
         _name(packed, name)
@@ -54,19 +54,19 @@ def pack_offsets(offsets: Offsets) -> str:
 
 
 def unpack_offsets(text: str) -> Offsets:
-    """Read what `pack_offsets` returned.
+    """Decode the result of `pack_offsets`.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: The value is malformed.
     """
     octets = iter(base64.b64decode(text, validate=True))
     return {bytes(_take(octets, length)).decode(): _read(octets) for length in _lengths(octets)}
 
 
 def _name(packed: bytearray, name: str) -> None:
-    word = name.encode()
-    _write(packed, (len(word),))
-    packed += word
+    encoded = name.encode()
+    _write(packed, (len(encoded),))
+    packed += encoded
 
 
 def _write(packed: bytearray, numbers: Iterable[int]) -> None:
@@ -79,7 +79,7 @@ def _write(packed: bytearray, numbers: Iterable[int]) -> None:
 
 
 def _lengths(octets: Iterator[int]) -> Iterator[int]:
-    """Return the numbers with which partitions begin, as long as there are any."""
+    """Yield the length of the next partition's name until the input ends."""
     for first in octets:
         yield first if first < 0x80 else (first & 0x7F) + (_read(octets) << 7)
 
@@ -102,5 +102,5 @@ def _read(octets: Iterator[int]) -> int:
 def _next(octets: Iterator[int]) -> int:
     octet = next(octets, None)
     if octet is None:
-        raise ValueError("packed partitions end in the middle of one")
+        raise ValueError("packed partitions are cut off")
     return octet

@@ -1,4 +1,4 @@
-"""How SourceSplits runs; the words that a user sets are in the contract."""
+"""Settings of SourceSplits; the API package defines the parameters that users set."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from backfill_api.spec.spec import BackfillSpec
 
 @dataclass(frozen=True, slots=True)
 class SourceSplitsSettings:
-    """How the machine runs; none of it changes the result."""
+    """Settings of the state machine; none of them changes the result."""
 
     in_flight_max: int = 2
     split_target_s: float = 4.0
     batch_target_s: float = 10.0
     follow: bool = False
     sets_aside: bool = False
-    """Do bad records go into a table of their own? A MERGE has no place for them, so each read of them comes before it."""
+    """True if bad records go to a quarantine table. A MERGE cannot write to it, so a separate read stages them first."""
 
     open_transaction_s: float = 900.0
-    """How long an attempt that exits waits for records behind open transactions, once it has read everything else."""
+    """Seconds that an attempt with `after: Exit` waits for records behind open transactions, after it read all others."""
 
     read_max: int = 50_000_000
-    """Offsets of one read, at most."""
+    """Maximum offsets of one read."""
 
     share_min: int = 10_000
-    """Offsets of one partition in one read, unless fewer are left: a range costs a task, however few records it has."""
+    """Minimum offsets of one partition in one read, unless fewer are left: each range costs a task, even with few records."""
 
     @classmethod
     def of(cls, spec: BackfillSpec) -> SourceSplitsSettings:
-        """Read them from a spec."""
+        """Read the settings from a spec."""
         params, source = spec.strategy.params, spec.source.params
         assert isinstance(params, SplitParams)
         reads = source if isinstance(source, OffsetSourceParams) else OffsetSourceParams()

@@ -1,4 +1,4 @@
-"""Which offsets of which partitions are read next: as many as are wanted, the largest rest first."""
+"""Distributes the offsets of the next read among partitions, the largest backlog first."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from backfill_core.positions.offsets import OffsetRange
 
 
-def share(gaps: Mapping[str, tuple[int, int]], wanted: int, *, least: int) -> tuple[OffsetRange, ...]:
-    """Return ranges from the start of some gaps, `wanted` offsets in all at most, and one of each partition at most.
+def share(gaps: Mapping[str, tuple[int, int]], total: int, *, least: int) -> tuple[OffsetRange, ...]:
+    """Return ranges at the start of gaps: at most `total` offsets, and at most one range for each partition.
 
-    Partitions have equal shares, so that the largest one does not come last; where they are many, those with the largest
-    rest have all of it now. A share is `least` offsets, unless fewer are left.
+    Partitions get equal shares, so that the largest one does not finish last. If there are too many partitions for one read, only
+    those with the largest gaps get a share. A share has at least `least` offsets, unless fewer are left.
     """
-    each = max(least, -(-wanted // max(1, len(gaps))))
-    left, ranges = wanted, list[OffsetRange]()
-    for name, (start, stop) in sorted(gaps.items(), key=lambda one: (one[1][0] - one[1][1], one[0])):
+    each = max(least, -(-total // max(1, len(gaps))))
+    left, ranges = total, list[OffsetRange]()
+    for name, (start, stop) in sorted(gaps.items(), key=lambda gap: (gap[1][0] - gap[1][1], gap[0])):
         taken = min(stop - start, each, left)
         if taken <= 0:
             break

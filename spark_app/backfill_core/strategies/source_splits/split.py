@@ -1,14 +1,14 @@
-"""One partition of a topic: how far its history and its live side are.
+"""Progress of one partition of a topic, for its history and its live side.
 
-state             holds                                       becomes
+state             in the target                               next state
 ---------------   -----------------------------------------   ----------------------------------------------------------
 Backfilling       `[start, next)` and `[end, live)`           SourceCachingUp once `next` is `end` (R-SRC-14, R-SRC-15)
-SourceCachingUp   `[start, end)`, and nothing is new          Finished once the live side has moved (R-SRC-12, R-SRC-13)
-Finished          `[start, live)`                             stays
+SourceCachingUp   `[start, end)`; no new records              Finished once the live side has moved (R-SRC-12, R-SRC-13)
+Finished          `[start, live)`                             final
 
-`end` is the offset after the last one when the job was made: history ends there, and the live side begins there. So live
-records of a partition that is being backfilled need not be hidden (R-SRC-8, R-SRC-9): they are not read as history too.
-All are positions of the reader, whether there is a record before them or not (R-SRC-42).
+`end` is the offset after the partition's last one when the job was created: history ends and the live side starts there. So live
+records of a partition in Backfilling need not be hidden (R-SRC-8, R-SRC-9): history does not contain them.
+All values are reader positions; offsets before them may have no record (R-SRC-42).
 """
 
 from __future__ import annotations
@@ -22,61 +22,61 @@ BACKFILLING, CATCHING_UP, FINISHED = "Backfilling", "SourceCachingUp", "Finished
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How far a partition is: `start <= next <= end <= live`."""
+    """Positions of a partition: `start <= next <= end <= live`."""
 
     start: int
     next: int
-    """The first offset of history that is missing; `end` when none is."""
+    """The first missing offset of the history; `end` if none is missing."""
 
     end: int
     live: int
-    """The offset after the last one that was read as a new one."""
+    """The offset after the last one that the live side read."""
 
     records: int = 0
-    """Records of history that were read."""
+    """Number of history records that were read."""
 
     @classmethod
     def at(cls, first: int, newest: int) -> Split:
-        """Return a partition of which nothing is read; without history where it begins at its end (R-SRC-5, 6, 7)."""
+        """Return an unread partition; it has no history if `first` is its end (R-SRC-5, 6, 7)."""
         return cls(first, first, newest, newest)
 
     @classmethod
     def found_later(cls) -> Split:
-        """Return a partition that was not there when the job was made: all of it is new, from its first offset on (R-SRC-2)."""
+        """Return a partition created after the job: the live side reads it from its first offset (R-SRC-2)."""
         return cls(0, 0, 0, 0)
 
     @property
     def state(self) -> str:
-        """Its state by the rules."""
+        """Return the state of the partition."""
         if self.next < self.end:
             return BACKFILLING
         return CATCHING_UP if self.start < self.end == self.live else FINISHED
 
     @property
     def reached(self) -> int:
-        """The offset before which the target holds everything, from `start` on."""
+        """Return the offset up to which the target is complete, from `start`."""
         return self.next if self.next < self.end else self.live
 
     @property
     def held(self) -> tuple[tuple[int, int], ...]:
-        """The offsets that the target holds, `[start, stop)`; no interval is empty."""
+        """Return the intervals `[start, stop)` of offsets in the target; no interval is empty."""
         if self.next == self.end:
             spans: tuple[tuple[int, int], ...] = ((self.start, self.live),)
         else:
             spans = ((self.start, self.next), (self.end, self.live))
-        return tuple(one for one in spans if one[0] < one[1])
+        return tuple((start, stop) for start, stop in spans if start < stop)
 
     def with_history(self, stop: int, records: int) -> Split:
-        """Return it after offsets of history were read, without a gap; records are counted, filtered ones too (R-SRC-17)."""
+        """Return the split after a gapless read of history; `records` includes filtered records (R-SRC-17)."""
         return replace(self, next=stop, records=self.records + records)
 
     def with_live(self, stop: int) -> Split:
-        """Return it after new offsets were read, without a gap."""
+        """Return the split after a gapless read of new offsets."""
         return replace(self, live=stop)
 
     # -------------------------------------------------------------- JSON
     def to_json(self) -> dict[str, Any]:
-        """Return the form of semantics 2.4 (R-SRC-44): the last offset that was emitted, the rows, and the last one to reach."""
+        """Return the JSON of semantics 2.4 (R-SRC-44): the last emitted offset, the number of rows, and the last offset to reach."""
         state = self.state
         last = None if self.next == self.start else str(self.next - 1)
         return {
@@ -87,10 +87,10 @@ class Split:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], *, start: int, live: int) -> Split:
-        """Read what `to_json` returned, offsets as numbers (R-SRC-20); start and live side are stored beside it.
+        """Parse the result of `to_json`, with numeric offsets (R-SRC-20); `start` and `live` are stored separately.
 
         Raises:
-            ValueError: it is no such value, or its offsets contradict each other.
+            ValueError: The value is malformed, or its offsets are inconsistent.
         """
         try:
             state, records, target = value["state"], value["num_consumed_rows"], value["target_offset"]
@@ -99,23 +99,23 @@ class Split:
             at = end if kind != BACKFILLING else start if last is None else int(last) + 1
             split = cls(start, at, max(end, start), live, records)
         except (KeyError, TypeError, AttributeError, StopIteration) as error:
-            raise ValueError(f"no split: {value!r}"[:200]) from error
+            raise ValueError(f"not a split: {value!r}"[:200]) from error
         split.check()
         if split.to_json() != value:
-            raise ValueError(f"no split: {value!r}"[:200])
+            raise ValueError(f"not a split: {value!r}"[:200])
         return split
 
     def check(self) -> None:
-        """Refuse numbers that contradict each other.
+        """Refuse inconsistent numbers.
 
         Raises:
-            ValueError: they do.
+            ValueError: The numbers are inconsistent.
         """
         numbers = (self.start, self.next, self.end, self.live, self.records)
         ordered = 0 <= self.start <= self.next <= self.end <= self.live
         if (
-            not all(type(one) is int for one in numbers)
+            not all(type(number) is int for number in numbers)
             or not ordered
             or not 0 <= self.records <= self.next - self.start
         ):
-            raise ValueError(f"no split: {numbers}")
+            raise ValueError(f"not a split: {numbers}")

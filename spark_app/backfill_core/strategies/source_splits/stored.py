@@ -1,6 +1,6 @@
-"""What SourceSplits stores in the target: a typed value, and its JSON form.
+"""State of SourceSplits that is stored in the target: a typed value, and its JSON form.
 
-The promise of a stored state: of each partition the target holds the records at the offsets that `Split.held` names, each once (R-SRC-40).
+Invariant of a stored state: for each partition the target contains the records at the offsets in `Split.held`, each once (R-SRC-40).
 """
 
 from __future__ import annotations
@@ -19,46 +19,46 @@ HISTORY, CATCH_UP, LIVE = "History", "CatchUp", "Live"
 PHASES = (HISTORY, CATCH_UP, LIVE)
 
 READABLE_MAX = 100
-"""Partitions that are stored as semantics 2.4 shows them, 0.2 KiB each; more are packed."""
+"""Maximum partitions in the readable form of semantics 2.4, 0.2 KiB each; larger topics are packed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedRanges:
-    """The MERGE that a commit announces: it happened if the target knows its transaction version."""
+    """The MERGE that a commit announces: it is in the target if the target has its transaction version."""
 
     txn: int
     upto: Offsets
-    """Of each of its partitions, the offset after the last one that is in it."""
+    """For each of its partitions, the offset after the last merged one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSplitsStored:
-    """Everything that a new attempt needs; a partition is never forgotten."""
+    """State that a new attempt resumes from; it keeps every partition."""
 
     source_id: str
     phase: str
     splits: Mapping[str, Split]
-    """By the name of the partition."""
+    """Splits by the name of the partition."""
 
     merging: AnnouncedRanges | None = None
-    """Of a target that holds one row a key."""
+    """The announced MERGE; only for targets with one row for each key."""
 
     aside: Offsets = field(default_factory=dict)
-    """Of some partitions, the offset before which all bad records are in their own table, though their neighbours are in no commit."""
+    """For some partitions, the offset up to which all bad records are quarantined, although no commit has the good records."""
 
     cut_off: Offsets = field(default_factory=dict)
-    """High watermarks of partitions that the job ended without reading to, because a transaction stayed open."""
+    """High watermarks of partitions that the job did not read to, because a transaction stayed open."""
 
     @property
     def cut_off_ranges(self) -> tuple[OffsetRange, ...]:
-        """Offsets that the job left out."""
-        return between({name: one.live for name, one in self.splits.items()}, self.cut_off)
+        """Return the offsets that the job left out."""
+        return between({name: split.live for name, split in self.splits.items()}, self.cut_off)
 
     def after_merge(self, last_txn: int | None) -> SourceSplitsStored:
-        """Return what the target holds, whose newest transaction is told: with the announced MERGE, if that happened."""
+        """Return the state of a target with this newest transaction: with the announced MERGE, if it is in the target."""
         if self.merging is None or self.merging.txn != last_txn:
             return replace(self, merging=None)
-        # Nothing tells how many records it had.
+        # The number of its records is unknown.
         moved = {
             name: self.splits[name].with_history(stop, 0)
             if self.splits[name].state == BACKFILLING
@@ -81,17 +81,17 @@ class SourceSplitsStored:
         if len(self.splits) > READABLE_MAX:
             return head | {"packed": pack(self.splits)}
         return head | {
-            "splits": {name: one.to_json() for name, one in self.splits.items()},
-            "starts": {name: one.start for name, one in self.splits.items()},
-            "live": {name: one.live for name, one in self.splits.items()},
+            "splits": {name: split.to_json() for name, split in self.splits.items()},
+            "starts": {name: split.start for name, split in self.splits.items()},
+            "live": {name: split.live for name, split in self.splits.items()},
         }
 
 
 def decode(value: Mapping[str, Any]) -> SourceSplitsStored:
-    """Read what `SourceSplitsStored.encode` returned.
+    """Decode the result of `SourceSplitsStored.encode`.
 
     Raises:
-        StateMismatchError: names the first field that does not fit.
+        StateMismatchError: A field is invalid; the message names the first one.
     """
     fields = StoredFields("sourceSplits", value)
     splits = fields.parsed("packed", unpack) if "packed" in value else _readable(fields)
@@ -116,19 +116,19 @@ def _encoded(offsets: Offsets) -> dict[str, int] | str:
 
 
 def _ahead(value: Any, splits: Mapping[str, Split]) -> Offsets:
-    """Read offsets that are ahead of what is held of their partitions, within the side that is read.
+    """Parse offsets, which are after their partition's position and within the side that is being read.
 
     Raises:
-        ValueError: they are something else.
+        ValueError: The value is malformed, or an offset is out of range.
     """
-    found = unpack_offsets(value) if isinstance(value, str) else value
-    if not isinstance(found, dict) or not found.keys() <= splits.keys():
+    offsets = unpack_offsets(value) if isinstance(value, str) else value
+    if not isinstance(offsets, dict) or not offsets.keys() <= splits.keys():
         raise ValueError(value)
-    for name, stop in found.items():
-        one = splits[name]
-        if type(stop) is not int or stop <= one.reached or (one.state == BACKFILLING and stop > one.end):
+    for name, stop in offsets.items():
+        split = splits[name]
+        if type(stop) is not int or stop <= split.reached or (split.state == BACKFILLING and stop > split.end):
             raise ValueError(value)
-    return found
+    return offsets
 
 
 def _readable(fields: StoredFields) -> Mapping[str, Split]:
@@ -137,29 +137,29 @@ def _readable(fields: StoredFields) -> Mapping[str, Split]:
     def splits(value: Any) -> Mapping[str, Split]:
         if not isinstance(value, dict) or value.keys() != starts.keys() or value.keys() != live.keys():
             raise ValueError(value)
-        return {name: Split.from_json(one, start=starts[name], live=live[name]) for name, one in value.items()}
+        return {name: Split.from_json(split, start=starts[name], live=live[name]) for name, split in value.items()}
 
     return fields.parsed("splits", splits)
 
 
 def open_request(stored: SourceSplitsStored | None) -> OpenRequest:
-    """Read on: all offsets that the target does not hold must still be there."""
+    """Subscribe after the stored positions: all offsets that the target lacks must still exist."""
     if stored is None:
         return Subscribe()
     return Subscribe(
-        after={name: one.reached for name, one in stored.splits.items()},
-        first={name: one.start for name, one in stored.splits.items()},
+        after={name: split.reached for name, split in stored.splits.items()},
+        first={name: split.start for name, split in stored.splits.items()},
         source_id=stored.source_id,
     )
 
 
 def summarize(stored: SourceSplitsStored) -> StoredSummary:
-    """Return how far the job is; offsets stand for rows."""
+    """Summarize the job's progress; rows are counted as offsets."""
     splits = stored.splits.values()
     total, left = sum(split.end - split.start for split in splits), sum(split.end - split.next for split in splits)
     return StoredSummary(stored.phase, total, total - left, 0, sum(split.state != BACKFILLING for split in splits))
 
 
 def has_history_left(splits: Mapping[str, Split]) -> bool:
-    """Is history of any partition missing (R-SRC-24)?"""
-    return any(one.state == BACKFILLING for one in splits.values())
+    """Return true if any partition lacks history (R-SRC-24)."""
+    return any(split.state == BACKFILLING for split in splits.values())

@@ -1,19 +1,19 @@
-"""Source backfill as a machine: two sides that read the partitions of a topic side by side, each offset on one of them.
+"""State machine of SourceSplits: two sides read the partitions of a topic concurrently; each offset belongs to one side.
 
-side      work                                 of a partition                      held by
+side      work                                 offsets of a partition              blocked by
 -------   ----------------------------------   ---------------------------------   ------------------------------
-History   several reads of HISTORY at a time   what it had when the job was made   a pause, a limit
-Live      one read of CHANGES at a time        what came after, and all of one     a pause of everything
-                                               that appeared later
+History   several reads of HISTORY at a time   those before the job was created    a pause, a rate limit
+Live      one read of CHANGES at a time        later ones, and all of a            a pause of everything
+                                               partition that was created later
 
-phase     ends when                                                       then
+phase     ends when                                                       next
 -------   -------------------------------------------------------------   -------
 History   all history is in a commit (R-SRC-24)                           CatchUp
-CatchUp   a commit has all that a look at the source showed               Live
-Live      never; `complete` says when Exit may exit
+CatchUp   a commit has all polled records of the source                   Live
+Live      never; Exit may exit once `complete` is set
 
-The states of a partition are `split.py`. How far a side is, is a position of the reader, not the last record it saw: the last
-offsets may have no record (R-SRC-42).
+`split.py` defines the states of a partition. The progress of a side is a reader position, not the last record: the last offsets may
+have no record (R-SRC-42).
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from backfill_core.strategies.source_splits.stored import SourceSplitsStored
 
 
 class SourceSplitsStrategy(Splits):
-    """See the module; satisfies `protocol.strategy.Strategy`."""
+    """State machine of SourceSplits, see the module; implements `protocol.strategy.Strategy`."""
 
     def __init__(
-        self, found: Subscribed, settings: SourceSplitsSettings, stored: SourceSplitsStored | None = None
+        self, subscribed: Subscribed, settings: SourceSplitsSettings, stored: SourceSplitsStored | None = None
     ) -> None:
-        """Begin, or go on."""
-        super().__init__(found, settings, stored)
+        """Start a new job, or resume a stored state."""
+        super().__init__(subscribed, settings, stored)
         self._history = Reads(settings, target_s=settings.split_target_s, in_flight_max=settings.in_flight_max)
         self._live = Reads(settings, target_s=settings.batch_target_s, in_flight_max=1)
 
-    # -------------------------------------------------------------- what the job asks
+    # -------------------------------------------------------------- state
     @property
     def status(self) -> StrategyStatus:
         """See `Strategy`."""
@@ -55,25 +55,25 @@ class SourceSplitsStrategy(Splits):
 
     @property
     def _all_staged(self) -> bool:
-        """Would a commit now be the last one of an attempt that exits?"""
+        """True if a commit now would be the last one of an attempt with `after: Exit`."""
         if self._settings.follow or self._head is None or self._history.running or self._live.running:
             return False
         return not self._idle and self._history.all_taken(self._missing) and self._live.all_taken(self._new)
 
     @property
     def _new(self) -> Bounds:
-        """What is new and no commit has."""
-        return {name: (one.live, self._highs.get(name, one.live)) for name, one in self._splits.items()}
+        """Uncommitted new offsets."""
+        return {name: (split.live, self._highs.get(name, split.live)) for name, split in self._splits.items()}
 
     # -------------------------------------------------------------- events
     def _finish(self, result: Result, now: Now) -> None:
-        """Take a finished read; offsets without a record cost no permit."""
+        """Handle a finished read; offsets without a record do not count against the rate limit."""
         if not isinstance(result, OffsetRangesStaged):
             return
         self._live.finish(result, now)
-        one = self._history.finish(result, now)
-        if one is not None and one.charged is not None:
-            self._bucket = self._bucket.take(sum(result.records.values()) - one.charged, now.mono_s)
+        read = self._history.finish(result, now)
+        if read is not None and read.charged is not None:
+            self._bucket = self._bucket.take(sum(result.records.values()) - read.charged, now.mono_s)
 
     def _lose(self, work_id: int) -> None:
         self._history.lose(work_id)
@@ -81,7 +81,7 @@ class SourceSplitsStrategy(Splits):
 
     # -------------------------------------------------------------- choosing work
     def propose(self, permits: Permits, now: Now) -> tuple[ReadOffsetRanges, ...]:
-        """See `Strategy`; what is new comes before history (R-SRC-21), and is read while that is held (R-SRC-31, R-SRC-32)."""
+        """See `Strategy`; new records come before history (R-SRC-21), also while history is paused (R-SRC-31, R-SRC-32)."""
         ids = itertools.count(permits.first_id)
         admitted = self._passes_barrier(permits, now)
         if self._over:
@@ -104,8 +104,8 @@ class SourceSplitsStrategy(Splits):
         bounds = self._missing
         limited = self._bucket.rate_per_s is not None
         while self._history.may_start(bounds):
-            wanted = int(self._bucket.available(now.mono_s)) if limited else self._history.offsets_per_read
-            ranges = self._history.next_ranges(bounds, wanted)
+            total = int(self._bucket.available(now.mono_s)) if limited else self._history.offsets_per_read
+            ranges = self._history.next_ranges(bounds, total)
             if not ranges:
                 break
             offsets = count(ranges)
@@ -115,14 +115,14 @@ class SourceSplitsStrategy(Splits):
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
-        """See `Strategy`; history and what is new are committed together, with the states of all partitions."""
+        """See `Strategy`; a commit contains both history and new records, with the states of all partitions."""
         del epoch, permits
         history = self._history.take_ready(self._missing)
         live = self._live.take_ready(self._new)
-        for one in history:
-            self._with_history(one.work.work_id, one.work.ranges, one.result.records)
-        for one in live:
-            self._with_live(one.work.ranges)
+        for read in history:
+            self._with_history(read.work.work_id, read.work.ranges, read.result.records)
+        for read in live:
+            self._with_live(read.work.ranges)
         self._revision += bool(history or live)
         self._catch_up(now)
         files, new_files = _files(history), _files(live)
@@ -137,9 +137,9 @@ class SourceSplitsStrategy(Splits):
 
 
 def _files(reads: list[Staged]) -> tuple[StagedFile, ...]:
-    return tuple(itertools.chain.from_iterable(one.result.files for one in reads))
+    return tuple(itertools.chain.from_iterable(read.result.files for read in reads))
 
 
 def _rows(files: tuple[StagedFile, ...]) -> int:
-    """Return the rows of the target; bad records are none."""
+    """Count the rows for the target; files of bad records are excluded."""
     return sum(file.rows for file in files if file.quarantined_by is None)

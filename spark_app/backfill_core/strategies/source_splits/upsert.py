@@ -1,24 +1,24 @@
-"""Source backfill into a target that holds one row a key: each partition in the order of its offsets, one MERGE after the other.
+"""State machine of SourceSplits for targets with one row for each key: one MERGE at a time, in the order of each partition's offsets.
 
-The last record of a key decides, and a removed row leaves nothing to compare an older record with. So no record is merged before
-those in front of it: what is new in a partition waits for the history of that partition, and for no other (ADR 0022).
+The last record of a key wins, and after a delete the target has no row to compare an older record with. So records are merged in
+order: the new records of a partition wait for the history of that partition, and for no other partition (ADR 0022).
 
-batch       event                                                   then
+batch       event                                                   next
 ---------   -----------------------------------------------------   ---------------------------------------------------------------
-None        there are offsets to read, and that is permitted        Judging; Chosen where bad records need no table, or are in it
+None        offsets can be read, and reading is permitted           Judging; Chosen if bad records need no quarantine, or are in it
 Judging     its work finished                                       Chosen
 Judging     its work is lost                                        None
-Chosen      a commit is prepared                                    Announced: it takes the bad records, and says which transaction
-                                                                    the MERGE will be; None when that is not permitted any more
+Chosen      a commit is prepared                                    Announced: the commit contains the bad records and the MERGE's
+                                                                    transaction version; None if no longer permitted
 Announced   the commit is durable                                   Ready
-Ready       it is permitted                                         Running
-Ready       a later commit is prepared                              Announced anew under a later epoch; None as above
+Ready       the batch is permitted                                  Running
+Ready       a later commit is prepared                              Announced again with a later epoch; None as above
 Running     its work finished                                       Applied
-Running     its work is lost                                        None: its offsets are chosen anew
+Running     its work is lost                                        None: its offsets are chosen again
 Applied     a commit is prepared                                    None: the positions move
 
-An attempt that finds an announced MERGE in the target knows that its offsets are there; one that does not chooses them anew. Of those
-whose bad records are in their own table (`aside`) it chooses first, and passes the bad ones over.
+If a new attempt finds the announced MERGE in the target, its offsets are in the target; otherwise they are chosen again. Offsets whose
+bad records are already in the quarantine table (`aside`) are chosen first, and their bad records are skipped.
 """
 
 from __future__ import annotations
@@ -52,29 +52,29 @@ from backfill_core.strategies.source_splits.stored import AnnouncedRanges, Sourc
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Offsets of one side, a range of a partition at most: history, or what is new."""
+    """Offsets of history or of new records, with at most one range for each partition."""
 
     kind: WorkKind
     ranges: tuple[OffsetRange, ...]
     judged: bool
-    """Are its bad records in their own table, or need they none?"""
+    """True if its bad records are in the quarantine table, or need none."""
 
     skips_bad: bool
     files: tuple[StagedFile, ...] = ()
-    """Of bad records that no commit has."""
+    """Files of bad records that are in no commit."""
 
     txn: int = 0
-    """Transaction version of its MERGE, once that is announced."""
+    """Transaction version of its MERGE, once announced."""
 
     @property
     def upto(self) -> dict[str, int]:
-        """Of each of its partitions, the offset after the last one."""
-        return {one.partition: one.stop for one in self.ranges}
+        """Return the offset after the last one for each of its partitions."""
+        return {span.partition: span.stop for span in self.ranges}
 
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """Its bad records are being staged."""
+    """The batch's bad records are being staged."""
 
     batch: Batch
     work_id: int
@@ -82,76 +82,76 @@ class Judging:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """It waits for a commit."""
+    """The batch waits for a commit."""
 
     batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """A commit that is not durable yet says that the next transaction is its MERGE."""
+    """A commit that is not durable yet announces the batch's MERGE as the next transaction."""
 
     batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The newest durable commit says so."""
+    """The newest durable commit announces the batch."""
 
     batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Its MERGE is under way."""
+    """The batch's MERGE is running."""
 
     batch: Batch
     work_id: int
     since_s: float
     charged: int | None
-    """Offsets that a limit was charged for; None: there was no limit."""
+    """Offsets charged to the rate limit; `None` if there was no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Its MERGE is durable; no commit says so yet."""
+    """The batch's MERGE is durable; no commit records it yet."""
 
     batch: Batch
     result: OffsetRangesMerged
 
 
 class UpsertSplits(Splits):
-    """See the module; satisfies `protocol.strategy.Strategy`."""
+    """State machine for `Upsert` targets, see the module; implements `protocol.strategy.Strategy`."""
 
     def __init__(
         self,
-        found: Subscribed,
+        subscribed: Subscribed,
         settings: SourceSplitsSettings,
         stored: SourceSplitsStored | None = None,
         *,
         last_txn: int | None = None,
     ) -> None:
-        """Begin, or go on after what the target holds; `last_txn`: its newest transaction version of this job."""
-        begun = None if stored is None else stored.after_merge(last_txn)
-        super().__init__(found, settings, begun)
-        self._aside: dict[str, int] = {} if begun is None else dict(begun.aside)
+        """Start a new job, or resume a stored state; `last_txn` is this job's newest transaction version in the target."""
+        resumed = None if stored is None else stored.after_merge(last_txn)
+        super().__init__(subscribed, settings, resumed)
+        self._aside: dict[str, int] = {} if resumed is None else dict(resumed.aside)
         self._batch: Judging | Chosen | Announced | Ready | Running | Applied | None = None
         self._last = WorkKind.HISTORY
         self._permits: Permits | None = None
         size = SplitSizer(settings.batch_target_s, FIRST_OFFSETS, OFFSETS_MIN, settings.read_max)
         self._sizers = {WorkKind.HISTORY: size, WorkKind.CHANGES: size}
 
-    # -------------------------------------------------------------- what the job asks
+    # -------------------------------------------------------------- state
     @property
     def stored(self) -> SourceSplitsStored:
         """See `Strategy`."""
-        said = self._batch.batch if isinstance(self._batch, Announced | Ready | Running) else None
-        merging = None if said is None else AnnouncedRanges(said.txn, said.upto)
+        batch = self._batch.batch if isinstance(self._batch, Announced | Ready | Running) else None
+        merging = None if batch is None else AnnouncedRanges(batch.txn, batch.upto)
         return replace(super().stored, merging=merging, aside=self._aside)
 
     @property
     def status(self) -> StrategyStatus:
-        """See `Strategy`; a finished MERGE is committed at once: the target is ahead of its state."""
+        """See `Strategy`; a finished MERGE is committed at once, because the target is newer than its state."""
         chosen = isinstance(self._batch, Chosen) and self._permitted(self._batch.batch, self._permits)
         return self._status(
             wants_commit=chosen or isinstance(self._batch, Applied), blocks_commit=isinstance(self._batch, Running)
@@ -163,11 +163,11 @@ class UpsertSplits(Splits):
 
     @property
     def _new(self) -> Bounds:
-        """What is new in a partition whose history is in the target."""
+        """New offsets of partitions whose history is in the target."""
         return {
-            name: (one.live, self._highs.get(name, one.live))
-            for name, one in self._splits.items()
-            if one.state != BACKFILLING
+            name: (split.live, self._highs.get(name, split.live))
+            for name, split in self._splits.items()
+            if split.state != BACKFILLING
         }
 
     # -------------------------------------------------------------- events
@@ -179,7 +179,7 @@ class UpsertSplits(Splits):
                 self._batch = Applied(batch, result)
                 self._revision += 1
                 if charged is not None and result.records:
-                    # Offsets without a record cost no permit.
+                    # Offsets without a record do not count against the limit.
                     self._bucket = self._bucket.take(sum(result.records.values()) - charged, now.mono_s)
                 self._sizers[batch.kind] = self._sizers[batch.kind].observe(count(batch.ranges), now.mono_s - since_s)
             case _:
@@ -211,24 +211,26 @@ class UpsertSplits(Splits):
                 return ()
 
     def _choose(self, permits: Permits, now: Now, *, admitted: bool) -> Batch | None:
-        """Return what comes next: what is new and history take turns, as neither may wait for all of the other."""
+        """Return the next batch. New records and history alternate, so that neither has to wait for all of the other."""
         sides = [(WorkKind.CHANGES, self._new, permits.changes), (WorkKind.HISTORY, self._missing, admitted)]
         for kind, bounds, may in sides if self._last is WorkKind.HISTORY else reversed(sides):
-            known = {
+            aside = {
                 name: (start, min(end, self._aside[name]))
                 for name, (start, end) in bounds.items()
                 if start < min(end, self._aside.get(name, 0))
             }
-            ranges = share(known or bounds, self._wanted(kind, now), least=self._settings.share_min) if may else ()
+            ranges = (
+                share(aside or bounds, self._batch_offsets(kind, now), least=self._settings.share_min) if may else ()
+            )
             if ranges:
                 sets_aside = self._settings.sets_aside
-                return Batch(kind, ranges, bool(known) or not sets_aside, bool(known) or sets_aside)
+                return Batch(kind, ranges, bool(aside) or not sets_aside, bool(aside) or sets_aside)
         return None
 
-    def _wanted(self, kind: WorkKind, now: Now) -> int:
-        wanted = min(self._sizers[kind].rows_per_split, self._settings.read_max)
+    def _batch_offsets(self, kind: WorkKind, now: Now) -> int:
+        offsets = min(self._sizers[kind].rows_per_split, self._settings.read_max)
         limited = kind is WorkKind.HISTORY and self._bucket.rate_per_s is not None
-        return min(wanted, int(self._bucket.available(now.mono_s))) if limited else wanted
+        return min(offsets, int(self._bucket.available(now.mono_s))) if limited else offsets
 
     def _judge(self, batch: Batch | None, ids: Iterator[int]) -> tuple[Work, ...]:
         if batch is None:
@@ -240,7 +242,7 @@ class UpsertSplits(Splits):
         return (SetBadRecordsAside(batch.kind, self._batch.work_id, batch.ranges),)
 
     def _start(self, batch: Batch, ids: Iterator[int], now: Now) -> tuple[Work, ...]:
-        """Start the announced MERGE; one that a new limit does not admit is given up."""
+        """Start the announced MERGE; cancel it if a new rate limit does not admit it."""
         offsets, charged = count(batch.ranges), None
         if batch.kind is WorkKind.HISTORY and self._bucket.rate_per_s is not None:
             if offsets > self._bucket.available(now.mono_s):
@@ -261,7 +263,7 @@ class UpsertSplits(Splits):
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
-        """See `Strategy`; what a MERGE brought is told, and the next one is announced."""
+        """See `Strategy`; the commit reports the applied MERGE, and announces the next one."""
         applied = self._batch if isinstance(self._batch, Applied) else None
         if applied is not None:
             self._move(applied)
@@ -280,7 +282,7 @@ class UpsertSplits(Splits):
         )
 
     def _move(self, applied: Applied) -> None:
-        """Move the positions over a merged batch."""
+        """Advance the positions past a merged batch."""
         batch, records = applied.batch, applied.result.records
         if batch.kind is WorkKind.HISTORY:
             self._with_history(applied.result.work_id, batch.ranges, records)
@@ -291,7 +293,7 @@ class UpsertSplits(Splits):
         self._revision += 1
 
     def _take_aside(self) -> tuple[StagedFile, ...]:
-        """Hand over the bad records of a batch that is judged; from this commit on they are in their own table."""
+        """Return the staged bad records of the chosen batch; this commit adds them to the quarantine table."""
         if not isinstance(self._batch, Chosen) or self._batch.batch.judged:
             return ()
         batch = self._batch.batch
@@ -301,17 +303,17 @@ class UpsertSplits(Splits):
         return batch.files
 
     def _announce(self, epoch: Epoch, permits: Permits, now: Now) -> bool:
-        """Announce the next MERGE as the transaction of an epoch, or take back what was announced."""
+        """Announce the next MERGE as the transaction of an epoch, or withdraw the announced one."""
         if isinstance(self._batch, Judging | Running):
             return False
         batch = self._batch.batch if isinstance(self._batch, Chosen | Announced | Ready) else None
         if batch is None and not self._over:
-            # A limit admits history at a barrier, and bad records are set aside first.
+            # A rate limit admits history at a barrier only, and a quarantine needs the bad records first.
             unlimited = permits.history and self._bucket.rate_per_s is None
             chosen = self._choose(permits, now, admitted=unlimited)
             batch = chosen if chosen is not None and chosen.judged else None
-        told = isinstance(self._batch, Announced | Ready)
+        announced = isinstance(self._batch, Announced | Ready)
         may = batch is not None and self._permitted(batch, permits)
-        self._revision += told or may
+        self._revision += announced or may
         self._batch = Announced(replace(batch, txn=epoch.txn_version)) if batch is not None and may else None
         return may

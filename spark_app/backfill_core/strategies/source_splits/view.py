@@ -1,4 +1,4 @@
-"""How far a source backfill is, for people and for the operator."""
+"""Progress of a source backfill, for users and the operator."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ RETENTION = "the retention of the source"
 
 
 class LiveLag:
-    """Since when the target is behind what is new: the oldest look at the source that it does not hold all of."""
+    """Age of the target's lag: the time of the oldest poll that the target has not reached."""
 
     def __init__(self) -> None:
-        """Begin without a look."""
+        """Start without a poll."""
         self._looks: list[Head] = []
 
     @property
     def since_ms(self) -> int | None:
-        """When that look was made; None: the target holds all that was seen."""
+        """Return the time of that poll; `None` if the target has all polled records."""
         return self._looks[0].timestamp_ms if self._looks else None
 
     def see(self, head: Head, splits: Mapping[str, Split]) -> None:
-        """Take a look; of many that are not reached the oldest ones are kept."""
+        """Add a poll; only the oldest `LOOKS_MAX` unreached polls are kept."""
         if len(self._looks) < LOOKS_MAX and not _reached(head, splits):
             self._looks.append(head)
 
     def settle(self, splits: Mapping[str, Split]) -> None:
-        """Forget the looks that the target holds all of."""
+        """Remove the polls that the target has reached."""
         self._looks = [head for head in self._looks if not _reached(head, splits)]
 
 
@@ -52,10 +52,10 @@ def _reached(head: Head, splits: Mapping[str, Split]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at the machine needs to know."""
+    """Input of a view of the state machine."""
 
     splits: Mapping[str, Split]
-    """Durable."""
+    """Durable positions."""
 
     head: Head | None
     watermarks: Offsets
@@ -66,20 +66,21 @@ class Look:
     backlog: Backlog
     open: OpenTransactions
     wait: TransactionWait | None
-    """What the job waits for before it has caught up."""
+    """Open transactions that the job waits for before it has caught up."""
 
     rate_limit: float | None
 
 
 def of(look: Look, now: Now) -> StrategyView:
-    """Return one look at the machine; offsets stand for rows (R-SRC-25), as nothing tells how many of them have a record."""
+    """Return the current view. Rows are counted as offsets (R-SRC-25), because the number of records is unknown."""
     splits = look.splits.values()
-    total = sum(one.end - one.start for one in splits)
-    left = sum(one.end - one.next for one in splits)
+    total = sum(split.end - split.start for split in splits)
+    left = sum(split.end - split.next for split in splits)
     lags = {
-        name: one.end - one.next + max(0, look.watermarks.get(name, 0) - one.live) for name, one in look.splits.items()
+        name: split.end - split.next + max(0, look.watermarks.get(name, 0) - split.live)
+        for name, split in look.splits.items()
     }
-    unfinished = sum(one.state == BACKFILLING for one in splits)
+    unfinished = sum(split.state == BACKFILLING for split in splits)
     moving = bool(left) and not look.meter.held
     eta = estimate(left, look.meter) if left else None
     return StrategyView(
@@ -88,7 +89,7 @@ def of(look: Look, now: Now) -> StrategyView:
         rows_done=total - left,
         splits_done=len(look.splits) - unfinished,
         splits_left=unfinished,
-        consumed=None if unfinished else {name: one.live for name, one in look.splits.items()},
+        consumed=None if unfinished else {name: split.live for name, split in look.splits.items()},
         head=look.head,
         lag_versions=0,
         lag_ms=0 if look.behind_since_ms is None else max(0, now.wall_ms - look.behind_since_ms),
@@ -110,12 +111,12 @@ def of(look: Look, now: Now) -> StrategyView:
 
 def _reason(look: Look, now: Now) -> str:
     if look.head is None:
-        return "waiting for the first look at the source"
+        return "waiting for the first poll of the source"
     return "" if look.wait is None else look.wait.reason(now.mono_s)
 
 
 def _facts(look: Look, total: int, left: int, eta: Eta | None, *, new: int) -> Facts:
-    """Return what steps are weighed by; what is new is read at the pace that history has without a limit, as far as that is known."""
+    """Return the weights of steps. New records are assumed to be read at the unlimited pace of history, if known."""
     pace = look.meter.measured if look.rate_limit is None else look.meter.free
     return Facts(
         rows=total,
@@ -124,14 +125,14 @@ def _facts(look: Look, total: int, left: int, eta: Eta | None, *, new: int) -> F
         rows_per_s=look.meter.measured,
         limit_rows_per_s=look.meter.limit,
         fresh=look.meter.fresh,
-        versions_done=sum(one.live - one.end for one in look.splits.values()),
+        versions_done=sum(split.live - split.end for split in look.splits.values()),
         versions_left=new if pace else 0,
         version_s=1 / pace if pace else None,
     )
 
 
 def _retention_warnings(look: Look, left: int, eta: Eta | None) -> tuple[JobWarning, ...]:
-    """Say in time that history may go before it is read: at the pace of the last commits, or at the limit."""
+    """Warn if history may expire before it is read, at the pace of the last commits or at the limit."""
     if look.head is None or not left:
         return ()
     paces = ([left / look.rate_limit] if look.rate_limit else []) + ([] if eta is None else [eta.seconds])
@@ -140,8 +141,8 @@ def _retention_warnings(look: Look, left: int, eta: Eta | None) -> tuple[JobWarn
 
 
 def _grid(splits: Mapping[str, Split]) -> tuple[int, ...]:
-    """Return cells of the history of all partitions, one partition after the other."""
+    """Return the grid cells of the history, partition after partition."""
     ordered = [splits[name] for name in sorted(splits)]
-    starts = [0, *accumulate(one.end - one.start for one in ordered)]
-    done = IntervalSet.of((at, at + one.next - one.start) for at, one in zip(starts, ordered, strict=False))
+    starts = [0, *accumulate(split.end - split.start for split in ordered)]
+    done = IntervalSet.of((at, at + split.next - split.start) for at, split in zip(starts, ordered, strict=False))
     return percent_done(starts[-1], done)

@@ -183,5 +183,5 @@ def _last_checkpoint(spark: SparkSession, path: str) -> int:
         if is_a(error, "FileNotFoundException"):
             return -1
         raise
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return -1

@@ -132,6 +132,6 @@ class KernelCheckpoints:
             if is_a(error, "FileNotFoundException"):
                 return None
             raise
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
         return count if isinstance(count, int) else None

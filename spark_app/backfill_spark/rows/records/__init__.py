@@ -1,1 +1,1 @@
-"""Records of a source with offsets: which of them cannot be parsed, what the last one of a key says, and how many there are."""
+"""Records of a source with offsets: bad records, the last record of each key, and counts per partition."""

@@ -1,13 +1,13 @@
-"""Records of a source with offsets as a target with one row a key: the last record of each key decides.
+"""Conversion of records into a target with one row per key: the last record of each key decides.
 
-record                          what its key has then
+last record of a key            state of the key in the target
 -----------------------------   ----------------------------------------------------------------
-passes the filter               its row
-has no value (a tombstone)      no row; the filter is not asked, unless it says FALSE of it
-does not pass the filter        no row: the filter is asked about the row that the last record makes
-cannot be parsed, has no key    what it had: it is a bad record
+passes the filter               the row of the record
+has no value (a tombstone)      no row; a FALSE filter only keeps the record from being bad
+does not pass the filter        no row: the filter applies to the row of the last record
+cannot be parsed, has no key    unchanged: it is a bad record
 
-So the result is the same whether the source removed records that newer ones of their key have replaced, or not.
+So compaction of the topic does not change the result.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ SPREAD, RECORDS, BAD, FIRST, LAST = (f"{OURS}{name}" for name in ("spread", "rec
 _ROW, _NEWEST, _AT, _KEY, _KEYLESS = (f"{OURS}{name}" for name in ("row", "newest", "at", "key", "keyless"))
 _UNREADABLE = f"{OURS}unreadable"
 SPREAD_HINT = "Send the records of a key to one partition, add the partition to the key, or use writeMode: Append."
-_ALIAS_HINT = "Give each expression in full: none may use the name that another one is given."
+_ALIAS_HINT = "Write each expression in full: none may use the alias of another one."
 
 
 @dataclass(frozen=True)
 class FoldingTransform(ParsingTransform):
-    """A transform of records, and what the last one of each key makes of a target."""
+    """A transform of records that keeps the last record of each key."""
 
     reason: Column = field(kw_only=True)
-    """Why a record is bad, as a text; null: it is good. Of the columns of the parsers."""
+    """Message why a record is bad, or null if it is good. Computed from the parsers' columns."""
 
     row: Column = field(kw_only=True)
-    """The columns of the target as one value. Of the columns of the parsers."""
+    """The columns of the target as one struct. Computed from the parsers' columns."""
 
     fields: tuple[str, ...] = field(kw_only=True)
-    """What they are called in `row`, in the order of `names`."""
+    """Field names in `row`, in the order of `names`."""
 
     keys: tuple[Column, ...] = field(kw_only=True)
-    """The columns of the key, which nothing else of `row` is computed for."""
+    """The columns of the key, computed without the other parts of `row`."""
 
     key: tuple[str, ...] = field(kw_only=True)
 
     def judged(self, records: DataFrame) -> DataFrame:
-        """See `ParsingTransform`; of a record that is left out, too, its key is told: `REASON` is null. Lazy."""
+        """See `ParsingTransform`; for a record that the filter drops, `REASON` is null, because its key is needed. Lazy."""
         # A record without a value needs no more than its key.
         makes_row = F.col("value").isNotNull() & (self.passes if self.filters_first else F.lit(True))
         parsed = self._parsed(records, F.when(makes_row, self.unread))
@@ -67,17 +67,18 @@ class FoldingTransform(ParsingTransform):
         return super().bad(judged).drop(_UNREADABLE)
 
     def apply(self, rows: DataFrame, *kept: str) -> DataFrame:
-        """Return the rows of the target, each with the columns of ours that are `kept`; lazy. Shuffles once, by key."""
+        """Return the rows of the target, with the internal columns `kept`; lazy. Shuffles once, by key."""
         folded = self.folded(self.judged(rows))
         return folded.where(~F.col(DELETE)).select(*map(quoted, (*self.names, *kept)))
 
     def folded(self, judged: DataFrame) -> DataFrame:
-        """Return what the last record of each key says.
+        """Return one change per key, from its last record.
 
         Shape:
             in:  columns of the source, judged
-            out: one row a key: columns of the target, `__backfill_delete` (then only the key is not null), `__backfill_partition`
-                 of its last record, and `__backfill_add`: 2 where records of the key are in several partitions, else 1
+            out: one row per key: columns of the target, `__backfill_delete` (then only the key is not null),
+                 `__backfill_partition` of its last record, and `__backfill_add`: 2 if records of the key are in several
+                 partitions, else 1
 
         Lazy. Shuffles once, by key.
         """
@@ -86,13 +87,13 @@ class FoldingTransform(ParsingTransform):
         return self._newest(labelled, F.col(_ROW).isNull().alias(DELETE), F.col(PARTITION), spread)
 
     def tallied(self, judged: DataFrame) -> DataFrame:
-        """Return the same with what all records count for their partitions, so that a receipt reads them once.
+        """Return one change per key with counts of its records, so that a receipt reads the records once.
 
         Shape:
             in:  columns of the source, judged
-            out: one row a key, and one a partition for its records without a key: columns of the target, `__backfill_delete` (then
-                 it is no row), `__backfill_partition`, `__backfill_spread`, and of the records: `__backfill_records` in all,
-                 `__backfill_bad`, `__backfill_first` and `__backfill_last` offset
+            out: one row per key, and one per partition for records without a key: columns of the target,
+                 `__backfill_delete` (then it is no row), `__backfill_partition`, `__backfill_spread`, and counts:
+                 `__backfill_records`, `__backfill_bad`, and the offsets `__backfill_first` and `__backfill_last`
 
         Lazy. Shuffles once, by key.
         """
@@ -108,13 +109,13 @@ class FoldingTransform(ParsingTransform):
         )
 
     def _labelled(self, judged: DataFrame) -> DataFrame:
-        """Return of each record its key and its row; and its partition, where nothing tells which key it is about."""
+        """Return key and row of each record; a record without a key gets its partition in `_KEYLESS`."""
         readable, partition = F.col(_UNREADABLE).isNull(), F.col("partition").cast("string")
-        keys = [F.when(readable, one) for one in self.keys]
-        keyless = reduce(Column.__or__, (one.isNull() for one in keys), ~readable)
+        keys = [F.when(readable, column) for column in self.keys]
+        keyless = reduce(Column.__or__, (column.isNull() for column in keys), ~readable)
         return judged.select(
             F.when(readable & self.passes & F.col("value").isNotNull(), self.row).alias(_ROW),
-            *(one.alias(f"{_KEY}{at}") for at, one in enumerate(keys)),
+            *(column.alias(f"{_KEY}{at}") for at, column in enumerate(keys)),
             F.when(keyless, partition).alias(_KEYLESS),
             partition.alias(PARTITION),
             F.col("offset").alias(_AT),
@@ -122,7 +123,7 @@ class FoldingTransform(ParsingTransform):
         )
 
     def _newest(self, labelled: DataFrame, *kept: Column | str, counts: tuple[Column, ...] = ()) -> DataFrame:
-        """Return the columns of the newest record of each key, and what is `kept` of what is known of the key."""
+        """Return the columns of the newest record of each key, with the columns `kept`."""
         keys = [f"{_KEY}{at}" for at in range(len(self.keys))]
         last = labelled.groupBy(*keys, _KEYLESS).agg(
             F.max_by(F.struct(_ROW, PARTITION), F.col(_AT)).alias(_NEWEST),
@@ -144,42 +145,42 @@ def folding(transform: Transform, empty: DataFrame, key: tuple[str, ...]) -> Fol
     """Return a transform that keeps the last record of each key.
 
     Args:
-        transform: It is checked already; of records.
+        transform: A checked transform of records.
         empty: A frame with the columns of the source.
-        key: Columns of what it yields.
+        key: Key columns, among the columns that the transform yields.
 
     Raises:
-        InvalidTransformError: an expression uses what another one yields.
+        InvalidTransformError: an expression uses the alias of another one.
     """
-    known = transform if isinstance(transform, ParsingTransform) else parsing(transform, empty)
+    parsed = transform if isinstance(transform, ParsingTransform) else parsing(transform, empty)
     try:
-        plain = F.struct(*map(F.expr, known.select or map(quoted, empty.columns)))
+        plain = F.struct(*map(F.expr, parsed.select or map(quoted, empty.columns)))
         fields = empty.select(plain.alias(_ROW)).schema[_ROW].dataType.names  # type: ignore[attr-defined]
     except AnalysisException as error:
-        words = "spec.transform.select: an expression uses what another one yields, and a target with one row a key needs each alone."
-        raise InvalidTransformError(words, hint=_ALIAS_HINT) from error
-    row = F.struct(*(column.alias(name) for column, name in zip(known.columns, fields, strict=True)))
-    at = {name.lower(): row.getField(given) for name, given in zip(known.names, fields, strict=True)}
+        message = "spec.transform.select: an expression uses the alias of another one, and a target with one row per key forbids that."
+        raise InvalidTransformError(message, hint=_ALIAS_HINT) from error
+    row = F.struct(*(column.alias(name) for column, name in zip(parsed.columns, fields, strict=True)))
+    at = {name.lower(): row.getField(given) for name, given in zip(parsed.names, fields, strict=True)}
     keys = tuple(at[name.lower()] for name in key if name.lower() in at)
     return FoldingTransform(
-        known.select, known.where, levels=known.levels, filter=known.filter, filters_first=known.filters_first,
-        columns=known.columns, names=known.names, selects=known.selects, filters=known.filters,
+        parsed.select, parsed.where, levels=parsed.levels, filter=parsed.filter, filters_first=parsed.filters_first,
+        columns=parsed.columns, names=parsed.names, selects=parsed.selects, filters=parsed.filters,
         row=row, fields=tuple(fields), keys=keys, key=key,
-        reason=_reason(known, dict(zip(key, keys, strict=False))),
+        reason=_reason(parsed, dict(zip(key, keys, strict=False))),
     )  # fmt: skip
 
 
-def _reason(known: ParsingTransform, keys: dict[str, Column]) -> Column:
-    """Return why a record is bad: a parser cannot read it, or nothing tells which row it replaces or removes."""
+def _reason(parsed: ParsingTransform, keys: dict[str, Column]) -> Column:
+    """Return why a record is bad: a parser cannot read it, or its key is null; null for good records."""
     tombstone, unreadable = F.col("value").isNull(), F.col(_UNREADABLE)
-    wanted = known.passes
-    if known.where is not None:
-        # Of a record without a value the filter may know nothing.
-        wanted |= tombstone & F.coalesce(known.filter, F.lit(True))
+    selected = parsed.passes
+    if parsed.where is not None:
+        # The filter may be null for a record without a value.
+        selected |= tombstone & F.coalesce(parsed.filter, F.lit(True))
     nothing = F.lit(None).cast("string")
-    cases = F.when(F.lit(known.filters_first) & ~wanted, nothing).when(unreadable.isNotNull(), unreadable)
+    cases = F.when(F.lit(parsed.filters_first) & ~selected, nothing).when(unreadable.isNotNull(), unreadable)
     for name, value in keys.items():
-        hint = f"the record has no value, and the key column {name} is null: it must come from the record's key."
-        words = F.when(tombstone, F.lit(hint)).otherwise(F.lit(f"the key column {name} is null."))
-        cases = cases.when(wanted & value.isNull(), words)
+        no_value = f"the record has no value, and the key column {name} is null: it must come from the record's key."
+        message = F.when(tombstone, F.lit(no_value)).otherwise(F.lit(f"the key column {name} is null."))
+        cases = cases.when(selected & value.isNull(), message)
     return cases

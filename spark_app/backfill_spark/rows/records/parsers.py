@@ -1,8 +1,7 @@
-"""The parsers in the SQL of a transform: each is computed once a record, in a column of its own, and that column stands in its place.
+"""Parsers in the SQL of a transform: each runs once per record, in a separate column that replaces it in the SQL.
 
-A parser inside CASE, IF or COALESCE is not asked: that expression says itself what becomes of what it cannot read. So does
-`try_cast`, and a schema that has the column of corrupt records. Nor is one behind AND or OR, which may not need it: such a filter
-parses for itself.
+Parsers inside CASE, IF or COALESCE stay in place, because that expression handles unreadable payloads itself. The same is true
+for `try_cast`, and for schemas with the column of corrupt records. Parsers below AND or OR stay too: SQL may skip them.
 """
 
 from __future__ import annotations
@@ -28,56 +27,56 @@ _CORRUPT = f"{OURS}corrupt"
 _CORRUPT_OPTION = "columnNameOfCorruptRecord"
 _CORRUPT_DEFAULT = "spark.sql.columnNameOfCorruptRecord"
 _PERMISSIVE = {"from_json": F.from_json, "from_csv": F.from_csv, "from_xml": F.from_xml}
-"""What they cannot read becomes a row of nulls, or of less than there was."""
+"""Parsers that return a row of nulls, or a partial row, for an unreadable payload."""
 
 _RAISING = {"parse_json", "to_binary", "to_date", "to_number", "to_time", "to_timestamp"}
-"""What they cannot read is an error, and `try_…` makes null of it."""
+"""Parsers that raise an error for an unreadable payload; their variant `try_…` returns null."""
 
 _CHOOSING = {"case", "coalesce", "if", "ifnull", "iff", "nullif", "nvl", "nvl2", "when"}
 _CHOICES = {"And", "CaseWhen", "Coalesce", "If", "LambdaFunction", "Or"}
 _AVRO_ONE = b"\x02"
-"""The number 1 in Avro: a field before the record that is null only where the whole was not read."""
+"""The number 1 in Avro: a field before the record, which is null only if the payload is unreadable."""
 
 SOURCE = f"{OURS}source"
-"""What a frame of records is called where columns of ours are beside its own."""
+"""Alias of a frame of records, which separates its columns from internal ones."""
 
 _STARS = {"UnresolvedStar", "UnresolvedStarExceptOrReplace"}
 
 
 @dataclass(frozen=True)
 class Parser:
-    """One parser, and the columns that it becomes."""
+    """One parser, and the columns that replace it."""
 
     at: int
     level: int
-    """It is given only what parsers of lower levels yield, and fails only on what they cannot read."""
+    """Its input uses only parsers of lower levels, and can fail only if one of them cannot read the record."""
 
     reason: str
-    """Why a record is bad that it cannot read."""
+    """Message for a record that it cannot read."""
 
     read: Column
-    """What it makes of a record; no error, whatever the record holds."""
+    """Result of the parser; never an error, for any record."""
 
     refused: Column
-    """Can it not read the record, or not all of it? Of the column `made`."""
+    """True if it cannot read the record, or only a part of it. Computed from the column `made`."""
 
     value: Column
-    """What stands in its place in the transform, of a record that it can read. Of the column `made`."""
+    """Replacement in the transform, for a readable record. Computed from the column `made`."""
 
     @property
     def made(self) -> str:
-        """The column of `read`."""
+        """Name of the column of `read`."""
         return f"{OURS}made{self.at}"
 
     @property
     def name(self) -> str:
-        """The column of `value`."""
+        """Name of the column of `value`."""
         return f"{OURS}value{self.at}"
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """`Parser` without its place."""
+    """The columns of a `Parser`."""
 
     read: Column
     refused: Column
@@ -88,41 +87,41 @@ class Parsers:
     """The parsers of one transform."""
 
     def __init__(self, empty: DataFrame) -> None:
-        """Begin with none; `empty` has the columns of the source."""
+        """Start without parsers; `empty` has the columns of the source."""
         self._empty, self._session = empty, empty.sparkSession
         self._sql = java_session(self._session).sessionState().sqlParser()
-        self._known: dict[str, Parser] = {}
+        self._by_sql: dict[str, Parser] = {}
 
     @property
     def levels(self) -> tuple[tuple[Parser, ...], ...]:
-        """All of them, by level."""
-        found = self._known.values()
-        last = max((one.level for one in found), default=-1)
-        return tuple(tuple(one for one in found if one.level == level) for level in range(last + 1))
+        """All parsers, by level."""
+        parsers = self._by_sql.values()
+        last = max((parser.level for parser in parsers), default=-1)
+        return tuple(tuple(parser for parser in parsers if parser.level == level) for level in range(last + 1))
 
-    # -------------------------------------------------------------- finding them
+    # -------------------------------------------------------------- search
     def find(self, place: str, text: str) -> bool:
-        """Look for those of an expression, the inner ones first; return whether it has any. `place` is its field in the spec."""
-        found = False
+        """Add the parsers of an expression, the inner ones first; return True if it has any. `place` is its spec field."""
+        has_parser = False
         for node in _inner_first(self._sql.parseExpression(text)):
-            at = len(self._known)
-            reading = None if _said(node) in self._known else self._reading(node, F.col(f"{OURS}made{at}"))
+            at = len(self._by_sql)
+            reading = None if _sql_of(node) in self._by_sql else self._reading(node, F.col(f"{OURS}made{at}"))
             if reading is not None:
                 reason = f"{place}: {_name(node)} cannot read the payload."
-                given = (reading.read, reading.refused, reading.value)
-                self._known[_said(node)] = Parser(at, self._level(node), reason, *given)
-            found = found or _said(node) in self._known
-        return found
+                columns = (reading.read, reading.refused, reading.value)
+                self._by_sql[_sql_of(node)] = Parser(at, self._level(node), reason, *columns)
+            has_parser = has_parser or _sql_of(node) in self._by_sql
+        return has_parser
 
     def _level(self, node: Any) -> int:
-        """Return the level of a parser: what may fail on a record is computed only when the parsers before it have read that."""
-        inner = [self._known[_said(one)].level for one in _all(node) if _said(one) in self._known]
-        if all(_is_plain(one) or _said(one) in self._known for child in _children(node) for one in _all(child)):
+        """Return the level of a parser: input that may fail is computed only after all earlier parsers read the record."""
+        inner = [self._by_sql[_sql_of(part)].level for part in _all(node) if _sql_of(part) in self._by_sql]
+        if all(_is_plain(part) or _sql_of(part) in self._by_sql for child in _children(node) for part in _all(child)):
             return max(inner, default=-1) + 1
-        return max((one.level for one in self._known.values()), default=-1) + 1
+        return max((parser.level for parser in self._by_sql.values()), default=-1) + 1
 
     def _reading(self, node: Any, made: Column) -> _Reading | None:
-        """Return how a parser is asked; None: the node is no parser."""
+        """Return the columns of a parser; `None` if the node is not a parser."""
         name, children = _name(node), _children(node)
         given = [self._column(self._in_place(child)) for child in children]
         match node.nodeName(), name:
@@ -140,7 +139,7 @@ class Parsers:
         return None
 
     def _permissive(self, node: Any, payload: Column, made: Column) -> _Reading | None:
-        """Return how a parser is asked that gives up a part without a word; None: its own schema asks for what it gives up."""
+        """Return the columns of a parser that silently drops parts; `None` if its schema has the column of corrupt records."""
         schema = self._empty.select(self._column(node).alias("read")).schema["read"].dataType
         if not isinstance(schema, StructType):
             read = self._column(self._in_place(node))
@@ -149,28 +148,28 @@ class Parsers:
         corrupt = next((value for name, value in options.items() if name.lower() == _CORRUPT_OPTION.lower()), None)
         if (corrupt or session.conf().get(_CORRUPT_DEFAULT)) in schema.names:
             return None
-        told = session.parseDataType(StructType([*schema]).add(_CORRUPT, "string").json()).toDDL()
+        with_corrupt = session.parseDataType(StructType([*schema]).add(_CORRUPT, "string").json()).toDDL()
         plain = {
             name: value for name, value in options.items() if name.lower() not in {"mode", _CORRUPT_OPTION.lower()}
         }
-        read = _PERMISSIVE[_name(node)](payload, told, plain | {_CORRUPT_OPTION: _CORRUPT})
+        read = _PERMISSIVE[_name(node)](payload, with_corrupt, plain | {_CORRUPT_OPTION: _CORRUPT})
         refused = payload.isNotNull() & (made.isNull() | made[_CORRUPT].isNotNull())
         fields = [made[name].alias(name) for name in schema.names]
         return _Reading(read, refused, F.when(made.isNotNull(), F.struct(*fields)))
 
-    # -------------------------------------------------------------- the transform with their columns
+    # -------------------------------------------------------------- replacement
     def columns(self, texts: tuple[str, ...]) -> list[Column]:
-        """Return what expressions yield, one column after the other, without names."""
+        """Return the columns that the expressions yield, in order, without names."""
         nodes = [self._sql.parseExpression(text) for text in texts]
-        in_place = (self._in_place(one) for node in nodes for one in self._expanded(node))
-        return [self._column(one.child() if one.nodeName() == "Alias" else one) for one in in_place]
+        in_place = (self._in_place(item) for node in nodes for item in self._expanded(node))
+        return [self._column(item.child() if item.nodeName() == "Alias" else item) for item in in_place]
 
     def _in_place(self, node: Any) -> Any:
-        """Return an expression with the columns of the parsers in their places."""
-        known = self._known.get(_said(node))
-        if known is not None:
-            # Not the bare column: its name would become that of a field in `struct(…)`.
-            return self._sql.parseExpression(f"if(true, {quoted(known.name)}, null)")
+        """Return an expression in which the parsers' columns replace the parsers."""
+        parser = self._by_sql.get(_sql_of(node))
+        if parser is not None:
+            # Not the bare column: `struct(…)` would name its field after it.
+            return self._sql.parseExpression(f"if(true, {quoted(parser.name)}, null)")
         if node.nodeName() == "LambdaFunction":
             return node
         children = _children(node)
@@ -182,14 +181,14 @@ class Parsers:
         return node.withNewChildren(java(self._session).scala.jdk.javaapi.CollectionConverters.asScala(given).toSeq())
 
     def _expanded(self, node: Any) -> list[Any]:
-        """Return what an expression stands for: a star for the columns of the source, beside which are ours by then."""
+        """Return the expressions that an expression stands for: a star expands to the source's columns, without internal ones."""
         if not _is_star(node):
             return [node]
         names = self._empty.select(self._column(node)).columns
         return [self._sql.parseExpression(quoted(name)) for name in names]
 
     def _star(self, node: Any) -> Any:
-        """Return a star within a function, which has as many arguments as it likes, for the columns of the source."""
+        """Return a star inside a function with variable arguments, limited to the columns of the source."""
         star = self._sql.parseExpression(f"{SOURCE}.*")
         if node.nodeName() == star.nodeName():
             return star
@@ -200,9 +199,9 @@ class Parsers:
         return Column(java(self._session).org.apache.spark.sql.classic.ExpressionUtils.column(node))  # type: ignore[abstract]
 
 
-# -------------------------------------------------------------- Spark's expressions, not resolved yet
+# -------------------------------------------------------------- Spark's unresolved expressions
 def _inner_first(node: Any) -> Iterator[Any]:
-    """Yield what is computed for every record, whatever the others are."""
+    """Yield the nodes that SQL always computes, inner ones first."""
     if node.nodeName() in _CHOICES or _name(node) in _CHOOSING:
         return
     for child in _children(node):
@@ -211,7 +210,7 @@ def _inner_first(node: Any) -> Iterator[Any]:
 
 
 def _is_star(node: Any) -> bool:
-    """Does it stand for all columns there are? Not that of a struct."""
+    """Return True for a star that stands for all columns; False for the star of a struct."""
     return str(node.nodeName()) in _STARS and not node.target().isDefined()
 
 
@@ -227,25 +226,25 @@ def _children(node: Any) -> list[Any]:
 
 
 def _name(node: Any) -> str:
-    """Return the name of a function, as it is called; of any other node that of its class."""
+    """Return the name of a called function; for other nodes, the name of the class."""
     if node.nodeName() != "UnresolvedFunction":
         return str(node.nodeName()).lower()
     return str(node.nameParts().last()).lower()
 
 
-def _said(node: Any) -> str:
-    """Return the text by which two parsers are the same; empty: it is none."""
+def _sql_of(node: Any) -> str:
+    """Return the SQL that identifies a parser; empty if the node cannot be one."""
     return str(node.sql()) if node.nodeName() in {"Cast", "UnresolvedFunction"} else ""
 
 
 def _is_plain(node: Any) -> bool:
-    """Can it be computed of every record, without an error?"""
+    """Return True if the node can be computed for every record, without an error."""
     match node.nodeName():
         case "UnresolvedAttribute" | "Literal":
             return True
         case "Cast":
             return str(node.dataType().sql()) in {"STRING", "BINARY"}
-        case "UnresolvedExtractValue":  # a field; an element of an array may not be there
+        case "UnresolvedExtractValue":  # a field; an element of an array may be missing
             field = _children(node)[1]
             return str(field.nodeName()) == "Literal" and str(field.dataType().sql()) == "STRING"
     return False
@@ -253,12 +252,12 @@ def _is_plain(node: Any) -> bool:
 
 def _options(node: Any) -> dict[str, str]:
     """Return the options of a parser: its third argument, a map of literals."""
-    texts = [str(one.value()) for one in _children(_children(node)[2])] if len(_children(node)) > 2 else []
-    return dict(zip(texts[::2], texts[1::2], strict=True))
+    literals = [str(literal.value()) for literal in _children(_children(node)[2])] if len(_children(node)) > 2 else []
+    return dict(zip(literals[::2], literals[1::2], strict=True))
 
 
 def _avro(node: Any, payload: Column) -> Column:
-    """Return a record of Avro beside a number: null where none was read; one in which all is null is read."""
+    """Return an Avro record wrapped with a number, which is null only for an unreadable payload, not for a record of nulls."""
     options = {name: value for name, value in _options(node).items() if name.lower() != "mode"}
     options["mode"] = "PERMISSIVE"
     for name in options.keys() & {"avroSchema"}:

@@ -1,7 +1,7 @@
-"""Which records a transform cannot parse: its parsers are found in its SQL, and each is asked once about each record.
+"""Detection of bad records: the parsers of a transform are found in its SQL, and each runs once per record.
 
-A bad record is one of which a parser makes null, or less than it holds, though what it was given is not null. A record of which the
-source cannot read a column (`UNREAD`) is bad too, if the transform uses that column.
+A record is bad if a parser returns null or a partial result for input that is not null. It is bad too if the source cannot
+read one of its columns (`UNREAD`) and the transform uses that column.
 """
 
 from __future__ import annotations
@@ -23,64 +23,64 @@ if TYPE_CHECKING:
 
 REASON = f"{OURS}reason"
 LEFT_OUT = ""
-"""The reason of a record that the filter leaves out: it is no row, and not bad."""
+"""The reason of a record that the filter drops: it yields no row, but is not bad."""
 
 UNREAD = f"{OURS}unread"
-"""Column of a source's records: null, or which of their columns cannot be read and why. A frame without such records may lack it."""
+"""Column of a source's records: null, or the unreadable columns with the reason. A frame without such records may lack it."""
 
 UNREAD_TYPE = "struct<columns: array<string>, reason: string>"
 
 BAD_RECORD_HINT = (
-    "Set onBadRecord: Quarantine and quarantinePath in the source, leave such records out with spec.transform.where, or say in "
-    "spec.transform.select what becomes of them (try_cast, coalesce)."
+    "Set onBadRecord: Quarantine and quarantinePath in the source, leave such records out with spec.transform.where, or handle "
+    "them in spec.transform.select (try_cast, coalesce)."
 )
 
 
 @dataclass(frozen=True)
 class ParsingTransform(Transform):
-    """A transform of records: what it cannot parse is no row of it."""
+    """A transform of records; records that it cannot parse yield no rows."""
 
     levels: tuple[tuple[Parser, ...], ...] = field(kw_only=True)
-    """Its parsers; one of a level is given what those of lower levels yield."""
+    """Its parsers; a parser uses only results of lower levels."""
 
     filter: Column = field(kw_only=True)
-    """Does a record pass the filter? Null: it does not say. Of the columns of the parsers, but where it comes before them."""
+    """The filter's condition; it may be null. Computed from the parsers' columns, unless it comes before them."""
 
     filters_first: bool = field(kw_only=True)
-    """Does the filter parse nothing? Then a record that it leaves out is not looked at."""
+    """True if the filter has no parser. Then records that it drops are not parsed."""
 
     columns: tuple[Column, ...] = field(kw_only=True)
-    """What a row has. Of the columns of the parsers."""
+    """The columns of a row. Computed from the parsers' columns."""
 
     names: tuple[str, ...] = field(kw_only=True)
-    """What that is called, in the same order."""
+    """Names of `columns`, in the same order."""
 
     selects: frozenset[str] = field(kw_only=True)
-    """Columns of the source that a row is made of."""
+    """Columns of the source that the projection uses."""
 
     filters: frozenset[str] = field(kw_only=True)
-    """Columns of the source that the filter asks for."""
+    """Columns of the source that the filter uses."""
 
     @property
     def passes(self) -> Column:
-        """Does a record pass the filter? One that the filter cannot be computed for does: it is bad."""
+        """Condition that a record passes the filter, or that an unreadable column of the filter makes it bad."""
         return F.coalesce(self.filter, F.lit(False)) | _lacks(self.filters)
 
     @property
     def parses(self) -> bool:
-        """Has it any parser?"""
+        """True if the transform has a parser."""
         return bool(self.levels)
 
     def judges(self, records: DataFrame) -> bool:
-        """May some of these records be bad?"""
+        """Return True if some of these records may be bad."""
         return self.parses or UNREAD in records.columns
 
     def apply(self, rows: DataFrame, *kept: str) -> DataFrame:
-        """See `Transform`, of the good records."""
+        """Apply the transform to the good records; see `Transform`."""
         return self.rows(self.judged(rows), *kept) if self.judges(rows) else super().apply(rows, *kept)
 
     def judged(self, records: DataFrame) -> DataFrame:
-        """Return all records with what the parsers make of them, and with column `REASON`: null where they are rows. Lazy."""
+        """Return all records with the parsers' columns, and with column `REASON`, null if they yield rows. Lazy."""
         if self.filters_first:
             return self._parsed(records, F.when(~self.passes, LEFT_OUT).otherwise(self.unread))
         parsed = self._parsed(records, self.unread)
@@ -89,37 +89,38 @@ class ParsingTransform(Transform):
 
     @property
     def unread(self) -> Column:
-        """Why a column that the transform uses cannot be read, of a record; null: all can."""
+        """Reason why a column that the transform uses is unreadable; null if all are readable."""
         return F.when(_lacks(self.selects | self.filters), F.col(UNREAD).getField("reason"))
 
     def _parsed(self, records: DataFrame, reason: Column) -> DataFrame:
-        """Ask the parsers about the records that have no reason yet."""
-        # Computed anew where it is there: a star in the transform must not stand for it.
+        """Run the parsers on the records that have no reason yet."""
+        # Replaced even if it exists, so that a star in the transform does not include it.
         unread = F.col(UNREAD) if UNREAD in records.columns else F.lit(None).cast(UNREAD_TYPE)
         frame = records.alias(SOURCE).withColumn(UNREAD, unread).withColumn(REASON, reason)
         none_yet = F.col(REASON).isNull()
         for level in self.levels:
-            made = frame.withColumns({one.made: F.when(none_yet, one.read) for one in level})
-            found = [F.when(none_yet & one.refused, one.reason) for one in level]
-            values = {one.name: one.value for one in level}
-            frame = made.withColumns({**values, REASON: F.coalesce(REASON, *found)}).drop(*(one.made for one in level))
+            made = frame.withColumns({parser.made: F.when(none_yet, parser.read) for parser in level})
+            reasons = [F.when(none_yet & parser.refused, parser.reason) for parser in level]
+            values = {parser.name: parser.value for parser in level}
+            parsed = made.withColumns({**values, REASON: F.coalesce(REASON, *reasons)})
+            frame = parsed.drop(*(parser.made for parser in level))
         return frame
 
     def rows(self, judged: DataFrame, *kept: str) -> DataFrame:
-        """Return the good ones, transformed; lazy."""
+        """Return the rows of the good records, transformed; lazy."""
         named = (column.alias(name) for column, name in zip(self.columns, self.names, strict=True))
         return judged.where(F.col(REASON).isNull()).select(*named, *map(quoted, kept))
 
     def bad(self, judged: DataFrame) -> DataFrame:
-        """Return the bad records, as they are, with column `REASON`; lazy."""
-        return judged.where(is_bad()).drop(UNREAD, *(one.name for level in self.levels for one in level))
+        """Return the bad records unchanged, with column `REASON`; lazy."""
+        return judged.where(is_bad()).drop(UNREAD, *(parser.name for level in self.levels for parser in level))
 
 
 def parsing(transform: Transform, empty: DataFrame) -> ParsingTransform:
-    """Return a transform of records that knows those that it cannot parse.
+    """Return a transform of records that detects bad records.
 
     Args:
-        transform: It is checked already.
+        transform: A checked transform.
         empty: A frame with the columns of the source.
     """
     parsers = Parsers(empty)
@@ -142,7 +143,7 @@ def parsing(transform: Transform, empty: DataFrame) -> ParsingTransform:
 
 
 def _selected(transform: Transform, empty: DataFrame) -> frozenset[str]:
-    """Return the columns of the source that a row is made of."""
+    """Return the columns of the source that the projection uses."""
     if transform.select is None:
         return frozenset(empty.columns)
     projection = transform.project(empty)
@@ -150,7 +151,7 @@ def _selected(transform: Transform, empty: DataFrame) -> frozenset[str]:
 
 
 def _lacks(names: frozenset[str]) -> Column:
-    """Return the condition that one of these columns of a record cannot be read."""
+    """Return the condition that one of these columns of a record is unreadable."""
     if not names:
         return F.lit(False)
     return F.coalesce(
@@ -164,10 +165,10 @@ def is_bad() -> Column:
 
 
 def bad_record(records: DataFrame, rows: int, what: str) -> BadRecordError:
-    """Return the error of bad records; names the first one of the first partition. Runs a job."""
+    """Return the error for bad records; names the first one of the first partition. Runs a job."""
     where = ("partition", "offset")
-    one = records.select(*where, REASON).orderBy(*where).first()
-    place = what if one is None else f"offset {one['offset']} of partition {one['partition']}"
-    reason = "" if one is None else f" {one[REASON]}"
+    record = records.select(*where, REASON).orderBy(*where).first()
+    place = what if record is None else f"offset {record['offset']} of partition {record['partition']}"
+    reason = "" if record is None else f" {record[REASON]}"
     more = f" There are {rows:,} such records in {what}." if rows > 1 else ""
     return BadRecordError(f"the record at {place} cannot be parsed.{reason}{more}", hint=BAD_RECORD_HINT)

@@ -1,4 +1,4 @@
-"""A receipt by partition: what each partition of a topic has, and what the target has of it; in the query that compares the rows."""
+"""Counts of a receipt per partition of a topic, for source and target, from the query that compares the rows."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ TALLIED = (PARTITION, IS_ROW, RECORDS, BAD, FIRST, LAST, SPREAD)
 
 @dataclass(frozen=True, slots=True)
 class PlaceColumns:
-    """Where the target keeps the partition and the offset of a record."""
+    """Columns of the target that store the partition and the offset of a record."""
 
     partition: str
     offset: str
 
 
 def place_columns(transform: Transform) -> PlaceColumns | None:
-    """Return where the target keeps partition and offset, as the source has them; None: it does not keep both."""
+    """Return the target's columns with the source's partition and offset; `None` if the target does not store both."""
     partition, offset = (_kept_as(transform, name) for name in ("partition", "offset"))
     return None if partition is None or offset is None else PlaceColumns(partition, offset)
 
@@ -55,61 +55,62 @@ def _kept_as(transform: Transform, name: str) -> str | None:
     if transform.select is None or "*" in transform.select:
         return name
     pattern = re.compile(rf"\s*`?{name}`?(?:\s+(?:as\s+)?`?(\w+)`?)?\s*", re.IGNORECASE)
-    found = (pattern.fullmatch(text) for text in transform.select)
-    return next((match[1] or name for match in found if match is not None), None)
+    matches = (pattern.fullmatch(text) for text in transform.select)
+    return next((match[1] or name for match in matches if match is not None), None)
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What each row of one side counts for its partition, as columns of that side."""
+    """Counts that each row of one side adds to its partition, as columns of that side."""
 
     partition: Column
     is_row: Column
-    """Is it a row of the target? Else it is a record that is none, and counts for its partition alone."""
+    """True for a row of the target. Other rows are records without a row, and count only for their partition."""
 
     records: Column
     bad: Column
     first: Column
-    """The offset of the first of its records."""
+    """Offset of its first record."""
 
     last: Column
     spread: Column
-    """Has its key records in several partitions?"""
+    """True if its key has records in several partitions."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The same by the names in `TALLIED`."""
+        """The same columns, named as in `TALLIED`."""
         given = (self.partition.cast("string"), self.is_row, self.records, self.bad, self.first, self.last)
-        return tuple(one.alias(name) for one, name in zip((*given, self.spread.cast("int")), TALLIED, strict=True))
+        columns = (*given, self.spread.cast("int"))
+        return tuple(column.alias(name) for column, name in zip(columns, TALLIED, strict=True))
 
 
 @dataclass(frozen=True)
 class Tallies:
-    """What both sides count, and at which offsets; a partition may have several ranges."""
+    """Counts of both sides, and the compared offsets; a partition may have several ranges."""
 
     source: Tally
     target: Tally | None
-    """None: it does not keep the places."""
+    """`None` if the target does not store partition and offset."""
 
     ranges: tuple[OffsetRange, ...]
 
 
 def tallied(records: DataFrame, transform: ParsingTransform) -> tuple[DataFrame, Tally]:
-    """Return all records of the source, transformed where they are rows, and what they count; parses each once. Lazy."""
+    """Return all records of the source with their rows, and their counts; parses each record once. Lazy."""
     judged = transform.judged(records)
     if isinstance(transform, FoldingTransform):
         given = (F.col(PARTITION), ~F.col(DELETE), *map(F.col, (RECORDS, BAD, FIRST, LAST, SPREAD)))
         return transform.tallied(judged), Tally(*given)
     is_row = F.col(REASON).isNull()
     named = zip(transform.columns, transform.names, strict=True)
-    # Not filtered: a record that is no row counts too.
+    # Not filtered: records without a row count too.
     rows = (F.when(is_row, column).alias(name) for column, name in named)
     places = (F.col("partition").alias(PARTITION), F.col("offset").alias(FIRST), F.col(REASON))
     return judged.select(*rows, *places), _of_rows(F.col(PARTITION), F.col(FIRST), is_row, is_bad())
 
 
 def target_tally(transform: Transform) -> Tally | None:
-    """Return what the rows of the target count; None: it does not keep partition and offset."""
+    """Return the counts of the target's rows; `None` if it does not store partition and offset."""
     places = place_columns(transform)
     if places is None:
         return None
@@ -122,13 +123,13 @@ def _of_rows(partition: Column, offset: Column, is_row: Column, bad: Column) -> 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSums:
-    """What one side has of one partition."""
+    """Counts of one side for one partition."""
 
     rows: int = 0
     records: int = 0
     bad: int = 0
     spread: int = 0
-    """Keys that have records elsewhere too."""
+    """Number of keys that have records in other partitions too."""
 
     first: int | None = None
     last: int | None = None
@@ -137,27 +138,27 @@ class PartitionSums:
 def partition_receipts(
     source: Mapping[str, PartitionSums], target: Mapping[str, PartitionSums] | None, ranges: Sequence[OffsetRange]
 ) -> tuple[PartitionReceipt, ...]:
-    """Return one for each partition, in the order of their numbers.
+    """Return one receipt for each partition, in the order of their numbers.
 
     Args:
-        source: Of the source, by partition; where the last record of a key decides, a row counts for the partition of that record.
-        target: Of the target; None: it does not keep the places.
-        ranges: What is compared; a partition may have several.
+        source: Counts of the source; if the last record of a key decides, a row counts for that record's partition.
+        target: Counts of the target; `None` if it does not store partition and offset.
+        ranges: The compared offsets; a partition may have several ranges.
 
     Raises:
-        DuplicateKeyError: the last record of a key would have to decide, and records of a key are in several partitions.
+        DuplicateKeyError: the last record of each key decides, but records of a key are in several partitions.
     """
-    spread = sum(one.spread for one in source.values())
+    spread = sum(sums.spread for sums in source.values())
     if spread:
-        words = f"{counted(spread, 'key')} with records in several partitions, whose order nothing tells"
-        raise DuplicateKeyError(f"{words}: which of them the target should hold is unknown.", hint=SPREAD_HINT)
+        keys = f"{counted(spread, 'key')} with records in several partitions, whose order is undefined"
+        raise DuplicateKeyError(f"{keys}: the last record of each key cannot be determined.", hint=SPREAD_HINT)
     by_partition: dict[str, list[OffsetRange]] = {}
-    for one in ranges:
-        by_partition.setdefault(one.partition, []).append(one)
+    for offsets in ranges:
+        by_partition.setdefault(offsets.partition, []).append(offsets)
     nothing = PartitionSums()
     return tuple(
         _receipt(name, spans, source.get(name, nothing), None if target is None else target.get(name, nothing))
-        for name, spans in sorted(by_partition.items(), key=lambda one: (len(one[0]), one[0]))
+        for name, spans in sorted(by_partition.items(), key=lambda item: (len(item[0]), item[0]))
     )
 
 
@@ -166,8 +167,8 @@ def _receipt(
 ) -> PartitionReceipt:
     return PartitionReceipt(
         partition=name,
-        start=min(one.start for one in spans),
-        stop=max(one.stop for one in spans),
+        start=min(span.start for span in spans),
+        stop=max(span.stop for span in spans),
         offsets=count(tuple(spans)),
         records=source.records,
         first=source.first,

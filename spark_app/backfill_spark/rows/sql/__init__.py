@@ -1,1 +1,1 @@
-"""Checks of SQL texts before Spark analyzes them; no table is read."""
+"""Checks of SQL expressions before Spark analyzes them; no table is read."""

@@ -1,7 +1,7 @@
-"""Does SQL reach beyond its row: a file, a URL, a host, a class? Read off the parsed text, before Spark analyzes it.
+"""Detects SQL that reaches beyond its row, to a file, a URL, a host or a class, from the parsed SQL before the analysis.
 
-Spark reads some of them while it analyzes: the schema of a subquery's file, the URL of an Avro schema. So the check of the analyzed plan
-comes too late for these.
+Spark already reads some of them during the analysis: a subquery's file for its schema, the URL of an Avro schema. So a check
+of the analyzed plan comes too late for these.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OPTIONS: Final[Mapping[str, frozenset[str]]] = {
         "positionalfieldmatching", "avroschema",
     }),
 }  # fmt: skip
-"""Options by format, in lower case, as Spark compares them. A new option of Spark is refused until it is listed here."""
+"""Allowed options by format, in lower case, as Spark compares them. New options of Spark are rejected until listed here."""
 
 EXTERNAL: Final[Mapping[str, frozenset[str]]] = {
     "json": frozenset({"compression"}),
@@ -50,7 +50,7 @@ EXTERNAL: Final[Mapping[str, frozenset[str]]] = {
     "xml": frozenset({"rowvalidationxsdpath", "compression", "uselegacyxmlparser"}),
     "avro": frozenset({"avroschemaurl", "compression", "ignoreextension", "recordname", "recordnamespace"}),
 }
-"""Options of Spark that an expression may not have: they name a file or a URL, choose a parser without limits, or are of files only."""
+"""Forbidden options of Spark: they name a file or a URL, select a parser without limits, or apply to files only."""
 
 READERS: Final = frozenset(f"{verb}_{form}" for form in OPTIONS for verb in ("from", "to", "schema_of"))
 CALLS: Final = {
@@ -60,27 +60,27 @@ CALLS: Final = {
     "try_reflect": "calls Java",
     "java_method": "calls Java",
 }
-"""Functions that reach a file or a class whatever their arguments are."""
+"""Functions that reach a file or a class with any arguments."""
 
 _LITERAL, _FUNCTION = "Literal", "UnresolvedFunction"
-_PLAIN: Final = frozenset(one for one in READERS if one.startswith("schema_of_")) | {"concat"}
-"""Functions that an argument beside the value may have: they make no map of options."""
+_PLAIN: Final = frozenset(name for name in READERS if name.startswith("schema_of_")) | {"concat"}
+"""Functions that are allowed in the arguments after the value: they yield no map of options."""
 
 
 def outside(parser: Any, text: str) -> tuple[str, str] | None:
-    """Return what an SQL text reaches beyond its row, and a hint; `None` if it reaches nothing, or is not SQL."""
+    """Return a message and a hint for SQL that reaches beyond its row; `None` if it does not, or is not SQL."""
     try:
         tree = _tree(json.loads(parser.parseExpression(text).toJSON()))
     except JAVA_ERRORS:
-        return None  # the analysis says why
-    return next((found for part in _all(tree) if (found := _of(part)) is not None), None)
+        return None  # the analysis reports the syntax error
+    return next((fault for part in _all(tree) if (fault := _of(part)) is not None), None)
 
 
 def _of(part: dict[str, Any]) -> tuple[str, str] | None:
     name = _class(part)
     if "plan" in part or name.startswith("ExpressionWithUnresolvedIdentifier"):
-        words = " has a subquery, not row-wise." if "plan" in part else " has IDENTIFIER(…), a name that is computed."
-        return words, "Use only expressions over the columns of one row."
+        message = " has a subquery, not row-wise." if "plan" in part else " has IDENTIFIER(…), a name that is computed."
+        return message, "Use only expressions over the columns of one row."
     if name != _FUNCTION:
         return None
     function = _called(part)
@@ -89,39 +89,41 @@ def _of(part: dict[str, Any]) -> tuple[str, str] | None:
     if function not in READERS:
         return None
     form = function.rpartition("_")[2]
-    faults = (_fault_of_argument(one, form, first=number == 0) for number, one in enumerate(part["children"]))
-    return next((found for found in faults if found is not None), None)
+    faults = (_fault_of_argument(child, form, first=number == 0) for number, child in enumerate(part["children"]))
+    return next((fault for fault in faults if fault is not None), None)
 
 
 def _fault_of_argument(argument: dict[str, Any], form: str, *, first: bool) -> tuple[str, str] | None:
-    """Return what is wrong with an argument of a function with options: only a map of literals is known before it is computed."""
+    """Return the fault of an argument of a function with options; only a map of literals can be checked in advance."""
     if _class(argument) == "NamedArgumentExpression":
         return " names the arguments of a function with options.", "Write them in their order, without names."
     if first:
         return None
     if _class(argument) == _FUNCTION and _called(argument) == "map":
         return _fault_of_options(argument["children"], form)
-    if all(_class(one) == _LITERAL or (_class(one) == _FUNCTION and _called(one) in _PLAIN) for one in _all(argument)):
+    if all(
+        _class(node) == _LITERAL or (_class(node) == _FUNCTION and _called(node) in _PLAIN) for node in _all(argument)
+    ):
         return None
-    hint = "Write the schema as a text, and options as map('name', 'value')."
+    hint = "Write the schema as a string literal, and options as map('name', 'value')."
     return f" computes the schema or the options of {form.upper()}.", hint
 
 
 def _fault_of_options(entries: list[dict[str, Any]], form: str) -> tuple[str, str] | None:
-    if any(_class(one) != _LITERAL for one in entries):
+    if any(_class(entry) != _LITERAL for entry in entries):
         return f" computes the options of {form.upper()}.", "Write them as map('name', 'value')."
-    names = (str(one.get("value")) for one in entries[::2])
+    names = (str(entry.get("value")) for entry in entries[::2])
     name = next((name for name in names if name.lower() not in OPTIONS[form]), None)
     if name is None:
         return None
     reason = (
         "which may name a file or a URL"
         if name.lower() in EXTERNAL[form]
-        else "which is not known to be of one row only"
+        else "which is not known to concern one row only"
     )
     return (
         f" has the option {name!r} of {form.upper()}, {reason}.",
-        "Leave it out; an Avro schema belongs into the text.",
+        "Leave it out; write an Avro schema into the expression.",
     )
 
 
@@ -135,7 +137,7 @@ def _called(part: dict[str, Any]) -> str:
 
 
 def _tree(listed: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the tree of nodes that are listed outermost first."""
+    """Return the tree of nodes that Spark lists in pre-order."""
     stack: list[dict[str, Any]] = []
     for fields in reversed(listed):
         stack.append({**fields, "children": [stack.pop() for _ in range(fields["num-children"])]})
@@ -145,6 +147,6 @@ def _tree(listed: list[dict[str, Any]]) -> dict[str, Any]:
 def _all(part: dict[str, Any]) -> Iterator[dict[str, Any]]:
     waiting = [part]
     while waiting:
-        one = waiting.pop()
-        yield one
-        waiting += one["children"]
+        part = waiting.pop()
+        yield part
+        waiting += part["children"]

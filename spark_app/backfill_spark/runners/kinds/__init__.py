@@ -1,1 +1,1 @@
-"""What does each kind of work: a module a kind, found by discovery, never listed; each holds `RUNNER`."""
+"""Runners: one module per kind of work, with a `RUNNER` each. Discovery finds the modules; no list names them."""

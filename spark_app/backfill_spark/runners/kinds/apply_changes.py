@@ -1,4 +1,4 @@
-"""Brings versions of the source into the target: by MERGE, or staged like a split. Files that only add rows are copied where they can be."""
+"""Applies versions of the source to the target: by MERGE, or staged like a split. Appended files are copied if possible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _run(work: ApplyChanges, context: WorkContext) -> ChangesApplied:
 
 def _merge(work: ApplyChanges, context: WorkContext, rows: DataFrame) -> ChangesApplied:
     job = context.job
-    # Computed once, and not by cache(): Delta refuses a MERGE whose source is cached.
+    # Computed once, but not with cache(): Delta rejects a MERGE whose source is cached.
     net = job.sink.as_stored(rows).localCheckpoint()
     changed = check_net_changes(net, job.key)
     if changed == 0:

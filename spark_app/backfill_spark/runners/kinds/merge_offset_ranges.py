@@ -1,4 +1,4 @@
-"""Brings the last record of each key among some offsets into the target, in one MERGE."""
+"""Merges the last record of each key in some offset ranges into the target, in one MERGE."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from backfill_spark.runners.runner import WorkRunner
 
 def _run(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged:
     job, transform, what = context.job, context.job.transform, words(work.ranges)
-    assert isinstance(transform, FoldingTransform), "a target with one row a key has a transform that knows the key"
+    assert isinstance(transform, FoldingTransform), "a target with one row per key has a folding transform"
     records = ability(job.source, SupportsOffsets).read_offsets(work.ranges)
     of_partitions = CountedPartitions(job.spark, records, len(work.ranges))
     judged = CountedRows(job.spark, transform.judged(of_partitions.frame), only=is_bad())
-    # Computed once, and not by cache(): Delta refuses a MERGE whose source is cached.
+    # Computed once, but not with cache(): Delta rejects a MERGE whose source is cached.
     net = job.sink.as_stored(transform.folded(judged.frame).drop(PARTITION)).localCheckpoint()
-    found = judged.rows()
-    if found and not work.skips_bad:
-        raise bad_record(transform.bad(transform.judged(records)), found, what)
+    bad = judged.rows()
+    if bad and not work.skips_bad:
+        raise bad_record(transform.bad(transform.judged(records)), bad, what)
     changed = check_net_changes(net, job.key, doubled="has records in several partitions", hint=SPREAD_HINT)
     check_same_source(context)
     if changed:
@@ -34,7 +34,7 @@ def _run(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged:
 
 
 def _took_effect(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged | None:
-    """Is the MERGE in the target, whose answer was lost? How many records it read is lost with it."""
+    """Return the result if the target contains the MERGE whose result was lost; its record counts are lost too."""
     if not is_merged(context, work.txn_version, f"the last records of {words(work.ranges)}"):
         return None
     return OffsetRangesMerged(work.work_id, 0, {})

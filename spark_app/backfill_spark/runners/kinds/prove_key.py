@@ -1,4 +1,4 @@
-"""Proves that the target holds one row a key."""
+"""Proves that the target holds one row per key."""
 
 from __future__ import annotations
 

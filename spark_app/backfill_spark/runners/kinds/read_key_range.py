@@ -1,4 +1,4 @@
-"""Reads the rows of one version between two positions of a key, transforms them, and stages them."""
+"""Stages the transformed rows of one version between two key positions."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def _run(work: ReadKeyRange, context: WorkContext) -> KeyRangeStaged:
     try:
         staged = _stage(work, context)
     except Exception as error:
-        # Whatever it was: only what names files of this version as gone is told otherwise.
-        if _passed_over(work, context, error):
+        # Only missing files of an old version are translated; other errors are raised unchanged.
+        if _is_expired(work, context, error):
             raise TransientError(
                 f"files of version {work.version} of the source are gone; the range is read at a newer version: {error}"
             ) from error
@@ -39,10 +39,10 @@ def _run(work: ReadKeyRange, context: WorkContext) -> KeyRangeStaged:
 def _stage(work: ReadKeyRange, context: WorkContext) -> KeyRangeStaged:
     job = context.job
     rows, last = _rows(work, context)
-    # Without a filter each row is staged, and counted there.
+    # Without a filter, the staged files have the number of rows.
     counted = None if job.transform.where is None else CountedRows(job.spark, rows)
     view = job.transform.apply(rows if counted is None else counted.frame)
-    # Spark gives a free core to changes first, but it takes none from a task that runs.
+    # Spark gives free cores to changes first, but never takes a core from a running task.
     tasks = max(1, job.spark.sparkContext.defaultParallelism // work.readers)
     files = context.stage(
         job.mode.history_rows(view, epoch=work.epoch, version=work.version).coalesce(tasks),
@@ -62,15 +62,15 @@ def _new_line(work: ReadKeyRange, context: WorkContext) -> KeyLine | None:
 
 
 def _rows(work: ReadKeyRange, context: WorkContext) -> tuple[DataFrame, KeyPosition | None]:
-    """Return the rows to read, and the position at which they are cut off."""
+    """Return the rows to read, and the position of the last one; `None` if `rows_max` does not cut the range."""
     source, order = ability(context.job.source, SupportsKeyRanges), work.space.order
-    found = source.key_range(work.version, order, work.low, work.high).where(of_vnodes(work.space, work.vnodes))
-    last = None if work.rows_max is None else nth_position(found, order, work.rows_max)
-    return found if last is None else found.where(upto(order, last)), last
+    rows = source.key_range(work.version, order, work.low, work.high).where(of_vnodes(work.space, work.vnodes))
+    last = None if work.rows_max is None else nth_position(rows, order, work.rows_max)
+    return rows if last is None else rows.where(upto(order, last)), last
 
 
-def _passed_over(work: ReadKeyRange, context: WorkContext, error: Exception) -> bool:
-    """Did a VACUUM take files of a version that is not the newest any more?"""
+def _is_expired(work: ReadKeyRange, context: WorkContext, error: Exception) -> bool:
+    """Return True if a VACUUM removed files of a version that is no longer the newest."""
     job = context.job
     return isinstance(job.explain(error), SnapshotExpiredError) and work.version < job.source.head().position
 

@@ -1,4 +1,4 @@
-"""Reads offsets of some partitions of a source, transforms the records, and stages them."""
+"""Stages the transformed records of some offset ranges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _run(work: ReadOffsetRanges, context: WorkContext) -> OffsetRangesStaged:
     crash_point("before_stage")
     job = context.job
     rows = ability(job.source, SupportsOffsets).read_offsets(work.ranges)
-    # Records of history are counted by partition; how many new ones there were is told by the files.
+    # History is counted by partition; for new records, the row count of the files is enough.
     history = work.kind is WorkKind.HISTORY
     counted = CountedPartitions(job.spark, rows, len(work.ranges)) if history else None
     files = context.stage_records(rows if counted is None else counted.frame, what=words(work.ranges))

@@ -30,30 +30,30 @@ def _run(work: ReadSplit, context: WorkContext) -> SplitStaged:
     else:
         files = _stage_whole_files(work, context)
     crash_point("after_stage")
-    if not job.transform.where and all(one.whole for one in work.ranges):
+    if not job.transform.where and all(part.whole for part in work.ranges):
         read = sum(file.rows for file in files)
-        check_read(_words(work), read=read, promised=source.live_rows(work.ranges))
+        check_read(_what(work), read=read, promised=source.live_rows(work.ranges))
     return SplitStaged(work.work_id, files)
 
 
 def _stage_by_file(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
-    """Copy or decode file by file: where they lie tells of which file of the source they are."""
-    source, found = context.job.source, list[StagedFile]()
+    """Copy or decode file by file: the folder of a staged file identifies its source file."""
+    source, staged = context.job.source, list[StagedFile]()
     assert isinstance(source, SupportsFiles)
     assert isinstance(source, SupportsPin)
     for segment, ranges in enumerate(work.segment_ranges):
         planned, rest = context.copies.split(ranges)
         files, refused = context.copy(planned)
         left = [*rest, *refused]
-        for one, logged in zip(left, source.source_files([one.file for one in left]), strict=True):
-            folder = folder_of(logged.path, f"{one.start}")
-            files += context.stage(_history(work, context, source.read([one])), what=_words(work), folder=folder)
-        found += [replace(file, segment=segment) for file in files]
-    return tuple(found)
+        for part, logged in zip(left, source.source_files([part.file for part in left]), strict=True):
+            folder = folder_of(logged.path, f"{part.start}")
+            files += context.stage(_history(work, context, source.read([part])), what=_what(work), folder=folder)
+        staged += [replace(file, segment=segment) for file in files]
+    return tuple(staged)
 
 
 def _stage_whole_files(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
-    """Decode first, and then copy: a write removes what lies in the folder of the work."""
+    """Decode first, and then copy, because a write empties the folder of the work."""
     ways = context.copies.ways
     planned, rest = context.copies.split(work.ranges)
     files = _decoded(work, context, rest) if rest else ()
@@ -63,43 +63,44 @@ def _stage_whole_files(work: ReadSplit, context: WorkContext) -> tuple[StagedFil
 
 def _decoded(work: ReadSplit, context: WorkContext, ranges: Sequence[FileRange]) -> tuple[StagedFile, ...]:
     rows = ability(context.job.source, SupportsPin).read(ranges)
-    return context.stage(_history(work, context, rows), what=_words(work))
+    return context.stage(_history(work, context, rows), what=_what(work))
 
 
 def _stage_segments(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
-    """Copy the files that lie in one segment, and decode what is left of all segments in one job.
+    """Copy the files that lie in one segment, and decode the remaining ranges of all segments in one job.
 
-    A part of a file is told by a hash of its rows, whichever job reads it, so that parts of one file are decoded all. First
-    comes what is decoded: a write removes what lies in the folder of the work. Files are copied together, but for those with a
-    deletion vector: a file of vectors belongs to the segment that it is sealed or given up with.
+    Parts of a file are defined by a hash of their rows, for every job that reads them; so all parts of such a file are decoded.
+    Decoding comes first, because a write empties the folder of the work. Files are copied together, except those with a
+    deletion vector: a file of vectors is committed or discarded with its segment.
     """
     ways = context.copies.ways
     split = [context.copies.split(ranges) for ranges in work.segment_ranges]
-    found = [*_decoded_segments(work, context, [rest for _, rest in split])]
-    alone = [
-        (segment, one) for segment, (planned, _) in enumerate(split) for one in planned if one[1].file.vector is None
+    staged = [*_decoded_segments(work, context, [rest for _, rest in split])]
+    plain = [
+        (segment, pair) for segment, (planned, _) in enumerate(split) for pair in planned if pair[1].file.vector is None
     ]
-    copied, refused = context.copy([one for _, one in alone])
+    copied, refused = context.copy([pair for _, pair in plain])
     if not refused:
-        found += [replace(file, segment=segment) for (segment, _), file in zip(alone, copied, strict=True)]
+        staged += [replace(file, segment=segment) for (segment, _), file in zip(plain, copied, strict=True)]
         for segment, (planned, _) in enumerate(split):
-            beside, refused = context.copy([one for one in planned if one[1].file.vector is not None], segment=segment)
-            found += [replace(file, segment=segment) for file in beside]
+            with_vectors = [pair for pair in planned if pair[1].file.vector is not None]
+            files, refused = context.copy(with_vectors, segment=segment)
+            staged += [replace(file, segment=segment) for file in files]
             if refused:
                 break
     if refused:
         return _decoded_segments(work, context, [ways.included(ranges) for ranges in work.segment_ranges])
-    return tuple(found)
+    return tuple(staged)
 
 
 def _decoded_segments(
     work: ReadSplit, context: WorkContext, parts: Sequence[Sequence[FileRange]]
 ) -> tuple[StagedFile, ...]:
-    """Stage some ranges of each segment in one job, as each segment would be staged alone."""
+    """Stage some ranges of each segment in one job, with the same files as one job per segment."""
     if not any(parts):
         return ()
     read, label = ability(context.job.source, SupportsPin).read_segments(parts)
-    return context.stage_segments(_history(work, context, read, label), label=label, what=_words(work))
+    return context.stage_segments(_history(work, context, read, label), label=label, what=_what(work))
 
 
 def _history(work: ReadSplit, context: WorkContext, rows: DataFrame, *labels: str) -> DataFrame:
@@ -107,7 +108,7 @@ def _history(work: ReadSplit, context: WorkContext, rows: DataFrame, *labels: st
     return job.mode.history_rows(job.transform.apply(rows, *labels), epoch=work.epoch, version=job.pinned.version)
 
 
-def _words(work: ReadSplit) -> str:
+def _what(work: ReadSplit) -> str:
     return f"rows {work.start} to {work.stop} of the snapshot"
 
 

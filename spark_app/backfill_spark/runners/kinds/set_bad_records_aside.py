@@ -1,4 +1,4 @@
-"""Stages the bad records among some offsets for their own table, before the MERGE of the others, which has no place for them."""
+"""Stages the bad records of some offset ranges for their own table, before the MERGE of the good ones."""
 
 from __future__ import annotations
 

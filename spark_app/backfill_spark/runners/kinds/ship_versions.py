@@ -1,4 +1,4 @@
-"""Brings versions of the source's log to the files of the target: what came is copied, what went goes, vectors follow."""
+"""Applies versions of the source's log to the target's files: copies added files, removes removed ones, updates vectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _run(work: ShipVersions, context: WorkContext) -> VersionsShipped:
     check_known(files_now, sink.path)
     step = files_now.step(fold(versions))
     upto = versions[-1].version
-    # A version with another layout comes alone.
+    # A version with another layout is never combined with others.
     columns = None if versions[0].layout is None else new_columns(versions[0], work.after, context)
     if columns is not None and columns.reopens:
         context = context.relaid(upto, columns)

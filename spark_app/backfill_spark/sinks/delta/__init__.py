@@ -1,4 +1,4 @@
-"""A Delta table as a target: staged files, MERGE, and the checks before the first write."""
+"""Delta tables as targets: staged files, MERGE, and checks before the first write."""
 
 from __future__ import annotations
 

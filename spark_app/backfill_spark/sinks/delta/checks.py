@@ -1,7 +1,7 @@
 """Checks of a target before anything is written: pure functions of the table and the spec.
 
-A staged file is a plain Parquet file: nothing between Spark and the commit looks at its values. So whatever Delta
-would enforce, compute or convert while it writes is refused here, or guarded while rows are staged (`sink.stage`).
+A staged file is a plain Parquet file, and nothing between Spark and the commit checks its values. So features that Delta
+enforces, computes or converts during a write are rejected here, or guarded while rows are staged (`sink.stage`).
 """
 
 from __future__ import annotations
@@ -32,45 +32,45 @@ FIELDS = {
         "Alter the column to STRING, and limit it in spec.transform.",
     ),
 }
-"""Metadata of a column that a commit of plain files cannot honour: its name, and the hint."""
+"""Column metadata that a commit of plain files cannot enforce: description and hint, by key."""
 
 ICEBERG = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2", "delta.enableIcebergCompatV3")
 CONSTRAINTS = "delta.constraints."
 CHANGE_FEED = "delta.enableChangeDataFeed"
 UNIFORM = "delta.universalFormat.enabledFormats"
 FILE_METADATA = "_metadata"
-"""Column of Spark that names the file of a row, and the row's place in it."""
+"""Spark's metadata column with the file of a row, and the row's index in it."""
 
 BY_PLACE = (VECTORS_ON, ROW_TRACKING)
 """Properties of tables whose MERGE reads that column."""
 
 FEATURES = {"materializePartitionColumns": "materialized partition columns"}
-"""Features that Kernel writes, and our staged files would not honour."""
+"""Features that Kernel can write, but that staged files do not implement."""
 
 
 def check_apart(source: str, target: str) -> None:
-    """Refuse a target that is the source, or lies inside it, or around it; both as qualified URIs.
+    """Reject a target that is the source, is inside it, or contains it; both are qualified URIs.
 
     Raises:
-        TargetIsSourceError: says which.
+        TargetIsSourceError: describes the overlap.
     """
     if source == target:
         raise TargetIsSourceError(
             f"source and target are the same table, {target}.", hint="Change spec.target.delta.path."
         )
-    for inner, outer, words in (
+    for inner, outer, problem in (
         (target, source, "the target lies inside the source's folder"),
         (source, target, "the source lies inside the target's folder"),
     ):
         if inner.startswith(f"{outer}/"):
             raise TargetIsSourceError(
-                f"{words}, {outer}: a VACUUM of the outer table removes the files of the inner one.",
+                f"{problem}, {outer}: a VACUUM of the outer table removes the files of the inner one.",
                 hint="Change spec.target.delta.path.",
             )
 
 
 def check_key(schema: StructType, key: tuple[str, ...]) -> None:
-    """Refuse a key that an Upsert cannot match by.
+    """Reject a key by which an Upsert cannot match rows.
 
     Raises:
         KeyInvalidError: names the column.
@@ -80,58 +80,58 @@ def check_key(schema: StructType, key: tuple[str, ...]) -> None:
     for column in key:
         if column not in schema.names:
             raise KeyInvalidError(
-                f"the key column {column!r} is not in what the transform yields.", hint=instead(column, schema.names)
+                f"the transform does not yield the key column {column!r}.", hint=instead(column, schema.names)
             )
         if isinstance(schema[column].dataType, MapType | ArrayType | StructType | VariantType):
             raise KeyInvalidError(f"the key column {column!r} is nested.", hint="Use plain columns as key.")
 
 
 def check_layout(
-    wanted: StructType, *, partition_by: tuple[str, ...], cluster_by: tuple[str, ...], follows: bool = False
+    schema: StructType, *, partition_by: tuple[str, ...], cluster_by: tuple[str, ...], follows: bool = False
 ) -> None:
-    """Refuse partitions and clusters that a table with these columns cannot have.
+    """Reject partition and clustering columns that a table with these columns cannot have.
 
     Args:
-        wanted: Columns of the target.
-        partition_by: Partition columns: those of the spec, or of the source.
+        schema: Columns of the target.
+        partition_by: Partition columns of the spec, or of the source.
         cluster_by: Clustering columns of the spec.
-        follows: Are the partitions those of the source, because a strategy ships its log?
+        follows: True if the partitions are the source's, because the strategy ships its log.
 
     Raises:
         TargetSchemaMismatchError: names the column, and the field of the spec if a user wrote it.
     """
     if follows:
-        _check_followed_partitions(wanted, partition_by)
+        _check_followed_partitions(schema, partition_by)
         return
     for name, columns in (("partitionBy", partition_by), ("clusterBy", cluster_by)):
         for column in columns:
-            if column not in wanted.names:
+            if column not in schema.names:
                 raise TargetSchemaMismatchError(
                     f"spec.target.delta.{name} names {column!r}, which the transform does not yield.",
-                    hint=instead(column, wanted.names),
+                    hint=instead(column, schema.names),
                 )
-    check_partitions("spec.target.delta.partitionBy", wanted, partition_by)
+    check_partitions("spec.target.delta.partitionBy", schema, partition_by)
 
 
-def _check_followed_partitions(wanted: StructType, partitions: tuple[str, ...]) -> None:
+def _check_followed_partitions(schema: StructType, partitions: tuple[str, ...]) -> None:
     for column in partitions:
-        if column not in wanted.names:
+        if column not in schema.names:
             raise TargetSchemaMismatchError(
                 f"the source is partitioned by {column!r}, which spec.transform.select leaves out or renames; "
                 "the target of this strategy has the partitions of its source.",
                 hint=f"Add {column} to spec.transform.select, or use another strategy.",
             )
-    if partitions and len(wanted.names) == len(partitions):
+    if partitions and len(schema.names) == len(partitions):
         raise TargetSchemaMismatchError(
             f"spec.transform.select yields only the partition columns of the source ({', '.join(partitions)}), and a file "
             "must have another column.",
             hint="Add a column to spec.transform.select, or use another strategy.",
         )
-    check_partitions("the source's partitions", wanted, partitions, hint="Use another strategy.")
+    check_partitions("the source's partitions", schema, partitions, hint="Use another strategy.")
 
 
 def check_partitions(what: str, schema: StructType, partitions: tuple[str, ...], *, hint: str = "") -> None:
-    """Refuse partition columns whose values a folder's name cannot hold, or whose name Delta's filters do not find.
+    """Reject partition columns whose values cannot be folder names, or whose name breaks Delta's filters.
 
     Raises:
         TargetSchemaMismatchError: names the column.
@@ -141,23 +141,23 @@ def check_partitions(what: str, schema: StructType, partitions: tuple[str, ...],
             raise TargetSchemaMismatchError(
                 f"{what}: column {column!r} is {schema[column].dataType.simpleString()}, "
                 "and a partition is a folder with the value as its name.",
-                hint=hint or "Partition by another column, or by a text made of this one.",
+                hint=hint or "Partition by another column, or by a string computed from this one.",
             )
         if column.strip("`") != column:
             raise TargetSchemaMismatchError(
                 f"{what}: the name {column!r} begins or ends with a backtick, and Delta's filters lose the rows of such a "
                 "partition column.",
-                hint=hint or "Name the column otherwise with AS in spec.transform.select.",
+                hint=hint or "Rename the column with AS in spec.transform.select.",
             )
 
 
 def check_properties(what: str, properties: Mapping[str, str], *, upserts: bool) -> None:
-    """Refuse table properties that a commit of plain files cannot honour.
+    """Reject table properties that a commit of plain files cannot support.
 
     Args:
-        what: Whose they are: the table's path, or the field of the spec.
-        properties: Of a table that exists, or is to be made.
-        upserts: Are rows of the target changed?
+        what: Origin of the properties: the table's path, or the field of the spec.
+        properties: Properties of an existing table, or of a table to create.
+        upserts: True if rows of the target change.
 
     Raises:
         UnsupportedTargetFeatureError: names the property.
@@ -166,8 +166,8 @@ def check_properties(what: str, properties: Mapping[str, str], *, upserts: bool)
         raise _unsupported(what, f"column mapping by id ({MAPPING_MODE})", "Use column mapping by name.")
     for name in properties:
         if name.lower().startswith(CONSTRAINTS):
-            words = f"the check constraint {name[len(CONSTRAINTS) :]}"
-            raise _unsupported(what, words, "Drop it, and filter with spec.transform.where.")
+            feature = f"the check constraint {name[len(CONSTRAINTS) :]}"
+            raise _unsupported(what, feature, "Drop it, and filter with spec.transform.where.")
     place = names_place(properties)
     if place is not None:
         raise _unsupported(what, f"a property that names a server or another table ({place})", ANOTHER)
@@ -183,7 +183,7 @@ def check_properties(what: str, properties: Mapping[str, str], *, upserts: bool)
 
 
 def check_merge(what: str, names: Sequence[str], properties: Mapping[str, str]) -> None:
-    """Refuse a column whose name Delta's MERGE cannot have in a table with these properties.
+    """Reject a column whose name Delta's MERGE does not support in a table with these properties.
 
     Raises:
         UnsupportedTargetFeatureError: names the column.
@@ -193,7 +193,7 @@ def check_merge(what: str, names: Sequence[str], properties: Mapping[str, str]) 
 
 
 def check_change_feed(what: str, names: Iterable[str], properties: Mapping[str, str]) -> None:
-    """Refuse a column that a MERGE cannot write into the target's own change feed: Delta spells its name without quotes.
+    """Reject a column that MERGE cannot write into the target's change feed, because Delta does not quote its name.
 
     Raises:
         UnsupportedTargetFeatureError: names the column.
@@ -203,12 +203,12 @@ def check_change_feed(what: str, names: Iterable[str], properties: Mapping[str, 
         raise UnsupportedTargetFeatureError(
             f"{what} has a change feed ({CHANGE_FEED}), into which Delta's MERGE cannot write column {named!r}: "
             "its name has a backtick.",
-            hint="Name the column otherwise with AS in spec.transform.select, or use a target without a change feed.",
+            hint="Rename the column with AS in spec.transform.select, or use a target without a change feed.",
         )
 
 
 def check_file_metadata(what: str, names: Iterable[str], properties: Mapping[str, str]) -> None:
-    """Refuse a column that has the name of the column by which Delta's MERGE finds rows in files.
+    """Reject a column with the name of the metadata column by which Delta's MERGE locates rows in files.
 
     Raises:
         UnsupportedTargetFeatureError: names the column and the property.
@@ -217,13 +217,13 @@ def check_file_metadata(what: str, names: Iterable[str], properties: Mapping[str
     needs = next((name for name in BY_PLACE if is_on(properties, name)), None)
     if named is not None and needs is not None:
         raise UnsupportedTargetFeatureError(
-            f"{what} has {needs}, with which Delta's MERGE needs the name of column {named!r} for itself.",
-            hint=f"Name the column otherwise with AS in spec.transform.select, or use a target with {needs}: 'false'.",
+            f"{what} has {needs}, with which Delta's MERGE reserves the name of column {named!r}.",
+            hint=f"Rename the column with AS in spec.transform.select, or use a target with {needs}: 'false'.",
         )
 
 
 def check_table(table: TargetTable, *, upserts: bool) -> None:
-    """Refuse an existing table that a commit of plain files cannot honour.
+    """Reject an existing table with features that a commit of plain files cannot support.
 
     Raises:
         UnsupportedTargetFeatureError, TargetSchemaMismatchError: names the feature and the column.
@@ -232,13 +232,13 @@ def check_table(table: TargetTable, *, upserts: bool) -> None:
     for feature in sorted(table.features & FEATURES.keys()):
         raise _unsupported(table.path, FEATURES[feature], ANOTHER)
     for name, field in every_field(table.schema):
-        for key, (words, hint) in FIELDS.items():
+        for key, (feature, hint) in FIELDS.items():
             if key in field.metadata:
-                raise _unsupported(table.path, f"{words}: {name}", hint)
+                raise _unsupported(table.path, f"{feature}: {name}", hint)
     for column in table.schema:
         if is_collated(column.dataType):
             raise _unsupported(
-                table.path, f"a collation: {column.name}", "Use a target whose texts compare byte by byte."
+                table.path, f"a collation: {column.name}", "Use a target whose strings compare byte by byte."
             )
         for name, field in every_field(column.dataType, f"{column.name}."):
             if not field.nullable:
@@ -246,45 +246,45 @@ def check_table(table: TargetTable, *, upserts: bool) -> None:
     check_partitions(table.path, table.schema, table.partitions)
 
 
-def check_schema(wanted: StructType, table: StructType) -> None:
-    """Refuse a table that lacks a column of the transform, or needs one that the transform does not yield.
+def check_schema(schema: StructType, table: StructType) -> None:
+    """Reject a table that lacks a column of the transform, or requires one that the transform does not yield.
 
     Raises:
         TargetSchemaMismatchError: names the column.
     """
-    theirs = {field.name: field for field in table}
-    for field in wanted:
-        if field.name not in theirs:
+    existing = {field.name: field for field in table}
+    for field in schema:
+        if field.name not in existing:
             raise TargetSchemaMismatchError(
                 f"the target has no column {field.name!r}.", hint=instead(field.name, table.names)
             )
-        if _plain(theirs[field.name].dataType) != _plain(field.dataType):
+        if _plain(existing[field.name].dataType) != _plain(field.dataType):
             raise TargetSchemaMismatchError(
-                f"column {field.name!r} is {theirs[field.name].dataType.simpleString()} in the target, "
+                f"column {field.name!r} is {existing[field.name].dataType.simpleString()} in the target, "
                 f"the transform yields {field.dataType.simpleString()}.",
                 hint="Cast it in spec.transform.select.",
             )
     for field in table:
-        if field.name in wanted.names:
+        if field.name in schema.names:
             continue
         if not field.nullable:
-            words = "must not be null"
+            reason = "must not be null"
         elif DEFAULT in field.metadata:
-            words = f"has the default {field.metadata[DEFAULT]}, which a commit of staged files does not fill in"
+            reason = f"has the default {field.metadata[DEFAULT]}, which a commit of staged files does not fill in"
         else:
             continue
         raise TargetSchemaMismatchError(
-            f"column {field.name!r} of the target {words}, and the transform does not yield it.",
+            f"column {field.name!r} of the target {reason}, and the transform does not yield it.",
             hint="Add it to spec.transform.select.",
         )
 
 
 def _unsupported(what: str, feature: str, hint: str) -> UnsupportedTargetFeatureError:
     return UnsupportedTargetFeatureError(
-        f"{what} has {feature}, which a commit of staged files cannot honour.", hint=hint
+        f"{what} has {feature}, which a commit of staged files does not support.", hint=hint
     )
 
 
 def _plain(data_type: DataType) -> str:
-    """Return a type as it is written, without nullability, which differs for no reason that matters here."""
+    """Return the spelling of a type, without nullability, which is irrelevant here."""
     return data_type.simpleString().lower()

@@ -1,10 +1,10 @@
-"""A commit: data files + state + transaction id in one Delta commit, made by Delta Kernel without a Spark job.
+"""Commits of data files, state and transaction id in one Delta commit, by Delta Kernel and without a Spark job.
 
-Beside `delta/log.py`, which only reads, this is the only file that touches Delta Kernel. The calls and their figures are measured: begin and footers
-12-20 ms, commit 38-55 ms, so a barrier costs about 100 ms while all cores copy.
+Only this file and `delta/log.py`, which only reads, use Delta Kernel. Measured times: begin and footers 12-20 ms, commit
+38-55 ms, so a barrier takes about 100 ms while all cores copy.
 
-A second writer with the same application id is refused: an older or equal transaction version when the
-transaction is built, a concurrent one when it commits. Other people's appends and merges are rebased over.
+Kernel rejects a second writer with the same application id. It rejects an older or equal transaction version at the build of
+the transaction, and a concurrent one at its commit. Commits of other applications do not conflict: Kernel rebases over them.
 """
 
 from __future__ import annotations
@@ -50,28 +50,28 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OF_ANY_JOB = "backfill-"
-"""How the application ids of all jobs begin; jobs that share a target are not foreign."""
+"""Prefix of all jobs' application ids; commits of jobs that share a target are not foreign."""
 
 
 class DeltaCommitter:
-    """Satisfies `ports.committer.Committer` on one Delta table, for one application id."""
+    """Implementation of `ports.committer.Committer` for one Delta table and one application id."""
 
     def __init__(self, spark: SparkSession, path: str, *, app_id: str, domain: str, alone: bool = False) -> None:
-        """Take the table's path; nothing is read yet, the table may not exist.
+        """Store the table's path; reads nothing yet, and the table may not exist.
 
         Args:
             spark: The session.
-            path: The table's.
-            app_id: Name of the job in Delta's transactions.
-            domain: Where its state is.
-            alone: May no other writer touch the files, not even to rearrange them?
+            path: The table's path.
+            app_id: Application id of the job in Delta transactions.
+            domain: Metadata domain of the job's state.
+            alone: True if no other writer may change files, not even with OPTIMIZE.
         """
         self._alone = alone
         self._spark = spark
         self._jvm = java(spark)
         self._path = path
         self.app_id = app_id
-        """Name of the job in Delta's transactions."""
+        """Application id of the job in Delta transactions."""
 
         self._domain = domain
         self._kernel = self._jvm.io.delta.kernel
@@ -83,7 +83,7 @@ class DeltaCommitter:
         self._layout: Layout | None = None
         self._columns: NewColumns | None = None
         self._sealed = -1
-        """Version of our newest commit."""
+        """Version of this committer's newest commit; -1 before the first."""
 
     # ------------------------------------------------------------------ reading
     def read_state(self) -> StoredState:
@@ -92,23 +92,23 @@ class DeltaCommitter:
         return StoredState(None, -1, None) if snapshot is None else self._state_in(snapshot)
 
     def _newest(self) -> Any:
-        """Return the newest version as Kernel sees it; None where there is no table."""
+        """Return Kernel's snapshot of the newest version; `None` if the table does not exist."""
         try:
             return self._kernel.Table.forPath(self._engine, self._path).getLatestSnapshot(self._engine)
         except JAVA_ERRORS as error:
             if is_no_table(error):
                 return None
-            raise explain_target(error, path=self._path, doing="the look at the target") from error
+            raise explain_target(error, path=self._path, doing="reading the target") from error
 
     def _state_in(self, snapshot: Any) -> StoredState:
         try:
-            found = snapshot.getActiveDomainMetadataMap()
-            stored = {str(name): found.get(name) for name in found.keySet().toArray()}
+            active = snapshot.getActiveDomainMetadataMap()
+            stored = {str(name): active.get(name) for name in active.keySet().toArray()}
             txn = snapshot.getLatestTransactionVersion(self._engine, self.app_id)
             version = snapshot.getVersion()
         except JAVA_ERRORS as error:
-            raise explain_target(error, path=self._path, doing="the look at the target") from error
-        domains = {name: str(one.getConfiguration()) for name, one in stored.items()}
+            raise explain_target(error, path=self._path, doing="reading the target") from error
+        domains = {name: str(metadata.getConfiguration()) for name, metadata in stored.items()}
         return StoredState(
             domains.get(self._domain),
             version,
@@ -118,12 +118,12 @@ class DeltaCommitter:
         )
 
     def domains(self) -> tuple[str, ...]:
-        """Return the names of everything that is kept in the newest version's domains, of whomever."""
+        """Return the names of all metadata domains in the newest version, of any writer."""
         snapshot = self._newest()
         return () if snapshot is None else tuple(sorted(snapshot.getActiveDomainMetadataMap().keySet().toArray()))
 
     def _has_rows(self, snapshot: Any) -> bool:
-        """Has a version any row that a reader sees? What the log does not count is one."""
+        """Return True if a version has visible rows; a file without a row count is assumed to have some."""
         try:
             files = snapshot.getScanBuilder().build().getScanFiles(self._engine, True)  # with statistics
             try:
@@ -134,14 +134,14 @@ class DeltaCommitter:
             raise explain_commit(error, self._path) from error
 
     def check(self) -> None:
-        """Begin a commit and drop it, so that Kernel names what it cannot write before anything is written.
+        """Begin a commit and abandon it, so that Kernel reports unsupported features before anything is written.
 
         Raises:
             UnsupportedTargetFeatureError: names the feature.
             TargetDamagedError: the newest checkpoint is incomplete.
-            PermissionDeniedError, TransientError: the storage refused.
+            PermissionDeniedError, TransientError: the storage failed.
         """
-        self._known_layout()
+        self._cached_layout()
         try:
             self.hooks.check()
         except JAVA_ERRORS as error:
@@ -149,12 +149,12 @@ class DeltaCommitter:
 
     # ------------------------------------------------------------------ measuring
     def measure(self, paths: Sequence[str]) -> tuple[StagedFile, ...]:
-        """Read sizes and footer statistics of staged files; off the barrier's path, from any thread.
+        """Read sizes and footer statistics of staged files; called outside of barriers. Thread-safe.
 
-        Files without rows are left out. Partition values are those of the `column=value` folders, which have the
-        columns' physical names where the table maps them.
+        Files without rows are left out. Partition values come from the `column=value` folders, which use physical column
+        names if the table has column mapping.
         """
-        layout = self._known_layout()
+        layout = self._cached_layout()
 
         def measured(path: str) -> StagedFile:
             with self._staged_explained(path):
@@ -169,7 +169,7 @@ class DeltaCommitter:
         except JAVA_ERRORS as error:
             raise explain_staged(error, path, target=self._path) from error
 
-    def _known_layout(self) -> Layout:
+    def _cached_layout(self) -> Layout:
         with self._lock:
             if self._layout is None:
                 try:
@@ -180,24 +180,24 @@ class DeltaCommitter:
             return self._layout
 
     def statistics(self, path: str, copied: CopiedFile) -> Statistics:
-        """Return size, rows and statistics of a staged file whose column chunks others wrote.
+        """Return size, rows and statistics of a staged file whose column chunks another writer wrote.
 
         Raises:
-            What `measure` raises.
+            The same errors as `measure`.
         """
-        layout = self._known_layout()
+        layout = self._cached_layout()
         with self._staged_explained(path):
             return self._added.statistics(path, layout, copied)
 
     # ------------------------------------------------------------------ sealing
     def fence(self, txn_version: int, state: str, *, opened: StoredState, claim: Claim | None = None) -> SealedCommit:
-        """Make the first, empty commit of an attempt: no older attempt can commit after it, nor did unseen before.
+        """Make the first, empty commit of an attempt: older attempts cannot commit afterwards, or unnoticed before it.
 
         Args:
-            txn_version: Of this attempt's first epoch.
-            state: What was read, under this attempt's number.
-            opened: What was read.
-            claim: What the job says of the target; of two jobs that make a first commit at once one is refused.
+            txn_version: Transaction version of this attempt's first epoch.
+            state: The state that was read, with this attempt's number.
+            opened: The stored state that was read.
+            claim: The job's claim to the target; if two jobs make a first commit at once, one fails.
 
         Raises:
             StateMovedError: an older attempt committed after the state was read; read it again.
@@ -207,19 +207,19 @@ class DeltaCommitter:
         """
         before: StoredState | None = None
         try:
-            # Of a target that a job keeps alone nothing may lie between the look at it and the commit.
+            # If the job owns the target exclusively, no commit may land between the check and ours.
             txn = self._begun(txn_version, retries=0 if self._alone else None)
-            # Whatever lands after this look meets the transaction that was begun before it.
-            before = self._look_before_fence(opened, txn_version, claim)
+            # Commits that land after this check conflict with the transaction, which began earlier.
+            before = self._check_before_fence(opened, txn_version, claim)
             owner = None if claim is None else claimed(claim, before.claims, before.owner)
             if self._alone and opened.txn_version is not None:
                 self._check_alone(int(txn.getReadTableVersion()))
             return self._commit(txn, (), state, owner=owner)
         except (FencedError, TransientError) as refused:
-            # A commit that lands meanwhile is in conflict with ours by its transaction (a newer attempt), by the
-            # state that both write (an older one) or by the claim (another job): Kernel has a word for the first only.
-            after = self._look_before_fence(opened, txn_version, claim)
-            # No newer attempt is there: the other job's claim may have landed before the first look or after it.
+            # A commit that lands in between conflicts by its transaction (a newer attempt), by the state (an older
+            # attempt) or by the claim (another job). Kernel has a specific error for the first only.
+            after = self._check_before_fence(opened, txn_version, claim)
+            # Without a newer attempt, another job's claim landed, before the first check or after it.
             by_claim = isinstance(refused, FencedError) and (after.txn_version or 0) < txn_version
             if by_claim or (before is not None and after.owner != before.owner):
                 raise StateMovedError(
@@ -227,26 +227,26 @@ class DeltaCommitter:
                 ) from None
             raise
 
-    def _look_before_fence(self, opened: StoredState, txn_version: int, claim: Claim | None) -> StoredState:
-        """Look at the newest version for a quicker writer: another attempt, another job, rows without a job."""
+    def _check_before_fence(self, opened: StoredState, txn_version: int, claim: Claim | None) -> StoredState:
+        """Return the newest state; fail if another writer came first: another attempt, another job, or foreign rows."""
         snapshot = self._newest()
-        found = StoredState(None, -1, None) if snapshot is None else self._state_in(snapshot)
-        # An earlier attempt, or one that took the same number; a newer one has won.
-        moved = (found.txn_version, found.text) != (opened.txn_version, opened.text)
-        if moved and (found.txn_version or 0) <= txn_version:
+        newest = StoredState(None, -1, None) if snapshot is None else self._state_in(snapshot)
+        # Only an earlier attempt, or one with the same number, is an error here; a newer one fences this attempt.
+        moved = (newest.txn_version, newest.text) != (opened.txn_version, opened.text)
+        if moved and (newest.txn_version or 0) <= txn_version:
             raise StateMovedError(
-                f"an earlier attempt's commit (transaction {found.txn_version}) landed after its state was read "
+                f"an earlier attempt's commit (transaction {newest.txn_version}) landed after its state was read "
                 f"(transaction {opened.txn_version}).",
-                hint="Start the job again: it goes on from the newer state.",
+                hint="Start the job again: it resumes from the newer state.",
             )
         if claim is not None:
-            check_claim(claim, found.claims, path=self._path)
+            check_claim(claim, newest.claims, path=self._path)
             if claim.begins and not claim.shares and snapshot is not None and self._has_rows(snapshot):
                 raise TargetNotEmptyError(
-                    f"{self._path} got rows after it was looked at, and they are not of this job.",
-                    hint="Use an empty target, and keep others from writing to it.",
+                    f"another writer added rows to {self._path} after the check of the target.",
+                    hint="Use an empty target, and stop its other writers.",
                 )
-        return found
+        return newest
 
     def seal(
         self,
@@ -260,31 +260,30 @@ class DeltaCommitter:
         """Make one commit of files, state and transaction id.
 
         Args:
-            txn_version: Of the epoch.
-            files: Measured.
-            state: The job's.
-            compared: Version of the table that a receipt is about: no change of others may come after it and before
-                this commit.
-            removed: What goes, with a `CommitLine`; where a file is in both, its removal is that of its earlier vector.
+            txn_version: Transaction version of the epoch.
+            files: Measured files.
+            state: The job's state.
+            compared: Version of the table that a receipt covers; no foreign change may land between it and this commit.
+            removed: Files to remove, each with a `CommitLine`; a file in both lists gets a new deletion vector.
 
         Raises:
-            TargetChangedError: one did, or others touched the files of a target that a job keeps alone; names them.
-            FencedError: this or a newer transaction version is in the table already.
+            TargetChangedError: a foreign change landed, or another writer changed files that the job owns exclusively.
+            FencedError: the table already has this or a newer transaction version.
             UnsupportedTargetFeatureError: Kernel cannot write the table; names the feature.
-            StorageFullError, PermissionDeniedError, TransientError: the storage refused.
+            StorageFullError, PermissionDeniedError, TransientError: the storage failed.
         """
         if compared is None and not self._alone:
             return self._commit(self._begun(txn_version), (*files, *removed), state)
-        # Without retries Kernel commits right after the version that was looked at, or not at all.
+        # Without retries, Kernel commits directly after the checked version, or fails.
         txn = self._begun(txn_version, retries=0)
         newest = int(txn.getReadTableVersion())
         if self._alone:
             self._check_alone(newest)
         others = () if compared is None else self.commits_of_others(compared, newest)
         if others:
-            words = ", ".join(map(str, others[:5]))
+            listed = ", ".join(map(str, others[:5]))
             raise TargetChangedError(
-                f"others changed {self._path} while it was compared: {words}.", commits=others, newest=newest
+                f"another writer changed {self._path} during the comparison: {listed}.", commits=others, newest=newest
             )
         return self._commit(self._altered(txn), (*files, *removed), state)
 
@@ -295,7 +294,7 @@ class DeltaCommitter:
         return other
 
     def _altered(self, txn: Any) -> Any:
-        """Return a transaction that gives the table other columns too, where it gets some."""
+        """Return a transaction that also changes the table's columns, if new columns are set."""
         columns = self._columns
         return txn if columns is None else with_columns(self._spark, self._engine, self._path, txn, columns)
 
@@ -312,21 +311,21 @@ class DeltaCommitter:
 
     def replace_state(self, before: Durable, state: str) -> SealedCommit:
         """See `ports.committer.Committer`."""
-        # Without retries Kernel commits right after the version that it read; that was there before the look.
+        # Without retries, Kernel commits directly after the version that it read, which is not newer than the state read next.
         txn = self._begun(None, retries=0)
-        found = self.read_state()
-        if found.text != before.state:
+        stored = self.read_state()
+        if stored.text != before.state:
             raise FencedError("a newer attempt of this job has committed.", hint=FENCED_HINT)
-        if found.txn_version != before.txn_version:
-            raise TargetChangedError(f"the MERGE {found.txn_version} has landed.", newest=found.table_version)
+        if stored.txn_version != before.txn_version:
+            raise TargetChangedError(f"the MERGE {stored.txn_version} has landed.", newest=stored.table_version)
         return self._commit(txn, (), state)
 
     def release(self, txn_version: int, stored: StoredState) -> SealedCommit:
-        """Take the job's state and its claim out of the table, in one commit that no driver of the job can follow.
+        """Remove the job's state and its claim from the table, in a commit after which no driver of the job can commit.
 
         Args:
-            txn_version: Above that of every attempt.
-            stored: What was read.
+            txn_version: A version above those of all attempts.
+            stored: The stored state that was read.
 
         Raises:
             FencedError, PermissionDeniedError, TransientError: as `seal`.
@@ -350,10 +349,10 @@ class DeltaCommitter:
         except JAVA_ERRORS as error:
             raise explain_commit(error, self._path) from error
         if txn.getReadTableVersion() < self._sealed:
-            # Another table would take our files, without those that the dropped one took along.
+            # The new table would accept our files, but the files of earlier commits are lost.
             raise TargetGoneError(
-                f"the target {self._path} was dropped and made again: it is at version {txn.getReadTableVersion()}, "
-                f"and version {self._sealed} was ours.",
+                f"the target {self._path} was dropped and created again: it is at version {txn.getReadTableVersion()}, "
+                f"but this job committed version {self._sealed}.",
                 hint=BEGIN_ANEW,
             )
         return txn
@@ -364,7 +363,7 @@ class DeltaCommitter:
         self.hooks.check_found()
         try:
             state_row = txn.getTransactionState(self._engine)
-            actions = self._added.actions(files, self._known_layout(), state_row)
+            actions = self._added.actions(files, self._cached_layout(), state_row)
             txn.addDomainMetadata(self._domain, state)
             if owner is not None:
                 txn.addDomainMetadata(OWNER_DOMAIN, owner)
@@ -373,15 +372,15 @@ class DeltaCommitter:
             result = txn.commit(self._engine, iterable)
         except JAVA_ERRORS as error:
             raise explain_commit(error, self._path) from error
-        self.hooks.add(result, plain=all(isinstance(one, StagedFile) for one in files))
+        self.hooks.add(result, plain=all(isinstance(file, StagedFile) for file in files))
         self._sealed = result.getVersion()
         return SealedCommit(self._sealed)
 
     def run_hooks(self) -> None:
-        """Run the hooks of past commits (checksums, checkpoints), each; those that fail are tried again next time.
+        """Run all hooks of past commits (checksums, checkpoints); failed hooks run again at the next call.
 
         Raises:
-            BackfillError: what the first of them met.
+            BackfillError: the error of the first failed hook.
         """
         try:
             self.hooks.run()

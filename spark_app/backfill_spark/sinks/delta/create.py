@@ -1,4 +1,4 @@
-"""How a target is made when it is missing, and how one gets other columns in the commit of files that have them."""
+"""Creation of a missing target, and changes of a target's columns in the commit of files with these columns."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyspark.sql.types import StructField, StructType
 from backfill_core.errors import InvalidSpecError
 from backfill_core.log_shipping.columns import DEFAULTS, defaults_of, with_defaults
 from backfill_core.protocol.work import NewColumns
+from backfill_spark.delta.location import SPARK_CATALOG
 from backfill_spark.delta.properties import CHANGE_FEED, FEATURE, VECTORS, VECTORS_ON, is_on
 from backfill_spark.delta.spark_internals import check_properties, gives_properties, is_feature
 from backfill_spark.delta.table_facts import LAST_ID
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
     from backfill_spark.delta.log import LoggedTable
 
 ENGINE_INFO = "backfill"
-"""What our commits name as their engine."""
+"""Value of `engineInfo` in the job's commits."""
 
 WITH_DEFAULTS = f"{FEATURE}{DEFAULTS}"
-"""The property that makes a table that may have defaults of columns."""
+"""Property that enables column defaults in a new table."""
 
 PLAIN = frozenset({f"{FEATURE}domainMetadata", VECTORS_ON, CHANGE_FEED, "delta.appendOnly"})
-"""Properties of a table that Kernel makes as Spark does. Others ask for layouts, mappings or checks that are Spark's."""
+"""Properties with which Kernel and Spark create the same table. Other properties need Spark's layouts, mappings or checks."""
 
 
 def create_table(
@@ -50,31 +51,31 @@ def create_table(
     deletion_vectors: bool,
     source: LoggedTable | None = None,
 ) -> None:
-    """Create an empty Delta table that can hold a job's state in the same commit as its rows; with a name in the catalog.
+    """Create an empty Delta table whose commits can hold a job's state; with `name`, it is also in the catalog.
 
-    Delta Kernel makes it where that is the same table, in a tenth of the time. With a `source` its columns have the
-    names and ids in files that they have there.
+    Delta Kernel creates it if the result is the same table, in a tenth of Spark's time. With a `source`, its columns keep the
+    physical names and ids of the source.
     """
     from delta.tables import DeltaTable
 
     given = made_with(properties, deletion_vectors=deletion_vectors)
-    wanted = StructType([StructField(field.name, nullable(field.dataType)) for field in schema])
+    columns = StructType([StructField(field.name, nullable(field.dataType)) for field in schema])
     if source is not None:
-        columns, words = carried_schema(schema, source), source.description
-        create_empty(spark, path, columns, partition_by=partition_by, properties=given, description=words)
+        carried, description = carried_schema(schema, source), source.description
+        create_empty(spark, path, carried, partition_by=partition_by, properties=given, description=description)
         if name is not None:
             name_table(spark, path, name)
         return
     plain = name is None and not (partition_by or cluster_by) and given.keys() <= PLAIN
     if plain and not gives_properties(spark):
-        # Where it fails Spark says why, in words that we explain, or finds the table that is there by now.
+        # If it fails, Spark tries again: its errors can be explained, and it accepts a table that exists by now.
         with suppress(*JAVA_ERRORS):
-            create_empty(spark, path, wanted.json(), partition_by=(), properties=given)
+            create_empty(spark, path, columns.json(), partition_by=(), properties=given)
             return
     builder = DeltaTable.createIfNotExists(spark).location(path)
     if name is not None:
-        builder = builder.tableName(name)
-    for field in wanted:
+        builder = builder.tableName(_in_own_catalog(name))
+    for field in columns:
         builder = builder.addColumn(field.name, field.dataType, nullable=True)
     if partition_by:
         builder = builder.partitionedBy(*partition_by)
@@ -98,14 +99,14 @@ def create_empty(
 
     Args:
         spark: The session.
-        path: Where it is to be.
-        schema: As JSON, as a log has it; names and ids of columns in files are kept.
+        path: Folder of the table.
+        schema: JSON in the format of the log; physical names and ids of columns are kept.
         partition_by: Names of the partition columns.
-        properties: All of them.
-        description: What the table says that it is.
+        properties: All properties of the table.
+        description: Description of the table.
 
     Raises:
-        Whatever Kernel or the storage say (`JAVA_ERRORS`).
+        JAVA_ERRORS: Kernel or the storage failed.
     """
     jvm = java(spark)
     kernel = jvm.io.delta.kernel
@@ -136,15 +137,16 @@ def _exchanged(
     description: str | None,
     defaults: Mapping[str, str] | None,
 ) -> Any:
-    """Return a transaction of Kernel that makes the same table with a description and defaults of columns; None: it has none.
+    """Return a Kernel transaction that creates the same table with a description and column defaults; each may be `None`.
 
-    Kernel's builder takes no description, and refuses defaults unless Iceberg can read the table, too (V3). The transaction takes both.
+    Kernel's builder has no description, and rejects defaults unless Iceberg can read the table, too (V3). The transaction
+    accepts both.
     """
     jvm = java(spark)
     internal, optional = jvm.io.delta.kernel.internal, jvm.java.util.Optional
     state, row = begun.getTransactionState(engine), internal.data.TransactionStateRow
     types, vectors = internal.types.DataTypeJsonSerDe, internal.util.VectorUtils
-    # Kernel's, and not what was asked for: it has given an id and a name in files to each column that had none.
+    # Kernel's schema, not the requested one: Kernel has assigned missing column ids and physical names.
     schema = row.getLogicalSchema(state)
     protocol = begun.getProtocol()
     if defaults is not None:
@@ -165,20 +167,20 @@ def _exchanged(
 
 
 def with_columns(spark: SparkSession, engine: Any, path: str, txn: Any, columns: NewColumns) -> Any:
-    """Return a transaction of Kernel that also gives a table other columns; it replaces one that was begun.
+    """Return a Kernel transaction that also changes a table's columns; it replaces a transaction that has begun.
 
-    Kernel's builders change the columns of a table with column mapping alone. Its transaction takes any metadata, and what
-    follows from it: its checksum of the version and its own next look have the new columns. What may change is the caller's to know.
+    Kernel's builders change columns only in tables with column mapping, but its transaction accepts any metadata. The checksum
+    of the version and Kernel's next snapshot have the new columns. The caller decides which changes are allowed.
 
     Args:
         spark: The session.
-        engine: Kernel's.
-        path: The table's.
-        txn: Begun, and not committed afterwards; without retries, because a conflict is judged by the old columns.
-        columns: Of the table, from this commit on.
+        engine: Kernel's engine.
+        path: The table's path.
+        txn: A transaction without retries, because Kernel checks conflicts with the old columns; it must not be committed.
+        columns: Columns of the table from this commit on.
 
     Raises:
-        Whatever Kernel or the storage say (`JAVA_ERRORS`).
+        JAVA_ERRORS: Kernel or the storage failed.
     """
     if columns.schema is None:
         return txn
@@ -200,7 +202,7 @@ def with_columns(spark: SparkSession, engine: Any, path: str, txn: Any, columns:
 
 
 def made_with(properties: Mapping[str, str], *, deletion_vectors: bool) -> dict[str, str]:
-    """Return the properties of a table that is made: those asked for win over ours."""
+    """Return the properties of a new table; those of the spec override the defaults."""
     ours = {f"{FEATURE}domainMetadata": "supported"}
     if deletion_vectors:
         ours[VECTORS_ON] = "true"
@@ -210,7 +212,7 @@ def made_with(properties: Mapping[str, str], *, deletion_vectors: bool) -> dict[
 def planned_table(
     path: str, schema: StructType, partition_by: tuple[str, ...], properties: Mapping[str, str]
 ) -> TargetTable:
-    """Return a table as it will be made with some properties, as far as its files are concerned."""
+    """Return the table that will be created with some properties, with the facts that concern its files."""
     features = {name[len(FEATURE) :] for name in properties if name.startswith(FEATURE)}
     if is_on(properties, VECTORS_ON):
         features.add(VECTORS)
@@ -218,7 +220,7 @@ def planned_table(
 
 
 def check_known(spark: SparkSession, properties: Mapping[str, str]) -> None:
-    """Refuse table properties that Delta would refuse, with Delta's own words; nothing is written.
+    """Reject table properties that Delta would reject, with Delta's own message; writes nothing.
 
     Raises:
         InvalidSpecError: names the property.
@@ -229,17 +231,25 @@ def check_known(spark: SparkSession, properties: Mapping[str, str]) -> None:
             if not is_feature(spark, name[len(FEATURE) :]):
                 raise InvalidSpecError(f"{field}: this release of Delta has no such feature.", hint="Remove it.")
             if value.lower() != "supported":
-                raise InvalidSpecError(f"{field}: {value!r} is no state of a feature.", hint="Write supported.")
+                raise InvalidSpecError(f"{field}: {value!r} is not a valid state of a feature.", hint="Use supported.")
             continue
         try:
             check_properties(spark, {name: value})
         except JAVA_ERRORS as error:
-            words = in_words(error).partition("To disable this check")[0].strip()
-            raise InvalidSpecError(f"{field}: {value!r} is refused: {words}", hint="Correct or remove it.") from error
+            message = in_words(error).partition("To disable this check")[0].strip()
+            raise InvalidSpecError(
+                f"{field}: Delta rejects {value!r}: {message}", hint="Correct or remove it."
+            ) from error
 
 
 def name_table(spark: SparkSession, path: str, name: str) -> None:
-    """Give a table that exists a name in the catalog."""
+    """Register an existing table in the catalog."""
     from delta.tables import DeltaTable
 
-    DeltaTable.createIfNotExists(spark).tableName(name).location(path).execute()
+    DeltaTable.createIfNotExists(spark).tableName(_in_own_catalog(name)).location(path).execute()
+
+
+def _in_own_catalog(name: str) -> str:
+    """Return a name in Spark's own catalog without that catalog: Delta's builder takes two parts at most."""
+    first, dot, rest = name.partition(".")
+    return rest if dot and first.strip("`").lower() == SPARK_CATALOG else name

@@ -1,8 +1,8 @@
-"""Which columns of staged files are worth a dictionary: learned from the files that are staged anyway.
+"""Selects the columns of staged files that get a dictionary, from the footers of earlier staged files.
 
-Parquet tries a dictionary for every column of every file, and gives it up where values hardly repeat: keys, amounts, times,
-hashes. A plain copy pays that once for each large file, a backfill once for each of its many small ones: measured on the
-main job's table, a fourteenth of the work. What a file gives up, the next ones do not try.
+Parquet tries a dictionary for every column of every file, and abandons it if values rarely repeat: keys, amounts, times,
+hashes. A plain copy pays for this once per large file, a backfill once per small file. Measured on the main job's table, it is
+1/14 of the work. So a job skips the dictionaries that an earlier file abandoned.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TRY_EVERY = 16
-"""Writes between two that try all columns again: values that hardly repeat here may do so further on."""
+"""Every 16th write tries all columns again, because later values may repeat more often."""
 
 TELLING_ROWS = 20_000
-"""Rows of a page, after which Parquet decides; a file with fewer says nothing of a larger one."""
+"""Rows of a page, after which Parquet decides; a smaller file does not predict a larger one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,40 +37,40 @@ class Chunk:
 
 
 def given_up(chunks: Iterable[Chunk]) -> frozenset[str]:
-    """Return the columns that kept a dictionary in no row group; a column of nulls only says nothing, and is kept."""
-    told = [(chunk.column, chunk.values > chunk.nulls and not chunk.has_dictionary) for chunk in chunks]
-    return frozenset(name for name, lost in told if lost) - {name for name, lost in told if not lost}
+    """Return the columns without a dictionary in every row group; columns of nulls only are never returned."""
+    outcomes = [(chunk.column, chunk.values > chunk.nulls and not chunk.has_dictionary) for chunk in chunks]
+    return frozenset(name for name, lost in outcomes if lost) - {name for name, lost in outcomes if not lost}
 
 
 class Dictionaries:
-    """What one job knows of the columns it writes; safe to use from several threads."""
+    """Columns of one job for which dictionaries failed. Thread-safe."""
 
     def __init__(self) -> None:
-        """Know nothing: the first writes try all columns."""
+        """Start without columns: the first writes try all of them."""
         self._lock = threading.Lock()
         self._writes = 0
         self._given_up: frozenset[str] | None = None
 
     def next_write(self) -> frozenset[str] | None:
-        """Return the columns that the next write need not try; None where it is to try all, and to be learned from."""
+        """Return the columns that the next write skips; `None` if it must try all, and `learn` must read its file."""
         with self._lock:
             self._writes += 1
             return None if self._writes % TRY_EVERY == 0 else self._given_up
 
     def learn(self, chunks: Sequence[Chunk], rows: int) -> None:
-        """Take what a file that tried all columns has kept."""
+        """Record the result of a file that tried all columns."""
         if rows >= TELLING_ROWS:
             with self._lock:
                 self._given_up = given_up(chunks)
 
 
 def options(columns: Iterable[str]) -> dict[str, str]:
-    """Return the writer's options that spare columns a dictionary."""
+    """Return the writer options that disable the dictionaries of columns."""
     return {f"parquet.enable.dictionary#{column}": "false" for column in sorted(columns)}
 
 
 def read_chunks(spark: SparkSession, path: str) -> tuple[list[Chunk], int]:
-    """Read a Parquet file's footer: its column chunks, and its rows."""
+    """Read a Parquet footer; return its column chunks and its number of rows."""
     jvm = java(spark)
     conf = hadoop_conf(spark)
     file = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(jvm.org.apache.hadoop.fs.Path(path), conf)

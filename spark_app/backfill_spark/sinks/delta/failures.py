@@ -1,4 +1,4 @@
-"""Errors of reading, making, writing and committing to a target."""
+"""Translation of errors from reading, creating, writing and committing to a target."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from backfill_spark.jvm.log_stores.missing_places import missing_place
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FENCED_HINT = "Nothing to do if another driver runs; else start it again."
-BEGIN_ANEW = "Start the job again: it begins anew, in a table of its own making."
+FENCED_HINT = "Nothing to do if another driver runs; otherwise start the job again."
+BEGIN_ANEW = "Run the job again: it creates the table and starts from the beginning."
 
 
 def explain_target(error: Exception, *, path: str, doing: str) -> BackfillError:
-    """Return the error of a step on the target, such as `the seal` or `the look at the target`."""
-    known = _known(error, path=path, words=f"{doing} failed: {in_words(error)}")
-    return known or TransientError(f"{doing} failed: {in_words(error)}")
+    """Return the error of a step on the target, such as `the seal` or `reading the target`."""
+    message = f"{doing} failed: {in_words(error)}"
+    return _explained(error, path=path, message=message) or TransientError(message)
 
 
 def explain_commit(error: Exception, path: str) -> BackfillError:
-    """Say in our words what Kernel or the storage refused."""
-    # Kernel names whichever it meets first: our transaction id, or our domain; no other writer has either.
+    """Translate an error of Kernel or the storage during a commit."""
+    # Kernel reports the first conflict: our transaction id, or our domain; no other writer uses either.
     if is_a(error, "ConcurrentTransactionException") or "domainMetadata action for the same domain" in whole_text(
         error
     ):
@@ -52,22 +52,22 @@ def explain_commit(error: Exception, path: str) -> BackfillError:
 
 
 def explain_staged(error: Exception, file: str, *, target: str) -> BackfillError:
-    """Return the error of reading a file that this job staged and that no commit names yet."""
+    """Return the error of reading a file that this job staged and has not committed yet."""
     if is_a(error, "FileNotFoundException"):
         return StagedFilesGoneError(f"a staged file is gone: {first_line(error)}.", hint=GONE_HINT)
     if trouble_of(error) is Trouble.UNKNOWN and not is_a(error, "IOException"):
-        # The storage answered, and the next attempt would write the same file.
+        # Not retryable: the storage works, and the next attempt writes the same file.
         return UnexpectedError(
-            f"Delta refuses a file that this job wrote, {without_values(file)}: {first_line(error)}.",
+            f"Delta rejects a file that this job wrote, {without_values(file)}: {first_line(error)}.",
             hint="Report it with the driver's log.",
         )
     return explain_commit(error, target)
 
 
 def explain_job(spark: SparkSession, error: Exception, *, path: str) -> BackfillError | None:
-    """Return the error of a Spark job that also uses the target; None where the exception is not about the target."""
+    """Return the error of a Spark job that also uses the target; `None` if the exception does not concern the target."""
     if is_about(error, path):
-        return _known(error, path=path, words=f"the target: {in_words(error)}")
+        return _explained(error, path=path, message=f"the target: {in_words(error)}")
     damage = log_damage(spark, path, error)
     if damage is None:
         return None
@@ -78,9 +78,9 @@ def explain_job(spark: SparkSession, error: Exception, *, path: str) -> Backfill
 
 
 def explain_making(error: Exception, *, path: str) -> BackfillError:
-    """Return the error of making a target; a refusal by Delta is an invalid spec."""
-    words = f"the target {path} cannot be made: {in_words(error)}"
-    odd = (
+    """Return the error of creating a target; if Delta rejects the table, the spec is invalid."""
+    message = f"the target {path} cannot be made: {in_words(error)}"
+    rejections = (
         "IllegalArgumentException",
         "UnsupportedOperationException",
         "ParentNotDirectoryException",
@@ -89,28 +89,28 @@ def explain_making(error: Exception, *, path: str) -> BackfillError:
     trouble = trouble_of(error)
     if trouble == Trouble.TOO_LONG:  # no row is written yet
         return InvalidSpecError(
-            f"spec.target.delta.path: {path} has a part that is longer than its file system takes.",
+            f"spec.target.delta.path: {path} has a part that is longer than its file system allows.",
             hint="Choose a shorter path.",
         )
     if trouble in (Trouble.REFUSED, Trouble.UNSUPPORTED) or (
-        trouble == Trouble.UNKNOWN and any(is_a(error, name) for name in odd)
+        trouble == Trouble.UNKNOWN and any(is_a(error, name) for name in rejections)
     ):
         hint = "Correct spec.target.delta (path, partitionBy, clusterBy, properties), or the columns of spec.transform."
-        return InvalidSpecError(f"spec.target.delta: Delta refuses the table: {in_words(error)}", hint=hint)
-    return _known(error, path=path, words=words) or TransientError(words)
+        return InvalidSpecError(f"spec.target.delta: Delta rejects the table: {in_words(error)}", hint=hint)
+    return _explained(error, path=path, message=message) or TransientError(message)
 
 
-def _known(error: Exception, *, path: str, words: str) -> BackfillError | None:
+def _explained(error: Exception, *, path: str, message: str) -> BackfillError | None:
     match trouble_of(error):
         case Trouble.FULL:
             return StorageFullError(
-                f"no space left on the target's storage: {words}.", hint="Free some room; nothing is lost."
+                f"no space left on the target's storage: {message}.", hint="Free some space; no data is lost."
             )
         case Trouble.TOO_LONG:
             return long_name()
         case Trouble.DENIED:
             return PermissionDeniedError(
-                f"the target {path} cannot be read or written: {words}.",
+                f"the target {path} cannot be read or written: {message}.",
                 hint=refusals.hint_of(error, "Grant read and write access to the table."),
             )
         case Trouble.NO_PLACE:
@@ -118,34 +118,34 @@ def _known(error: Exception, *, path: str, words: str) -> BackfillError | None:
         case Trouble.NO_TABLE:
             return TargetGoneError(f"the target {path} was dropped while it was filled.", hint=BEGIN_ANEW)
         case Trouble.UNSUPPORTED:
-            said = causes(error)[-1]
+            name, text = causes(error)[-1]
             return UnsupportedTargetFeatureError(
-                f"the target cannot be committed to: {said[1] or said[0]}.",
+                f"the target cannot be committed to: {text or name}.",
                 hint="Use a target without this table feature.",
             )
         case Trouble.ENCRYPTED:
             return UnsupportedTargetFeatureError(
-                f"a file of the target {path} is encrypted, and Spark has no key for it: {words}",
+                f"a file of the target {path} is encrypted, and Spark has no key for it: {message}",
                 hint="Use a target that is not encrypted, or give Spark the key (parquet.crypto.factory.class).",
             )
         case Trouble.DAMAGED | Trouble.GONE:
-            return _damaged_file(path, words)
+            return _damaged_file(path, message)
         case Trouble.AWAY:
-            return AwayError(words)
+            return AwayError(message)
         case Trouble.CONFLICT:
-            return TransientError(words)
+            return TransientError(message)
         case Trouble.UNKNOWN if is_about_a_file(error, path):
-            return _damaged_file(path, words)
+            return _damaged_file(path, message)
     return None
 
 
-def _damaged_file(path: str, words: str) -> TargetDamagedError:
+def _damaged_file(path: str, message: str) -> TargetDamagedError:
     return TargetDamagedError(
-        f"a file of the target {path} cannot be read: {words}",
+        f"a file of the target {path} cannot be read: {message}",
         hint="Restore the file that the message names, or start again with a new target.",
     )
 
 
 def may_be_others(error: Exception) -> bool:
-    """May another driver, which makes the same table, be the reason?"""
+    """Return True if another driver that creates the same table may have caused the error."""
     return trouble_of(error) in (Trouble.CONFLICT, Trouble.NO_TABLE, Trouble.GONE, Trouble.UNKNOWN)

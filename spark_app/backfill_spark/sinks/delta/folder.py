@@ -1,4 +1,4 @@
-"""The folder of a target that may not be there yet: may it be written, and is it free?"""
+"""Checks of a target's folder, which may not exist yet: write access, and no foreign files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMMITTED = re.compile(r"\d{20}\.")
 
 
 def qualified(spark: SparkSession, path: str) -> str:
-    """Return the one URI of a folder, whatever file system it is on and however it was written."""
+    """Return the canonical URI of a folder, for any file system and any spelling of the path."""
     hadoop = java(spark).org.apache.hadoop.fs.Path(path)
     uri = hadoop.getFileSystem(hadoop_conf(spark)).makeQualified(hadoop).toUri()
     if uri.getScheme() == "file":
@@ -32,22 +32,22 @@ def qualified(spark: SparkSession, path: str) -> str:
 
 
 class TargetFolder:
-    """What lies where a target is, or is to be."""
+    """Folder of an existing or future target."""
 
     def __init__(self, spark: SparkSession, path: str, *, staging: str) -> None:
-        """Take the table's path and the name of the job's folder of staged files; nothing is read yet."""
+        """Store the table's path and the name of the job's staging folder; reads nothing yet."""
         self._spark, self._staging = spark, staging
         self._jvm = java(spark)
         self._path = path
         self._fs = self._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(hadoop_conf(spark))  # type: ignore[union-attr]
 
     def check_writable(self) -> None:
-        """Refuse a folder that cannot be made or written.
+        """Reject a folder that cannot be created or written.
 
         Raises:
-            InvalidSpecError: it lies below a file.
+            InvalidSpecError: the path is a file, or is inside one.
             PermissionDeniedError: this user may not write there, or the file system is mounted read-only.
-            UnsupportedTargetFeatureError: the store lets two writers make the same file.
+            UnsupportedTargetFeatureError: the store allows two writers to create the same file.
         """
         path = self._jvm.org.apache.hadoop.fs.Path(self._path)
         action = self._jvm.org.apache.hadoop.fs.permission.FsAction.WRITE
@@ -57,7 +57,7 @@ class TargetFolder:
             if self._fs.getFileStatus(path).isFile():
                 raise InvalidSpecError(
                     f"spec.target.delta.path: {path.toString()} is a file, and a table is a folder.",
-                    hint="Choose a path that is none, nor lies below one.",
+                    hint="Choose a path that is neither a file nor below one.",
                 )
             self._fs.access(path, action)
             self._check_mount(path)
@@ -71,7 +71,7 @@ class TargetFolder:
             ) from error
 
     def _check_mount(self, path: Any) -> None:
-        """Refuse a local folder on a read-only mount: Hadoop reads only its mode, and an error of a creation does not name the cause."""
+        """Reject a local folder on a read-only mount: Hadoop checks only the file mode, and later errors do not name the cause."""
         if self._fs.getScheme() != "file":
             return
         local = self._jvm.java.io.File(path.toUri().getPath()).toPath()
@@ -82,38 +82,38 @@ class TargetFolder:
             )
 
     def check_foreign_files(self) -> None:
-        """Refuse a folder with files that no table explains.
+        """Reject a folder that has files but is not a Delta table.
 
         Raises:
-            TargetNotEmptyError: it has some.
+            TargetNotEmptyError: the folder has foreign files.
         """
         path = self._jvm.org.apache.hadoop.fs.Path(self._path)
-        if self._fs.exists(path) and any(self._is_foreign(one) for one in self._fs.listStatus(path)):
+        if self._fs.exists(path) and any(self._is_foreign(entry) for entry in self._fs.listStatus(path)):
             raise TargetNotEmptyError(
-                f"{self._path} holds files and is no Delta table.", hint="Choose an empty or missing folder."
+                f"{self._path} contains files and is not a Delta table.", hint="Choose an empty or missing folder."
             )
 
     def _is_foreign(self, entry: Any) -> bool:
-        """Is it more than a log without commits, or staged files of ours?
+        """Return False for a log without commits, and for this job's staged files.
 
-        A process that is killed while it makes the table leaves the one, a job whose table is dropped the other.
+        The former remains if a process is killed while it creates the table, the latter if the table is dropped.
         """
         name = entry.getPath().getName()
         if name == self._staging:
             return False
         if name != "_delta_log":
             return True
-        return any(_COMMITTED.match(one.getPath().getName()) for one in self._fs.listStatus(entry.getPath()))
+        return any(_COMMITTED.match(file.getPath().getName()) for file in self._fs.listStatus(entry.getPath()))
 
     def clear(self) -> None:
-        """Remove a log without commits, and what this job staged in a table that is gone: Delta makes no table over either.
+        """Remove a log without commits, and this job's staged files of a dropped table: Delta creates no table over them.
 
-        A commit that lands meanwhile keeps its folder; who staged for it stages again.
+        A commit that lands in the meantime keeps its log; its writer must stage its files again.
         """
         self._fs.delete(self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/{self._staging}"), True)
         path = self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/_delta_log")
         if self._fs.exists(path):
-            for one in self._fs.listStatus(path):
-                if not _COMMITTED.match(one.getPath().getName()):
-                    self._fs.delete(one.getPath(), False)
+            for file in self._fs.listStatus(path):
+                if not _COMMITTED.match(file.getPath().getName()):
+                    self._fs.delete(file.getPath(), False)
             self._fs.delete(path, False)

@@ -1,4 +1,4 @@
-"""Commits of Spark to a target: a MERGE of changes, and taking the rows of a job out again where a strategy cannot go on."""
+"""Commits of Spark to a target: MERGE of changes, and deletion of a job's rows if its strategy cannot resume."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 APPEND_ONLY = "delta.appendOnly"
 WIDE_COLUMNS = 200
-"""Above it Spark plans a MERGE without constraints that it infers: with 1,000 columns they took most of a minute."""
+"""Largest number of columns for which a MERGE infers constraints; for 1,000 columns, this took almost a minute."""
 
 
 def transaction_session(spark: SparkSession, app_id: str, txn_version: int) -> SparkSession:
-    """Return a session whose writes to Delta carry a transaction version. Settings are a session's, and others write too."""
+    """Return a new session whose writes to Delta carry a transaction version; writes of other sessions do not."""
     from pyspark.sql import SparkSession as Session
 
     session = Session(spark.sparkContext, java_session(spark).cloneSession())
@@ -50,10 +50,10 @@ def merge_rows(
     target = jvm.io.delta.tables.DeltaTable.forPath(java_session(session), table.path).alias("t")
     same = (F.col(f"t.{quoted(column)}") == F.col(f"s.{quoted(column)}") for column in key)
     on = reduce(Column.__and__, same) & of_keys(net, key, alias="t")
-    there = {one.lower() for one in net.columns}
+    existing = {name.lower() for name in net.columns}
     values = jvm.java.util.HashMap()
     for field in table.schema:
-        if field.name.lower() in there:
+        if field.name.lower() in existing:
             values.put(quoted(field.name), f"s.{quoted(field.name)}")
     analyzed = java_frame(net).queryExecution().analyzed()
     rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(java_session(session), analyzed)
@@ -71,23 +71,23 @@ def merge_rows(
 
 
 def drop_rows(spark: SparkSession, table: TargetTable, *, app_id: str, txn_version: int) -> None:
-    """Remove all rows of a table that a job alone has filled, in one commit; see `ports.sink.SupportsStartOver`.
+    """Remove all rows of a table that only this job has filled, in one commit; see `ports.sink.SupportsStartOver`.
 
-    Delta removes whole files: no row is read. The transaction version is in the sequence of the seals, so that an older
-    attempt that still runs can commit nothing afterwards; and a commit of it that lands meanwhile is in conflict with this.
+    Delta removes whole files and reads no row. The transaction version belongs to the sequence of the seals. So an older
+    attempt that still runs cannot commit afterwards, and its concurrent commits conflict with this one.
     """
     path = table.path
     if is_on(table.properties, APPEND_ONLY):
         raise UnsupportedTargetFeatureError(
-            f"{path} has {APPEND_ONLY}, and the strategy begins anew: the rows of the earlier attempt must go.",
-            hint="Unset it, use an empty target, or use a strategy that goes on from where it was.",
+            f"{path} has {APPEND_ONLY}, but the strategy must delete the rows of the earlier attempt to start again.",
+            hint="Unset it, use an empty target, or use a resumable strategy.",
         )
     others = others_beside(spark, path, app_id)
     if others:
-        words = ", ".join(map(str, others[:3]))
+        listed = ", ".join(map(str, others[:3]))
         raise TargetChangedError(
-            f"the strategy begins anew, and others wrote to {path} too: {words}. Their rows would go with those of the job.",
-            hint="Give the job an empty target.",
+            f"the strategy starts again, but other writers wrote to {path} too: {listed}. Deleting the job's rows would delete theirs.",
+            hint="Use an empty target.",
             commits=others,
         )
     try:
@@ -95,7 +95,7 @@ def drop_rows(spark: SparkSession, table: TargetTable, *, app_id: str, txn_versi
     except JAVA_ERRORS as error:
         if trouble_of(error) == Trouble.CONFLICT:
             raise StateMovedError(
-                f"another commit to {path} was quicker: {first_line(error)}.",
-                hint="Start the job again: it looks first.",
+                f"another commit to {path} came first: {first_line(error)}.",
+                hint="Start the job again: it checks the target first.",
             ) from error
-        raise explain_target(error, path=path, doing="taking the rows of the earlier attempt out") from error
+        raise explain_target(error, path=path, doing="deleting the rows of the earlier attempt") from error

@@ -1,7 +1,7 @@
-"""A Delta table as a target: made when missing, checked before the first write, filled by staged files and MERGE.
+"""A Delta table as a target: created if missing, checked before the first write, filled by staged files and MERGE.
 
-Staged files are plain Parquet: what Delta would enforce or convert on its way is guarded here, value by value
-(`NOT NULL`, the key), or refused by `checks` before anything is written.
+Staged files are plain Parquet. So the sink enforces constraints itself, value by value (`NOT NULL`, the key), and `checks`
+rejects tables with other constraints before anything is written.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from backfill_spark.sinks.delta.table import TargetTable, read_table
 
 DOMAIN_FEATURE = "domainMetadata"
 MADE_MAX = 3
-"""Times that a table is made or looked for, when others make it too."""
+"""Largest number of attempts to create or find a table that another driver creates too."""
 
 
 class DeltaSink:
-    """One target for one job. Safe to stage from several threads; one MERGE at a time."""
+    """One target for one job. Staging is thread-safe; only one MERGE may run at a time."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class DeltaSink:
         job_id: str,
         alone: bool = False,
     ) -> None:
-        """Take the target's part of the spec; nothing is read or written yet."""
+        """Store the target's part of the spec; reads and writes nothing yet."""
         self._spark = spark
         self._jvm = java(spark)
         self.path = path.rstrip("/")
@@ -86,7 +86,7 @@ class DeltaSink:
         self._staging = StagingFolder(spark, self.path, self.job_hash)
         self._folder = TargetFolder(spark, self.path, staging=self._staging.name)
         self._dictionaries = dictionaries.Dictionaries()
-        self._known: TargetTable | None = None
+        self._cached: TargetTable | None = None
         self._alone, self._log = alone, TargetLog(spark, self.path)
         self._source: LoggedTable | None = None
 
@@ -96,15 +96,15 @@ class DeltaSink:
         return DeltaCommitter(self._spark, self.path, app_id=app_id, domain=domain, alone=self._alone)
 
     def exists(self) -> bool:
-        """Is there a Delta table?"""
-        return self._look() is not None
+        """Return True if the target is an existing Delta table."""
+        return self._read() is not None
 
     def check(self, schema: StructType, *, source_path: str | None, has_state: bool) -> None:
-        """Refuse a target that cannot be filled, before anything is written.
+        """Reject a target that cannot be filled, before anything is written.
 
         Raises:
             TargetIsSourceError, KeyInvalidError, PermissionDeniedError, TargetNotEmptyError,
-            TargetSchemaMismatchError, UnsupportedTargetFeatureError: see each.
+            TargetSchemaMismatchError, UnsupportedTargetFeatureError: see these classes.
         """
         if source_path is not None:
             checks.check_apart(qualified(self._spark, source_path), qualified(self._spark, self.path))
@@ -112,19 +112,19 @@ class DeltaSink:
         if upserts:
             checks.check_key(schema, self._key)
         self._folder.check_writable()
-        wanted = self._wanted(schema)
+        columns = self._mode.target_schema(schema)
         checks.check_layout(
-            wanted, partition_by=self._partition_by, cluster_by=self._cluster_by, follows=self._source is not None
+            columns, partition_by=self._partition_by, cluster_by=self._cluster_by, follows=self._source is not None
         )
-        table = self._look()
+        table = self._read()
         if table is None:
             what = "spec.target.delta.properties"
             checks.check_properties(what, self._properties, upserts=upserts)
             if upserts:
-                checks.check_merge(what, wanted.names, made_with(self._properties, deletion_vectors=True))
+                checks.check_merge(what, columns.names, made_with(self._properties, deletion_vectors=True))
             check_known(self._spark, self._properties)
             new_table.check_new(
-                wanted, partition_by=self._partition_by, cluster_by=self._cluster_by, properties=self._properties
+                columns, partition_by=self._partition_by, cluster_by=self._cluster_by, properties=self._properties
             )
             self._folder.check_foreign_files()
             return
@@ -133,39 +133,36 @@ class DeltaSink:
             check_followed(table.path, table.partitions, table.properties, self._source)
         if upserts:
             checks.check_merge(table.path, table.schema.names, table.properties)
-        checks.check_schema(wanted, table.schema)
+        checks.check_schema(columns, table.schema)
         if not has_state and self._existing_rows == "Refuse" and self._has_rows():
             raise TargetNotEmptyError(
-                f"{self.path} has rows and no state of this job.",
+                f"{self.path} has rows, but no state of this job.",
                 hint="Use an empty target"
-                + ("." if upserts else ", or set spec.target.delta.existingRows: Keep to add to what is there."),
+                + ("." if upserts else ", or set spec.target.delta.existingRows: Keep to keep the existing rows."),
             )
 
     def _has_rows(self) -> bool:
         return self._spark.read.format("delta").load(self.path).limit(1).count() > 0
 
-    def _wanted(self, schema: StructType) -> StructType:
-        return self._mode.target_schema(schema)
-
-    # ------------------------------------------------------------------ making
+    # ------------------------------------------------------------------ creation
     def prepare(self, schema: StructType) -> None:
-        """Make the table when it is missing, and look at it as it is now.
+        """Create the table if it is missing, and read its newest version.
 
         Raises:
-            InvalidSpecError: Delta refuses the table.
-            UnsupportedTargetFeatureError, TargetSchemaMismatchError: another writer made another one just now.
-            PermissionDeniedError, StorageFullError, TransientError: the storage refused.
+            InvalidSpecError: Delta rejects the table.
+            UnsupportedTargetFeatureError, TargetSchemaMismatchError: another writer has just created a different table.
+            PermissionDeniedError, StorageFullError, TransientError: the storage failed.
         """
-        self._known = self._look()
-        if self._known is None:
-            self._known = self._made(schema)
+        self._cached = self._read()
+        if self._cached is None:
+            self._cached = self._created(schema)
         elif self._name is not None and not self._spark.catalog.tableExists(self._name):
-            # Killed between the two, a table has its first commit and no name.
+            # A driver that was killed between the two steps has created the table, but not its name.
             name_table(self._spark, self.path, self._name)
 
-    def _made(self, schema: StructType) -> TargetTable:
-        """Make the table, or find the one that another driver makes at the same moment: each may undo the other's begin."""
-        wanted = self._wanted(schema)
+    def _created(self, schema: StructType) -> TargetTable:
+        """Create the table, or return one that another driver creates at the same time; both may remove the other's log."""
+        columns = self._mode.target_schema(schema)
         failure: Exception | None = None
         for _ in range(MADE_MAX):
             try:
@@ -174,7 +171,7 @@ class DeltaSink:
                     self._spark,
                     self.path,
                     self._name,
-                    wanted,
+                    columns,
                     partition_by=self._partition_by,
                     cluster_by=self._cluster_by,
                     properties=self._properties,
@@ -183,29 +180,29 @@ class DeltaSink:
                 )
             except JAVA_ERRORS as error:
                 failure = error
-            found = self._look()
-            if found is not None:
-                checks.check_table(found, upserts=self._mode.merges)
-                checks.check_schema(wanted, found.schema)
-                return found
+            table = self._read()
+            if table is not None:
+                checks.check_table(table, upserts=self._mode.merges)
+                checks.check_schema(columns, table.schema)
+                return table
             if failure is not None and not may_be_others(failure):
                 break
         if failure is None:
-            raise TargetGoneError(f"the target {self.path} was dropped as soon as it was made.", hint=BEGIN_ANEW)
+            raise TargetGoneError(f"the target {self.path} was dropped directly after its creation.", hint=BEGIN_ANEW)
         raise explain_making(failure, path=self.path) from failure
 
-    def _look(self) -> TargetTable | None:
+    def _read(self) -> TargetTable | None:
         try:
             return read_table(self._spark, self.path)
         except LOG_ERRORS as error:
-            raise explain_target(error, path=self.path, doing="the look at the target") from error
+            raise explain_target(error, path=self.path, doing="reading the target") from error
 
     @property
     def _table(self) -> TargetTable:
-        if self._known is None:
-            self._known = self._look()
-        assert self._known is not None
-        return self._known
+        if self._cached is None:
+            self._cached = self._read()
+        assert self._cached is not None
+        return self._cached
 
     def table_facts(self, schema: StructType) -> TableFacts:
         """See `SupportsCopies`."""
@@ -216,11 +213,11 @@ class DeltaSink:
         return self._planned(schema).described(() if self.exists() else self._cluster_by)
 
     def _planned(self, schema: StructType) -> TargetTable:
-        table = self._known or self._look()
+        table = self._cached or self._read()
         if table is not None:
             return table
-        made = made_with(self._properties, deletion_vectors=self._mode.merges)
-        return planned_table(self.path, self._wanted(schema), self._partition_by, made)
+        properties = made_with(self._properties, deletion_vectors=self._mode.merges)
+        return planned_table(self.path, self._mode.target_schema(schema), self._partition_by, properties)
 
     def follow(self, layout: LoggedTable) -> None:
         """See `SupportsShipping`."""
@@ -230,12 +227,12 @@ class DeltaSink:
 
     def columns(self) -> Target:
         """See `SupportsShipping`."""
-        return (self._look() or self._table).columns()  # other writers may have changed them
+        return (self._read() or self._table).columns()  # other writers may have changed them
 
     def with_columns(self, schema: str) -> DeltaSink:
         """See `SupportsShipping`."""
         other = copy(self)
-        other._known = self._table.with_columns(schema)  # noqa: SLF001 - a copy of this one
+        other._cached = self._table.with_columns(schema)  # noqa: SLF001 - a copy of this one
         return other
 
     def target_files(self) -> TargetFiles:
@@ -243,7 +240,7 @@ class DeltaSink:
         try:
             return self._log.newest()
         except LOG_ERRORS as error:
-            raise explain_target(error, path=self.path, doing="the look at the files of the target") from error
+            raise explain_target(error, path=self.path, doing="reading the files of the target") from error
 
     def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
         """See `SupportsCopies`."""
@@ -252,14 +249,14 @@ class DeltaSink:
     # ------------------------------------------------------------------ staging
     @property
     def staging(self) -> str:
-        """Folder of everything this job ever stages."""
+        """Folder of all staged files of this job."""
         return self._staging.path
 
     def stage(self, rows: DataFrame, *, attempt: int, work_id: int) -> list[str]:
         """Write rows as Parquet files that no reader sees; return their absolute paths.
 
-        One Spark job. Columns are the target's, under their physical names where it maps them; those that `rows`
-        does not have are null. The job fails at a null where the target or its key takes none: `explain_failure`.
+        One Spark job. Columns are the target's, with physical names if it has column mapping; columns that `rows` lacks are null.
+        The job fails at a null that the target or its key does not allow: `explain_failure`.
         """
         return self._write(rows, [], self._staging.of_work(attempt, work_id))
 
@@ -268,28 +265,28 @@ class DeltaSink:
         return self._write(rows, [], f"{self._staging.of_work(attempt, work_id)}/{folder}")
 
     def stage_segments(self, rows: DataFrame, *, label: str, attempt: int, work_id: int) -> dict[int, list[str]]:
-        """Write as `stage`, the rows of each value of column `label` into files of their own; return these by value.
+        """Write rows like `stage`, into separate files for each value of column `label`; return the files by value.
 
-        One Spark job without a sort: a task holds a file of each part open (`session.py`). A part is a folder below
-        that of the work, above those of the target's partitions, and under no name that one of these has.
+        One Spark job without a sort: a task keeps one file per part open (`session.py`). Each part is a folder between that of
+        the work and those of the target's partitions, and its name differs from their columns.
         """
         name = unused(PART, [self._table.physical(field) for field in self._table.schema])
         paths = self._write(rows, [F.col(quoted(label)).alias(name)], self._staging.of_work(attempt, work_id))
-        found: dict[int, list[str]] = {}
+        parts: dict[int, list[str]] = {}
         for path in paths:
-            found.setdefault(part_of(path, attempt, work_id), []).append(path)
-        return found
+            parts.setdefault(part_of(path, attempt, work_id), []).append(path)
+        return parts
 
     def _write(self, rows: DataFrame, above: list[Column], folder: str) -> list[str]:
-        """Write the columns of the target, in folders by `above` (its aliases) and by the target's partitions."""
+        """Write the columns of the target into folders by the columns `above`, and by the target's partitions below them."""
         table = self._table
         chosen = rows.select(*above, *self.stored_columns(rows))
         folders = chosen.columns[: len(above)] + [table.physical(table.schema[name]) for name in table.partitions]
         spared = self._dictionaries.next_write()
         chosen = by_folder(chosen, folders)
-        # The names of folders are values: of a timestamp in the zone that the log means, whatever the session's is.
+        # Folder names are values: timestamps must be in UTC like in the log, not in the session's time zone.
         writer = chosen.write.mode("overwrite").option("timeZone", "UTC").options(**dictionaries.options(spared or ()))
-        with while_staging(folder):  # nothing of the target is read here
+        with while_staging(folder):  # reads no file of the target
             (writer.partitionBy(*folders) if folders else writer).parquet(folder)
             files = self._staging.files(folder)
             if files and spared is None:
@@ -298,7 +295,7 @@ class DeltaSink:
 
     def stored_columns(self, rows: DataFrame, only: Collection[str] | None = None) -> list[Column]:
         """See `SupportsCopies`."""
-        values, names = self._values, {one.lower(): one for one in rows.columns}
+        values, names = self._values, {name.lower(): name for name in rows.columns}
         fields = [field for field in self._table.schema if only is None or field.name in only]
         return [self._column(values, field, names.get(field.name.lower())) for field in fields]
 
@@ -309,7 +306,7 @@ class DeltaSink:
         return column.cast(physical).alias(self._table.physical(field))
 
     def as_stored(self, rows: DataFrame) -> DataFrame:
-        """Return rows as the target keeps them: an empty text in a partition column is null, but in a replica. Lazy."""
+        """Return rows as the target stores them: empty strings in partition columns become null, except in replicas. Lazy."""
         values, fields = self._values, {field.name.lower(): field for field in self._table.schema}
         changed = {
             name: values.stored(fields[name.lower()], F.col(quoted(name)))
@@ -326,11 +323,11 @@ class DeltaSink:
         return StoredValues(table.schema, table.partitions, key, keeps_empty_texts=self._alone)
 
     def check_staged(self, files: Sequence[StagedFile]) -> None:
-        """Refuse staged files that are gone or changed: a commit that names them would lose their rows."""
+        """Reject staged files that are gone or changed, because their commit would lose rows."""
         try:
             self._staging.check(files)
         except JAVA_ERRORS as error:
-            raise explain_target(error, path=self.path, doing="the look at the staged files") from error
+            raise explain_target(error, path=self.path, doing="checking the staged files") from error
         except StagedFilesGoneError:
             if self.exists():
                 raise
@@ -341,23 +338,23 @@ class DeltaSink:
         return self._staging.files(self._staging.of_work(attempt, work_id))
 
     def discard(self, paths: Sequence[str]) -> None:
-        """Remove staged files; those that are gone already are fine."""
+        """Remove staged files; missing files are ignored."""
         self._staging.discard(paths)
 
     def discard_work(self, attempt: int, work_id: int) -> None:
-        """Remove what one piece of work staged."""
+        """Remove the staged files of one piece of work."""
         self._staging.discard_work(attempt, work_id)
 
     def remove_orphans(self, before_attempt: int) -> int:
-        """Remove files that earlier attempts staged and never committed; return how many folders went."""
+        """Remove files that earlier attempts staged and never committed; return the number of removed folders."""
         return self._staging.remove_orphans(before_attempt, lambda: named_files(self._spark, self.path))
 
     # ------------------------------------------------------------------ merging
     def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:
-        """Bring net changes (target columns and `__backfill_delete`) into the table, under a transaction version.
+        """Merge net changes (target columns and `__backfill_delete`) into the table, under a transaction version.
 
-        The version is in the sequence of the seals: a newer attempt's seal makes Delta refuse this commit. Deletion
-        vectors keep it from rewriting untouched rows.
+        The version belongs to the sequence of the seals: after a newer attempt's seal, Delta rejects this commit. With deletion
+        vectors, it does not rewrite unchanged rows.
         """
         merge_rows(self._spark, self._table, net, key=self._key, app_id=app_id, txn_version=txn_version)
 
@@ -366,13 +363,13 @@ class DeltaSink:
         drop_rows(self._spark, self._table, app_id=app_id, txn_version=txn_version)
 
     def at(self, version: int) -> DataFrame:
-        """Return the rows of the target as of one of its versions; lazy."""
+        """Return the rows of one version of the target; lazy."""
         return self._spark.read.format("delta").option("versionAsOf", version).load(self.path)
 
     # ------------------------------------------------------------------ releasing
     def drop_feature(self) -> None:
         """See `ports.sink.KeepsFeatures`."""
-        # Row tracking and clustering need it too: then Delta refuses, and the table is as good as before.
+        # Row tracking and clustering need the feature too: then Delta rejects the statement, and the table is unchanged.
         with suppress(PySparkException):
             self._spark.sql(f"ALTER TABLE delta.{quoted(self.path)} DROP FEATURE {DOMAIN_FEATURE}")
 
@@ -384,11 +381,11 @@ class DeltaSink:
 
     # ------------------------------------------------------------------ failures
     def explain_failure(self, error: Exception) -> BackfillError | None:
-        """Say in our words why a row does not fit the target, or None when that was not the matter."""
+        """Translate the error of a row that does not fit the target; `None` for errors that the target did not cause."""
         text = whole_text(error)
         if "DELTA_NOT_NULL_CONSTRAINT_VIOLATED" in text:
             return TargetSchemaMismatchError(
-                f"the transform yields a null where the target takes none: {first_line(error)}", hint=NOT_NULL_HINT
+                f"the transform yields a null, which the target does not allow: {first_line(error)}", hint=NOT_NULL_HINT
             )
         if StoredValues.raised(text):
             return self._values.explain(text)

@@ -1,7 +1,7 @@
-"""The folder of everything a job stages: `<table>/backfill-<job hash>/a<attempt>/s<work>/[part=<n>/]`.
+"""Staging folder of a job: `<table>/backfill-<job hash>/a<attempt>/s<work>/[part=<n>/]`.
 
-A plain folder: VACUUM removes there what no commit names, and keeps the rest. Under a leading underscore it would
-never look, and files replaced by OPTIMIZE would leak for ever. What is there and was not staged by us is left alone.
+VACUUM removes uncommitted files there, and keeps the others. It ignores folders with a leading underscore, so in such a folder
+files that OPTIMIZE replaced would never be removed. Files of other writers in the folder are not touched.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PART = "part"
-"""Of the folder of a part, at least; one that begins with an underscore would be hidden from VACUUM."""
+"""Start of the name of a part's folder; it must not begin with an underscore, which VACUUM ignores."""
 
 ATTEMPT, WORK, OF_A_PART = re.compile(r"a(\d+)"), re.compile(r"s\d+"), re.compile(rf"{PART}_*=\d+")
 
 CLOCKS_MS = 60_000
-"""So far the clocks of who writes files may be apart."""
+"""Largest clock difference, in milliseconds, between writers of files."""
 
 COMMITS_MAX = 5_000
-"""More commits are not read for what a few folders hold."""
+"""Largest number of commits that are read to find orphans."""
 
 _BEFORE_PATH, _AFTER_PATH = "path=", "; isDirectory=false; length="
 _HOST = re.compile(r"^(?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?")
@@ -43,7 +43,7 @@ _LENGTH = re.compile(r"(\d{1,19});")
 
 
 def listed_files(text: str) -> dict[str, int]:
-    """Return the size of each file by its path, of Hadoop's words about a list of files."""
+    """Return the size of each file by its path, parsed from Hadoop's string of a file listing."""
     sizes: dict[str, int] = {}
     at = 0
     while (start := text.find(_BEFORE_PATH, at)) >= 0 and (end := text.find(_AFTER_PATH, start)) >= 0:
@@ -56,24 +56,24 @@ def listed_files(text: str) -> dict[str, int]:
 
 
 def _work_of(path: str) -> str:
-    found = re.match(rf"(.*/{ATTEMPT.pattern}/{WORK.pattern})/", path, re.DOTALL)
-    assert found is not None, path
-    return found[1]
+    match = re.match(rf"(.*/{ATTEMPT.pattern}/{WORK.pattern})/", path, re.DOTALL)
+    assert match is not None, path
+    return match[1]
 
 
 def part_of(path: str, attempt: int, work_id: int) -> int:
     """Return the part that a file was staged for."""
-    # The last of that form: the table itself may lie in a folder of such a name.
-    found = re.match(rf".*/a{attempt}/s{work_id}/{PART}_*=(\d+)/", path, re.DOTALL)
-    assert found is not None, path
-    return int(found[1])
+    # The last match: the path of the table may contain such a folder name too.
+    match = re.match(rf".*/a{attempt}/s{work_id}/{PART}_*=(\d+)/", path, re.DOTALL)
+    assert match is not None, path
+    return int(match[1])
 
 
 class StagingFolder:
-    """Finds and removes what one job staged in one table. Safe to use from several threads."""
+    """Finds and removes staged files of one job in one table. Thread-safe."""
 
     def __init__(self, spark: SparkSession, table_path: str, job_hash: str) -> None:
-        """Take the table's path; nothing is read, the folder may not exist."""
+        """Store the table's path; reads nothing, and the folder may not exist."""
         self._spark = spark
         self._path: Any = java(spark).org.apache.hadoop.fs.Path
         self.name = f"backfill-{job_hash}"
@@ -82,31 +82,31 @@ class StagingFolder:
         self._is_local = str(self._fs.getUri().getScheme()) == "file"
 
     def of_work(self, attempt: int, work_id: int, part: int | None = None) -> str:
-        """Return the folder of one piece of work, or of a part of it that is sealed alone."""
+        """Return the folder of one piece of work, or of a part of it that is sealed separately."""
         return f"{self.path}/a{attempt}/s{work_id}" + ("" if part is None else f"/{PART}={part}")
 
     def files(self, folder: str) -> list[str]:
         """Return the absolute paths of the Parquet files below a folder, in order."""
-        found: list[str] = []
+        paths: list[str] = []
         if not self._fs.exists(self._path(folder)):
-            return found  # a write without rows need not make one
+            return paths  # a write without rows may create no folder
         files = self._fs.listFiles(self._path(folder), True)
         while files.hasNext():
             path = str(files.next().getPath().toUri().getPath())
             name = path.rsplit("/", 1)[-1]
             if name.endswith(".parquet") and not name.startswith(("_", ".")):
-                found.append(path)
-        return sorted(found)
+                paths.append(path)
+        return sorted(paths)
 
     def uri(self, path: str) -> str:
-        """Return the URI of a staged file: without its scheme it would be one of the default file system."""
+        """Return the URI of a staged file, with its scheme; a bare path refers to the default file system."""
         return str(self._fs.makeQualified(self._path(path)).toString())
 
     def check(self, files: Sequence[StagedFile]) -> None:
-        """Refuse staged files that are gone or changed.
+        """Reject staged files that are gone or changed.
 
-        A seal waits for this. Hadoop lists a local disk in 5 ms a file, so there each file is asked for; elsewhere one listing
-        of each piece of work costs less.
+        Every seal waits for this. Hadoop takes 5 ms per file to list a local disk, so local files are checked one by one; in
+        remote stores, one listing per piece of work is cheaper.
 
         Raises:
             StagedFilesGoneError: names one of them.
@@ -121,7 +121,7 @@ class StagingFolder:
                 sizes |= self._sizes(folder)
         gone = [file.path for file in files if sizes.get(file.path) != file.size_bytes]
         if not self._is_local:
-            # The text of a listing differs between file systems (viewfs), so each missing file is checked by itself.
+            # The string of a listing differs between file systems (viewfs), so each missing file is checked again.
             gone = [file.path for file in files if file.path in gone and self._size(file.path) != file.size_bytes]
         if gone:
             raise StagedFilesGoneError(
@@ -137,33 +137,33 @@ class StagingFolder:
             raise
 
     def _sizes(self, folder: str) -> dict[str, int]:
-        """Return the size of each file below a folder by its path; few calls into the JVM, however many files."""
+        """Return the size of each file below a folder by its path, with few JVM calls for any number of files."""
         if not self._fs.exists(self._path(folder)):
             return {}
         lister = java(self._spark).org.apache.hadoop.util.functional.RemoteIterators
-        listed = str(lister.toList(self._fs.listFiles(self._path(folder), True)).toString())
-        return listed_files(listed)
+        listing = str(lister.toList(self._fs.listFiles(self._path(folder), True)).toString())
+        return listed_files(listing)
 
     def discard(self, paths: Sequence[str]) -> None:
-        """Remove files; those that are gone already are fine."""
+        """Remove files; missing files are ignored."""
         for path in paths:
             self._fs.delete(self._path(path), False)
 
     def discard_work(self, attempt: int, work_id: int) -> None:
-        """Remove what one piece of work staged."""
+        """Remove the staged files of one piece of work."""
         self._fs.delete(self._path(self.of_work(attempt, work_id)), True)
 
     def remove_orphans(self, before_attempt: int, named_files: Callable[[], tuple[DataFrame, DataFrame]]) -> int:
-        """Remove files that earlier attempts staged and never committed; return how many folders went.
+        """Remove files that earlier attempts staged and never committed; return the number of removed folders.
 
-        A folder with any file that the table names, or that a commit named, stays whole: work is sealed whole, or part by part
-        where its parts have folders of their own. The newest version does not know all that were removed, although readers of
-        earlier versions need them: checkpoints of Delta Kernel forget them. So commits are asked, from the time on when the
-        oldest of the files was staged; where those are too many, or gone, the files are left to VACUUM.
+        A folder stays if the table, or any commit, contains one of its files. Each piece of work, or each part with its own
+        folder, is sealed as a whole. Readers of earlier versions still need removed files, but checkpoints of Delta Kernel drop
+        some of them. So this method reads the commits since the oldest of the staged files. If there are too many commits, or if
+        some are missing, the files are left to VACUUM.
 
         Args:
-            before_attempt: Number of the attempt that runs.
-            named_files: Gives the files that the table names now, and those that it removed; asked only when needed.
+            before_attempt: Number of the running attempt.
+            named_files: Returns the current files of the table, and its removed files; called only if needed.
         """
         root = self._path(self.path)
         if not self._fs.exists(root):
@@ -180,31 +180,31 @@ class StagingFolder:
             unnamed = [self._unnamed(attempt, named | committed) for attempt in old]
         removed = 0
         for attempt, folders in zip(old, unnamed, strict=True):
-            for one in folders:
-                self._fs.delete(one, True)
+            for folder in folders:
+                self._fs.delete(folder, True)
                 removed += 1
             if len(self._fs.listStatus(attempt)) == 0:
                 self._fs.delete(attempt, False)
         return removed
 
     def _unnamed(self, attempt: Any, named: set[str]) -> list[Any]:
-        """Return the folders of an attempt's work, or of parts of it, of which nothing is named."""
-        found: list[Any] = []
+        """Return the folders of an attempt's work, or of its parts, that contain no file in `named`."""
+        unnamed: list[Any] = []
         for work in self._folders(attempt, WORK):
             name = f"{attempt.getName()}/{work.getName()}"
-            # A target may have a partition column of that name: a folder that names no file is garbage all the same.
+            # The folder may also belong to a partition column with this name; without committed files, it is an orphan too.
             parts = self._folders(work, OF_A_PART) if name in named else []
             unsealed = [part for part in parts if f"{name}/{part.getName()}" not in named]
-            found += unsealed if name in named else [work]
-        return found
+            unnamed += unsealed if name in named else [work]
+        return unnamed
 
     def _committed(self, folders: Sequence[Any]) -> set[str] | None:
-        """Return what commits since the oldest file of some folders name, as `_named` has it; None: that cannot be told."""
+        """Return the names, as in `_named`, in commits since the oldest file of some folders; `None` if commits are missing."""
         lister = java(self._spark).org.apache.hadoop.util.functional.RemoteIterators
-        files = [one for folder in folders for one in items(lister.toList(self._fs.listFiles(folder, True)))]
+        files = [file for folder in folders for file in items(lister.toList(self._fs.listFiles(folder, True)))]
         if not files:
             return set()
-        since_ms = min(int(one.getModificationTime()) for one in files) - CLOCKS_MS
+        since_ms = min(int(file.getModificationTime()) for file in files) - CLOCKS_MS
         table = self.path.removesuffix(f"/{self.name}")
         versions = commits_since(self._spark, table, since_ms, most=COMMITS_MAX)
         if versions is None:
@@ -226,20 +226,20 @@ class StagingFolder:
             if file.get("deletionVector"):
                 vector = VectorDescriptor(file["deletionVector"])
                 places += [] if vector.is_inline or vector.is_elsewhere else [vector.file]
-            found = (re.search(rf"{self.name}/(a\d+/s\d+)/(?:({OF_A_PART.pattern})/)?", place) for place in places)
-            for one in filter(None, found):
-                names |= {one[1], f"{one[1]}/{one[2]}"}
+            matches = (re.search(rf"{self.name}/(a\d+/s\d+)/(?:({OF_A_PART.pattern})/)?", place) for place in places)
+            for match in filter(None, matches):
+                names |= {match[1], f"{match[1]}/{match[2]}"}
         return names
 
     def _folders(self, parent: Any, named: re.Pattern[str]) -> list[Any]:
-        below = [one.getPath() for one in self._fs.listStatus(parent) if one.isDirectory()]
+        below = [entry.getPath() for entry in self._fs.listStatus(parent) if entry.isDirectory()]
         return [path for path in below if named.fullmatch(path.getName())]
 
     def _named(self, files: tuple[DataFrame, DataFrame]) -> set[str]:
-        """Return `a<attempt>/s<work>`, and `…/part=<n>` below it, of every file that the table names."""
+        """Return `a<attempt>/s<work>`, and `…/part=<n>` below it, of every current or removed file of the table."""
         names: set[str] = set()
-        for one in files:
-            inside = one.where(F.col("path").contains(f"{self.name}/"))
+        for frame in files:
+            inside = frame.where(F.col("path").contains(f"{self.name}/"))
             work = F.regexp_extract("path", rf"{self.name}/(a\d+/s\d+)/", 1).alias("work")
             part = F.regexp_extract("path", rf"{self.name}/(a\d+/s\d+/{OF_A_PART.pattern})/", 1).alias("part")
             names |= {name for row in inside.select(work, part).distinct().collect() for name in row}

@@ -1,4 +1,4 @@
-"""Schema, partitions, properties and features of a target, from its newest version, without a Spark job."""
+"""Schema, partitions, properties and features of a target's newest version, read without a Spark job."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 COLUMNS_CHARACTERS = 1000
-"""Characters after which a plan names no further column: it has to fit into a pod's termination message."""
+"""Largest number of characters for the columns of a plan, which must fit into a pod's termination message."""
 
 OF_READERS = frozenset({
     "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint", "variantType",
     "variantType-preview", "vacuumProtocolCheck",
 })  # fmt: skip
-"""Table features that readers must support; all others are of writers alone."""
+"""Table features that readers must support; all others concern writers only."""
 
 OF_TYPES = {TimestampNTZType: "timestampNtz", VariantType: "variantType"}
 """Features that a table gets with a column of this type."""
@@ -48,20 +48,20 @@ class TargetTable:
 
     @property
     def mapped(self) -> bool:
-        """Do files have other column names than the table?"""
+        """True if the column names in files differ from those of the table."""
         return value(self.properties, MAPPING_MODE) == "name"
 
     def physical(self, field: StructField) -> str:
-        """Return the name that a column has in files."""
+        """Return the name of a column in files."""
         return str(field.metadata[PHYSICAL_NAME]) if self.mapped else field.name
 
     def with_columns(self, schema: str) -> TargetTable:
-        """Return the table as it is with other columns; `schema` is JSON, as a log has it."""
+        """Return the table with other columns; `schema` is JSON in the format of the log."""
         return replace(self, schema=schema_of(schema))
 
     def facts(self, key: tuple[str, ...], *, ships: bool) -> TableFacts:
-        """Return its facts; `key`: columns that must not be null; `ships`: a job brings the log of its source here."""
-        # A MERGE leaves out files by statistics, and those of narrower files would be another engine's.
+        """Return its facts; `key` columns must not be null; `ships` is True if a job ships its source's log here."""
+        # MERGE skips files by statistics, and another engine may have written those of files with narrower types.
         features = self.features if ships else self.features - {WIDENING}
         facts = table_facts(
             self.schema, partitions=self.partitions, properties=self.properties, features=features, key=key
@@ -69,7 +69,7 @@ class TargetTable:
         return replace(facts, keeps_empty_texts=ships)
 
     def described(self, cluster_by: tuple[str, ...]) -> PlannedTarget:
-        """Return the layout for a plan; `cluster_by`: clustering columns of a table that will be made."""
+        """Return the layout for a plan; `cluster_by` are the clustering columns of a table to create."""
         shown, length = [], 0
         for field in self.schema:
             shown.append(f"{field.name} {field.dataType.simpleString()}")
@@ -87,15 +87,15 @@ class TargetTable:
         )
 
     def columns(self) -> Target:
-        """Return the columns as a change of them needs them."""
+        """Return the facts for a change of the columns."""
         fields = tuple(json.loads(self.schema.json())["fields"])
         return Target(Columns(fields, self.mapped), int(value(self.properties, LAST_ID) or 0), self.features)
 
 
 def read_table(spark: SparkSession, path: str) -> TargetTable | None:
-    """Look at a table; None where there is none."""
-    found = table_now(spark, path)
-    if found is None:
+    """Read the newest version of a table; `None` if the table does not exist."""
+    logged = table_now(spark, path)
+    if logged is None:
         return None
-    schema = schema_of(found.schema)
-    return TargetTable(path, schema, found.partitions, found.properties, found.features)
+    schema = schema_of(logged.schema)
+    return TargetTable(path, schema, logged.partitions, logged.properties, logged.features)

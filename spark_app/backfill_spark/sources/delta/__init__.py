@@ -1,4 +1,4 @@
-"""A Delta table as a source."""
+"""Delta tables as sources."""
 
 from __future__ import annotations
 

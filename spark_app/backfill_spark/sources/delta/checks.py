@@ -1,4 +1,4 @@
-"""What a version of a source must be before anything of it is read: pure checks of its schema."""
+"""Checks of a source version before any read: pure functions of its schema and its metadata."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ RESERVED = (CHANGE_TYPE, COMMIT_VERSION, "_commit_timestamp")
 
 
 def check_schema(path: str, pinned: PinnedTable, layout: LoggedTable, *, key: Sequence[str]) -> None:
-    """Refuse columns that cannot be read, or that a key names and that are not there.
+    """Reject columns that cannot be read, and a key whose columns do not exist.
 
     Args:
-        path: The table's.
-        pinned: As Spark reads its log.
-        layout: As Kernel reads it.
+        path: The table's path.
+        pinned: The version as Spark reads it.
+        layout: The version as Kernel reads it.
         key: Columns of the key.
 
     Raises:
-        SourceDamagedError: Spark and Kernel read other columns; a checksum file may contradict the commits. Or sizes and
-            counts of the log are no sizes and counts.
-        UnsupportedSourceFeatureError: a column has a name of the change feed, or one that Delta's filters do not find.
+        SourceDamagedError: Spark and Kernel read different columns, as when a checksum file contradicts the commits. Or the log
+            contains impossible sizes or counts.
+        UnsupportedSourceFeatureError: a column has a name of the change feed, or a name that breaks Delta's filters.
         KeyInvalidError: a key column is missing.
     """
     _check_numbers(path, pinned)
     schema = pinned.schema
-    strange = sorted({*schema.names} ^ {field["name"] for field in json.loads(layout.schema)["fields"]})
-    if strange:
+    differing = sorted({*schema.names} ^ {field["name"] for field in json.loads(layout.schema)["fields"]})
+    if differing:
         raise SourceDamagedError(
-            f"version {pinned.version} of {path} has the column {strange[0]!r} in its checksum file or in its commits, not in both.",
+            f"version {pinned.version} of {path} has the column {differing[0]!r} in its checksum file or in its commits, not in both.",
             hint=LOG_HINT,
         )
     for name in schema.names:
@@ -50,8 +50,8 @@ def check_schema(path: str, pinned: PinnedTable, layout: LoggedTable, *, key: Se
         # Filters would drop its files.
         if name.strip("`") != name and PHYSICAL_NAME in schema[name].metadata:
             raise UnsupportedSourceFeatureError(
-                f"the source {path} is partitioned by {name!r}, and Delta's filters lose the rows of such a name: "
-                "it begins or ends with a backtick, in a table with column mapping.",
+                f"the source {path} is partitioned by {name!r}, and Delta's filters lose the rows of this column: "
+                "its name begins or ends with a backtick, in a table with column mapping.",
                 hint="Rename the column in the source.",
             )
     for column in key:
@@ -63,7 +63,7 @@ def check_schema(path: str, pinned: PinnedTable, layout: LoggedTable, *, key: Se
 
 
 def _check_numbers(path: str, pinned: PinnedTable) -> None:
-    """Refuse sizes and counts that no table has; a log is a text of any writer."""
+    """Reject impossible sizes and counts, because any writer may write to a log."""
     for what, numbers in (
         ("size", pinned.bytes),
         ("row count", pinned.rows),

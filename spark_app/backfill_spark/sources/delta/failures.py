@@ -1,4 +1,4 @@
-"""Errors of reading a source, and of Spark jobs on it."""
+"""Translation of errors from reading a source, and from Spark jobs on it."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
 
 LOG_HINT = "Restore the source's _delta_log from a backup. Delta rebuilds a checksum file (.crc) that is removed."
 VOID = "unsupported Delta data type: VOID"
-"""Kernel's words for a column without a type."""
+"""Kernel's message for a column without a type."""
 
 VERSION_GONE = re.compile(
     r"FileNotFoundException|FILE_NOT_EXIST|FILE_NOT_FOUND|does not exist|VersionNotFound|VERSION_NOT_FOUND|"
     r"VERSION_NOT_CONTIGUOUS|VERSIONS_NOT_CONTIGUOUS|TRUNCATED_TRANSACTION_LOG|NO_RECREATABLE_HISTORY|"
     r"STATE_RECOVER_ERROR|NO_COMMITS|CANNOT_TIME_TRAVEL|Missing checkpoint|Missing delta file"
 )
-"""What Delta and Kernel say of an old version whose log was cleaned."""
+"""Messages of Delta and Kernel for an old version that log cleanup removed."""
 
 
 def explain_look(error: Exception, spark: SparkSession | None = None, *, path: str) -> BackfillError:
-    """Return the error of opening or reading a source; `spark`: looks up which columns have no type."""
+    """Return the error of opening or reading a source; with `spark`, it names the columns without a type."""
     if VOID in whole_text(error):
         return _without_type(path, spark)
-    words = f"the source {path} cannot be read: {in_words(error)}"
+    message = f"the source {path} cannot be read: {in_words(error)}"
     match trouble_of(error):
         case Trouble.NO_PLACE:
             return missing_place(path, field="spec.source.delta.path", words=in_words(error))
@@ -58,7 +58,7 @@ def explain_look(error: Exception, spark: SparkSession | None = None, *, path: s
             return SourceNotFoundError(f"{path} is not a Delta table.", hint="Check spec.source.delta.path.")
         case Trouble.DENIED:
             return PermissionDeniedError(
-                words, hint=refusals.hint_of(error, "Grant this user read access to the source.")
+                message, hint=refusals.hint_of(error, "Grant this user read access to the source.")
             )
         case Trouble.UNSUPPORTED:
             return UnsupportedSourceFeatureError(
@@ -66,11 +66,11 @@ def explain_look(error: Exception, spark: SparkSession | None = None, *, path: s
                 hint="Drop the feature from the source, or read a copy without it.",
             )
         case Trouble.DAMAGED | Trouble.REFUSED:
-            return SourceDamagedError(words, hint=LOG_HINT)
+            return SourceDamagedError(message, hint=LOG_HINT)
         case Trouble.AWAY:
-            return AwayError(words)
+            return AwayError(message)
         case _:
-            return TransientError(words)
+            return TransientError(message)
 
 
 def _without_type(path: str, spark: SparkSession | None) -> BackfillError:
@@ -78,11 +78,11 @@ def _without_type(path: str, spark: SparkSession | None) -> BackfillError:
     if spark is not None:
         with suppress(*JAVA_ERRORS):  # Spark may be unable to read the log, too
             schema = schema_of(str(SparkDeltaLog(spark, path).updated().metadata().schemaString()))
-            typeless = (one for one in schema if any(isinstance(part, NullType) for part in every_type(one.dataType)))
-            names = [field.name for field in typeless]
+            types = ((field.name, every_type(field.dataType)) for field in schema)
+            names = [name for name, parts in types if any(isinstance(part, NullType) for part in parts)]
     columns = ", ".join(map(repr, names)) or "a column"
     return UnsupportedSourceFeatureError(
-        f"the source {path} cannot be read: {columns} has the type VOID, or holds it, and Delta Kernel reads no such table.",
+        f"the source {path} cannot be read: {columns} has the type VOID, or contains it, and Delta Kernel cannot read such tables.",
         hint="Drop the column from the source: ALTER TABLE … DROP COLUMN, with delta.columnMapping.mode = name. Leaving it out of "
         "spec.transform.select does not help.",
     )
@@ -95,12 +95,12 @@ def explain_version(
     other_causes = (Trouble.DENIED, Trouble.NO_PLACE)
     if version < newest and VERSION_GONE.search(whole_text(error)) and trouble_of(error) not in other_causes:
         return SnapshotExpiredError(
-            f"version {version} of {path} cannot be read any more: {in_words(error)}",
-            hint="Its log was cleaned: start a new job from a newer version.",
+            f"version {version} of {path} can no longer be read: {in_words(error)}",
+            hint="Log cleanup removed it: start a new job from a newer version.",
         )
-    # Expired is final, so it needs proof: the file may be readable again in a moment.
-    found = explain_look(error, spark, path=path)
-    return type(found)(f"version {version}: {found.message}", hint=found.hint)
+    # An expired version is a final error, so it needs proof: the file may be readable again soon.
+    explained = explain_look(error, spark, path=path)
+    return type(explained)(f"version {version}: {explained.message}", hint=explained.hint)
 
 
 @contextmanager
@@ -113,19 +113,19 @@ def explained_version(path: str, version: int) -> Iterator[None]:
 
 
 def explain_log(error: Exception | None, *, path: str) -> SourceDamagedError | None:
-    """Return the error of a source whose log Delta cannot rebuild; `None` without one."""
+    """Return the error of a source whose log Delta cannot rebuild; `None` without an exception."""
     if error is None:
         return None
     return SourceDamagedError(f"the log of {path} is damaged: {in_words(error)}", hint=LOG_HINT)
 
 
 def explain(error: Exception, *, path: str, version: int) -> BackfillError | None:
-    """Return the failure of a job by its name, or None when it is unknown, or it is another table's.
+    """Return the error of a Spark job; `None` if it is unknown, or concerns another table.
 
     Args:
-        error: What pyspark or py4j raised.
+        error: The exception of pyspark or py4j.
         path: The source's path.
-        version: The pinned version; -1 before there is one.
+        version: The pinned version; -1 before a version is pinned.
     """
     text, trouble, ours = whole_text(error), trouble_of(error), is_about(error, path)
     lost = explain_outside(text)
@@ -133,9 +133,9 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
         return lost
     match trouble:
         case Trouble.FULL:
-            return StorageFullError("no space left while staging.", hint="Free some room; nothing is lost.")
+            return StorageFullError("no space left while staging.", hint="Free some space; no data is lost.")
         case Trouble.DENIED:
-            # Java's FileNotFoundException also says `(Permission denied)`: that file is there.
+            # Java raises FileNotFoundException with `(Permission denied)` for existing files too.
             return PermissionDeniedError(in_words(error), hint=refusals.hint_of(error, "Grant this user access."))
         case Trouble.NO_PLACE if ours:
             return missing_place(path, field="spec.source.delta.path", words=in_words(error))
@@ -150,7 +150,7 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
                 hint="VACUUM removed it: start a new job on a new target, or keep deleted files for longer.",
             )
         case Trouble.NO_TABLE if ours:
-            return SourceNotFoundError(f"{path} is not a Delta table any more.", hint="Restore it.")
+            return SourceNotFoundError(f"{path} is no longer a Delta table.", hint="Restore it.")
         case Trouble.DAMAGED if ours:
             return _damaged_file(error, path)
         case Trouble.ENCRYPTED if ours:

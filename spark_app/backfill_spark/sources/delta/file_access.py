@@ -1,6 +1,6 @@
-"""Which files of a source's log a job may read: those in the source's folder, and in folders that the spec allows.
+"""Access check for the files in a source's log: a job may read the source's folder, and folders that the spec allows.
 
-The writers of a source decide what its log names; the job reads with credentials that these writers may not have.
+The writers of a source can put any path into its log, and the job reads with credentials that these writers may not have.
 """
 
 from __future__ import annotations
@@ -26,30 +26,31 @@ FIELD = "spec.source.delta.allowFilesOutside"
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """See the module. From any thread."""
+    """Access check of one source. Thread-safe."""
 
     source: str
     locations: FileLocations
     real: FileLocations | None
-    """The same folders without links; `None` if the source is not on this machine."""
+    """The same folders with links resolved; `None` if the source is not a local folder."""
 
     @classmethod
     def of(cls, spark: SparkSession, source: str, allowed: Sequence[str]) -> Self:
-        """Take the source's folder and those that the spec allows, each as a path or URI."""
+        """Return the check for the source's folder and the allowed folders, each a path or URI."""
         default = str(java(spark).org.apache.hadoop.fs.FileSystem.getDefaultUri(hadoop_conf(spark)).toString())
         locations = FileLocations.of(source, tuple(allowed), default=default)
-        folders = [path for one in (locations.folder, *locations.allowed) if (path := local_path(one)) is not None]
+        permitted = (locations.folder, *locations.allowed)
+        folders = [path for location in permitted if (path := local_path(location)) is not None]
         first, *more = map(os.path.realpath, folders) if folders else ("",)
         return cls(source, locations, FileLocations.of(first, tuple(more), default="file:") if folders else None)
 
     def check_listed(self, version: int, files: Iterable[LoggedFile | LoggedValues]) -> None:
-        """Refuse files of a version that the job may not read.
+        """Reject files of a version that the job may not read.
 
         Raises:
             InvalidSpecError: names the file and the field that allows it.
         """
         vector = '"deletionVector"'
-        # A parser for each of 100,000 actions takes longer than the rest.
+        # Parsing each of 100,000 actions would take longer than the rest of the check.
         self._check(
             version,
             (
@@ -59,13 +60,13 @@ class FileAccess:
         )  # fmt: skip
 
     def check_actions(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
-        """Refuse files that a commit adds, removes or names as changes; see `check_listed`."""
+        """Reject files of a commit's `add`, `remove` and `cdc` actions; see `check_listed`."""
         self._check(
             version, (action[kind] for action in actions for kind in ("add", "remove", "cdc") if kind in action)
         )
 
     def _check(self, version: int, files: Iterable[Mapping[str, Any]]) -> None:
-        folders: dict[str, str] = {}  # of one listing: writers may change links
+        folders: dict[str, str] = {}  # cached for one listing only, because writers may change links
         for file in files:
             path = str(file["path"])
             plain = self.real is None and is_below(path)
@@ -96,22 +97,22 @@ class FileAccess:
         path = local_path(location)
         if path is None:
             return
-        found = f"file://{_without_links(path, folders)}"
-        if self.real is not None and not self.real.permits(found):
-            raise self._refused(version, f"names {without_values(location)}, a link to {without_values(found)}", found)
+        real = f"file://{_without_links(path, folders)}"
+        if self.real is not None and not self.real.permits(real):
+            raise self._refused(version, f"names {without_values(location)}, a link to {without_values(real)}", real)
 
     def _refused(self, version: int, what: str, location: str) -> InvalidSpecError:
         return InvalidSpecError(
             f"{FIELD}: version {version} of the source {self.source} {what}, which is outside of its folder.",
-            hint=f"If this job may read it, as of the origin of a shallow clone, add {suggested_folder(location)} to {FIELD}.",
+            hint=f"If this job may read it (as for the origin of a shallow clone), add {suggested_folder(location)} to {FIELD}.",
         )
 
 
 def _without_links(path: str, folders: dict[str, str]) -> str:
-    """Return the path that a path leads to; each folder is looked at once."""
+    """Return a path with its links resolved; resolves each folder once."""
     folder, _, name = path.rpartition("/")
     if folder not in folders:
         folders[folder] = os.path.realpath(folder or "/")
-    found = f"{folders[folder].rstrip('/')}/{name}"
+    real = f"{folders[folder].rstrip('/')}/{name}"
     # A `Path` for each of 100,000 files takes three times as long.
-    return os.path.realpath(found) if os.path.islink(found) else found  # noqa: PTH114
+    return os.path.realpath(real) if os.path.islink(real) else real  # noqa: PTH114

@@ -1,4 +1,4 @@
-"""The order of a table's files by the values of a column, as the log says them."""
+"""Order of a table's files by the values of a column, from statistics in the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TEXT_MAX = 200
-"""Characters of a value that people see."""
+"""Largest number of characters of a value in messages."""
 
 
 def logged_bounds(
@@ -30,7 +30,7 @@ def logged_bounds(
     """Return the bounds of a column in each file of a version; one listing, no Spark job.
 
     Raises:
-        Whatever Kernel or the storage say (`LOG_ERRORS`).
+        LOG_ERRORS: Kernel or the storage failed.
     """
     name = physical_name(field)
     files = values_at(spark, path, version, columns=[name])
@@ -41,7 +41,7 @@ def check_order_column(column: str, schema: StructType, *, field: str) -> DataTy
     """Return the type of a column that files can be ordered by.
 
     Raises:
-        InvalidSpecError: there is no such column, it is nested, or its type has no order; names the field of the spec.
+        InvalidSpecError: the column does not exist, is nested, or has a type without order; names the field of the spec.
     """
     if column not in schema.names:
         root = column.split(".", 1)[0]
@@ -63,43 +63,45 @@ def check_order_column(column: str, schema: StructType, *, field: str) -> DataTy
 
 
 def file_order(column: str, direction: str, bounds: Sequence[FileBounds], *, field: str) -> FileOrder:
-    """Return the order in which files are read: the newest first is by the largest value of each; ties in path order.
+    """Return the order in which files are read; descending order uses the largest value of each file; ties in path order.
 
     Raises:
-        InvalidSpecError: there are more files than a state can tell in any order.
+        InvalidSpecError: there are more files than a state can track in such an order.
     """
     if len(bounds) > FILES_MAX:
         raise InvalidSpecError(
-            f"{field}: the source has {len(bounds):,} files, at most {FILES_MAX:,} can be read in an order.",
+            f"{field}: the source has {len(bounds):,} files, but at most {FILES_MAX:,} can be read in an order.",
             hint="OPTIMIZE the source, or leave the order out.",
         )
     ascending = direction == "Ascending"
-    known = [(one.low if ascending else one.high, file) for file, one in enumerate(bounds) if isinstance(one, Bounds)]
-    known.sort(key=lambda one: one[0], reverse=not ascending)
-    marks: dict[int, str | None] = {file: _words(value) for value, file in known}
-    last = _words(known[-1][0]) if known else None
-    nulls = [file for file, one in enumerate(bounds) if isinstance(one, OnlyNulls)]
-    # Rows without a value come before no value: they keep the mark of the last one.
+    values = [
+        (bound.low if ascending else bound.high, file) for file, bound in enumerate(bounds) if isinstance(bound, Bounds)
+    ]
+    values.sort(key=lambda item: item[0], reverse=not ascending)
+    marks: dict[int, str | None] = {file: _formatted(value) for value, file in values}
+    last = _formatted(values[-1][0]) if values else None
+    nulls = [file for file, bound in enumerate(bounds) if isinstance(bound, OnlyNulls)]
+    # Files with nulls only come after all values, so they keep the mark of the last value.
     marks |= dict.fromkeys(nulls, "" if last is None else last)
-    unknown = [file for file, one in enumerate(bounds) if isinstance(one, Unknown)]
+    unknown = [file for file, bound in enumerate(bounds) if isinstance(bound, Unknown)]
     marks |= dict.fromkeys(unknown)
-    files = (*(file for _, file in known), *nulls, *unknown)
+    files = (*(file for _, file in values), *nulls, *unknown)
     return FileOrder(
         column, direction, files, tuple(marks[file] for file in files), overlap_percent(bounds), len(unknown)
     )
 
 
 def overlap_percent(bounds: Sequence[FileBounds]) -> int:
-    """Return how many of all pairs of files with values overlap, in percent, rounded up; files that only touch do too."""
-    known = [one for one in bounds if isinstance(one, Bounds)]
-    pairs = len(known) * (len(known) - 1) // 2
-    highs = sorted(one.high for one in known)
-    apart = sum(bisect_left(highs, one.low) for one in known)
+    """Return the percentage of overlapping pairs among the files with values, rounded up; touching files overlap."""
+    ranges = [bound for bound in bounds if isinstance(bound, Bounds)]
+    pairs = len(ranges) * (len(ranges) - 1) // 2
+    highs = sorted(bound.high for bound in ranges)
+    apart = sum(bisect_left(highs, bound.low) for bound in ranges)
     return -(-100 * (pairs - apart) // pairs) if pairs else 0
 
 
-def _words(value: Any) -> str:
-    """Return a value for people; a text without what would end a line or move a cursor."""
+def _formatted(value: Any) -> str:
+    """Return a value for messages, with control characters escaped."""
     if isinstance(value, date):
         return value.isoformat().replace("+00:00", "Z")
     text = str(value)[:TEXT_MAX]

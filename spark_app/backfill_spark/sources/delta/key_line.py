@@ -1,4 +1,4 @@
-"""The rows of a table in the order of a key: where they may be cut, and how often files are read then."""
+"""Cuts of a table's rows in the order of a key, and the read amplification that follows from them."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CHUNK_ROWS = 1_000_000
-"""Rows of the chunks whose read amplification is told: about as many as one has at full speed."""
+"""Rows per chunk for the read amplification; about the size of a chunk at full speed."""
 
 CUTS_MAX = 2000
 SAMPLE_ROWS = 10_000
 LOOKS_MAX = 1_000_000
-"""Files and chunks that are compared, at most: of more files some stand for all."""
+"""Largest number of comparisons of a file with a chunk; with more, a sample of the files is used."""
 
 TEXT_MAX = 256
-"""Characters of a text in a cut: what is left out makes it smaller, and any cut is right."""
+"""Largest number of characters of a string in a cut. A truncated string is smaller, and any cut is valid."""
 
 
 def key_line(
     space: KeySpace, pinned: PinnedTable, files: Sequence[RangedFile], read: Callable[[], DataFrame], *, cut_rows: int
 ) -> KeyLine:
-    """Return cuts at the ends of files, or by a sample of the rows that `read` returns where the log says too little."""
-    rows = [there - gone for there, gone in zip(pinned.rows, pinned.deleted, strict=True)]
+    """Return cuts at the ends of files; if the log lacks statistics, from a sample of the rows that `read` returns."""
+    rows = [total - deleted for total, deleted in zip(pinned.rows, pinned.deleted, strict=True)]
     line = line_by_files(space, files, rows, cut_rows=cut_rows)
     return line or line_by_sample(space, read(), sum(rows), files=len(rows), cut_rows=cut_rows)
 
@@ -50,23 +50,23 @@ def new_line(space: KeySpace, files: Sequence[RangedFile], *, cut_rows: int) -> 
 def line_by_files(
     space: KeySpace, files: Sequence[RangedFile], rows: Sequence[int], *, cut_rows: int
 ) -> KeyLine | None:
-    """Return cuts where files end, as the log says; None where it does not say it of half of the rows.
+    """Return cuts at the last positions of files in the log; `None` if the log lacks them for more than half of the rows.
 
     Args:
         space: The order.
-        files: Of one version.
+        files: Files of one version.
         rows: Live rows of each file.
-        cut_rows: Rows between two cuts, about.
+        cut_rows: Approximate number of rows between two cuts.
     """
     total = sum(rows)
-    known = [(file.last, count) for file, count in zip(files, rows, strict=True) if file.last is not None]
-    if 2 * sum(count for _, count in known) < total:
+    ends = [(file.last, count) for file, count in zip(files, rows, strict=True) if file.last is not None]
+    if 2 * sum(count for _, count in ends) < total:
         return None
     step = max(cut_rows, total // CUTS_MAX)
     cuts: list[KeyCut] = []
     waiting = 0
     for last, count in sorted(
-        ((_short(one), count) for one, count in known), key=lambda one: space.order.sort_key(one[0])
+        ((_short(end), count) for end, count in ends), key=lambda item: space.order.sort_key(item[0])
     ):
         waiting += count
         if waiting < step or not space.order.fits(last):
@@ -76,15 +76,15 @@ def line_by_files(
         else:
             cuts.append(KeyCut(last, waiting))
         waiting = 0
-    rest = waiting + total - sum(count for _, count in known)
+    rest = waiting + total - sum(count for _, count in ends)
     if cuts and not rest:
-        # The last chunk has no end: behind the last row there is nothing to be read.
+        # The last chunk has no end, so a cut at the last row would create an empty chunk.
         rest = cuts.pop().rows
     return KeyLine(space, tuple(cuts), rest, read_amplification(space.order, files, cuts))
 
 
 def read_amplification(order: KeyOrder, files: Sequence[RangedFile], cuts: Sequence[KeyCut]) -> float:
-    """Return how often a file is read by chunks of about a million rows, in the mean; 1.0 where each is read once."""
+    """Return how often chunks of about a million rows read a file, on average; 1.0 if each file is read once."""
     ends: list[KeyPosition | None] = [None]
     waiting = 0
     for cut in cuts:
@@ -106,7 +106,7 @@ def _short(position: KeyPosition) -> KeyPosition:
 
 
 def line_by_sample(space: KeySpace, rows: DataFrame, total: int, *, files: int, cut_rows: int) -> KeyLine:
-    """Return cuts at the quantiles of a sample: nothing is known of files, so that each chunk may touch all of them.
+    """Return cuts at the quantiles of a sample; without statistics, each chunk may read all files.
 
     Reads the columns of the order once.
     """
@@ -114,8 +114,8 @@ def line_by_sample(space: KeySpace, rows: DataFrame, total: int, *, files: int, 
     positions = rows.select(*(stored_value(column).alias(f"c{at}") for at, column in enumerate(columns)))
     fraction = min(1.0, SAMPLE_ROWS / max(total, 1))
     sampled = positions.sample(fraction, seed=1) if fraction < 1 else positions
-    found = [tuple(value_of(value) for value in row) for row in sampled.limit(2 * SAMPLE_ROWS).collect()]
-    ordered = sorted(found, key=space.order.sort_key)
+    collected = [tuple(value_of(value) for value in row) for row in sampled.limit(2 * SAMPLE_ROWS).collect()]
+    ordered = sorted(collected, key=space.order.sort_key)
     pieces = min(CUTS_MAX, max(1, total // cut_rows), max(1, len(ordered)))
     edges = [ordered[len(ordered) * at // pieces - 1] for at in range(1, pieces)]
     cuts: list[KeyCut] = []
@@ -129,12 +129,12 @@ def line_by_sample(space: KeySpace, rows: DataFrame, total: int, *, files: int, 
 
 
 def key_order(schema: StructType, columns: Sequence[tuple[str, bool]], *, field: str) -> KeyOrder:
-    """Return an order by columns of a table, each with: is it descending?
+    """Return an order by columns of a table, each a pair of name and `descending`.
 
     Raises:
-        InvalidSpecError: there is no such column, or its type has no order; `field` of the spec names it.
+        InvalidSpecError: a column does not exist, or its type has no order; `field` of the spec names it.
     """
-    found = []
+    ordered = []
     for name, descending in columns:
         if name not in schema.names:
             raise InvalidSpecError(
@@ -146,7 +146,7 @@ def key_order(schema: StructType, columns: Sequence[tuple[str, bool]], *, field:
         if not plain or not has_order(spelled):
             raise InvalidSpecError(
                 f"{field} names {name!r}, whose type {kind.simpleString()} has no order that every engine agrees on.",
-                hint="Order by numbers, plain texts, dates, timestamps or binaries, or use another strategy.",
+                hint="Order by numbers, strings without collation, dates, timestamps or binaries, or use another strategy.",
             )
-        found.append(KeyColumn(name, spelled, descending))
-    return KeyOrder(tuple(found))
+        ordered.append(KeyColumn(name, spelled, descending))
+    return KeyOrder(tuple(ordered))

@@ -1,4 +1,4 @@
-"""What the versions after the pinned one did to the table, from the commit files alone; no Spark job."""
+"""Commits after the pinned version: their changes to the table, read from commit files without a Spark job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from backfill_spark.ports.source import PinnedTable
 
 CACHE_MAX = 10_000
-"""Versions whose facts are kept: a few hundred bytes each."""
+"""Number of versions whose facts are cached; a few hundred bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +43,21 @@ class Version:
     """The `add` action of each file with new rows, as a line of a commit, without its statistics."""
 
     removes: bool
-    """Are there rows that were updated or deleted?"""
+    """True if the commit updated or deleted rows."""
 
     table_id: str | None
     schema: StructType | None
     change_feed: bool | None
-    """What a metadata action in it says; None without one."""
+    """State of the change feed in the commit's metadata action; `None` without such an action."""
 
     partitions: tuple[str, ...] | None
-    """Partition columns of a metadata action in it; None without one."""
+    """Partition columns in the commit's metadata action; `None` without such an action."""
 
     operation: str
 
 
 class VersionLog:
-    """Reads commit files after a pinned version, each at most once."""
+    """Reader of commit files after a pinned version; reads each at most once."""
 
     def __init__(
         self,
@@ -69,15 +69,15 @@ class VersionLog:
         access: FileAccess,
         feed_at: Callable[[int], bool],
     ) -> None:
-        """Take the table, the policy for changes of its columns (`Fail`, `Ignore` or `Follow`), and who knows of a change feed.
+        """Prepare to read commits; opens no file yet.
 
         Args:
             spark: The session.
-            path: The table's.
-            pinned: The version that is read.
-            schema_change: See above.
-            access: Which files the job may read.
-            feed_at: Says whether a version has a change feed; asked once for each range that is not the next one.
+            path: The table's path.
+            pinned: The pinned version.
+            schema_change: Policy for changes of the columns: `Fail`, `Ignore` or `Follow`.
+            access: Check of the files that the job may read.
+            feed_at: Returns True if a version has a change feed; called once for each range that does not continue the last one.
         """
         self._jvm = java(spark)
         self._path = path.rstrip("/")
@@ -88,10 +88,10 @@ class VersionLog:
         self._seen: dict[int, Version] = {}
         self._feed_at = feed_at
         self._feed: dict[int, bool] = {pinned.version: pinned.change_feed}
-        """Where ranges begin and ended; few."""
+        """State of the change feed at the ends of the last range."""
 
     def check(self, after: int, upto: int) -> None:
-        """Refuse versions that cannot be applied.
+        """Reject versions that cannot be applied.
 
         Raises:
             ChangeFeedExpiredError: a version is gone; names the first.
@@ -108,10 +108,10 @@ class VersionLog:
             self._check_table(number, version)
 
     def checked_text(self, number: int) -> str:
-        """Return the text of a commit of the same table; a restored version is one. Its columns are the same, or `follows`.
+        """Return the text of a commit of the same table; allows RESTORE, and with `follows` other columns.
 
         Raises:
-            What `check` raises, and SourceDamagedError: it is no commit.
+            SourceDamagedError: the file is not a commit; other errors are those of `check`.
         """
         text = self._text(number)
         version = self._parsed(number, text)
@@ -120,7 +120,7 @@ class VersionLog:
 
     @property
     def follows(self) -> bool:
-        """Does the target follow changes of the columns?"""
+        """True if the target follows changes of the columns."""
         return self._schema_change == "Follow"
 
     def _check_table(self, number: int, version: Version) -> None:
@@ -130,7 +130,7 @@ class VersionLog:
                 hint="Give the job another jobId and another target.",
             )
         if version.partitions not in (None, self._pinned.partitions):
-            # Its removed files have the old layout: Delta's change feed reads them by the new one, and finds nulls.
+            # Removed files have the old layout, but Delta's change feed reads them with the new one, and returns nulls.
             raise self._changed(number, f"the partition columns became {list(version.partitions or ())}")
         if version.schema is not None:
             self._check_schema(number, version.schema)
@@ -141,14 +141,14 @@ class VersionLog:
         for name, field in old.items():
             if name not in new:
                 raise self._changed(number, f"column {name!r} was dropped or renamed")
-            # Comments and column mapping are words in the metadata of nested fields, not another type.
+            # Comments and column mapping are metadata of nested fields, not a different type.
             before, after = nullable(field.dataType), nullable(new[name].dataType)
             if before != after:
                 what = f"{before.simpleString()} became {after.simpleString()}"
                 raise self._changed(number, f"column {name!r} changed its type: {what}")
-            stored, stored_now = (physical_names(one) for one in (field, new[name]))
+            stored, stored_now = (physical_names(version) for version in (field, new[name]))
             if stored[0] != stored_now[0] and PHYSICAL_NAME in new[name].metadata:
-                # Its values went without a change of any row.
+                # Its values were lost without a row change.
                 raise self._changed(number, f"column {name!r} was dropped and added again")
             if stored != stored_now:
                 raise self._changed(number, f"column {name!r} has another name in files")
@@ -157,17 +157,17 @@ class VersionLog:
             raise self._changed(
                 number,
                 f"column {added[0]!r} was added",
-                "Set spec.source.delta.schemaChange: Ignore to go on without it (Follow: with it, strategy Replica), or start a new job.",
+                "Set spec.source.delta.schemaChange: Ignore to continue without it (strategy Replica: Follow to include it), or start a new job.",
             )
 
     def _changed(self, number: int, what: str, hint: str = "Start a new job on a new target.") -> SchemaChangedError:
         return SchemaChangedError(f"{what} in version {number} of {self._path}.", hint=hint)
 
     def ranges(self, after: int, upto: int) -> list[tuple[bool, int, int]]:
-        """Cut `(after, upto]` into runs (has a change feed?, first, last).
+        """Cut `(after, upto]` into runs of versions with or without change feed: (has feed, first, last).
 
         Raises:
-            ChangeFeedMissingError: a version without feed updated or deleted rows; names it.
+            ChangeFeedMissingError: a version without change feed updated or deleted rows; names it.
         """
         runs: list[tuple[bool, int, int]] = []
         fed = start = self._feed[after] if after in self._feed else self._feed_at(after)
@@ -192,23 +192,23 @@ class VersionLog:
         return self._version(number).added
 
     def appended(self, after: int, upto: int) -> list[tuple[int, str]] | None:
-        """Return the `add` action of each file with new rows of the versions `(after, upto]`, with statistics, by version.
+        """Return the `add` action, with statistics, of each file with new rows in the versions `(after, upto]`, by version.
 
-        None: a version updates or deletes rows, or two versions name one file.
+        Returns `None` if a version updates or deletes rows, or if two versions add the same file.
         """
         numbers = range(after + 1, upto + 1)
         if any(self._version(number).removes for number in numbers):
             return None
-        found = [
+        files = [
             (number, action["add"])
             for number in numbers
             if self._version(number).added
             for action in map(action_of, lines_of(self._text(number)))
             if action.get("add", {}).get("dataChange")
         ]
-        if len({add["path"] for _, add in found}) < len(found):
+        if len({add["path"] for _, add in files}) < len(files):
             return None
-        return [(number, json.dumps({"add": add})) for number, add in found]
+        return [(number, json.dumps({"add": add})) for number, add in files]
 
     def _version(self, number: int) -> Version:
         if number not in self._seen:
@@ -226,17 +226,17 @@ class VersionLog:
             raise self._unread(error, number) from error
         except NO_ACTION as error:
             raise SourceDamagedError(
-                f"version {number} of {self._path} is no commit: {error}.",
+                f"version {number} of {self._path} is not a valid commit: {error}.",
                 hint="Restore the file in the source's _delta_log, or start a new job from a version after it.",
             ) from error
         return version
 
     def check_kept(self, number: int) -> None:
-        """Refuse to go on without a version that is still to be consumed.
+        """Fail if a version that is not consumed yet is gone.
 
         Raises:
-            ChangeFeedExpiredError: it is gone.
-            PermissionDeniedError, TransientError: it cannot be told now.
+            ChangeFeedExpiredError: the version is gone.
+            PermissionDeniedError, TransientError: the check is not possible now.
         """
         if number not in self._seen:
             self._open(number).close()
@@ -257,21 +257,21 @@ class VersionLog:
         except JAVA_ERRORS as error:
             if is_a(error, "FileNotFoundException"):
                 raise ChangeFeedExpiredError(
-                    f"version {number} of {self._path} is gone before it was consumed.",
-                    hint="The source's log was cleaned: start a new job on a new target, and keep the log for longer.",
+                    f"version {number} of {self._path} was removed before it was consumed.",
+                    hint="Log cleanup removed it: start a new job on a new target, and keep the source's log for longer.",
                 ) from error
             raise self._unread(error, number) from error
 
     def _unread(self, error: Exception, number: int) -> BackfillError:
-        # Only a file that is not there is gone for good; the rest must not end a job that could go on.
+        # Only a missing file is a final error; other errors must not end a job that could continue.
         return explain_version(error, path=self._path, version=number, newest=-1)
 
 
 def parse(actions: Sequence[Mapping[str, Any]]) -> Version:
-    """Read the facts of a commit; an OPTIMIZE neither adds nor removes rows (dataChange is false).
+    """Return the facts of a commit. OPTIMIZE has `dataChange` false, so it neither adds nor removes rows.
 
     Raises:
-        ValueError: it has no action: Delta writes no commit without one.
+        ValueError: the commit has no action, which Delta never writes.
     """
     if not actions:
         raise ValueError("the file is empty")
@@ -293,7 +293,7 @@ def parse(actions: Sequence[Mapping[str, Any]]) -> Version:
 
 
 def physical_names(field: StructField) -> tuple[str, tuple[Any, ...]]:
-    """Return the names that a column and the fields inside it have in files."""
+    """Return the physical names of a column and of the fields inside it."""
     return str(field.metadata.get(PHYSICAL_NAME, field.name)), _inside(field.dataType)
 
 

@@ -1,6 +1,6 @@
-"""Which files of a version may hold rows between two positions of a key, from the log alone; no Spark job.
+"""Finds the files of a version that may hold rows between two key positions, from the log and without a Spark job.
 
-Delta would find them too, once for each range and in a Spark job, and only where a condition is written in its own words.
+Delta's data skipping could find them too, but with a Spark job for each range, and only for conditions that it supports.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 VERSIONS_MAX = 2
-"""Versions whose files are kept: chunks of the next one start while the last ones of this one end."""
+"""Number of versions whose files are cached: chunks of the next version start while the last chunks of this one end."""
 
 LAST_LETTER = "\U0010ffff"
 
@@ -37,17 +37,17 @@ _EPOCH_DAY = date(1970, 1, 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 SortKey = tuple[Any, ...]
-"""What positions, or the first columns of them, are compared by (`KeyColumn.sort_value`)."""
+"""Comparable form of a position, or of its first columns (`KeyColumn.sort_value`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Rows after one position, up to and with another one; None: no bound."""
+    """Rows after `low`, up to and including `high`; a bound that is `None` does not apply."""
 
     low: SortKey | None
     high: SortKey | None
     exhausted: int
-    """After so many columns `low` is the last row: NULL is the largest value in all that follow."""
+    """Number of leading columns after which `low` has only NULLs, the largest values; no row with these columns follows it."""
 
     @classmethod
     def of(cls, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> KeyRange:
@@ -57,124 +57,124 @@ class KeyRange:
             low is not None and exhausted and low[exhausted - 1] is None and not order.columns[exhausted - 1].descending
         ):
             exhausted -= 1
-        low_key, high_key = (None if one is None else order.sort_key(one) for one in (low, high))
+        low_key, high_key = (None if position is None else order.sort_key(position) for position in (low, high))
         return cls(low_key, high_key, exhausted)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Rows whose first columns lie between two sort keys of the same length, both included."""
+    """Rows whose first columns lie between two sort keys of the same length, inclusive."""
 
     first: SortKey
     last: SortKey
 
-    def meets(self, wanted: KeyRange) -> bool:
-        """May it have a row of a range?"""
+    def meets(self, key_range: KeyRange) -> bool:
+        """Return True if the span may have a row of a range."""
         columns = len(self.first)
-        if wanted.high is not None and wanted.high[:columns] < self.first:
+        if key_range.high is not None and key_range.high[:columns] < self.first:
             return False
-        if wanted.low is None:
+        if key_range.low is None:
             return True
-        low = wanted.low[:columns]
-        return low < self.last or (low == self.last and columns < wanted.exhausted)
+        low = key_range.low[:columns]
+        return low < self.last or (low == self.last and columns < key_range.exhausted)
 
-    def lies_in(self, wanted: KeyRange) -> bool:
-        """Is every row of it in a range?"""
-        return self.begins_in(wanted) and self.ends_in(wanted)
+    def lies_in(self, key_range: KeyRange) -> bool:
+        """Return True if every row of the span is in a range."""
+        return self.begins_in(key_range) and self.ends_in(key_range)
 
-    def begins_in(self, wanted: KeyRange) -> bool:
-        """Is no row of it before a range?"""
-        return wanted.low is None or wanted.low[: len(self.first)] < self.first
+    def begins_in(self, key_range: KeyRange) -> bool:
+        """Return True if no row of the span is before a range."""
+        return key_range.low is None or key_range.low[: len(self.first)] < self.first
 
-    def ends_in(self, wanted: KeyRange) -> bool:
-        """Is no row of it after a range?"""
-        if wanted.high is None:
+    def ends_in(self, key_range: KeyRange) -> bool:
+        """Return True if no row of the span is after a range."""
+        if key_range.high is None:
             return True
         columns = len(self.last)
-        high = wanted.high[:columns]
-        return self.last < high or (self.last == high and columns == len(wanted.high))
+        high = key_range.high[:columns]
+        return self.last < high or (self.last == high and columns == len(key_range.high))
 
 
 @dataclass(frozen=True, slots=True)
 class RangedFile:
-    """A file of a version: where its rows may be, and its `add` action."""
+    """A file of a version: the spans of its rows, and its `add` action."""
 
     spans: tuple[Span, ...]
-    """The first one has its rows but for NULL and NaN of the first column."""
+    """Spans that contain all rows. The first one excludes NULL and NaN of the first column."""
 
     last: KeyPosition | None
-    """No row of the first span is behind it; None: the log does not say."""
+    """Position that no row of the first span exceeds; `None` if the log does not record it."""
 
     action: str
     rows: int | None = None
-    """Without deleted ones; `None` if the log does not record it."""
+    """Number of rows without deleted ones; `None` if the log does not record it."""
     has_nulls: bool = True
-    """May the first column have nulls beside other values?"""
+    """True if the first column may have nulls in addition to other values."""
 
-    def is_read(self, wanted: KeyRange) -> bool:
-        """May it have a row of a range?"""
-        return any(one.meets(wanted) for one in self.spans)
+    def is_read(self, key_range: KeyRange) -> bool:
+        """Return True if the file may have a row of a range."""
+        return any(span.meets(key_range) for span in self.spans)
 
-    def edges(self, wanted: KeyRange) -> Edges:
-        """Return what the log says of its rows outside of a range."""
+    def edges(self, key_range: KeyRange) -> Edges:
+        """Return the position of the file relative to a range."""
         rows = self.spans[0]
         return Edges(
-            whole=all(span.lies_in(wanted) for span in self.spans),
-            begins=rows.begins_in(wanted),
-            ends=rows.ends_in(wanted),
+            whole=all(span.lies_in(key_range) for span in self.spans),
+            begins=rows.begins_in(key_range),
+            ends=rows.ends_in(key_range),
             has_nulls=self.has_nulls,
         )
 
 
 class RangeFiles:
-    """The files of a table, by version; several threads may ask."""
+    """Files of a table, by version. Thread-safe."""
 
     def __init__(self, spark: SparkSession, log: SparkDeltaLog, schema: StructType, access: FileAccess) -> None:
-        """Take the table; `schema` has the columns by which it is read, `access` its path."""
+        """Store the table; `schema` has the columns to read, `access` the path."""
         self._spark, self._log, self._schema, self._access = spark, log, schema, access
         self._lock = threading.Lock()
         self._versions: dict[tuple[int, KeyOrder], tuple[Any, list[RangedFile]]] = {}
 
     def frame(self, version: int, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> DataFrame:
-        """Return the rows of a version after `low`, up to and with `high`; lazy.
+        """Return the rows of a version after `low`, up to and including `high`; lazy.
 
         Raises:
-            Whatever Kernel, Delta or the storage say (`LOG_ERRORS`).
+            LOG_ERRORS: Kernel, Delta or the storage failed.
         """
         snapshot, files = self._at(version, order)
-        wanted = KeyRange.of(order, low, high)
+        key_range = KeyRange.of(order, low, high)
         groups: dict[Edges, list[str]] = {}
         for file in files:
-            if file.is_read(wanted):
-                groups.setdefault(file.edges(wanted), []).append(file.action)
+            if file.is_read(key_range):
+                groups.setdefault(file.edges(key_range), []).append(file.action)
 
         def rows(actions: Sequence[str]) -> DataFrame:
             return self._log.frame(delta_actions(self._spark, actions), snapshot)
 
-        found = [
+        frames = [
             whole_files(rows(actions), order, low, high)
             if edges.whole
             else cut_files(rows(actions), order, low, high, edges)
             for edges, actions in groups.items()
         ]
-        return reduce(DataFrame.unionAll, found) if found else rows([])
+        return reduce(DataFrame.unionAll, frames) if frames else rows([])
 
     def files(self, version: int, order: KeyOrder) -> list[RangedFile]:
         """Return the files of a version in the order of their paths.
 
         Raises:
-            Whatever Kernel, Delta or the storage say (`LOG_ERRORS`).
+            LOG_ERRORS: Kernel, Delta or the storage failed.
         """
         return self._at(version, order)[1]
 
     def _at(self, version: int, order: KeyOrder) -> tuple[Any, list[RangedFile]]:
         with self._lock:
-            found = self._versions.get((version, order))
-            if found is None:
+            cached = self._versions.get((version, order))
+            if cached is None:
                 snapshot = self._log.at(version)
-                found = snapshot, self._list(version, order, self._log.partitions(snapshot))
-                self._versions = {**dict(list(self._versions.items())[1 - VERSIONS_MAX :]), (version, order): found}
-            return found
+                cached = snapshot, self._list(version, order, self._log.partitions(snapshot))
+                self._versions = {**dict(list(self._versions.items())[1 - VERSIONS_MAX :]), (version, order): cached}
+            return cached
 
     def _list(self, version: int, order: KeyOrder, partitions: Sequence[str]) -> list[RangedFile]:
         fields = [self._schema[column.name] for column in order.columns]
@@ -195,66 +195,67 @@ class RangeFiles:
 
 
 def _nullable(file: LoggedValues, order: KeyOrder) -> tuple[bool, ...]:
-    """Say of each column whether the file may have nulls in it; what the log does not say may be."""
+    """Return, for each column, True if the file may have nulls in it, or if the log does not record their number."""
     return tuple(file.nulls[at] != 0 for at in range(len(order.columns)))
 
 
 def ranged_file(order: KeyOrder, bounds: Sequence[FileBounds], nullable: Sequence[bool], action: str) -> RangedFile:
-    """Return where the rows of a file may be, by its first columns up to one of which nothing is known.
+    """Return the spans of a file's rows, by the leading columns with known bounds.
 
-    A row lies between the first values of all columns and the last values of all columns. NULL and NaN of the first column, which may
-    be far from its other values, have a span of their own.
+    Each row is between the smallest values of these columns and their largest values. NULL and NaN of the first column, which may be
+    far from its other values, get separate spans.
 
     Args:
         order: The order.
-        bounds: Of each column.
-        nullable: May the column have nulls beside these values?
-        action: Of the file.
+        bounds: Bounds of each column.
+        nullable: For each column, True if it may have nulls in addition to these values.
+        action: The file's `add` action.
     """
     first: SortKey = ()
     last: SortKey = ()
     position: KeyPosition | None = ()
-    beside: list[Any] = []
-    for at, (column, known, nulls) in enumerate(zip(order.columns, bounds, nullable, strict=True)):
-        values, others = _values(column, known, nulls)
+    separate: list[Any] = []
+    for at, (column, bound, nulls) in enumerate(zip(order.columns, bounds, nullable, strict=True)):
+        values, unbounded = _values(column, bound, nulls)
         if not values:
-            # NULL is behind every value, where the column goes up.
+            # NULL is larger than every value, in ascending columns.
             rest = order.columns[at:]
-            position = None if any(one.descending for one in rest) else (*(position or ()), *(None for _ in rest))
+            descends = any(remaining.descending for remaining in rest)
+            position = None if descends else (*(position or ()), *(None for _ in rest))
             break
-        beside, values = (others, values) if at == 0 else (beside, [*values, *others])
-        keys = {column.sort_value(one): one for one in values}
+        separate, values = (unbounded, values) if at == 0 else (separate, [*values, *unbounded])
+        keys = {column.sort_value(value): value for value in values}
         first, last = (*first, min(keys)), (*last, max(keys))
         position = (*(position or ()), keys[max(keys)])
-    apart = (order.columns[0].sort_value(one) for one in beside)
-    spans = (Span(first, last), *(Span((one, *first[1:]), (one, *last[1:])) for one in apart))
+    apart = (order.columns[0].sort_value(value) for value in separate)
+    spans = (Span(first, last), *(Span((key, *first[1:]), (key, *last[1:])) for key in apart))
     return RangedFile(spans, position, action, has_nulls=nullable[0])
 
 
-def _values(column: KeyColumn, known: FileBounds, nulls: bool) -> tuple[list[KeyValue], list[KeyValue]]:
-    """Return the values that bound those of a column, and those that may be beside; none where nothing is known."""
-    match known:
+def _values(column: KeyColumn, bounds: FileBounds, nulls: bool) -> tuple[list[KeyValue], list[KeyValue]]:
+    """Return the smallest and largest value of a column, and possible values outside of them; both empty if unknown."""
+    match bounds:
         case OnlyNulls():
             return [None], []
         case Bounds():
-            # Statistics tell of no NaN.
-            beside: list[KeyValue] = [float("nan")] if column.type in FLOATS else []
-            beside += [None] if nulls else []
-            low, high = _cut(known.low, ""), _cut(known.high, LAST_LETTER)
-            return [key_value(column, low), key_value(column, high)], beside
+            # Statistics do not include NaN.
+            unbounded: list[KeyValue] = [float("nan")] if column.type in FLOATS else []
+            unbounded += [None] if nulls else []
+            low, high = _cut(bounds.low, ""), _cut(bounds.high, LAST_LETTER)
+            return [key_value(column, low), key_value(column, high)], unbounded
         case _:
             return [], []
 
 
 def _cut(bound: Any, end: str) -> Any:
-    """Return a bound; of a text what was cut, or is no text, becomes `end`: it stands for smaller and for larger letters."""
+    """Return a bound; in a string, `end` replaces everything from the first truncated or unreadable character on."""
     if not isinstance(bound, str) or NOT_A_TEXT not in bound:
         return bound
     return bound.partition(NOT_A_TEXT)[0] + end
 
 
 def key_value(column: KeyColumn, value: Any) -> KeyValue:
-    """Return a value of the log as one of a position."""
+    """Return a value of the log as a value of a position."""
     match value:
         case datetime():
             passed = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH

@@ -1,4 +1,4 @@
-"""Row changes of versions: from the change feed, or, without one, the rows of added files."""
+"""Row changes of versions: from the change feed, or, without one, from the rows of added files."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def change_frames(
     after: int,
     upto: int,
 ) -> Iterator[DataFrame]:
-    """Yield the changes of the versions `(after, upto]` with some columns, each run of versions by its own metadata; lazy.
+    """Yield the changes of the versions `(after, upto]` with some columns, one frame per run of equal metadata; lazy.
 
     Args:
         log: The commits.
         delta_log: The table.
         added: Returns the rows of `add` actions of a version.
-        columns: Of a change, those of its kind and its version included.
-        after: Last version that is left out.
-        upto: Last version.
+        columns: Columns of a change, including its type and its version.
+        after: The version before the first one.
+        upto: The last version.
 
     Raises:
-        ChangeFeedMissingError: there is no change feed and a commit is not append-only.
+        ChangeFeedMissingError: the table has no change feed, and a commit is not append-only.
         ChangeFeedExpiredError: a version is gone.
     """
     for has_feed, first, last in log.ranges(after, upto):

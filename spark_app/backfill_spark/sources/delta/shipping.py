@@ -1,4 +1,4 @@
-"""The log of a source as file actions, for a target that gets its files; and what of a source such a target cannot have."""
+"""Log of a source as file actions for a target that takes its files, and checks for features that it cannot take over."""
 
 from __future__ import annotations
 
@@ -20,26 +20,24 @@ OTHER_STRATEGY = "Use the strategy Snapshot, which reads rows."
 
 
 def check_shippable(path: str, table: LoggedTable) -> None:
-    """Refuse a version of a table whose files alone do not say what a reader sees, or what a copy would lack.
+    """Reject a table version with features that copied files would lose.
 
     Raises:
-        UnsupportedSourceFeatureError: names the feature, and the column where there is one.
+        UnsupportedSourceFeatureError: names the feature, and the column if it concerns one.
     """
     if is_on(table.properties, ROW_TRACKING):
-        raise _unsupported(path, f"row tracking ({ROW_TRACKING}), and the ids of its rows would not be carried over")
+        raise _unsupported(path, f"row tracking ({ROW_TRACKING}), and copied files would lose the row ids")
     if value(table.properties, MAPPING_MODE) == "id":
-        raise _unsupported(
-            path, f"column mapping by id ({MAPPING_MODE}), and its files need not have the columns' names"
-        )
+        raise _unsupported(path, f"column mapping by id ({MAPPING_MODE}), and its files may have other column names")
 
 
-def _unsupported(path: str, words: str) -> UnsupportedSourceFeatureError:
-    return UnsupportedSourceFeatureError(f"the source {path} has {words}.", hint=OTHER_STRATEGY)
+def _unsupported(path: str, feature: str) -> UnsupportedSourceFeatureError:
+    return UnsupportedSourceFeatureError(f"the source {path} has {feature}.", hint=OTHER_STRATEGY)
 
 
 @dataclass(frozen=True)
 class ShippedLog:
-    """The commits after a pinned version, as long as they are of the same files with the same columns."""
+    """Commits after a pinned version, while they belong to the same table with supported columns."""
 
     log: VersionLog
     path: str
@@ -47,13 +45,13 @@ class ShippedLog:
     layout_at: Callable[[int], LoggedTable]
 
     def versions(self, after: int, upto: int) -> Iterator[VersionActions]:
-        """Yield the file actions of the versions `(after, upto]`, in order; each is read when it is asked for.
+        """Yield the file actions of the versions `(after, upto]`, in order; reads each version on demand.
 
         Raises:
             ChangeFeedExpiredError: a version is gone; names it.
             SourceReplacedError: another table is at the path.
             SchemaChangedError: partitions changed, or columns that are not followed; names them.
-            UnsupportedSourceFeatureError: a version brought something that is not carried over.
+            UnsupportedSourceFeatureError: a version added a feature that the target cannot take over.
             SourceDamagedError: a commit cannot be read.
         """
         for number in range(after + 1, upto + 1):
@@ -62,17 +60,17 @@ class ShippedLog:
                 actions = replace(file_actions(number, text), layout=self._layout(number, text))
             except NO_ACTION as error:
                 raise SourceDamagedError(
-                    f"version {number} of {self.path} has a file action that says too little: {error!r}.",
+                    f"version {number} of {self.path} has an incomplete file action: {error!r}.",
                     hint="Restore the file in the source's _delta_log, or start a new job from a version after it.",
                 ) from error
             yield actions
 
     def _layout(self, number: int, text: str) -> LoggedTable | None:
-        """Return how a version lays the table out, where that is followed: it has other columns than the pinned one, or new words."""
-        # Most commits have no metadata, and their text says so before any of it is parsed again.
+        """Return a version's layout if its columns or metadata changed and changes are followed; else `None`."""
+        # Most commits have no metadata, which a search in the text shows without parsing it again.
         if '"metaData"' not in text and '"protocol"' not in text:
             return None
-        found: LoggedTable | None = None
+        layout: LoggedTable | None = None
         for line in lines_of(text):
             action = action_of(line)
             if "protocol" in action:
@@ -88,26 +86,26 @@ class ShippedLog:
                 description=metadata.get("description"),
             )
             if self.log.follows:
-                found = self._followed(now, number)
+                layout = self._followed(now, number)
             else:
                 check_shippable(self.path, now)
-        return found
+        return layout
 
     def _followed(self, now: LoggedTable, number: int) -> LoggedTable | None:
-        before, after = (shape(json.loads(one.schema)) for one in (self.pinned, now))
+        before, after = (shape(json.loads(table.schema)) for table in (self.pinned, now))
         if before != after:
-            # What of it is not carried over is said once it is known to be followed otherwise.
+            # Unsupported features are reported later, after the change itself is known to be supported.
             return now
         check_shippable(self.path, now)
         last = self.layout_at(number - 1)
         return None if shape(json.loads(last.schema)) == after else now
 
     def _check_features(self, number: int, protocol: dict[str, Any]) -> None:
-        """Refuse a table feature that came since, unless it says nothing of how files are read."""
-        has = {*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())}
-        strange = sorted(has - self.pinned.features - HARMLESS)
-        if strange:
+        """Reject a table feature that was added after the pinned version, unless it does not affect reading files."""
+        features = {*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())}
+        added = sorted(features - self.pinned.features - HARMLESS)
+        if added:
             raise UnsupportedSourceFeatureError(
-                f"the source {self.path} has the table feature {strange[0]} since version {number}, and the target has it not.",
+                f"the source {self.path} has the table feature {added[0]} since version {number}, but the target does not.",
                 hint="Start a new job on a new target.",
             )

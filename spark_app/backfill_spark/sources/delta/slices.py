@@ -1,6 +1,6 @@
-"""Which rows of a file belong to which part of it: one rule, however many parts are read at once (ADR 0025, 0026).
+"""Division of a file's rows into parts: one rule for any number of parts per read (ADR 0025, 0026).
 
-A part that was staged together with others and never sealed is read again alone, and must have the very same rows.
+A part that was staged together with others but never sealed is read again separately, and must have exactly the same rows.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LABEL = "__backfill_part"
-"""Name of the column with a row's segment, if the source has none of that name."""
+"""Name of the column with a row's segment, unless the source has a column with this name."""
 
 
 def residue(frame: DataFrame, key: tuple[str, ...], of: int) -> Column:
-    """Return where in its file of `of` rows a row is cut: by its key, or without one by all of its columns."""
-    # A key is spread as evenly as whole rows are, and cheaper. xxhash64 takes no maps; what they print to will do.
+    """Return the position of a row in its file of `of` rows: a hash of its key, or without a key of all its columns."""
+    # Hashing a key is as even as hashing whole rows, and cheaper. xxhash64 does not support maps, so their JSON is hashed.
     columns = [
         F.to_json(F.struct(F.col(quoted(field.name)))) if _has_map(field.dataType) else F.col(quoted(field.name))
         for field in frame.schema
@@ -35,13 +35,13 @@ def residue(frame: DataFrame, key: tuple[str, ...], of: int) -> Column:
 
 
 def within(at: Column, file_range: FileRange) -> Column:
-    """Is a residue inside a file range?"""
+    """Return the condition that a residue is inside a file range."""
     return (at >= file_range.start) & (at < file_range.stop)
 
 
 def labelled(frame: DataFrame, at: Column, parts: Sequence[tuple[int, FileRange]], label: str) -> DataFrame:
-    """Return a file's rows with the number of their part as column `label`, without those of no part. Lazy."""
-    # The residue stands in a column first, or Spark would hash a row anew for each part that it is compared with.
+    """Return a file's rows with the number of their part as column `label`, without rows outside of all parts. Lazy."""
+    # The residue gets a column first; otherwise Spark would hash a row again for each comparison with a part.
     rows = frame.withColumn(label, at)
     covered = sum(file_range.stop - file_range.start for _, file_range in parts) == parts[0][1].of
     if not covered:
@@ -68,20 +68,20 @@ def by_part(
     whole: dict[int, list[int]] = {}
     shares: dict[int, list[tuple[int, FileRange]]] = {}
     for part, ranges in enumerate(parts):
-        for one in ranges:
-            if one.whole:
-                whole.setdefault(part, []).append(one.file)
+        for file_range in ranges:
+            if file_range.whole:
+                whole.setdefault(part, []).append(file_range.file)
             else:
-                shares.setdefault(one.file, []).append((part, one))
+                shares.setdefault(file_range.file, []).append((part, file_range))
     return whole, shares
 
 
 def runs(indexes: Sequence[int]) -> list[tuple[int, int]]:
-    """Join ascending indexes into `[first, behind)` runs."""
-    found: list[tuple[int, int]] = []
+    """Join ascending indexes into runs `[first, stop)`."""
+    joined: list[tuple[int, int]] = []
     for index in indexes:
-        if found and found[-1][1] == index:
-            found[-1] = (found[-1][0], index + 1)
+        if joined and joined[-1][1] == index:
+            joined[-1] = (joined[-1][0], index + 1)
         else:
-            found.append((index, index + 1))
-    return found
+            joined.append((index, index + 1))
+    return joined

@@ -1,8 +1,7 @@
 """A changing Delta table, read by pinned version, exact files and versions of its change feed.
 
-Files of the pinned version stay in the JVM as a list in path order; Python knows their row counts only. A split
-is a slice of that list, read through Delta itself, so that deletion vectors, column mapping and partition values
-are honoured.
+Files of the pinned version stay in the JVM as a list in path order; Python only has their row counts. A split is a slice of
+this list. Delta itself reads it, and so applies deletion vectors, column mapping and partition values.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class DeltaSource:
-    """See the module. `pin` comes first; reading is lazy and may go on in several threads."""
+    """One Delta table. `pin` must be called first; reads are lazy, and may run in several threads."""
 
     def __init__(
         self,
@@ -60,14 +59,14 @@ class DeltaSource:
         schema_change: str = "Fail",
         allow_files_outside: tuple[str, ...] = (),
     ) -> None:
-        """Take the table's path; nothing is read yet.
+        """Store the table's path; reads nothing yet.
 
         Args:
             spark: The session.
             path: Absolute path or URI of the table.
-            key: Key columns in terms of the source; may be empty.
-            schema_change: What to do when columns change while the job runs: `Fail`, `Ignore` or `Follow`.
-            allow_files_outside: Folders, as absolute paths or URIs, in which the table's log may name files beside its own.
+            key: Key columns of the source; may be empty.
+            schema_change: Policy for changes of columns while the job runs: `Fail`, `Ignore` or `Follow`.
+            allow_files_outside: Folders, as absolute paths or URIs, in which files of the log are allowed besides the table's folder.
         """
         self._spark = spark
         self.path = path
@@ -80,16 +79,16 @@ class DeltaSource:
         self._logged: Sequence[LoggedFile] = ()
         self._nulls: dict[str, list[int | None]] = {}
         self._opened: SparkDeltaLog | None = None
-        self._log: VersionLog  # made with the pinned version, before any version after it is asked for
+        self._log: VersionLog  # created by `pin`, before any later version is read
         self._listed = set[int]()
         self._ranges: RangeFiles | None = None
 
     # ------------------------------------------------------------------ pinning
     def head(self) -> Head:
-        """Return the newest version; milliseconds, no Spark job.
+        """Return the newest version; takes milliseconds, without a Spark job.
 
         Raises:
-            SourceReplacedError: it is not the table that was pinned any more.
+            SourceReplacedError: the path no longer has the table that was pinned.
             SourceNotFoundError, PermissionDeniedError, UnsupportedSourceFeatureError, TransientError: it cannot be read.
         """
         try:
@@ -100,40 +99,42 @@ class DeltaSource:
         if pinned is not None and (head.source_id != pinned.table_id or head.position < pinned.version):
             raise SourceReplacedError(
                 f"{self.path} is another table than when version {pinned.version} was pinned.",
-                hint="It was dropped and made again: give the job another jobId and another target.",
+                hint="It was dropped and created again: give the job another jobId and another target.",
             )
         return head
 
     def pin(self, version: int | None) -> PinnedTable:
-        """Fix the version that the snapshot is read from; None is the newest.
+        """Pin the version from which the snapshot is read; `None` pins the newest.
 
         Raises:
-            SourceNotFoundError: there is no Delta table.
+            SourceNotFoundError: the path has no Delta table.
             UnsupportedSourceFeatureError: it cannot be read, or a column has a name of the change feed.
-            SnapshotExpiredError: the version is gone, or was never there.
+            SnapshotExpiredError: the version is gone, or never existed.
             SourceDamagedError: a file of its log cannot be read.
-            PermissionDeniedError, TransientError: it is there, and cannot be read now.
+            PermissionDeniedError, TransientError: the version exists, but cannot be read now.
             KeyInvalidError: a key column is missing.
         """
         head = self.head()
-        wanted = head.position if version is None else version
-        if wanted > head.position:
+        requested = head.position if version is None else version
+        if requested > head.position:
             raise SnapshotExpiredError(
-                f"version {wanted} of {self.path} does not exist, the newest is {head.position}.",
+                f"version {requested} of {self.path} does not exist, the newest is {head.position}.",
                 hint="Set spec.source.delta.version to an existing one, or leave it out.",
             )
         try:
             self._opened = SparkDeltaLog(self._spark, self.path)
             newest = self._delta_log.newest(known=head.position, table_id=head.source_id)
             if version is None:
-                wanted = int(newest.version())
-            self._snapshot = self._delta_log.at(wanted)
-            self._pinned = self._describe(wanted)
+                requested = int(newest.version())
+            self._snapshot = self._delta_log.at(requested)
+            self._pinned = self._describe(requested)
         except BackfillError:
             raise
         except Exception as error:
-            raise explain_version(error, self._spark, path=self.path, version=wanted, newest=head.position) from error
-        self._layout = self.layout_at(wanted)
+            raise explain_version(
+                error, self._spark, path=self.path, version=requested, newest=head.position
+            ) from error
+        self._layout = self.layout_at(requested)
         check_schema(self.path, self._pinned, self._layout, key=self._key)
         self._log = VersionLog(
             self._spark, self.path, self._pinned, self._schema_change, access=self._access, feed_at=self._has_feed
@@ -173,27 +174,27 @@ class DeltaSource:
         )
 
     def _count(self, indexes: Sequence[int]) -> dict[int, int]:
-        """Count the rows of files whose metadata does not say, deleted ones included; one Spark job for all of them."""
+        """Count the rows, with deleted ones, of files without a row count in the log; one Spark job for all files."""
         if not indexes:
             return {}
-        silent = [self._files.get(index) for index in indexes]
-        return dict(zip(indexes, self._delta_log.row_counts(silent, self._snapshot), strict=True))
+        uncounted = [self._files.get(index) for index in indexes]
+        return dict(zip(indexes, self._delta_log.row_counts(uncounted, self._snapshot), strict=True))
 
     def kept_seconds(self) -> int:
-        """Return how long the table keeps removed files and old versions of its log, whichever is shorter."""
+        """Return the retention of removed files or of the log's old versions, whichever is shorter."""
         return kept_seconds(self._delta_log.properties(self._snapshot).get)
 
     def check_no_null_key(self, where: str | None = None) -> None:
-        """Refuse null keys among the rows of the pinned version that pass a condition.
+        """Reject null keys among the rows of the pinned version that satisfy a condition.
 
-        Nulls are counted from the files' statistics where they are there (no read).
+        Nulls are counted from the files' statistics if these exist, without reading rows.
 
         Raises:
             KeyInvalidError: a key column has nulls.
         """
         for column, counts in self._nulls.items():
             nulls = sum(count or 0 for count in counts)
-            # Statistics count the rows that a deletion vector or the condition hides too.
+            # Statistics also count rows that a deletion vector or the condition excludes.
             if None in counts or (nulls and (where is not None or any(self.pinned.deleted))):
                 rows = self._frame(0, len(self.pinned.rows))
                 nulls = (rows if where is None else rows.where(where)).where(F.col(quoted(column)).isNull()).count()
@@ -220,14 +221,14 @@ class DeltaSource:
         return self.pinned.version
 
     def live_rows(self, ranges: Sequence[FileRange]) -> int:
-        """Return how many rows whole files must yield."""
-        return sum(self.pinned.rows[one.file] - self.pinned.deleted[one.file] for one in ranges)
+        """Return the number of rows that whole files must yield."""
+        return sum(self.pinned.rows[part.file] - self.pinned.deleted[part.file] for part in ranges)
 
     def file_order(self, column: str, direction: str, *, field: str) -> FileOrder:
         """Return the order of the pinned version's files by the values of a column; one listing, no Spark job.
 
         Raises:
-            InvalidSpecError: there is no such column, or its type has no order; names the field of the spec.
+            InvalidSpecError: the column does not exist, or its type has no order; names the field of the spec.
         """
         check_order_column(column, self.pinned.schema, field=field)
         named, partitioned = self.pinned.schema[column], column in self.pinned.partitions
@@ -240,19 +241,19 @@ class DeltaSource:
         return key_order(self.pinned.schema, columns, field=field)
 
     def key_line(self, space: KeySpace, *, cut_rows: int) -> KeyLine:
-        """See `SupportsKeyRanges`; a Spark job only where the log says too little."""
+        """See `SupportsKeyRanges`; runs a Spark job only if the log lacks statistics."""
         assert self._ranges is not None
         with explained_version(self.path, self.version):
             files = self._ranges.files(self.version, space.order)
         return key_line(space, self.pinned, files, lambda: self.at(self.version), cut_rows=cut_rows)
 
     def key_line_at(self, version: int, space: KeySpace, *, cut_rows: int) -> KeyLine | None:
-        """See `SupportsKeyRanges`; the log was read for the rows of the version."""
+        """See `SupportsKeyRanges`; the files of the version were already listed for its rows."""
         assert self._ranges is not None
         return new_line(space, self._ranges.files(version, space.order), cut_rows=cut_rows)
 
     def key_range(self, version: int, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> DataFrame:
-        """See `SupportsKeyRanges`; the files are found in the log."""
+        """See `SupportsKeyRanges`; finds the files in the log."""
         assert self._ranges is not None
         try:
             frame = self._ranges.frame(version, order, low, high)
@@ -285,25 +286,25 @@ class DeltaSource:
 
     # ------------------------------------------------------------------ reading
     def read(self, ranges: Sequence[FileRange]) -> DataFrame:
-        """Return the rows of ranges of the pinned version: its columns, no order, lazy."""
+        """Return the rows of ranges of the pinned version, with its columns and without order; lazy."""
         frames: list[DataFrame] = []
-        whole = [one.file for one in ranges if one.whole]
-        for first, behind in runs(whole):
-            frames.append(self._frame(first, behind))
-        frames += [self._part(one) for one in ranges if not one.whole]
+        whole = [part.file for part in ranges if part.whole]
+        for first, stop in runs(whole):
+            frames.append(self._frame(first, stop))
+        frames += [self._part(part) for part in ranges if not part.whole]
         return reduce(DataFrame.unionAll, frames) if frames else self._frame(0, 0)
 
-    def _frame(self, first: int, behind: int) -> DataFrame:
-        return self._delta_log.frame(self._files.subList(first, behind), self._snapshot)
+    def _frame(self, first: int, stop: int) -> DataFrame:
+        return self._delta_log.frame(self._files.subList(first, stop), self._snapshot)
 
     def read_segments(self, parts: Sequence[Sequence[FileRange]]) -> tuple[DataFrame, str]:
-        """Return rows as `read` does, each file read once, and the name of a column with the index of their part."""
+        """Return rows like `read`, but reading each file once, and the name of a column with the index of their part."""
         label = unused(LABEL, self.pinned.schema.names)
         whole, shares = by_part(parts)
         frames = [
-            self._frame(first, behind).withColumn(label, F.lit(part))
+            self._frame(first, stop).withColumn(label, F.lit(part))
             for part, files in whole.items()
-            for first, behind in runs(files)
+            for first, stop in runs(files)
         ]
         for file, cut in shares.items():
             frame = self._frame(file, file + 1)
@@ -315,21 +316,21 @@ class DeltaSource:
         return frame.where(within(residue(frame, self._key, file_range.of), file_range))
 
     def rows_at(self, version: int) -> int:
-        """Return how many rows a version has; from its metadata, where that says so."""
+        """Return the number of rows of a version; from its metadata if possible."""
         return self._load(version).count()
 
     def _load(self, version: int) -> DataFrame:
         if version not in self._listed:
-            self.files_of(version)  # Delta reads whatever its log names
+            self.files_of(version)  # checks access, because Delta reads any path in its log
         return self._spark.read.format("delta").option("versionAsOf", version).load(self.path)
 
     def at(self, version: int) -> DataFrame:
-        """Return all rows as of a version, with the pinned columns; lazy."""
+        """Return all rows of a version, with the pinned columns; lazy."""
         return self._load(version).select(*map(quoted, self.pinned.schema.names))
 
     # ------------------------------------------------------------------ changes
     def check_kept(self, after: int, head: Head) -> None:
-        """Refuse to go on when the version after `after` is gone; no Spark job.
+        """Fail if the version after `after` is gone; runs no Spark job.
 
         Raises:
             ChangeFeedExpiredError: it is gone.
@@ -338,7 +339,7 @@ class DeltaSource:
             self._log.check_kept(after + 1)
 
     def check_versions(self, after: int, upto: int) -> None:
-        """Refuse versions that cannot be applied; no Spark job. See `log.VersionLog.check`."""
+        """Reject versions that cannot be applied; runs no Spark job. See `log.VersionLog.check`."""
         self._log.check(after, upto)
 
     def changes(self, after: int, upto: int) -> DataFrame:
@@ -348,13 +349,13 @@ class DeltaSource:
         `_commit_version`; no order.
 
         Raises:
-            ChangeFeedMissingError: there is no change feed and a commit is not append-only.
+            ChangeFeedMissingError: the table has no change feed, and a commit is not append-only.
             ChangeFeedExpiredError: a version is gone.
         """
         columns: list[Any] = [*(F.col(quoted(name)) for name in self.pinned.schema.names), CHANGE_TYPE, COMMIT_VERSION]
-        found = list(change_frames(self._log, self._delta_log, self.rows_of, columns, after, upto))
-        if found:
-            return reduce(DataFrame.unionAll, found)
+        frames = list(change_frames(self._log, self._delta_log, self.rows_of, columns, after, upto))
+        if frames:
+            return reduce(DataFrame.unionAll, frames)
         nothing = self._frame(0, 0).withColumn(CHANGE_TYPE, F.lit("insert"))
         return nothing.withColumn(COMMIT_VERSION, F.lit(0).cast("long")).select(*columns)
 
@@ -367,7 +368,7 @@ class DeltaSource:
         frame = self._delta_log.frame(delta_actions(self._spark, actions), self._delta_log.at(version))
         return frame.select(*map(quoted, self.pinned.schema.names))
 
-    # ------------------------------------------------------------------ the log itself
+    # ------------------------------------------------------------------ log shipping
     def shippable(self) -> LoggedTable:
         """See `ports.source.SupportsLog`."""
         check_shippable(self.path, self._pinned_layout)
@@ -393,7 +394,7 @@ class DeltaSource:
 
     # ------------------------------------------------------------------ failures
     def explain_failure(self, error: Exception) -> BackfillError | None:
-        """Say in our words why a job on this source failed, or None when it is unknown."""
+        """Translate the failure of a Spark job on this source; `None` for unknown errors."""
         version = -1 if self._pinned is None else self._pinned.version
-        known = explain(error, path=self.path, version=version)
-        return known or explain_log(log_damage(self._spark, self.path, error), path=self.path)
+        explained = explain(error, path=self.path, version=version)
+        return explained or explain_log(log_damage(self._spark, self.path, error), path=self.path)

@@ -1,4 +1,4 @@
-"""A Kafka topic as a source."""
+"""Kafka topics as sources."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _code() -> type[KafkaSource]:
 
 
 def words(position: Offsets) -> str:
-    """Say a position: of each partition while there are few, else how many there are."""
-    places = [f"{name}:{offset}" for name, offset in sorted(position.items(), key=lambda one: int(one[0]))]
+    """Format a position: the offset of each partition, or a summary if there are many partitions."""
+    places = [f"{name}:{offset}" for name, offset in sorted(position.items(), key=lambda item: int(item[0]))]
     text = f"offsets {' '.join(places)}"
     return text if len(text) <= WORDS_MAX else f"offsets of {len(places)} partitions, {sum(position.values())} in all"
 

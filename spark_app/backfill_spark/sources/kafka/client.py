@@ -1,7 +1,7 @@
-"""The one configuration of Kafka clients: of those that Spark reads records with, and of the one that asks for offsets.
+"""Shared configuration of Kafka clients: those with which Spark reads records, and the one that requests offsets.
 
-A secret is never a value of it. It names a file, which each client reads for itself (a configuration provider of Kafka's own),
-so no plan, event log, message or serialized task holds it.
+It never contains a secret, but refers to a file that each client reads through a Kafka configuration provider. So plans, event
+logs, messages and serialized tasks contain no secrets.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ SECRETS = (
     "ssl.truststore.certificates",
     "ssl.truststore.password",
 )
-"""Settings that a file of the folder of secrets may hold, by its name."""
+"""Settings that may be files of the Secret's folder, by file name."""
 
 STORES = {"keystore": "ssl.keystore", "truststore": "ssl.truststore"}
 STORE_TYPES = {".jks": "JKS", ".p12": "PKCS12", ".pem": "PEM"}
-"""Files with keys or certificates that a client opens itself: `truststore.p12` and the like."""
+"""Types of files with keys or certificates that a client opens itself, such as `truststore.p12`."""
 
 USER, PASSWORD = "username", "password"
 LOGIN_MODULES = {
@@ -36,11 +36,11 @@ LOGIN_MODULES = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 DEFAULTS = {
-    # A broker that does not answer is looked for with growing pauses, for so long.
+    # Requests to a broker that does not answer are retried with growing pauses, for this time in total.
     "default.api.timeout.ms": "20000",
     "request.timeout.ms": "10000",
     "reconnect.backoff.max.ms": "2000",
-    # A consumer that read up to the newest record has asked for more, and reads nothing else until that is answered.
+    # A consumer at the newest record has sent a request for more, and reads nothing else until the broker answers it.
     "fetch.max.wait.ms": "10",
 }
 ISOLATION = {"ReadCommitted": "read_committed", "ReadUncommitted": "read_uncommitted"}
@@ -53,11 +53,11 @@ class ClientSettings:
 
     values: Mapping[str, str]
     address: str = field(default="")
-    """For people."""
+    """Broker address for messages."""
 
     @property
     def of_spark(self) -> dict[str, str]:
-        """The same, as Spark's connector takes them."""
+        """The same settings with the prefix of Spark's connector."""
         return {f"kafka.{name}": value for name, value in self.values.items()}
 
 
@@ -66,69 +66,71 @@ def client_settings(params: KafkaSource, folder: Path | None) -> ClientSettings:
 
     Args:
         params: `spec.source.kafka`.
-        folder: With the files of the Secret; None: there is none.
+        folder: Folder with the files of the Secret; `None` without a Secret.
 
     Raises:
-        InvalidSpecError: a Secret is named and its files are not there, or are of no use.
+        InvalidSpecError: the spec names a Secret, but its files are missing or invalid.
     """
-    found = {
+    settings = {
         **DEFAULTS,
         **params.options,
         "bootstrap.servers": params.bootstrap_servers,
         "isolation.level": ISOLATION[params.isolation],
     }
     if params.secret_ref is not None:
-        found |= _of_files(_files(params.secret_ref, folder), found.get("sasl.mechanism", ""))
-    return ClientSettings(found, params.bootstrap_servers)
+        settings |= _of_files(_files(params.secret_ref, folder), settings.get("sasl.mechanism", ""))
+    return ClientSettings(settings, params.bootstrap_servers)
 
 
 def _files(name: str, folder: Path | None) -> dict[str, Path]:
-    """Return the files of a Secret by name; a Secret that is mounted has hidden folders too."""
+    """Return the files of a Secret by name, without the hidden folders of a mounted Secret."""
     if folder is None:
         raise InvalidSpecError(
-            f"{FIELD}.secretRef names the Secret {name}, and this process has no folder with its keys.",
+            f"{FIELD}.secretRef names the Secret {name}, but this process has no folder with its keys.",
             hint="Set BACKFILL_SOURCE_SECRET_DIR to a folder with one file for each key.",
         )
-    # Not resolved: the files of a Secret are links into a folder whose name differs from pod to pod.
-    files = {one.name: one.absolute() for one in sorted(folder.glob("*")) if one.is_file()}
+    # Not resolved: the files of a Secret are links into a folder whose name differs between pods.
+    files = {path.name: path.absolute() for path in sorted(folder.glob("*")) if path.is_file()}
     if not files:
         raise InvalidSpecError(
             f"{FIELD}.secretRef: the folder {folder} has no files.",
-            hint="Put one file for each key of the Secret there.",
+            hint="Put one file for each key of the Secret into it.",
         )
     return files
 
 
 def _of_files(files: Mapping[str, Path], mechanism: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for name, path in files.items():
         stem, store_type = STORES.get(path.stem, ""), STORE_TYPES.get(path.suffix, "")
         if name in SECRETS:
-            found[name] = _reference(path)
+            settings[name] = _reference(path)
         elif stem and store_type:
-            found |= {f"{stem}.location": str(path), f"{stem}.type": store_type}
+            settings |= {f"{stem}.location": str(path), f"{stem}.type": store_type}
         elif name not in (USER, PASSWORD):
-            known = ", ".join((*SECRETS, USER, PASSWORD, *(f"{one}.p12" for one in STORES)))
-            raise InvalidSpecError(f"{FIELD}.secretRef: the key {name} is unknown.", hint=f"A Secret may have {known}.")
-    if "ssl.truststore.certificates" in found:
-        found.setdefault("ssl.truststore.type", "PEM")
-    if "ssl.keystore.key" in found:
-        found.setdefault("ssl.keystore.type", "PEM")
-    if USER in files and PASSWORD in files and "sasl.jaas.config" not in found:
-        found["sasl.jaas.config"] = _login(files, mechanism)
-    if any("${" in value for value in found.values()):
-        found |= {
+            allowed = ", ".join((*SECRETS, USER, PASSWORD, *(f"{store}.p12" for store in STORES)))
+            raise InvalidSpecError(
+                f"{FIELD}.secretRef: the key {name} is unknown.", hint=f"A Secret may have {allowed}."
+            )
+    if "ssl.truststore.certificates" in settings:
+        settings.setdefault("ssl.truststore.type", "PEM")
+    if "ssl.keystore.key" in settings:
+        settings.setdefault("ssl.keystore.type", "PEM")
+    if USER in files and PASSWORD in files and "sasl.jaas.config" not in settings:
+        settings["sasl.jaas.config"] = _login(files, mechanism)
+    if any("${" in value for value in settings.values()):
+        settings |= {
             "config.providers": "dir",
             "config.providers.dir.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
         }
-    return found
+    return settings
 
 
 def _login(files: Mapping[str, Path], mechanism: str) -> str:
     module = LOGIN_MODULES.get(mechanism)
     if module is None:
         raise InvalidSpecError(
-            f"{FIELD}.options: a user and a password are given, and sasl.mechanism is {mechanism or 'not'}.",
+            f"{FIELD}.options: the Secret has a user and a password, but sasl.mechanism is {mechanism or 'not set'}.",
             hint=f"Set sasl.mechanism to {', '.join(LOGIN_MODULES)}, or put sasl.jaas.config into the Secret.",
         )
     return f'{module} required username="{_reference(files[USER])}" password="{_reference(files[PASSWORD])}";'

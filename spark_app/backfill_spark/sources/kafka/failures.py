@@ -1,4 +1,4 @@
-"""Errors of asking a broker, and of Spark jobs that read a topic."""
+"""Translation of errors from requests to a broker, and from Spark jobs that read a topic."""
 
 from __future__ import annotations
 
@@ -25,90 +25,91 @@ LOST = (
     re.compile(r"Could not read records in offset \[(?P<offset>\d+), \d+\) for topic partition (?P<at>\S+)"),
 )
 MALFORMED = re.compile(r"Record at topic \S+ partition (\d+) offset (\d+) has timestamp value")
-TIMES_HINT = "Copy the topic to another one with times in milliseconds, and read that."
+TIMES_HINT = "Copy the topic into a new one with timestamps in milliseconds, and read the new one."
 EXPIRED_HINT = (
     "Start a new job on a new target, and let the topic keep its records for longer (retention.ms, retention.bytes)."
 )
 
 
-def expired(topic: str, partition: str, wanted: int, first: int | None) -> OffsetsExpiredError:
-    """Return why a range cannot be read any more; `first`: the first offset that is there, None: not known."""
-    there = "" if first is None else f"; the first one that is there is {first}"
+def expired(topic: str, partition: str, offset: int, first: int | None) -> OffsetsExpiredError:
+    """Return the error for an offset that is gone; `first` is the first available offset, `None` if it is unknown."""
+    available = "" if first is None else f"; the first available offset is {first}"
     return OffsetsExpiredError(
-        f"offset {wanted} of partition {partition} of the topic {topic} is gone{there}.", hint=EXPIRED_HINT
+        f"offset {offset} of partition {partition} of the topic {topic} is gone{available}.", hint=EXPIRED_HINT
     )
 
 
 def explain_look(error: Exception, *, topic: str, address: str) -> BackfillError:
-    """Return the error of asking a broker; what is unknown may pass."""
-    words = f"the topic {topic} cannot be read from {address}: {_words(error)}"
-    away = any(is_a(error, name) for name in NO_BROKER) or "resolvable bootstrap" in words
-    return _known(error, topic, address) or (AwayError(words) if away else TransientError(words))
+    """Return the error of a request to a broker; an unknown error is retryable."""
+    message = f"the topic {topic} cannot be read from {address}: {_message(error)}"
+    away = any(is_a(error, name) for name in NO_BROKER) or "resolvable bootstrap" in message
+    return _permanent(error, topic, address) or (AwayError(message) if away else TransientError(message))
 
 
 def explain(error: Exception, *, topic: str, address: str) -> BackfillError | None:
-    """Return the failure of a Spark job by its name, or None when it is not about a topic."""
-    said = causes(error)
-    if not any(name.startswith(KAFKA) for name, _ in said):
+    """Return the error of a Spark job; `None` if it does not concern a topic."""
+    chain = causes(error)
+    if not any(name.startswith(KAFKA) for name, _ in chain):
         return None
-    for _, message in said:
+    for _, message in chain:
         for sign in LOST:
-            found = sign.search(message)
-            place = found and PLACE.fullmatch(found["at"])
-            if found and place:
-                first = found.groupdict().get("first")
-                return expired(place[1], place[2], int(found["offset"]), None if first is None else int(first))
+            match = sign.search(message)
+            place = match and PLACE.fullmatch(match["at"])
+            if match and place:
+                first = match.groupdict().get("first")
+                return expired(place[1], place[2], int(match["offset"]), None if first is None else int(first))
     if is_a(error, "OffsetOutOfRangeException"):
-        return OffsetsExpiredError(f"records of the topic {topic} are gone: {_words(error)}", hint=EXPIRED_HINT)
+        return OffsetsExpiredError(f"records of the topic {topic} are gone: {_message(error)}", hint=EXPIRED_HINT)
     return explain_look(error, topic=topic, address=address)
 
 
-def _known(error: Exception, topic: str, address: str) -> BackfillError | None:
-    words = _words(error)
+def _permanent(error: Exception, topic: str, address: str) -> BackfillError | None:
+    message = _message(error)
     if is_a(error, "UnknownTopicOrPartitionException") or is_a(error, "UnknownTopicIdException"):
-        return SourceNotFoundError(f"there is no topic {topic} at {address}.", hint=f"Check {FIELD}.topic.")
+        return SourceNotFoundError(f"the topic {topic} does not exist at {address}.", hint=f"Check {FIELD}.topic.")
     if is_a(error, "AuthorizationException"):
         return PermissionDeniedError(
-            f"the topic {topic} at {address} may not be read: {words}",
-            hint="Grant this user to describe and to read it.",
+            f"this user may not read the topic {topic} at {address}: {message}",
+            hint="Grant this user the operations Describe and Read on the topic.",
         )
     if is_a(error, "SslAuthenticationException") or is_a(error, "SSLHandshakeException"):
         return InvalidSpecError(
-            f"{FIELD}: no trusted connection to {address}: {words}",
-            hint="Use a name that the broker's certificate has, and put the certificate of its issuer into the Secret as "
-            "ssl.truststore.certificates.",
+            f"{FIELD}: no trusted connection to {address}: {message}",
+            hint="Use a host name that the broker's certificate contains, and put the certificate of its issuer into the Secret "
+            "as ssl.truststore.certificates.",
         )
     if is_a(error, "AuthenticationException"):
         return PermissionDeniedError(
-            f"{address} does not accept the credentials: {words}",
+            f"{address} does not accept the credentials: {message}",
             hint=f"Check the Secret that {FIELD}.secretRef names, and sasl.mechanism.",
         )
-    if is_a(error, "CorruptRecordException") or "Record is corrupt" in words:
-        return SourceDamagedError(f"a record of the topic {topic} cannot be read: {words}", hint="Restore the topic.")
-    malformed = next((found for _, message in causes(error) if (found := MALFORMED.search(message))), None)
+    if is_a(error, "CorruptRecordException") or "Record is corrupt" in message:
+        return SourceDamagedError(f"a record of the topic {topic} cannot be read: {message}", hint="Restore the topic.")
+    malformed = next((match for _, cause in causes(error) if (match := MALFORMED.search(cause))), None)
     if malformed is not None:
         return SourceDamagedError(
-            f"the record at offset {malformed[2]} of partition {malformed[1]} of the topic {topic} has a time that Spark does not have.",
+            f"the record at offset {malformed[2]} of partition {malformed[1]} of the topic {topic} has a timestamp that Spark "
+            "cannot represent.",
             hint=TIMES_HINT,
         )
-    if is_a(error, "IllegalArgumentException") and "JAAS" in words:
-        return InvalidSpecError(  # without Kafka's words, which repeat some of the text
-            f"{FIELD}.secretRef: sasl.jaas.config is no login configuration.",
-            hint='Write MODULE required username="…" password="…"; or give username and password.',
+    if is_a(error, "IllegalArgumentException") and "JAAS" in message:
+        return InvalidSpecError(  # without Kafka's message, which repeats parts of the secret
+            f"{FIELD}.secretRef: sasl.jaas.config is not a valid login configuration.",
+            hint='Write MODULE required username="…" password="…"; or use the keys username and password.',
         )
-    if is_a(error, "ConfigException") and "resolvable bootstrap" not in words:
-        return InvalidSpecError(f"{FIELD}.options: {words}", hint="Correct the setting, or the file in the Secret.")
+    if is_a(error, "ConfigException") and "resolvable bootstrap" not in message:
+        return InvalidSpecError(f"{FIELD}.options: {message}", hint="Correct the setting, or the file in the Secret.")
     return None
 
 
-def _words(error: Exception) -> str:
-    """Return the innermost text that says something, in one line and without what a setting holds."""
-    texts = [message.strip().splitlines()[0] for _, message in causes(error) if message.strip()]
-    return _without_value(texts[-1])[:600].rstrip(".") + "." if texts else f"{type(error).__name__}."
+def _message(error: Exception) -> str:
+    """Return the innermost message that is not empty, in one line and without values of settings."""
+    lines = [message.strip().splitlines()[0] for _, message in causes(error) if message.strip()]
+    return _without_value(lines[-1])[:600].rstrip(".") + "." if lines else f"{type(error).__name__}."
 
 
 def _without_value(text: str) -> str:
-    """Return a message without the value of a setting: Kafka repeats it, and a JAAS text holds a password."""
+    """Return a message without the value of a setting: Kafka repeats it, and a JAAS configuration contains a password."""
     before, named, value = text.partition("Invalid value ")
     ends = [end for word in (" for configuration", " provided") if (end := value.find(word)) >= 0]
     return f"{before}{named}…{value[min(ends, default=len(value)) :]}" if named else text

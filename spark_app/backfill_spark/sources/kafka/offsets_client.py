@@ -1,7 +1,7 @@
-"""What a broker says of a topic: its identity, its partitions, and the first and the last offset of each.
+"""Facts about a topic from a broker: its id, its partitions, and the first and last offset of each.
 
-The clients are those that Spark's connector uses, in the same JVM, with the same settings. An answer comes as one text: a call into
-the JVM costs a tenth of a millisecond, and a topic may have a thousand partitions.
+The clients are those of Spark's connector, in the same JVM and with the same settings. An answer is read as one string, because
+each JVM call takes 0.1 ms, and a topic may have a thousand partitions.
 """
 
 from __future__ import annotations
@@ -28,65 +28,65 @@ CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 CONNECTOR_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""Kafka's identity of a topic that has none."""
+"""Kafka's topic id for topics without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look at a topic."""
+    """State of a topic at one time."""
 
     topic_id: str
-    """Empty: the broker gives topics no identity."""
+    """Id of the topic; empty if the broker does not support topic ids."""
 
     offsets: Offsets
-    """Of every partition that it has."""
+    """Offset of every partition."""
 
     watermarks: Offsets | None = None
-    """High watermark of every partition, where `offsets` are last stable offsets."""
+    """High watermark of every partition, if `offsets` are last stable offsets."""
 
 
 class OffsetsClient:
-    """Asks for the offsets of one topic. Safe to use from several threads; each method raises what `explain_look` makes of a failure."""
+    """Requests the offsets of one topic. Thread-safe; each method raises the errors of `explain_look`."""
 
     def __init__(self, spark: SparkSession, topic: str, settings: ClientSettings) -> None:
-        """Take the settings; nothing is connected before the first question."""
+        """Store the settings; connects at the first request."""
         self._spark, self._topic, self._settings = spark, topic, settings
-        self._found = re.compile(rf"(?:^\{{|, ){re.escape(topic)}-(\d+)=(\d+)(?=[,}}])")
+        self._end = re.compile(rf"(?:^\{{|, ){re.escape(topic)}-(\d+)=(\d+)(?=[,}}])")
         self._watermark = re.compile(rf"(?:^\{{|, ){re.escape(topic)}-(\d+)=ListOffsetsResultInfo\(offset=(\d+),")
-        self._found_at = re.compile(rf"(?:^\{{|, ){re.escape(topic)}-(\d+)=\([^()]*offset=(\d+)\)")
+        self._at_time = re.compile(rf"(?:^\{{|, ){re.escape(topic)}-(\d+)=\([^()]*offset=(\d+)\)")
         self._lock = threading.Lock()
         self._admin: Any = None
         self._consumer: Any = None
         self._partitions: Any = None
-        """Java's list of partitions; grows with the topic."""
+        """Java list of partitions; grows with the topic."""
 
         self._latest: Any = None
-        """Java's map from each partition to the question for its high watermark."""
+        """Java map from each partition to the request for its high watermark."""
 
     def first(self) -> Seen:
-        """Return the offset of the oldest record that is there, by partition.
+        """Return the offset of the oldest available record, by partition.
 
         Raises:
-            SourceNotFoundError: there is no such topic.
+            SourceNotFoundError: the topic does not exist.
         """
-        return self._look("beginningOffsets")
+        return self._seen("beginningOffsets")
 
     def newest(self) -> Seen:
-        """Return the offset after the last record that may be read, by partition: an open transaction ends there.
+        """Return the offset after the last readable record, by partition; open transactions are not readable.
 
-        A client that reads committed records also returns the high watermarks, which are asked for first: records that are written
-        between the two questions stand behind no transaction.
+        A client that reads committed records also returns the high watermarks. These are requested first, so that records
+        written between the two requests do not seem to belong to an open transaction.
 
         Raises:
-            SourceNotFoundError: there is no such topic.
+            SourceNotFoundError: the topic does not exist.
         """
-        return self._look("endOffsets")
+        return self._seen("endOffsets")
 
     def at(self, moment_ms: int) -> Offsets:
-        """Return the first offset of each partition whose record is no older than a moment; where all are older, the newest one.
+        """Return the first offset of each partition with a record at or after a time; the newest offset if all are older.
 
         Raises:
-            SourceNotFoundError: there is no such topic.
+            SourceNotFoundError: the topic does not exist.
         """
         with self._lock:
             try:
@@ -98,9 +98,9 @@ class OffsetsClient:
                 raise explain_look(error, topic=self._topic, address=self._settings.address) from error
 
     def first_since(self, moment_ms: int, names: Iterable[str]) -> Offsets:
-        """Return the first offset whose record is no older than a time, of those of some partitions that have one.
+        """Return the first offset with a record at or after a time, for the partitions with such a record.
 
-        The broker has an index of times: it reads no records to answer.
+        The broker answers from its time index, and reads no records.
         """
         with self._lock:
             try:
@@ -113,7 +113,7 @@ class OffsetsClient:
 
     @contextmanager
     def consumer(self) -> Iterator[Any]:
-        """Yield a Java consumer of the caller's own, as Spark's are configured; it is closed afterwards."""
+        """Yield a new Java consumer with the configuration of Spark's consumers; closes it afterwards."""
         try:
             self._check_connector()
             consumer = java(self._spark).org.apache.kafka.clients.consumer.KafkaConsumer(self._of_consumer())
@@ -125,7 +125,7 @@ class OffsetsClient:
             raise explain_look(error, topic=self._topic, address=self._settings.address) from error
 
     def settings_of_topic(self) -> Mapping[str, str]:
-        """Return how the topic is configured; empty where this user may not know."""
+        """Return the topic's settings; empty if this user may not read them."""
         with self._lock:
             try:
                 return self._configured()
@@ -133,26 +133,26 @@ class OffsetsClient:
                 return {}
 
     def close(self) -> None:
-        """Close the clients; the next question opens others."""
+        """Close the clients; the next request opens new ones."""
         with self._lock:
             self._disconnect()
 
-    def _look(self, question: str) -> Seen:
+    def _seen(self, method: str) -> Seen:
         with self._lock:
             try:
                 self._connect()
-                return self._offsets(question)
+                return self._offsets(method)
             except JAVA_ERRORS as error:
                 self._disconnect()
                 raise explain_look(error, topic=self._topic, address=self._settings.address) from error
 
-    # ------------------------------------------------------------------ with the lock
+    # ------------------------------------------------------------------ callers hold the lock
     def _connect(self) -> None:
         if self._admin is not None:
             return
         self._check_connector()
         jvm = java(self._spark)
-        # One reads it as a consumer's, the other as an administrator's: neither minds what is not its own.
+        # Consumer and admin client share one map, because each ignores settings of the other.
         settings = self._of_consumer()
         self._admin = jvm.org.apache.kafka.clients.admin.Admin.create(settings)
         self._consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
@@ -166,20 +166,20 @@ class OffsetsClient:
         return settings
 
     def _disconnect(self) -> None:
-        """Close what is open: a client that lost its broker, or was refused, is made anew."""
-        for one in (self._admin, self._consumer):
-            if one is not None:
+        """Close the open clients; after a lost or rejected connection, the next request creates new ones."""
+        for client in (self._admin, self._consumer):
+            if client is not None:
                 try:
-                    one.close(java(self._spark).java.time.Duration.ZERO)
+                    client.close(java(self._spark).java.time.Duration.ZERO)
                 except JAVA_ERRORS:
                     continue
         self._admin = self._consumer = self._partitions = self._latest = None
 
     def _check_connector(self) -> None:
-        """Refuse a session without Spark's Kafka connector.
+        """Reject a session without Spark's Kafka connector.
 
         Raises:
-            SessionUnfitError: the hint has the line that it lacks.
+            SessionUnfitError: the hint contains the missing line.
         """
         jvm = java(self._spark)
         try:
@@ -187,47 +187,47 @@ class OffsetsClient:
         except JAVA_ERRORS as error:
             raise SessionUnfitError(
                 "the Spark session lacks the jars of the Kafka connector.",
-                hint=f'Add to its builder, and build it anew:\n    .config("spark.jars.packages", "…,{CONNECTOR_PACKAGE}")',
+                hint=f'Add to its builder, and create the session again:\n    .config("spark.jars.packages", "…,{CONNECTOR_PACKAGE}")',
             ) from error
 
-    def _offsets(self, question: str) -> Seen:
+    def _offsets(self, method: str) -> Seen:
         jvm = java(self._spark)
-        asked = jvm.java.util.Collections.singletonList(self._topic)
-        described = self._admin.describeTopics(asked).allTopicNames().get().get(self._topic)
+        topics = jvm.java.util.Collections.singletonList(self._topic)
+        described = self._admin.describeTopics(topics).allTopicNames().get().get(self._topic)
         topic_id, count = str(described.topicId().toString()), int(described.partitions().size())
         for number in range(self._partitions.size(), count):
             partition = jvm.org.apache.kafka.common.TopicPartition(self._topic, number)
             self._partitions.add(partition)
             self._latest.put(partition, jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
-        committed_alone = self._settings.values.get("isolation.level") == "read_committed"
-        watermarks = self._watermarks() if question == "endOffsets" and committed_alone else None
-        answer = str(getattr(self._consumer, question)(self._partitions).toString())
-        offsets = {name: int(offset) for name, offset in self._found.findall(answer)}
+        committed_only = self._settings.values.get("isolation.level") == "read_committed"
+        watermarks = self._watermarks() if method == "endOffsets" and committed_only else None
+        answer = str(getattr(self._consumer, method)(self._partitions).toString())
+        offsets = {name: int(offset) for name, offset in self._end.findall(answer)}
         if len(offsets) < count:
             raise SourceNotFoundError(
-                f"the topic {self._topic} at {self._settings.address} has {counted(count, 'partition')}, and offsets of {len(offsets)}.",
+                f"the topic {self._topic} at {self._settings.address} has {counted(count, 'partition')}, but offsets of only {len(offsets)}.",
                 hint="It was deleted: give the job another topic.",
             )
         return Seen("" if topic_id == NO_ID else topic_id, offsets, watermarks)
 
     def _watermarks(self) -> Offsets:
-        """Return the high watermarks: an administrator's question has no isolation level, so open transactions end nothing."""
+        """Return the high watermarks; requests of the admin client have no isolation level, so they ignore open transactions."""
         answer = str(self._admin.listOffsets(self._latest).all().get().toString())
         return {name: int(offset) for name, offset in self._watermark.findall(answer)}
 
     def _offsets_at(self, moment_ms: int, partitions: Iterable[Any]) -> Offsets:
-        moments = java(self._spark).java.util.HashMap()
+        times = java(self._spark).java.util.HashMap()
         for partition in partitions:
-            # A number below 2 ** 31 would be another class in Java; no record is as old as that.
-            moments.put(partition, max(moment_ms, 1 << 32))
-        answer = str(self._consumer.offsetsForTimes(moments).toString())
-        return {name: int(offset) for name, offset in self._found_at.findall(answer)}
+            # py4j would convert a number below 2 ** 31 to Integer, not Long; no record is that old.
+            times.put(partition, max(moment_ms, 1 << 32))
+        answer = str(self._consumer.offsetsForTimes(times).toString())
+        return {name: int(offset) for name, offset in self._at_time.findall(answer)}
 
     def _configured(self) -> dict[str, str]:
         self._connect()
         jvm = java(self._spark)
         resource = jvm.org.apache.kafka.common.config.ConfigResource
-        asked = resource(resource.Type.TOPIC, self._topic)
-        config = self._admin.describeConfigs(jvm.java.util.Collections.singletonList(asked)).all().get().get(asked)
+        topic = resource(resource.Type.TOPIC, self._topic)
+        config = self._admin.describeConfigs(jvm.java.util.Collections.singletonList(topic)).all().get().get(topic)
         entries = {name: config.get(name) for name in ("cleanup.policy", "retention.ms")}
         return {name: str(entry.value()) for name, entry in entries.items() if entry is not None}

@@ -1,4 +1,4 @@
-"""A Kafka topic: partitions whose records have offsets. A record is read by its offset, in ranges, any number of times."""
+"""A Kafka topic: partitions of records with offsets. Records are read in ranges of offsets, any number of times."""
 
 from __future__ import annotations
 
@@ -50,112 +50,112 @@ SCHEMA = StructType(
         StructField("headers", ArrayType(HEADER)),
     ]
 )
-"""Of a record; `timestampType`: 0 the producer's time, 1 the broker's, -1 none."""
+"""Schema of a record; `timestampType` is 0 for the producer's time, 1 for the broker's, -1 for none."""
 
 POLL_MS = 30_000
-"""So long a task waits for records of a broker that does not answer."""
+"""Milliseconds that a task waits for records of a broker that does not answer."""
 
 TASK_OFFSETS_MIN = 50_000
-"""Offsets of a task that is worth a consumer of its own."""
+"""Smallest number of offsets that justifies another task with its own consumer."""
 
 TASK_OFFSETS = 250_000
 TASK_RANGES = 32
-"""What a task of many small ranges reads: it costs a file, and each range a question to the broker."""
+"""Offsets and ranges per task, if there are many small ranges: each task writes a file, each range is a request to the broker."""
 
 
 class KafkaSource:
-    """The topic of one job; satisfies `Source`, `SupportsOffsets` and `SupportsMoments`."""
+    """The topic of one job; implements `Source`, `SupportsOffsets` and `SupportsMoments`."""
 
     def __init__(self, spark: SparkSession, params: Params, settings: ClientSettings) -> None:
-        """Take the place of the topic; nothing is asked yet."""
+        """Store the topic and its client settings; sends no request yet."""
         self._spark, self._params, self._settings = spark, params, settings
         self._topic = params.topic
         self._client = OffsetsClient(spark, params.topic, settings)
         self._kept: int | None = None
-        # Of this attempt alone, so that its tasks find their consumers again and no other reader has a part in them.
+        # Unique for this attempt, so that its tasks reuse their consumers and no other reader shares them.
         self._group = f"backfill-{uuid.uuid4().hex}"
         self.path = f"kafka://{settings.address}/{self._topic}"
 
     # ------------------------------------------------------------------ positions
     def head(self) -> Head:
-        """See `Source`; one question to the broker for all partitions."""
-        found = self._client.newest()
-        return Head(found.offsets, time.time_ns() // 1_000_000, found.topic_id, self._kept, found.watermarks)
+        """See `Source`; one request to the broker for all partitions."""
+        seen = self._client.newest()
+        return Head(seen.offsets, time.time_ns() // 1_000_000, seen.topic_id, self._kept, seen.watermarks)
 
     def subscribe(self, after: Offsets | None) -> Subscribed:
         """See `SupportsOffsets`.
 
         Raises:
-            OffsetsExpiredError: a record that comes after is gone; names the partition and the first offset that is there.
-            InvalidSpecError: the spec begins at a partition or an offset that is not there.
-            SourceReplacedError: a partition ends before what is consumed.
+            OffsetsExpiredError: a later record is gone; names the partition and the first available offset.
+            InvalidSpecError: the spec starts at a partition or an offset that does not exist.
+            SourceReplacedError: a partition ends before the consumed offset.
         """
-        oldest, found = self._client.first().offsets, self._client.newest()
-        newest = found.offsets
+        oldest, seen = self._client.first().offsets, self._client.newest()
+        newest = seen.offsets
         configured = self._client.settings_of_topic()
         self._kept = _kept_seconds(configured)
-        # Of one that may not be looked at, nothing is sure.
+        # If this user may not read the settings, compaction must be assumed.
         compacts = "compact" in configured.get("cleanup.policy", "compact")
         if after is None:
-            return Subscribed(self._begin(oldest, newest), newest, found.topic_id, compacts, found.watermarks)
+            return Subscribed(self._begin(oldest, newest), newest, seen.topic_id, compacts, seen.watermarks)
         self._check(after, oldest, newest)
-        behind = {name: offset for name, offset in after.items() if offset > newest.get(name, 0)}
-        if behind:
-            name, offset = min(behind.items())
+        beyond = {name: offset for name, offset in after.items() if offset > newest.get(name, 0)}
+        if beyond:
+            name, offset = min(beyond.items())
             raise SourceReplacedError(
-                f"partition {name} of {self.path} ends at offset {newest.get(name, 0)}, and {offset} were consumed.",
+                f"partition {name} of {self.path} ends at offset {newest.get(name, 0)}, but {offset} were consumed.",
                 hint=MADE_AGAIN_HINT,
             )
-        return Subscribed(oldest, newest, found.topic_id, compacts, found.watermarks)
+        return Subscribed(oldest, newest, seen.topic_id, compacts, seen.watermarks)
 
     def _begin(self, oldest: Offsets, newest: Offsets) -> dict[str, int]:
-        """Return where history begins by the spec."""
+        """Return the first offsets of the history, as the spec defines them."""
         field = f"{FIELD}.partitionStartingOffsets"
-        asked = self._params.partition_starting_offsets
-        for name, offset in asked.items():
+        requested = self._params.partition_starting_offsets
+        for name, offset in requested.items():
             if name not in newest:
                 raise InvalidSpecError(
                     f'{field}["{name}"]: the topic {self._topic} has {counted(len(newest), "partition")}.',
-                    hint="Take the partition out; partitions are counted from 0.",
+                    hint="Remove the partition; partitions are numbered from 0.",
                 )
             if offset > newest[name]:
                 raise InvalidSpecError(
-                    f'{field}["{name}"]: offset {offset} is behind the end of the partition, {newest[name]}.',
-                    hint="Are these the offsets of another topic?",
+                    f'{field}["{name}"]: offset {offset} is after the end of the partition, {newest[name]}.',
+                    hint="Check that these are not the offsets of another topic.",
                 )
             if offset < oldest[name]:
                 raise expired(self._topic, name, offset, oldest[name])
         begin = oldest if self._params.starting_offsets == "Earliest" else newest
-        return {**begin, **asked}
+        return {**begin, **requested}
 
     def check_kept(self, after: Offsets, head: Head) -> None:
-        """See `Source`; one question to the broker for all partitions.
+        """See `Source`; one request to the broker for all partitions.
 
         Raises:
-            OffsetsExpiredError: the first record after a position is gone, or another one up to the newest.
+            OffsetsExpiredError: the first record after a position is gone, or a later one up to the newest.
         """
         self._check(after, self._client.first().offsets, head.position)
 
     def _check(self, after: Offsets, oldest: Offsets, newest: Offsets) -> None:
         for name, end in sorted(newest.items()):
-            wanted = after.get(name, 0)
-            if wanted < min(oldest.get(name, 0), end):
-                raise expired(self._topic, name, wanted, oldest[name])
+            offset = after.get(name, 0)
+            if offset < min(oldest.get(name, 0), end):
+                raise expired(self._topic, name, offset, oldest[name])
 
     def kept_seconds(self) -> int | None:
-        """Return how long the topic keeps a record; None: for ever, by the size of the topic, or it does not say."""
+        """Return the retention time of records; `None` if it is unlimited, depends on the topic's size, or is unknown."""
         return _kept_seconds(self._client.settings_of_topic()) if self._kept is None else self._kept
 
     def offsets_at(self, moment_ms: int) -> Offsets:
-        """See `SupportsMoments`; two questions to the broker for all partitions."""
+        """See `SupportsMoments`; two requests to the broker for all partitions."""
         return self._client.at(moment_ms)
 
     # ------------------------------------------------------------------ records
     def read_offsets(self, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """See `SupportsOffsets`; the columns are `SCHEMA`'s, in no order.
+        """See `SupportsOffsets`; the columns are those of `SCHEMA`, the rows have no order.
 
         Raises:
-            SourceDamagedError: Spark cannot represent the times of too many records.
+            SourceDamagedError: Spark cannot represent the timestamps of too many records.
         """
         unread = self._unread(ranges)
         if not unread:
@@ -164,7 +164,7 @@ class KafkaSource:
         return self._read(without(ranges, unread)).unionByName(rows, allowMissingColumns=True)
 
     def _unread(self, ranges: Sequence[OffsetRange]) -> list[UnreadRecord]:
-        """Return the records of ranges whose times Spark cannot represent; one question to the broker where there are none."""
+        """Return the records of ranges whose timestamps Spark cannot represent; one request to the broker if there are none."""
         names = sorted({span.partition for span in ranges if span.start < span.stop})
         first = self._client.first_since(FIRST_TOO_LATE_MS, names) if names else {}
         spans = [
@@ -177,14 +177,14 @@ class KafkaSource:
             return find_unread(self._spark, consumer, self._topic, spans)
 
     def _read(self, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """Return the records of ranges that Spark reads."""
+        """Return the records of ranges, read by Spark."""
         rounds: dict[int, list[OffsetRange]] = defaultdict(list)
         seen: dict[str, int] = defaultdict(int)
-        for one in ranges:
-            if one.start < one.stop:
-                # The connector takes one range of a partition.
-                rounds[seen[one.partition]].append(one)
-                seen[one.partition] += 1
+        for span in ranges:
+            if span.start < span.stop:
+                # The connector accepts one range per partition.
+                rounds[seen[span.partition]].append(span)
+                seen[span.partition] += 1
         if not rounds:
             return no_rows(self._spark, SCHEMA)
         return reduce(DataFrame.unionAll, map(self._frame, rounds.values()))
@@ -197,21 +197,21 @@ class KafkaSource:
             **self._settings.of_spark,
             "kafka.group.id": self._group,
             "kafkaConsumer.pollTimeoutMs": str(POLL_MS),
-            "assign": json.dumps({self._topic: [int(one.partition) for one in ranges]}),
-            "startingOffsets": json.dumps({self._topic: {one.partition: one.start for one in ranges}}),
-            "endingOffsets": json.dumps({self._topic: {one.partition: one.stop for one in ranges}}),
+            "assign": json.dumps({self._topic: [int(span.partition) for span in ranges]}),
+            "startingOffsets": json.dumps({self._topic: {span.partition: span.start for span in ranges}}),
+            "endingOffsets": json.dumps({self._topic: {span.partition: span.stop for span in ranges}}),
             "failOnDataLoss": "true",
             "includeHeaders": "true",
         }
         if tasks > len(ranges):
             options["minPartitions"] = str(tasks)
         records = self._spark.read.format("kafka").options(**options).load().select(*SCHEMA.names)
-        # The connector makes a task of each range, and a task of a write makes a file.
+        # The connector creates a task for each range, and each task writes a file.
         few = max(tasks, offsets // TASK_OFFSETS)
         return records.coalesce(few) if few < len(ranges) else records
 
     def close(self) -> None:
-        """See `SupportsClose`; the consumers of tasks are Spark's, which closes them after some minutes."""
+        """See `SupportsClose`; the consumers of tasks belong to Spark, which closes them after some minutes."""
         self._client.close()
 
     def explain_failure(self, error: Exception) -> BackfillError | None:

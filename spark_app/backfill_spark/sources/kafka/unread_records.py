@@ -1,7 +1,8 @@
-"""Records of which Spark cannot read a column: their time is beyond a timestamp of microseconds, as nanoseconds taken for milliseconds.
+"""Records with timestamps that Spark cannot represent in microseconds, for example nanoseconds taken for milliseconds.
 
-Spark's connector computes the time of each record, used or not, and fails. So the driver reads such records itself, without their
-time, and Spark reads the offsets around them. The broker's time index names the first one: a topic without any costs one question.
+Spark's connector converts the timestamp of each record, even if it is not used, and fails. So the driver reads such records
+without their timestamp, and Spark reads the offsets around them. The broker's time index returns the first such record, so a
+topic without any costs one request.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FIRST_TOO_LATE_MS = (2**63 - 1) // 1000 + 1
-"""The first millisecond whose microseconds no 64 bits hold."""
+"""First millisecond whose value in microseconds exceeds 64 bits."""
 
 RECORDS_MAX = 10_000
 BYTES_MAX = 64 * 1024 * 1024
 GAPS_MAX = 500
-"""Limits of one read: the driver holds the records, and each gap between them is a scan of its own."""
+"""Limits of one read: the driver holds the records in memory, and each gap between them is a separate scan."""
 
 POLL_MS = 1000
 SILENCE_S = 30.0
@@ -40,7 +41,7 @@ _RECORD = "org.apache.kafka.clients.consumer.ConsumerRecord"
 
 @dataclass(frozen=True, slots=True)
 class UnreadRecord:
-    """One record without its time."""
+    """One record without its timestamp."""
 
     partition: str
     offset: int
@@ -51,29 +52,29 @@ class UnreadRecord:
 
     @property
     def reason(self) -> str:
-        """Why it has no time."""
+        """Message why the record has no timestamp."""
         return (
             f"Its timestamp, {self.timestamp_ms} ms, is beyond the range of Spark's timestamps: is it in nanoseconds?"
         )
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that it takes in the driver."""
+        """Bytes of the record in the driver's memory."""
         parts = (self.key, self.value, *(value for _, value in self.headers))
         return sum(len(part) for part in parts if part is not None)
 
 
 def find_unread(spark: SparkSession, consumer: Any, topic: str, ranges: Sequence[OffsetRange]) -> list[UnreadRecord]:
-    """Return the records of ranges whose times Spark cannot represent.
+    """Return the records of ranges whose timestamps Spark cannot represent.
 
     Args:
         spark: The session.
-        consumer: A Java consumer that nothing else uses; it reads all records of the ranges.
+        consumer: A Java consumer for this call only; it reads all records of the ranges.
         topic: The topic.
-        ranges: Those that may have such records.
+        ranges: Ranges that may have such records.
 
     Raises:
-        SourceDamagedError: there are too many of them.
+        SourceDamagedError: the ranges have too many such records.
         TransientError: the broker sends no records.
     """
     records: list[UnreadRecord] = []
@@ -100,10 +101,10 @@ def _beyond(spark: SparkSession, consumer: Any, topic: str, span: OffsetRange) -
     wait, timestamp = jvm.java.time.Duration.ofMillis(POLL_MS), java_function(spark, _RECORD, "timestamp")
     consumer.assign(jvm.java.util.Collections.singletonList(partition))
     consumer.seek(partition, span.start)
-    heard_s, at = time.monotonic(), span.start
+    progress_s, at = time.monotonic(), span.start
     while at < span.stop:
         batch = consumer.poll(wait).records(partition)
-        # One call for all times: each one takes a tenth of a millisecond.
+        # One JVM call for all timestamps, because each call takes 0.1 ms.
         times = str(batch.stream().map(timestamp).toList().toString()).strip("[]")
         for place, text in enumerate(times.split(", ") if times else ()):
             if abs(int(text)) >= FIRST_TOO_LATE_MS:
@@ -111,9 +112,9 @@ def _beyond(spark: SparkSession, consumer: Any, topic: str, span: OffsetRange) -
                 if record.offset < span.stop:
                     yield record
         before, at = at, int(consumer.position(partition))
-        heard_s = time.monotonic() if at > before else heard_s
-        if time.monotonic() - heard_s > SILENCE_S:
-            raise TransientError(f"the broker sends no records of partition {span.partition} from offset {at} on.")
+        progress_s = time.monotonic() if at > before else progress_s
+        if time.monotonic() - progress_s > SILENCE_S:
+            raise TransientError(f"the broker sends no records of partition {span.partition} after offset {at}.")
 
 
 def _record(partition: str, record: Any) -> UnreadRecord:
@@ -122,7 +123,7 @@ def _record(partition: str, record: Any) -> UnreadRecord:
 
 
 def without(ranges: Sequence[OffsetRange], records: Sequence[UnreadRecord]) -> list[OffsetRange]:
-    """Return what is left of ranges without the offsets of some records."""
+    """Return ranges without the offsets of some records."""
     left: list[OffsetRange] = []
     for span in ranges:
         start = span.start
@@ -135,13 +136,13 @@ def without(ranges: Sequence[OffsetRange], records: Sequence[UnreadRecord]) -> l
 
 
 def frame_of(spark: SparkSession, topic: str, records: Sequence[UnreadRecord], schema: StructType) -> DataFrame:
-    """Return records without their times as rows of a topic, with `UNREAD`; `schema`: columns of a topic."""
+    """Return records without their timestamps as rows of a topic, with column `UNREAD`; `schema` has the topic's columns."""
     jvm = java(spark)
     rows = jvm.java.util.ArrayList()
     for record in records:
         headers = [_row(jvm, key, value) for key, value in record.headers]
         listed = _array(jvm, headers) if headers else None
-        # As texts: Java takes a small number of Python for an Integer, whatever the column is.
+        # As strings: py4j converts small Python numbers to Integer, even for a bigint column.
         places = (record.partition, str(record.offset))
         rows.add(_row(jvm, topic, *places, record.key, record.value, listed, record.reason))
     given = StructType().add("topic", "string").add("partition", "string").add("offset", "string")

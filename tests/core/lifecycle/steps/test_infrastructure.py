@@ -145,7 +145,12 @@ class TestAPodThatCannotStart:
 
     @pytest.mark.parametrize(
         "state",
-        [{"unscheduled": "0/3 nodes"}, {"unscheduled": "Scheduling is blocked due to non-empty scheduling gates"}, {}],
+        [
+            {"unscheduled": "0/3 nodes"},
+            {"unscheduled": "Scheduling is blocked due to non-empty scheduling gates"},
+            {"unscheduled": '0/1 nodes are available: persistentvolumeclaim "lake" not found. not found'},
+            {},
+        ],
     )
     def test_a_pod_without_a_node_waits_and_the_status_shows_the_reason(self, state: dict[str, str]) -> None:
         """A node may become free at any time; Kueue holds pods by a scheduling gate."""

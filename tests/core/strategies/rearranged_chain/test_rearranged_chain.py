@@ -114,7 +114,7 @@ class TestTheWorkedExamples:
         chain.barrier(seen=4)
         chain.finish(split)
         chain.commit()
-        assert (chain.phase, chain.view.reason) == ("Rearranging", "the data has come to barrier 0 of 1, 1 wait")
+        assert (chain.phase, chain.view.reason) == ("Rearranging", "the data reached barrier 0 of 1, 1 wait")
         changes = chain.start()
         chain.look(5)
         chain.finish(changes)
@@ -200,7 +200,7 @@ class TestTheEnd:
         chain.commit()
 
         assert chain.phase == "Rearranging"
-        assert chain.view.reason == "the data has come to barrier 1 of 2, 1 wait"
+        assert chain.view.reason == "the data reached barrier 1 of 2, 1 wait"
 
     def test_the_end_needs_a_barrier_with_a_known_place(self) -> None:
         """The newest version of a source is unknown until a poll succeeds."""

@@ -1,4 +1,4 @@
-"""A target of one test: its sink, its committer, and what its log says."""
+"""A target of one test: its sink, its committer and its log."""
 
 import json
 from pathlib import Path
@@ -35,9 +35,9 @@ def table(spark, tmp_path):
             return spark.read.format("delta").load(self.path)
 
         def ids(self):
-            """Read by an engine to which a look at a table is no plan of three jobs."""
-            found = QueryBuilder().register("t", DeltaTable(self.path)).execute("SELECT id FROM t ORDER BY id")
-            return [one.as_py() for one in found.read_all().column("id")]
+            """Return the ids. delta-rs reads them, because Spark plans three jobs for such a read."""
+            result = QueryBuilder().register("t", DeltaTable(self.path)).execute("SELECT id FROM t ORDER BY id")
+            return [scalar.as_py() for scalar in result.read_all().column("id")]
 
         def actions(self, version):
             text = Path(self.path, "_delta_log", f"{version:020d}.json").read_text()

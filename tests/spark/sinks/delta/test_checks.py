@@ -1,4 +1,4 @@
-"""What is refused of a target, as values: no table, no session."""
+"""Checks of a target on plain values, without a table or a session."""
 
 import json
 from typing import ClassVar
@@ -47,10 +47,10 @@ def marked(key, value="x", data_type=None):
 
 
 class TestColumnsThatASealCannotHonour:
-    """Named with the column and a hint, at any depth."""
+    """The error names the column, at any depth, and has a hint."""
 
     @pytest.mark.parametrize(
-        ("key", "words"),
+        ("key", "message"),
         [
             ("delta.identity.start", "an identity column"),
             ("delta.generationExpression", "a generated column"),
@@ -68,31 +68,31 @@ class TestColumnsThatASealCannotHonour:
         ],
         ids=["top", "struct", "list", "map"],
     )
-    def test_are_refused(self, key, words, wrap, path):
-        """Kernel would write wrong values without a word."""
-        with pytest.raises(UnsupportedTargetFeatureError, match=f"{words}.*: {path},") as refusal:
+    def test_columns_that_a_seal_cannot_honour_are_refused(self, key, message, wrap, path):
+        """Kernel would silently write wrong values."""
+        with pytest.raises(UnsupportedTargetFeatureError, match=f"{message}.*: {path},") as refusal:
             checks.check_table(table(wrap(marked(key))), upserts=False)
         assert refusal.value.hint
 
     @pytest.mark.parametrize("wrap", [lambda kind: kind, ArrayType, lambda kind: StructType([StructField("x", kind)])])
-    def test_texts_with_a_collation_are_refused(self, wrap):
-        """Bounds of files compare bytes, and readers leave out files by them; a table that is made has none either."""
+    def test_strings_with_a_collation_are_refused(self, wrap):
+        """Bounds of files compare bytes, and readers skip files by them. A new table has no such column either."""
         lower = schema(StructField("name", wrap(StringType("UTF8_LCASE"))))
         there = StructType.fromJson(json.loads(lower.json()))
 
         with pytest.raises(UnsupportedTargetFeatureError, match=r"a collation: name"):
             checks.check_table(TargetTable("/t", there, (), {}, frozenset()), upserts=False)
-        with pytest.raises(TargetSchemaMismatchError, match=r"'name' has texts with a collation"):
+        with pytest.raises(TargetSchemaMismatchError, match=r"'name' has strings with a collation"):
             check_new(lower, partition_by=(), cluster_by=(), properties={})
 
     def test_a_nested_not_null_is_refused(self):
-        """A commit cannot look into nested values."""
+        """A commit cannot check nested values."""
         inner = StructType([StructField("a.b", LongType(), nullable=False)])
 
         with pytest.raises(UnsupportedTargetFeatureError, match=r"a nested NOT NULL: s\.a\.b"):
             checks.check_table(table(StructField("s", inner)), upserts=False)
 
-    def test_what_a_seal_can_honour_is_not(self):
+    def test_columns_that_a_seal_can_honour_are_taken(self):
         """A check that is too strict would refuse good tables."""
         changed = {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}], "comment": "x"}
         fine = (
@@ -109,15 +109,15 @@ class TestAChangeFeedOfTheTarget:
 
     FEED: ClassVar = {"delta.enableChangeDataFeed": "TRUE"}
 
-    def test_is_refused_for_a_name_with_a_backtick(self):
-        """The user must learn the column before anything is written."""
+    def test_the_feed_is_refused_with_a_backtick_in_a_name(self):
+        """The user must learn the column before the first write."""
         with pytest.raises(UnsupportedTargetFeatureError, match=r"change feed.*'a`b'") as refusal:
             checks.check_change_feed("/t", ["id", "a`b"], self.FEED)
         assert "AS in spec.transform.select" in refusal.value.hint
 
     @pytest.mark.parametrize(("name", "properties"), [("a`b", {}), ("a b", FEED), ("a`b", {"x": "true"})])
-    def test_others_are_taken(self, name, properties):
-        """Without the feed, or with any other odd name, the MERGE works."""
+    def test_the_feed_with_other_names_is_taken(self, name, properties):
+        """Without the feed, or with any other unusual name, the MERGE works."""
         checks.check_change_feed("/t", ["id", name], properties)
 
 
@@ -126,8 +126,8 @@ class TestAColumnWithTheNameOfSparksOwn:
 
     @pytest.mark.parametrize("name", ["_metadata", "_METADATA"])
     @pytest.mark.parametrize("property", ["delta.enableDeletionVectors", "delta.enableRowTracking"])
-    def test_is_refused_with_the_property(self, name, property):
-        """The user must learn both before anything is written."""
+    def test_the_column_is_refused_with_the_property(self, name, property):
+        """The user must learn both before the first write."""
         with pytest.raises(UnsupportedTargetFeatureError, match=rf"{property}.*'{name}'") as refusal:
             checks.check_merge("/t", ["id", name], {property: "true"})
         assert "AS in spec.transform.select" in refusal.value.hint
@@ -139,28 +139,31 @@ class TestAColumnWithTheNameOfSparksOwn:
             ("_metadata_", {"delta.enableDeletionVectors": "true"}),
         ],
     )
-    def test_is_taken_elsewhere(self, name, properties):
-        """Without the properties a MERGE does not ask for it."""
+    def test_the_column_is_taken_elsewhere(self, name, properties):
+        """A MERGE without the properties does not read Spark's column."""
         checks.check_merge("/t", ["id", name], properties)
 
 
 class TestAPartitionColumnThatDeltaDoesNotFind:
-    """Its filters take the backticks at the ends of a name for quotes, and drop every file."""
+    """Delta's filters treat backticks at the ends of a name as quotes, and drop every file."""
 
     @pytest.mark.parametrize("name", ["`a`", "`a", "a`"])
-    def test_is_refused(self, name):
+    def test_the_partition_column_is_refused(self, name):
         """A MERGE by such a key would add each row once more."""
         with pytest.raises(TargetSchemaMismatchError, match=r"begins or ends with a backtick"):
             checks.check_partitions("/t", StructType([StructField(name, LongType())]), (name,))
 
-    def test_others_are_taken(self):
-        """A backtick inside is found, and so is an odd column that is no partition."""
+    def test_other_columns_are_taken(self):
+        """Delta finds a name with a backtick inside.
+
+        A name with outer backticks is fine for a column that is no partition.
+        """
         schema = StructType([StructField("a`b", LongType()), StructField("`c`", LongType())])
         checks.check_partitions("/t", schema, ("a`b",))
 
 
 class TestPropertiesThatASealCannotHonour:
-    """Of a table that exists, and of one that the spec wants made."""
+    """The checks apply to an existing table and to properties in the spec of a new one."""
 
     @pytest.mark.parametrize(
         ("name", "value"),
@@ -175,7 +178,7 @@ class TestPropertiesThatASealCannotHonour:
             ("DELTA.RedirectWriterOnly-preview", "{}"),
         ],
     )
-    def test_are_refused_by_name(self, name, value):
+    def test_these_properties_are_refused_by_name(self, name, value):
         """The user must learn which property to remove."""
         for what in ("/t", "spec.target.delta.properties"):
             with pytest.raises(UnsupportedTargetFeatureError) as refusal:
@@ -191,51 +194,51 @@ class TestPropertiesThatASealCannotHonour:
             checks.check_properties("/t", {"delta.appendOnly": "true"}, upserts=True)
 
     def test_a_feature_that_staged_files_break_is_refused(self):
-        """Our files have no partition columns inside."""
+        """The product's files contain no partition columns."""
         with pytest.raises(UnsupportedTargetFeatureError, match="materialized partition columns"):
             checks.check_table(table(features={"materializePartitionColumns"}), upserts=False)
 
-    def test_what_is_switched_off_does_not_matter(self):
-        """A property with the value false asks for nothing."""
+    def test_a_property_that_is_off_does_not_matter(self):
+        """A property with the value false requires nothing."""
         checks.check_properties(
             "/t", {"delta.enableIcebergCompatV2": "false", "delta.appendOnly": "false"}, upserts=True
         )
 
 
 class TestColumnsThatAreNotYielded:
-    """They would be null in our rows."""
+    """Columns of the target that the transform does not yield would be null in the new rows."""
 
     @pytest.mark.parametrize(
-        ("field", "words"),
+        ("field", "message"),
         [
             (StructField("name", StringType(), nullable=False), "'name' of the target must not be null"),
             (marked("CURRENT_DEFAULT", "'none'"), "'name' of the target has the default 'none'"),
         ],
     )
-    def test_are_refused_where_null_is_wrong(self, field, words):
+    def test_missing_columns_are_refused_where_null_is_wrong(self, field, message):
         """Each row would break the constraint."""
-        with pytest.raises(TargetSchemaMismatchError, match=words):
+        with pytest.raises(TargetSchemaMismatchError, match=message):
             checks.check_schema(schema(), schema(field))
         checks.check_schema(schema(NAME), schema(field))
 
-    def test_are_fine_where_null_is_right(self):
+    def test_missing_columns_are_fine_where_null_is_right(self):
         """A target may have more columns than the source."""
         checks.check_schema(schema(), schema(NAME))
 
 
 class TestTheLayoutInAPlan:
-    """What a user reads before the start (fault U10)."""
+    """A user reads the target's layout in a plan before the start (fault U10)."""
 
-    def test_names_columns_and_what_readers_must_support(self):
-        """Also what a column asks for by its type."""
+    def test_the_layout_names_columns_and_features_of_readers(self):
+        """A column's type may require a feature of readers, too."""
         made = planned_table("/t", StructType([NAME, StructField("at", TimestampNTZType())]), (), {VECTORS_ON: "true"})
         shown = made.described(("name",))
 
         assert (shown.columns, shown.cluster_by) == ("name string, at timestamp_ntz", ("name",))
         assert shown.reader_features == ("deletionVectors", "timestampNtz")
 
-    def test_of_many_columns_names_the_first(self):
-        """A pod's termination message has 4 KiB."""
+    def test_the_layout_of_many_columns_names_the_first(self):
+        """A pod's termination message is limited to 4 KiB."""
         wide = StructType([StructField(f"column_{number:04}", LongType()) for number in range(2000)])
 
         shown = planned_table("/t", wide, (), {}).described(())
@@ -246,13 +249,13 @@ class TestTheLayoutInAPlan:
 
 
 class TestPartitions:
-    """A folder is named by the value."""
+    """The value of a partition column names its folder."""
 
     @pytest.mark.parametrize(
-        "data_type", [BinaryType(), ArrayType(LongType()), VariantType()], ids=lambda one: one.typeName()
+        "data_type", [BinaryType(), ArrayType(LongType()), VariantType()], ids=lambda data_type: data_type.typeName()
     )
-    def test_by_what_no_folder_can_be_named_are_refused(self, data_type):
-        """The first write would fail, with an error of Spark."""
+    def test_partitions_by_types_that_cannot_name_a_folder_are_refused(self, data_type):
+        """The first write would fail with an error of Spark."""
         column = StructField("p", data_type)
 
         with pytest.raises(TargetSchemaMismatchError, match=r"partitionBy: column 'p'"):
@@ -261,66 +264,66 @@ class TestPartitions:
             checks.check_table(table(column, partitions=("p",)), upserts=False)
 
     @pytest.mark.parametrize(
-        ("columns", "partitions", "words"),
+        ("columns", "partitions", "message"),
         [
             ([NAME], ("p",), "the source is partitioned by 'p', which spec.transform.select leaves out"),
             ([StructField("p", BinaryType()), NAME], ("p",), "the source's partitions: column 'p' is binary"),
             ([NAME], (NAME.name,), "only the partition columns of the source"),
         ],
     )
-    def test_of_the_source_name_no_field_that_the_user_did_not_write(self, columns, partitions, words):
+    def test_partitions_of_the_source_name_no_field_that_the_user_did_not_write(self, columns, partitions, message):
         """A replica has the partitions of its source: `partitionBy` may not be set with it (fault D4)."""
-        wanted = StructType(columns)
+        selected = StructType(columns)
 
-        with pytest.raises(TargetSchemaMismatchError, match=words) as refused:
-            checks.check_layout(wanted, partition_by=partitions, cluster_by=(), follows=True)
+        with pytest.raises(TargetSchemaMismatchError, match=message) as refused:
+            checks.check_layout(selected, partition_by=partitions, cluster_by=(), follows=True)
         assert "partitionBy" not in f"{refused.value.message} {refused.value.hint}"
 
     def test_the_field_of_the_spec_is_named(self):
-        """A typing error is corrected by the suggestion."""
+        """The suggestion corrects a typing error."""
         with pytest.raises(TargetSchemaMismatchError, match=r"clusterBy names 'nme'.*Did you mean 'name'"):
             checks.check_layout(schema(NAME), partition_by=(), cluster_by=("nme",))
 
 
 class TestKeys:
-    """An Upsert matches by plain columns that are there."""
+    """An Upsert matches by plain columns of the target."""
 
     @pytest.mark.parametrize(
-        ("key", "words"),
+        ("key", "message"),
         [((), "needs a key"), (("nme",), "Did you mean 'name'"), (("l",), "'l' is nested")],
     )
-    def test_others_are_refused(self, key, words):
+    def test_other_keys_are_refused(self, key, message):
         """A key that cannot be compared matches no row."""
-        with pytest.raises(KeyInvalidError, match=words):
+        with pytest.raises(KeyInvalidError, match=message):
             checks.check_key(schema(NAME, StructField("l", ArrayType(IntegerType()))), key)
 
 
 class TestFoldersOfTheirOwn:
-    """A VACUUM of a table removes every file below it that it does not name."""
+    """A VACUUM of a table removes every file in its folder that the table does not name."""
 
     @pytest.mark.parametrize(
-        ("source", "target", "words"),
+        ("source", "target", "message"),
         [
             ("file:/a/s", "file:/a/s", "the same table"),
             ("file:/a/s", "file:/a/s/copy", "the target lies inside the source's folder"),
             ("s3a://b/t/in", "s3a://b/t", "the source lies inside the target's folder"),
         ],
     )
-    def test_are_asked_for(self, source, target, words):
+    def test_nested_folders_are_refused(self, source, target, message):
         """A VACUUM of one table would delete the other."""
-        with pytest.raises(TargetIsSourceError, match=words):
+        with pytest.raises(TargetIsSourceError, match=message):
             checks.check_apart(source, target)
 
     @pytest.mark.parametrize(
         ("source", "target"), [("file:/a/s", "file:/a/s2"), ("file:/a/s", "s3a://a/s"), ("s3a://a/s", "s3a://b/s")]
     )
-    def test_neighbours_are_fine(self, source, target):
+    def test_adjacent_folders_are_fine(self, source, target):
         """Most lakes keep tables side by side."""
         checks.check_apart(source, target)
 
 
 class TestTablesOfOurs:
-    """Nothing in them is NOT NULL, at any depth: an expression that cannot be null today may be tomorrow."""
+    """No field of a new table is NOT NULL, at any depth: an expression that is never null today may be null tomorrow."""
 
     def test_every_part_may_be_null(self):
         """A later change may bring a null."""

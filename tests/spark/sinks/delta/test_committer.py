@@ -1,4 +1,4 @@
-"""The seal on real tables: each measured fact of Delta Kernel that the product stands on."""
+"""Seals on real tables: each measured fact of Delta Kernel that the product relies on."""
 
 import json
 from pathlib import Path
@@ -25,10 +25,10 @@ NOTHING = StoredState(None, -1, None)
 
 
 class TestOneCommit:
-    """Data, progress and transaction id stand or fall together."""
+    """Data, progress and transaction id are committed together or not at all."""
 
     def test_files_state_and_transaction_land_in_one_version(self, spark, table):
-        """Progress without its rows, or rows without progress, is lost or doubled work."""
+        """Progress without its rows loses work, and rows without progress double it."""
         rows = spark.range(10)
         target = table(rows)
         commit = target.committer.seal(7, target.stage(rows), '{"epoch":7}')
@@ -39,7 +39,7 @@ class TestOneCommit:
         stored = target.committer.read_state()
         assert (stored.text, stored.table_version, stored.txn_version) == ('{"epoch":7}', commit.version, 7)
 
-    def test_staged_files_are_invisible_until_then(self, spark, table):
+    def test_staged_files_are_invisible_until_the_seal(self, spark, table):
         """A reader must never see half of an epoch."""
         target = table(spark.range(1))
         target.stage(spark.range(10))
@@ -69,7 +69,7 @@ class TestOneCommit:
 
 
 class CommitterThatBeganBefore(DeltaCommitter):
-    """Commits with a transaction that was begun at a chosen moment."""
+    """Commits with a transaction that began earlier, when the test chose."""
 
     def begin_now(self, txn_version):
         self._kept = super()._begin(txn_version)
@@ -79,7 +79,7 @@ class CommitterThatBeganBefore(DeltaCommitter):
 
 
 class CommitterWithAHook(DeltaCommitter):
-    """Has a hook of the test before those of Kernel."""
+    """A committer that runs a hook of the test before those of Kernel."""
 
     def put_before(self, hook):
         self.hooks.waiting = [(0, hook), *self.hooks.waiting]
@@ -105,7 +105,7 @@ class TestTheFence:
         assert target.committer.read_state().text == "new"
 
     def test_a_seal_that_lands_between_begin_and_commit_makes_the_commit_fail(self, spark, table):
-        """A look before the commit is not enough."""
+        """A check before the commit is not enough."""
         target = table(spark.range(1))
         zombie = target.open(kind=CommitterThatBeganBefore)
         zombie.begin_now(3)
@@ -116,7 +116,7 @@ class TestTheFence:
         assert target.committer.read_state().text == "new"
 
     def test_a_predecessors_commit_after_its_state_was_read_is_not_sealed_over(self, spark, table):
-        """The state that the new attempt would write does not know those rows: they would be copied again."""
+        """The new attempt's state would not include those rows, so they would be copied again."""
         target = table(spark.range(1))
         target.committer.seal(1 << 32 | 1, (), "read")
         successor = target.open()
@@ -127,7 +127,7 @@ class TestTheFence:
             successor.fence(2 << 32 | 2, "fence", opened=opened)
         assert target.committer.read_state().text == "landed late"
 
-    def test_nor_is_one_that_lands_while_the_fence_commits(self, spark, table):
+    def test_a_commit_that_lands_while_the_fence_commits_is_not_sealed_over(self, spark, table):
         """The fence must continue the state that it read."""
         target = table(spark.range(1))
         target.committer.seal(1 << 32 | 1, (), "read")
@@ -135,7 +135,7 @@ class TestTheFence:
         opened = successor.read_state()
 
         class Slow(type(successor)):
-            """Looks at the table, and then a predecessor is quicker."""
+            """Checks the table; then a predecessor commits first."""
 
             def _commit(self, txn, files, state, **claims):
                 target.committer.seal(1 << 32 | 2, target.stage(spark.range(5)), "landed late")
@@ -150,11 +150,11 @@ class TestTheFence:
     def test_two_processes_with_one_attempt_number_cannot_both_fence(self, spark, table):
         """Two terminals may start the same job."""
         target = table(spark.range(1))
-        one, other = target.open(), target.open()
-        one.fence(1 << 32 | 1, '{"driver":"a"}', opened=NOTHING)
+        first, second = target.open(), target.open()
+        first.fence(1 << 32 | 1, '{"driver":"a"}', opened=NOTHING)
 
         with pytest.raises(StateMovedError):
-            other.fence(1 << 32 | 1, '{"driver":"b"}', opened=NOTHING)
+            second.fence(1 << 32 | 1, '{"driver":"b"}', opened=NOTHING)
 
     def test_the_fence_of_a_newer_attempt_stays_fenced(self, spark, table):
         """An old driver that starts late must not win."""
@@ -179,11 +179,11 @@ class TestTheFence:
 
 
 class TestOtherWriters:
-    """A seal is rebased over what others commit; what it stored survives them."""
+    """A seal is rebased over foreign commits, and they keep the stored state."""
 
     @pytest.mark.parametrize("foreign", ["append", "merge"])
-    def test_commits_of_others_between_begin_and_commit(self, spark, table, foreign):
-        """Other writers must not end the job, nor lose its state."""
+    def test_foreign_commits_between_begin_and_commit_are_kept(self, spark, table, foreign):
+        """Other writers must not end the job, and its state must survive."""
         target = table(spark.range(1))
         target.committer.seal(1, target.stage(spark.range(5)), "one")
         files, committer = target.stage(spark.range(10, 15)), target.open(kind=CommitterThatBeganBefore)
@@ -199,8 +199,8 @@ class TestOtherWriters:
         assert target.ids() == [*range(5), *range(10, 15), 100, 101, 102]
         assert target.open().read_state().text == "two"
 
-    def test_the_state_survives_what_rewrites_the_rows(self, spark, table):
-        """OPTIMIZE, UPDATE and MERGE write metadata of their own; ours is not theirs to drop."""
+    def test_the_state_survives_commands_that_rewrite_the_rows(self, spark, table):
+        """OPTIMIZE, UPDATE and MERGE write their own metadata, and must not drop the state."""
         target = table(spark.range(1))
         for version in (1, 2, 3):
             target.committer.seal(version, target.stage(spark.range(version * 10, version * 10 + 5)), f"s{version}")
@@ -218,10 +218,10 @@ class TestOtherWriters:
 
 
 class TestPartitions:
-    """One write context for each combination of values."""
+    """Each combination of partition values has one write context."""
 
-    def test_odd_values_and_nulls(self, spark, table):
-        """Names of folders are encoded, and nulls have a name of their own."""
+    def test_odd_values_and_nulls_are_kept(self, spark, table):
+        """Names of folders are encoded, and null has a reserved name."""
         rows = spark.createDataFrame(
             [(1, "a b/c=d%e", "2024-02-29"), (2, None, None), (3, "ü", "1999-12-31")],
             "id long, text string, day string",
@@ -230,12 +230,12 @@ class TestPartitions:
         target.committer.seal(1, target.stage(rows), "s")
 
         assert sorted(map(tuple, target.read().collect()), key=str) == sorted(map(tuple, rows.collect()), key=str)
-        found = target.read().where("text = 'a b/c=d%e' AND day = '2024-02-29'")
-        assert sorted(row["id"] for row in found.unionAll(target.read().where("text IS NULL")).collect()) == [1, 2]
+        selected = target.read().where("text = 'a b/c=d%e' AND day = '2024-02-29'")
+        assert sorted(row["id"] for row in selected.unionAll(target.read().where("text IS NULL")).collect()) == [1, 2]
 
 
 class TestTableFeatures:
-    """Tables that Kernel can write, and one that it must not."""
+    """Kernel can write these tables, except one that it must not write."""
 
     @pytest.mark.parametrize(
         "properties",
@@ -249,18 +249,18 @@ class TestTableFeatures:
         ],
         ids=lambda properties: "+".join(properties),
     )
-    def test_rows_come_back(self, spark, table, properties):
-        """Column mapping and vectors change how files are read."""
+    def test_rows_are_read_back_with_each_feature(self, spark, table, properties):
+        """Column mapping and deletion vectors change how files are read."""
         rows = spark.range(20).selectExpr("id", "named_struct('in', id) AS st", "concat('n', id) AS name")
         target = table(rows, properties=properties)
         target.committer.seal(1, target.stage(rows), "s")
 
-        found = target.read()
-        assert sorted(map(tuple, found.collect())) == sorted(map(tuple, rows.collect()))
-        assert found.where("name = 'n7'").count() == 1
+        stored = target.read()
+        assert sorted(map(tuple, stored.collect())) == sorted(map(tuple, rows.collect()))
+        assert stored.where("name = 'n7'").count() == 1
 
-    def test_clustered_tables(self, spark, table):
-        """OPTIMIZE must understand the files that we wrote."""
+    def test_clustered_tables_are_optimized(self, spark, table):
+        """OPTIMIZE must understand the product's files."""
         target = table(spark.range(1), cluster_by=("id",))
         target.committer.seal(1, target.stage(spark.range(9)), "s")
         spark.sql(f"OPTIMIZE delta.`{target.path}`")
@@ -268,7 +268,7 @@ class TestTableFeatures:
         assert target.ids() == list(range(9))
 
     def test_the_change_feed_of_the_target_is_right(self, spark, table):
-        """Others may build on the changes of the target."""
+        """Other jobs may read the target's changes."""
         target = table(spark.range(1), properties={"delta.enableChangeDataFeed": "true"})
         version = target.committer.seal(1, target.stage(spark.range(9)), "s").version
         feed = (
@@ -290,9 +290,9 @@ class TestTableFeatures:
 
 
 class TestCheckpoints:
-    """Made by hooks, off the barrier's path."""
+    """Hooks write checkpoints outside the barrier's path."""
 
-    def test_one_is_there_after_ten_seals_and_the_table_is_readable(self, spark, table):
+    def test_a_checkpoint_exists_after_ten_seals_and_the_table_is_readable(self, spark, table):
         """Without checkpoints each reader replays thousands of commits."""
         target = table(spark.range(1))
         for version in range(1, 13):
@@ -304,8 +304,11 @@ class TestCheckpoints:
         assert sorted(row["id"] for row in target.read().collect()) == [5, 10]
         assert newest_version(spark, target.path).position == 12
 
-    def test_one_loses_no_file_that_others_brought_back(self, spark, tmp_path):
-        """delta-rs restores without a checkpoint; Kernel's has such a file and its removal, and Spark then reads no row of it."""
+    def test_a_checkpoint_loses_no_restored_file(self, spark, tmp_path):
+        """delta-rs restores a file without a checkpoint.
+
+        Kernel's checkpoint has such a file and its removal, and Spark then reads none of its rows.
+        """
         path = str(tmp_path / "t")
         spark.range(100).coalesce(1).write.format("delta").save(path)
         spark.sql(f"DELETE FROM delta.`{path}` WHERE id < 50")
@@ -320,8 +323,8 @@ class TestCheckpoints:
         at = int(newest.name.partition(".")[0])
         assert spark.read.format("delta").option("versionAsOf", at).load(path).count() == 100
 
-    def test_one_is_made_where_the_log_does_not_tell_of_the_one_before(self, spark, table):
-        """Its hint is lost, and commits before it were cleaned away: what they said is not known."""
+    def test_a_checkpoint_is_made_where_the_log_does_not_name_the_last_one(self, spark, table):
+        """The hint file is lost, and earlier commits were cleaned up, so their actions are unknown."""
         target = table(spark.range(1))
         target.committer.seal(1, target.stage(spark.range(5)), "s1")
         newest = target.committer.seal(2, (), "s2").version
@@ -332,12 +335,12 @@ class TestCheckpoints:
             committer.seal(version, (), f"s{version}")
             committer.run_hooks()
 
-        made = {int(one.name[:20]) for one in Path(target.path, "_delta_log").glob("*.checkpoint*.parquet")}
+        made = {int(file.name[:20]) for file in Path(target.path, "_delta_log").glob("*.checkpoint*.parquet")}
         assert max(made) > newest
         assert sorted(row["id"] for row in target.read().collect()) == [0, 1, 2, 3, 4]
 
-    def test_one_that_fails_keeps_no_other_and_is_tried_again(self, spark, table):
-        """The checkpoint of the tenth version, when the storage comes back after it."""
+    def test_a_failed_checkpoint_stops_no_other_and_is_tried_again(self, spark, table):
+        """The tenth version's checkpoint is written when the storage answers again."""
         target = table(spark.range(1))
         committer = target.open(kind=CommitterWithAHook)
         for version in range(1, 13):
@@ -352,7 +355,7 @@ class TestCheckpoints:
 
 
 class HookThatFailsOnce:
-    """Fails the first time, with an exception of the JVM."""
+    """Fails the first time with an exception of the JVM."""
 
     def __init__(self, exception):
         self.exception = exception

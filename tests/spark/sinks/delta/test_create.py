@@ -1,4 +1,4 @@
-"""A target that is made: what others make at the same moment is looked at again, what we left behind is no stranger's."""
+"""Creation of a target, including a concurrent creation by another driver and a folder with the job's own old files."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,7 @@ def sink_at(spark, path):
 
 
 class Quicker:
-    """Another driver, whose table is there just before ours would be; Delta tells us so in one of its ways."""
+    """Another driver, whose table exists just before this one's. Delta reports that with one of several exceptions."""
 
     def __init__(self, spark, schema, raised):
         self._spark, self._schema, self._raised = spark, schema, raised
@@ -66,7 +66,10 @@ class Quicker:
 
 
 class TestOthersMakeItToo:
-    """Two drivers of one job on two machines, or two jobs with one target: the second one goes on with what is there."""
+    """Two drivers create one target: a job on two machines, or two jobs.
+
+    The second one continues with the existing table.
+    """
 
     @pytest.mark.parametrize(
         "raised",
@@ -77,14 +80,14 @@ class TestOthersMakeItToo:
             "java.lang.IllegalStateException",
         ],
     )
-    def test_the_table_that_is_there_is_taken(self, spark, tmp_path, monkeypatch, raised):
+    def test_the_existing_table_is_taken(self, spark, tmp_path, monkeypatch, raised):
         """Losing this race is no failure."""
         monkeypatch.setattr(sinks, "create_table", Quicker(spark, SCHEMA, raised))
         sink_at(spark, tmp_path / "t").prepare(SCHEMA)
 
         assert DeltaTable(str(tmp_path / "t")).version() == 0
 
-    def test_unless_it_is_another_one(self, spark, tmp_path, monkeypatch):
+    def test_an_existing_table_of_another_schema_is_refused(self, spark, tmp_path, monkeypatch):
         """Rows must not land in a table of another shape."""
         other = StructType().add("id", StringType())
         monkeypatch.setattr(
@@ -93,22 +96,22 @@ class TestOthersMakeItToo:
         with pytest.raises(TargetSchemaMismatchError):
             sink_at(spark, tmp_path / "t").prepare(SCHEMA)
 
-    def test_what_never_comes_may_come_later(self, spark, tmp_path, monkeypatch):
-        """The catalog may be slow, so the job tries again."""
+    def test_a_table_that_never_appears_is_tried_again(self, spark, tmp_path, monkeypatch):
+        """The catalog may be slow, so the job retries."""
         monkeypatch.setattr(sinks, "create_table", Quicker(spark, None, "io.delta.exceptions.ProtocolChangedException"))
         with pytest.raises(TransientError, match="cannot be made"):
             sink_at(spark, tmp_path / "t").prepare(SCHEMA)
 
 
 class TestWhatWeLeftBehind:
-    """A table that was dropped while it was filled leaves the folder of our staged files."""
+    """A table that was dropped while a job filled it leaves the folder of staged files."""
 
-    def test_is_no_strangers(self, spark, tmp_path):
-        """Our own files must not stop the next run."""
+    def test_a_folder_with_files_of_the_job_is_not_foreign(self, spark, tmp_path):
+        """The job's own files must not stop the next run."""
         sink = sink_at(spark, tmp_path / "t")
-        left = Path(sink.staging, "a1", "s1", "part-0.parquet")
-        left.parent.mkdir(parents=True)
-        left.write_bytes(b"x")
+        old_file = Path(sink.staging, "a1", "s1", "part-0.parquet")
+        old_file.parent.mkdir(parents=True)
+        old_file.write_bytes(b"x")
         sink.check(SCHEMA, source_path="/no/such", has_state=False)
         sink.prepare(SCHEMA)
 
@@ -116,10 +119,10 @@ class TestWhatWeLeftBehind:
 
 
 class TestAFolderOfTheProcess:
-    """Nothing of the job is wrong: the setting is named."""
+    """The job is correct, so the error names the setting."""
 
     @pytest.mark.parametrize("case", ["below a file", "a lock that is a folder"])
-    def test_that_cannot_be_written_is_named(self, tmp_path, case):
+    def test_a_folder_that_cannot_be_written_is_named(self, tmp_path, case):
         """A user corrects the setting, not the job."""
         folder = tmp_path / "state"
         if case == "below a file":
@@ -134,11 +137,11 @@ class TestAFolderOfTheProcess:
 
 
 class TestWhoMakesIt:
-    """Kernel makes a plain table, which takes no Spark job; it is the table that Spark would make."""
+    """Kernel creates a plain table without a Spark job. It equals the table that Spark would create."""
 
     @pytest.mark.parametrize("merges", [True, False])
-    def test_it_is_the_same_table(self, spark, tmp_path, monkeypatch, merges):
-        """A job's target does not depend on who made it."""
+    def test_kernel_and_spark_make_the_same_table(self, spark, tmp_path, monkeypatch, merges):
+        """A job's target does not depend on the engine that created it."""
         plain = StructType([field for field in ODD if " " not in field.name])
         made = {who: self.logged(spark, tmp_path / who, plain, monkeypatch, who, merges) for who in ("Kernel", "Spark")}
 
@@ -147,8 +150,8 @@ class TestWhoMakesIt:
         for part in ("schemaString", "partitionColumns", "configuration"):
             assert made["Kernel"]["metaData"][part] == made["Spark"]["metaData"][part]
         for part, value in made["Spark"]["protocol"].items():
-            found = made["Kernel"]["protocol"][part]
-            assert (set(found) if isinstance(found, list) else found) == (
+            local = made["Kernel"]["protocol"][part]
+            assert (set(local) if isinstance(local, list) else local) == (
                 set(value) if isinstance(value, list) else value
             )
 
@@ -163,8 +166,8 @@ class TestWhoMakesIt:
         lines = Path(path, "_delta_log", f"{0:020}.json").read_text().split("\n")
         return {name: body for line in lines if line for name, body in json.loads(line).items()}
 
-    def test_what_a_session_gives_to_new_tables_is_given(self, spark, tmp_path, monkeypatch):
-        """A user's own session may say how long each new table keeps its log."""
+    def test_defaults_of_a_session_for_new_tables_are_kept(self, spark, tmp_path, monkeypatch):
+        """A user's session may define how long each new table keeps its log."""
         setting = f"{DEFAULTS}logRetentionDuration"
         spark.conf.set(setting, "interval 3 days")
         try:
@@ -176,8 +179,8 @@ class TestWhoMakesIt:
             DeltaTable(str(tmp_path / "t")).metadata().configuration["delta.logRetentionDuration"] == "interval 3 days"
         )
 
-    def test_what_it_refuses_is_refused_in_our_words(self, spark, tmp_path):
+    def test_a_table_that_delta_refuses_is_an_invalid_spec(self, spark, tmp_path):
         """A name that needs column mapping is a mistake in the spec."""
-        with pytest.raises(InvalidSpecError, match="Delta refuses the table"):
+        with pytest.raises(InvalidSpecError, match="Delta rejects the table"):
             sink_at(spark, tmp_path / "t").prepare(ODD)
         assert not list(tmp_path.rglob("*.json"))

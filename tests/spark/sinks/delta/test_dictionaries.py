@@ -1,4 +1,4 @@
-"""Columns that give their dictionary up are found out from staged files, and later files are spared the attempt (ADR 0030)."""
+"""Staged files show which columns abandon their dictionary; later files skip the attempt (ADR 0030)."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ ROWS = TELLING_ROWS + 5_000
 
 
 class TestWhatAFileHasGivenUp:
-    """Only what surely is not worth it: who is not tried again may be stored worse."""
+    """A file proves only clear cases: a column without another attempt may be stored in more bytes."""
 
     @pytest.mark.parametrize(
         ("chunks", "columns"),
@@ -33,44 +33,44 @@ class TestWhatAFileHasGivenUp:
         ],
         ids=["one of two", "not in every row group", "nulls say nothing", "few values", "no rows"],
     )
-    def test_is_what_kept_it_nowhere(self, chunks, columns):
-        """A column that keeps one somewhere may keep it again."""
-        assert given_up(Chunk(*one) for one in chunks) == columns
+    def test_a_column_gave_up_if_no_row_group_kept_a_dictionary(self, chunks, columns):
+        """A column that keeps a dictionary in one row group may keep it again."""
+        assert given_up(Chunk(*fields) for fields in chunks) == columns
 
 
 class TestWhenAllIsTried:
-    """At first, and now and then again: a table may change its ways further on."""
+    """All columns are tried at first and then now and then, because later rows may differ."""
 
     GAVE_UP = (Chunk("a", 9, 0, False),)
 
-    def test_until_a_file_has_told(self):
+    def test_all_columns_are_tried_until_a_file_has_enough_rows(self):
         """A guess before the first file would store some columns badly."""
-        known = Dictionaries()
-        assert (known.next_write(), known.next_write()) == (None, None)
+        dictionaries = Dictionaries()
+        assert (dictionaries.next_write(), dictionaries.next_write()) == (None, None)
 
-        known.learn(self.GAVE_UP, TELLING_ROWS - 1)
-        assert known.next_write() is None
-        known.learn(self.GAVE_UP, TELLING_ROWS)
-        assert known.next_write() == {"a"}
+        dictionaries.learn(self.GAVE_UP, TELLING_ROWS - 1)
+        assert dictionaries.next_write() is None
+        dictionaries.learn(self.GAVE_UP, TELLING_ROWS)
+        assert dictionaries.next_write() == {"a"}
 
-    def test_again_and_again(self):
-        """Values further on may repeat after all."""
-        known = Dictionaries()
-        known.learn(self.GAVE_UP, TELLING_ROWS)
-        tried = [known.next_write() is None for _ in range(3 * TRY_EVERY)]
+    def test_all_columns_are_tried_again_and_again(self):
+        """Later values may repeat."""
+        dictionaries = Dictionaries()
+        dictionaries.learn(self.GAVE_UP, TELLING_ROWS)
+        tried = [dictionaries.next_write() is None for _ in range(3 * TRY_EVERY)]
 
-        assert [at + 1 for at, one in enumerate(tried) if one] == [TRY_EVERY, 2 * TRY_EVERY, 3 * TRY_EVERY]
+        assert [at + 1 for at, is_try in enumerate(tried) if is_try] == [TRY_EVERY, 2 * TRY_EVERY, 3 * TRY_EVERY]
 
-    def test_and_what_keeps_one_then_is_not_spared_any_more(self):
-        """A saved attempt is worth less than a smaller file."""
-        known = Dictionaries()
-        known.learn(self.GAVE_UP, TELLING_ROWS)
-        known.learn((Chunk("a", 9, 0, True),), TELLING_ROWS)
+    def test_a_column_that_keeps_its_dictionary_later_gets_one_again(self):
+        """A smaller file is worth more than a saved attempt."""
+        dictionaries = Dictionaries()
+        dictionaries.learn(self.GAVE_UP, TELLING_ROWS)
+        dictionaries.learn((Chunk("a", 9, 0, True),), TELLING_ROWS)
 
-        assert known.next_write() == frozenset()
+        assert dictionaries.next_write() == frozenset()
 
-    def test_names_are_parquets(self):
-        """Parquet ignores an option whose name it does not know."""
+    def test_option_names_are_those_of_parquet(self):
+        """Parquet ignores unknown options."""
         assert options({"b.c", "a"}) == {
             "parquet.enable.dictionary#a": "false",
             "parquet.enable.dictionary#b.c": "false",
@@ -78,11 +78,11 @@ class TestWhenAllIsTried:
 
 
 class TestStagedFiles:
-    """Read back from their footers."""
+    """The tests read the footers of staged files."""
 
     @pytest.fixture
     def staged(self, spark, tmp_path):
-        """Stages rows whose `Key` and `nested.deep` repeat every so many rows; returns the columns with a dictionary."""
+        """Stage rows whose `Key` and `nested.deep` repeat after the given number; return the columns with a dictionary."""
         sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         numbers = iter(range(1, 1000))
 
@@ -96,14 +96,14 @@ class TestStagedFiles:
             if not Path(sink.path).exists():
                 sink.prepare(frame.schema)
             (file,) = sink.stage(frame, attempt=1, work_id=next(numbers))
-            chunks, found = read_chunks(spark, file)
-            assert found == rows
+            chunks, rows_read = read_chunks(spark, file)
+            assert rows_read == rows
             return {chunk.column for chunk in chunks if chunk.has_dictionary}
 
         return stage
 
-    def test_are_spared_what_the_first_gave_up_until_all_is_tried_again(self, staged):
-        """The saving must be seen in real files."""
+    def test_later_files_skip_the_attempt_until_all_is_tried_again(self, staged):
+        """Real files must show the saving."""
         first, second = staged(ROWS), staged(3)
         later = [staged(3, rows=10) for _ in range(3, TRY_EVERY)]
 
@@ -113,8 +113,8 @@ class TestStagedFiles:
         assert staged(3) == {"Key", "nested.deep", "sku"}
         assert staged(3) == {"Key", "nested.deep", "sku"}
 
-    def test_of_few_rows_say_nothing_of_larger_ones(self, staged):
-        """In ten rows nothing repeats."""
+    def test_files_of_few_rows_prove_nothing_about_larger_ones(self, staged):
+        """No value repeats in ten rows."""
         staged(50, rows=50)
 
         assert staged(3) == {"Key", "nested.deep", "sku"}

@@ -1,4 +1,4 @@
-"""Real targets with features of Delta: what can be filled is filled right, what cannot is refused before a byte is written."""
+"""Real targets with features of Delta: supported ones are filled correctly, others are refused before the first write."""
 
 from functools import reduce
 from pathlib import Path
@@ -30,12 +30,12 @@ def fill(spark, sink, rows, work=1):
 
 
 def found_at(spark, sink):
-    """Return the target as it is now."""
+    """Return the current rows of the target."""
     return spark.read.format("delta").load(sink.path)
 
 
 def rows_of(frame):
-    """Return rows to be compared here: a difference of two frames is four jobs of Spark."""
+    """Return rows for a comparison in Python: a difference of two frames takes four Spark jobs."""
     return sorted(map(str, frame.collect()))
 
 
@@ -44,10 +44,10 @@ def log(path):
 
 
 class TestWhatASealCannotHonour:
-    """Refused with a name; the table's log stays as it was."""
+    """The error names the feature, and the table's log stays unchanged."""
 
     @pytest.mark.parametrize(
-        ("columns", "properties", "words"),
+        ("columns", "properties", "message"),
         [
             ("id BIGINT, a VARCHAR(3)", {}, "length limit.*: a,"),
             ("id BIGINT, a STRUCT<b: CHAR(3)>", {}, r"length limit.*: a"),
@@ -77,14 +77,14 @@ class TestWhatASealCannotHonour:
             "nested not null",
         ],
     )
-    def test_is_refused(self, spark, tmp_path, columns, properties, words):
-        """A table that is refused must stay untouched."""
+    def test_the_table_is_refused(self, spark, tmp_path, columns, properties, message):
+        """A refused table must stay unchanged."""
         listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
         ending = f"TBLPROPERTIES ({listed})" if listed else ""
         spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` ({columns}) USING delta {ending}")
         before = log(tmp_path / "t")
 
-        with pytest.raises(UnsupportedTargetFeatureError, match=words) as refusal:
+        with pytest.raises(UnsupportedTargetFeatureError, match=message) as refusal:
             sink_at(spark, tmp_path / "t").check(spark.range(1).schema, source_path="/else", has_state=False)
         assert refusal.value.hint
         assert log(tmp_path / "t") == before
@@ -96,8 +96,8 @@ class TestWhatASealCannotHonour:
             ("a BIGINT GENERATED ALWAYS AS IDENTITY", "identityColumns"),
         ],
     )
-    def test_kernel_names_what_it_cannot_write_before_it_writes(self, spark, tmp_path, column, feature):
-        """For features that do not exist yet."""
+    def test_kernel_names_an_unsupported_feature_before_it_writes(self, spark, tmp_path, column, feature):
+        """This check covers features that do not exist yet."""
         spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, {column}) USING delta")
         before = log(tmp_path / "t")
 
@@ -105,7 +105,7 @@ class TestWhatASealCannotHonour:
             DeltaCommitter(spark, str(tmp_path / "t"), app_id="a", domain="backfill.x").check()
         assert log(tmp_path / "t") == before
 
-    def test_a_look_at_a_table_of_an_old_protocol_does_not_upgrade_it(self, spark, tmp_path):
+    def test_a_check_of_a_table_with_an_old_protocol_does_not_upgrade_it(self, spark, tmp_path):
         """An upgrade locks out old readers."""
         spark.sql(
             f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT) USING delta "
@@ -116,8 +116,8 @@ class TestWhatASealCannotHonour:
         assert log(tmp_path / "t") == [f"{0:020d}.json"]
         assert fill(spark, sink_at(spark, tmp_path / "t"), spark.range(3)).count() == 3
 
-    def test_a_default_of_a_column_that_is_not_yielded(self, spark, tmp_path):
-        """Our rows would hold null where the table promises 5."""
+    def test_a_default_of_a_missing_column_is_refused(self, spark, tmp_path):
+        """The job's rows would contain null where the table promises 5."""
         spark.sql(
             f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, a INT DEFAULT 5) USING delta "
             "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
@@ -132,14 +132,14 @@ class TestWhatASealCannotHonour:
 
 
 class TestNotNull:
-    """Every staged value is looked at; what raises is never sealed."""
+    """Every staged value is checked. Work that fails the check is never sealed."""
 
     @pytest.fixture
     def sink(self, spark, tmp_path):
         spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, `a.b` INT NOT NULL) USING delta")
         return sink_at(spark, tmp_path / "t")
 
-    def test_values_are_sealed(self, spark, sink):
+    def test_values_that_are_not_null_are_sealed(self, spark, sink):
         """The check must not refuse good rows."""
         rows = spark.sql("SELECT id, if(id > 99, null, 1) AS `a.b` FROM range(3)")
         sink.check(rows.schema, source_path="/else", has_state=False)
@@ -147,7 +147,7 @@ class TestNotNull:
         assert fill(spark, sink, rows).count() == 3
 
     def test_a_null_ends_the_work_with_the_column(self, spark, sink):
-        """The user learns the column, and nothing was written."""
+        """The error names the column, and nothing is written."""
         rows = spark.sql("SELECT id, if(id = 2, null, 1) AS `a.b` FROM range(3)")
 
         with pytest.raises(Exception) as failure:
@@ -158,8 +158,8 @@ class TestNotNull:
         assert "coalesce" in error.hint
         assert log(sink.path) == [f"{0:020d}.json"]
 
-    def test_a_merge_ends_alike(self, spark, sink):
-        """Both ways into the target keep the same promise."""
+    def test_a_merge_with_a_null_ends_alike(self, spark, sink):
+        """Files and MERGE must keep the same promise."""
         merging = sink_at(spark, sink.path, mode="Upsert", key=("id",))
         net = spark.sql("SELECT 1L AS id, cast(null AS int) AS `a.b`, false AS __backfill_delete")
 
@@ -174,10 +174,10 @@ class TestNotNull:
 
 
 class TestTheKeyOfAnUpsert:
-    """What the transform makes of the source's key may be null where that is not."""
+    """The transform may yield a null key from a source key that is not null."""
 
     @pytest.mark.parametrize("bad", ["nullif(id, 2)", "cast(null AS bigint)"])
-    def test_a_null_is_not_staged(self, spark, tmp_path, bad):
+    def test_a_null_key_is_not_staged(self, spark, tmp_path, bad):
         """A MERGE would never find its row again."""
         sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=("k",))
         rows = spark.range(3).selectExpr(f"{bad} AS k", "id")
@@ -196,10 +196,10 @@ class TestTheKeyOfAnUpsert:
 
 
 class TestTypeWidening:
-    """Old files keep the narrow type, ours have the wide one."""
+    """Old files keep the narrow type, and the job's files have the wide one."""
 
-    def test_rows_of_before_and_after_are_there(self, spark, tmp_path):
-        """Readers convert the old files, so ours must be wide."""
+    def test_rows_from_before_and_after_the_change_are_read(self, spark, tmp_path):
+        """Readers convert the old files, so the job's files must have the wide type."""
         spark.sql(
             f"CREATE TABLE delta.`{tmp_path}/t` (id BIGINT, a INT) USING delta "
             "TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
@@ -216,18 +216,18 @@ class TestTypeWidening:
 
 
 class TestPartitionsWithMappedNames:
-    """Folders have physical names; readers see logical ones."""
+    """Folders have physical names, and readers see logical ones."""
 
     def test_rows_and_partitions_come_back_and_changes_are_merged(self, spark, tmp_path):
-        """A logical name in a folder would hide the partition, and MERGE must find rows that Kernel committed."""
+        """A logical name in a folder would hide the partition. MERGE must find rows that Kernel committed."""
         rows = spark.sql("SELECT id, concat('p ', id % 3, '/=%') AS p, named_struct('x', id) AS s FROM range(9)")
         sink = sink_at(
             spark, tmp_path / "t", mode="Upsert", key=("id",), partition_by=("p",),
             properties={"delta.columnMapping.mode": "name"},
         )  # fmt: skip
-        found = fill(spark, sink, rows)
-        assert rows_of(found) == rows_of(rows)
-        assert found.where("p = 'p 1/=%'").count() == 3
+        stored = fill(spark, sink, rows)
+        assert rows_of(stored) == rows_of(rows)
+        assert stored.where("p = 'p 1/=%'").count() == 3
 
         changed = rows.where("id IN (1, 2)").selectExpr(
             "id",
@@ -241,8 +241,8 @@ class TestPartitionsWithMappedNames:
             (at, "p 0/=%" if at == 1 else f"p {at % 3}/=%", at) for at in (0, 1, *range(3, 9))
         ]
 
-    def test_a_name_that_another_column_had_before(self, spark, tmp_path):
-        """After a rename the physical name of one column is the logical one of another."""
+    def test_a_name_that_another_column_had_before_is_filled(self, spark, tmp_path):
+        """After a rename the physical name of one column is the logical name of another."""
         path = str(tmp_path / "t")
         spark.sql(f"CREATE TABLE delta.`{path}` (id BIGINT, a STRING, p STRING) USING delta PARTITIONED BY (p)")
         spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
@@ -252,13 +252,13 @@ class TestPartitionsWithMappedNames:
         sink = sink_at(spark, path)
         sink.check(rows.schema, source_path="/else", has_state=False)
 
-        found = fill(spark, sink, rows)
-        assert rows_of(found.select("id", "p", "a")) == rows_of(rows)
-        assert found.where("a = 'part 1' AND p = 'plain 1'").count() == 1
+        stored = fill(spark, sink, rows)
+        assert rows_of(stored.select("id", "p", "a")) == rows_of(rows)
+        assert stored.where("a = 'part 1' AND p = 'plain 1'").count() == 1
 
 
 class TestPartitionValues:
-    """Of every type that can be one, they come back from the folder's name as they were."""
+    """Values of every type that can be a partition are read back unchanged from the folder's name."""
 
     VALUES = (
         "timestamp_micros(1700000000123456)", "timestamp'1969-12-31 23:59:59.999999'", "timestamp'2020-01-01'",
@@ -267,42 +267,42 @@ class TestPartitionValues:
         "cast(12.30 AS decimal(10, 2))", "cast(-0.00001 AS decimal(20, 5))", "'a=b/c%20 ü:?\\\\'", "' '", "'null'",
     )  # fmt: skip
 
-    def test_come_back(self, spark, tmp_path):
-        """Of one table, a column each: a table for each type would take a minute."""
+    def test_partition_values_of_every_type_are_read_back(self, spark, tmp_path):
+        """One table has a column of each type: a table for each would take a minute."""
         columns = {f"p{number}": value for number, value in enumerate(self.VALUES)}
         values = ", ".join(f"{value} AS {name}" for name, value in columns.items())
         rows = spark.sql(f"SELECT 1L AS id, {values} UNION ALL SELECT 2L{', null' * len(columns)}")
-        found = fill(spark, sink_at(spark, tmp_path / "t", partition_by=tuple(columns)), rows)
+        stored = fill(spark, sink_at(spark, tmp_path / "t", partition_by=tuple(columns)), rows)
 
-        assert take_receipt(rows, found, key=("id",), vnodes=4, source_version=0, target_version=0, epoch=0).equal, (
-            found.collect()
+        assert take_receipt(rows, stored, key=("id",), vnodes=4, source_version=0, target_version=0, epoch=0).equal, (
+            stored.collect()
         )
-        equal = found.where("id = 1").selectExpr(*(f"{name} = {value} AS {name}" for name, value in columns.items()))
+        equal = stored.where("id = 1").selectExpr(*(f"{name} = {value} AS {name}" for name, value in columns.items()))
         assert equal.first().asDict() == dict.fromkeys(columns, True)
-        assert found.where(" AND ".join(f"{name} = {value}" for name, value in columns.items())).count() == 1
+        assert stored.where(" AND ".join(f"{name} = {value}" for name, value in columns.items())).count() == 1
 
 
 class TestAnEmptyTextInAPartition:
-    """Delta has no empty partition value: it is null, here as after any other write."""
+    """Delta has no empty partition value: it is stored as null, by the job as by any other writer."""
 
     ROWS = "SELECT id, if(id = 1, '', concat('p', id)) AS p, '' AS other FROM range(3)"
 
-    def test_is_null_and_the_receipt_knows(self, spark, tmp_path):
-        """The same query by Spark gives the same table."""
+    def test_an_empty_string_is_null_and_the_receipt_accepts_it(self, spark, tmp_path):
+        """Spark's own write of the same query gives the same table."""
         rows = spark.sql(self.ROWS)
         sink = sink_at(spark, tmp_path / "t", partition_by=("p",))
-        found = fill(spark, sink, rows)
+        stored = fill(spark, sink, rows)
         rows.write.format("delta").partitionBy("p").save(str(tmp_path / "plain"))
 
         plain = spark.read.format("delta").load(str(tmp_path / "plain"))
-        assert rows_of(found) == rows_of(plain)
-        assert found.where("p IS NULL AND other = ''").count() == 1
+        assert rows_of(stored) == rows_of(plain)
+        assert stored.where("p IS NULL AND other = ''").count() == 1
         sides = {"key": ("id",), "vnodes": 4, "source_version": 0, "target_version": 0, "epoch": 0}
-        assert take_receipt(sink.as_stored(rows), found, **sides).equal
-        assert not take_receipt(rows, found, **sides).equal
+        assert take_receipt(sink.as_stored(rows), stored, **sides).equal
+        assert not take_receipt(rows, stored, **sides).equal
 
-    def test_a_merge_writes_the_same(self, spark, tmp_path):
-        """A row must not depend on the way it came."""
+    def test_a_merge_writes_null_too(self, spark, tmp_path):
+        """A row must not depend on the write mode."""
         sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=("id",), partition_by=("p",))
         fill(spark, sink, spark.sql("SELECT 1L AS id, 'p' AS p"))
         net = spark.sql("SELECT 1L AS id, '' AS p, false AS __backfill_delete UNION ALL SELECT 2L, '', false")
@@ -310,7 +310,7 @@ class TestAnEmptyTextInAPartition:
         sink.merge(sink.as_stored(net).localCheckpoint(), app_id="a", txn_version=7)
         assert spark.read.format("delta").load(sink.path).where("p IS NULL").count() == 2
 
-    def test_in_the_key_it_is_refused(self, spark, tmp_path):
+    def test_an_empty_string_in_the_key_is_refused(self, spark, tmp_path):
         """As null it would match no later change."""
         sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=("p",), partition_by=("p",))
 
@@ -318,7 +318,7 @@ class TestAnEmptyTextInAPartition:
             fill(spark, sink, spark.sql("SELECT '' AS p, 1 AS x"))
         assert "an empty string, in a partition column" in sink.explain_failure(failure.value).message
 
-    def test_elsewhere_an_empty_text_is_one(self, spark, tmp_path):
+    def test_an_empty_string_in_another_column_is_kept(self, spark, tmp_path):
         """Only partition values lose the difference."""
         sink = sink_at(spark, tmp_path / "t")
         rows = spark.sql("SELECT '' AS p")
@@ -328,7 +328,7 @@ class TestAnEmptyTextInAPartition:
 
 
 class TestNamesOfColumns:
-    """Those that Delta takes are filled, read back and found by their statistics."""
+    """Columns with names that Delta accepts are filled, read back and found by their statistics."""
 
     @pytest.mark.parametrize(
         ("names", "properties"),
@@ -337,14 +337,14 @@ class TestNamesOfColumns:
             (("a=b", "a b,;{}()", "a.b c"), {"delta.columnMapping.mode": "name"}),
         ],
     )
-    def test_any_will_do(self, spark, tmp_path, names, properties):
+    def test_any_valid_name_is_filled_and_found(self, spark, tmp_path, names, properties):
         """A quote or a dot in a name must not break SQL or statistics."""
         quoted = ["`" + name.replace("`", "``") + "`" for name in names]
         rows = spark.range(9).selectExpr(*(f"id AS {name}" for name in quoted), "named_struct('b', 5L) AS a")
         rows = rows.localCheckpoint()
         sink = sink_at(spark, tmp_path / "t", mode="Upsert", key=names, properties=properties)
-        found = fill(spark, sink, rows)
-        each = [found.where(f"{name} = 7").selectExpr("a.b") for name in quoted]
+        stored = fill(spark, sink, rows)
+        each = [stored.where(f"{name} = 7").selectExpr("a.b") for name in quoted]
         assert [row["b"] for row in reduce(DataFrame.unionAll, each).collect()] == [5] * len(names)
 
         net = rows.selectExpr(*quoted, "a", f"{quoted[0]} = 3 AS __backfill_delete")
@@ -353,23 +353,23 @@ class TestNamesOfColumns:
 
 
 class TestVariants:
-    """Staged and compared as they are."""
+    """Variants are staged and compared unchanged."""
 
-    def test_come_back(self, spark, tmp_path):
-        """They are stored in two binary parts, and compared as values."""
+    def test_variants_are_read_back(self, spark, tmp_path):
+        """A variant is stored in two binary parts and compared as a value."""
         rows = spark.sql("""SELECT id, parse_json(concat('{"a": ', id, ', "b": [1, null]}')) AS v FROM range(3)""")
-        found = fill(spark, sink_at(spark, tmp_path / "t"), rows)
+        stored = fill(spark, sink_at(spark, tmp_path / "t"), rows)
 
         sides = {"key": ("id",), "vnodes": 4, "source_version": 0, "target_version": 0, "epoch": 0}
-        assert take_receipt(rows, found, **sides).equal
-        assert found.where("id = 1").selectExpr("to_json(v) AS j").first()["j"] == '{"a":1,"b":[1,null]}'
+        assert take_receipt(rows, stored, **sides).equal
+        assert stored.where("id = 1").selectExpr("to_json(v) AS j").first()["j"] == '{"a":1,"b":[1,null]}'
 
 
 class TestManyColumns:
     """A MERGE into a wide table is planned without inferred constraints, which took most of a minute."""
 
     def test_a_merge_changes_adds_and_removes_the_right_rows(self, spark, tmp_path):
-        """What is planned otherwise has the same result; read by an engine that shares no code with Spark."""
+        """The other plan has the same result. delta-rs reads the rows, because it shares no code with Spark."""
         names = [f"c{at}" for at in range(WIDE_COLUMNS + 1)]
         rows = spark.range(4).selectExpr("id", *(f"if(id = 1, null, id) AS {name}" for name in names))
         sink = sink_at(spark, tmp_path, mode="Upsert", key=("id",))
@@ -384,6 +384,8 @@ class TestManyColumns:
         sink.merge(sink.as_stored(net).localCheckpoint(), app_id="a", txn_version=7)
 
         query = QueryBuilder().register("t", DeltaTable(str(tmp_path)))
-        found = query.execute(f"SELECT id, c0, {names[-1]} FROM t ORDER BY id").read_all()
-        columns = [[one.as_py() if hasattr(one, "as_py") else one for one in found.column(at)] for at in range(3)]
+        result = query.execute(f"SELECT id, c0, {names[-1]} FROM t ORDER BY id").read_all()
+        columns = [
+            [value.as_py() if hasattr(value, "as_py") else value for value in result.column(at)] for at in range(3)
+        ]
         assert list(zip(*columns, strict=True)) == [(0, 0, 0), (1, 7, None), (3, 3, 3), (9, 21, 3)]

@@ -1,4 +1,4 @@
-"""The first commits of two jobs meet in one table: Delta itself lets one of them pass."""
+"""First commits of two jobs in one table: Delta itself accepts one of them."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ TXN = 1 << 32 | 1
 
 @pytest.fixture
 def table(spark, tmp_path):
-    """An empty table, and jobs that want to fill it."""
+    """An empty table, and jobs that request to fill it."""
 
     class Table:
         path = str(tmp_path / "target")
@@ -39,7 +39,7 @@ def table(spark, tmp_path):
 
 
 def slow(committer, meanwhile):
-    """Let another writer commit between the look and the commit."""
+    """Let another writer commit between the check and the commit."""
 
     class Slow(type(committer)):
         def _commit(self, *args, **kwargs):
@@ -51,18 +51,18 @@ def slow(committer, meanwhile):
 
 
 class TestTheFirstCommitOfAJob:
-    """ADR 0005."""
+    """The first commit claims the target for its job (ADR 0005)."""
 
-    def test_is_refused_where_another_job_has_made_its_own(self, table):
-        """The second job learns the name of the first."""
+    def test_a_first_commit_after_that_of_another_job_is_refused(self, table):
+        """The error names the first job."""
         table.job("a")[1]()
 
         with pytest.raises(TargetTakenError, match="ns/a"):
             table.job("b")[1]()
         assert table.versions == 2
 
-    def test_is_refused_when_both_saw_an_empty_table(self, table):
-        """A look before the commit cannot tell."""
+    def test_a_first_commit_is_refused_when_both_jobs_saw_an_empty_table(self, table):
+        """A check before the commit cannot detect this."""
         (_, first), (late, second) = table.job("a"), table.job("b")
         slow(late, first)
 
@@ -70,7 +70,7 @@ class TestTheFirstCommitOfAJob:
             second()
         assert table.versions == 2
 
-    def test_looks_again_when_another_that_shares_was_quicker(self, table):
+    def test_a_sharing_job_checks_again_when_another_committed_first(self, table):
         """Jobs that share must not lose each other's claim."""
         (_, first), (late, second) = table.job("a", shares=True), table.job("b", shares=True)
         slow(late, first)
@@ -78,28 +78,28 @@ class TestTheFirstCommitOfAJob:
         with pytest.raises(StateMovedError):
             second()
         second()
-        assert [one.shares for one in late.read_state().claims] == [True, True]
+        assert [claim.shares for claim in late.read_state().claims] == [True, True]
 
-    def test_looks_again_when_another_that_shares_was_quicker_than_the_look(self, table):
-        """The transaction was begun, the other's claim landed, and only then was the table looked at."""
+    def test_a_sharing_job_checks_again_when_another_committed_before_its_check(self, table):
+        """The transaction began, the other job's claim landed, and only then was the table read."""
         (_, first), (late, second) = table.job("a", shares=True), table.job("b", shares=True)
 
         class SlowToLook(type(late)):
-            def _look_before_fence(self, *args, **kwargs):
+            def _check_before_fence(self, *args, **kwargs):
                 self.__class__ = DeltaCommitter
                 first()
-                return self._look_before_fence(*args, **kwargs)
+                return self._check_before_fence(*args, **kwargs)
 
         late.__class__ = SlowToLook
         with pytest.raises(StateMovedError):
             second()
         second()
-        assert [one.shares for one in late.read_state().claims] == [True, True]
+        assert [claim.shares for claim in late.read_state().claims] == [True, True]
 
-    def test_finds_rows_that_came_after_the_target_was_looked_at(self, spark, table):
-        """A plain writer may be quicker than the first commit."""
+    def test_rows_that_came_after_the_check_are_noticed(self, spark, table):
+        """A plain writer may commit before the job's first commit."""
         spark.range(3).write.format("delta").mode("append").save(table.path)
 
-        with pytest.raises(TargetNotEmptyError, match="after it was looked at"):
+        with pytest.raises(TargetNotEmptyError, match="after the check of the target"):
             table.job("a")[1]()
         table.job("b", shares=True)[1]()

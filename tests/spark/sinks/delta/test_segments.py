@@ -1,4 +1,4 @@
-"""Parts of a split: read together, staged apart, sealed one by one; each is what it would be alone (ADR 0026)."""
+"""Parts of a split are read together and sealed one after another; each equals a separate read (ADR 0026)."""
 
 import itertools
 import queue
@@ -46,7 +46,7 @@ def opened(spark, path, key=("id",)):
 
 
 class TestAPartIsTheSameAloneAndTogether:
-    """Else a part that was staged, not sealed, and read again after a crash would lose rows or double them."""
+    """Otherwise a part that was staged, not sealed, and read again after a crash would lose or double rows."""
 
     @pytest.mark.parametrize(
         ("kind", "key"),
@@ -55,12 +55,12 @@ class TestAPartIsTheSameAloneAndTogether:
             *((kind, ()) for kind in ("partitioned", "with a map", "our name")),
         ],
     )
-    def test_in_any_table(self, spark, tmp_path, kind, key):
+    def test_a_part_is_the_same_in_any_table(self, spark, tmp_path, kind, key):
         """Deleted rows and odd names must not shift the cut."""
         path = str(tmp_path / "odd path=%20")
         make(spark, path, kind)
         source, prefix = opened(spark, path, key)
-        # Within one file; from the middle of it to that of the next; to that of another, with whole ones between.
+        # Within one file; from the middle of one to that of the next; to that of a later one, with whole files between.
         parts = [file_ranges(prefix, start, stop) for start, stop in itertools.pairwise((70, 130, 225, 840))]
 
         rows, label = source.read_segments(parts)
@@ -68,11 +68,11 @@ class TestAPartIsTheSameAloneAndTogether:
 
         assert [name for name in rows.columns if name != label] == source.pinned.schema.names
         assert each[0].columns[:-1] == source.pinned.schema.names
-        # One query for all that are read alone: each is a plan of its own all the same.
+        # One query for all separate reads: each still has its own plan.
         assert rows_of(rows.select(*each[0].columns)) == rows_of(reduce(DataFrame.unionAll, each))
 
-    def test_all_parts_are_the_file(self, spark, tmp_path):
-        """No row may fall between two parts."""
+    def test_all_parts_together_are_the_file(self, spark, tmp_path):
+        """No row may be lost between two parts."""
         make(spark, str(tmp_path / "s"), "deleted")
         source, prefix = opened(spark, str(tmp_path / "s"))
         rows, label = source.read_segments([file_ranges(prefix, start, start + 60) for start in range(0, 180, 60)])
@@ -101,11 +101,11 @@ def world(spark, tmp_path):
             job = opened_job(
                 spark, self.source, self.sink, self.committer, mode=write_mode(self.mode), transform=self.transform
             )
-            executor, found = SparkActionExecutor(job, attempt=attempt), queue.SimpleQueue()
+            executor, events = SparkActionExecutor(job, attempt=attempt), queue.SimpleQueue()
             self.executor = executor
             made.append(executor)
-            executor.start(ReadSplit(work_id, file_ranges(self.prefix, start, stop), start, stop, 1, cuts), found.put)
-            return found.get(timeout=WAITS_S)
+            executor.start(ReadSplit(work_id, file_ranges(self.prefix, start, stop), start, stop, 1, cuts), events.put)
+            return events.get(timeout=WAITS_S)
 
         def seal(self, *files):
             self.txn += 1
@@ -114,12 +114,12 @@ def world(spark, tmp_path):
         def target(self):
             return spark.read.format("delta").load(self.sink.path)
 
-        def wanted(self, start=0, stop=900):
+        def expected(self, start=0, stop=900):
             return self.transform.apply(self.source.read(file_ranges(self.prefix, start, stop)))
 
     yield World
-    for one in made:
-        one.close()
+    for made_executor in made:
+        made_executor.close()
 
 
 LAYOUTS = {
@@ -133,84 +133,88 @@ LAYOUTS = {
 
 
 class TestAPartIsSealedWithoutTheOthers:
-    """Of one Spark job, in seals of its own; what a crash leaves unsealed is read again alone."""
+    """The parts of one Spark job have separate seals. A part that a crash left unsealed is read again separately."""
 
     @pytest.mark.parametrize("layout", LAYOUTS)
-    def test_any_target_has_just_its_rows(self, world, layout):
+    def test_any_target_has_only_the_rows_of_sealed_parts(self, world, layout):
         """A crash between two commits is the usual case."""
-        one = world(**LAYOUTS[layout])
-        event = one.read(1, 0, 360, 50, 180, 200)
+        tested = world(**LAYOUTS[layout])
+        event = tested.read(1, 0, 360, 50, 180, 200)
         assert isinstance(event, WorkFinished)
         files = event.result.files
-        one.seal(*(file for file in files if file.segment < 2))
-        columns = one.wanted().columns
-        assert rows_of(one.target().select(columns)) == rows_of(one.wanted(0, 180))
+        tested.seal(*(file for file in files if file.segment < 2))
+        columns = tested.expected().columns
+        assert rows_of(tested.target().select(columns)) == rows_of(tested.expected(0, 180))
 
-        # The process dies; the next one goes on behind what is sealed, from the middle of a file too.
-        one.seal(*(file for file in files if file.segment == 2))
-        again = one.read(1, 200, 900, 720, attempt=2).result.files
-        one.seal(*again)
-        assert rows_of(one.target().select(columns)) == rows_of(one.wanted())
+        # The process dies. The next one continues after the sealed rows, also from the middle of a file.
+        tested.seal(*(file for file in files if file.segment == 2))
+        again = tested.read(1, 200, 900, 720, attempt=2).result.files
+        tested.seal(*again)
+        assert rows_of(tested.target().select(columns)) == rows_of(tested.expected())
 
-    def test_what_was_given_up_goes_when_the_job_is_complete(self, world):
-        """A pause and a low limit give up what was read ahead; no later run cleans up after a complete job."""
-        one = world()
-        files = one.read(1, 0, 180, 60, 120).result.files
-        one.executor.seal(Seal(1, 1, tuple(file for file in files if file.segment == 1), "s"))
-        one.executor.tidy()
+    def test_unused_parts_are_removed_when_the_job_is_complete(self, world):
+        """A pause and a low limit discard rows that were read ahead. No later run cleans up after a complete job."""
+        tested = world()
+        files = tested.read(1, 0, 180, 60, 120).result.files
+        tested.executor.seal(Seal(1, 1, tuple(file for file in files if file.segment == 1), "s"))
+        tested.executor.tidy()
 
         assert {file.segment for file in files if Path(file.path).exists()} == {1}
-        assert rows_of(one.target()) == rows_of(one.wanted(60, 120))
+        assert rows_of(tested.target()) == rows_of(tested.expected(60, 120))
 
-    def test_it_is_one_write_without_a_sort(self, spark, world):
-        """A task that sorted its rows by part would take longer than reading its file twice."""
-        one = world("plain")
-        files = one.read(1, 0, 180, 40, 80, 120).result.files
+    def test_a_split_is_one_write_without_a_sort(self, spark, world):
+        """A task that sorts its rows by part takes longer than two reads of its file."""
+        tested = world("plain")
+        files = tested.read(1, 0, 180, 40, 80, 120).result.files
         store = java_session(spark).sharedState().statusStore().executionsList()
         plans = [store.apply(at).physicalPlanDescription() for at in range(store.size())]
-        written = [plan for plan in plans if "InsertIntoHadoopFsRelationCommand" in plan and one.sink.staging in plan]
+        written = [
+            plan for plan in plans if "InsertIntoHadoopFsRelationCommand" in plan and tested.sink.staging in plan
+        ]
 
         assert sorted(file.segment for file in files) == [0, 1, 2, 3]
         assert sum(file.rows for file in files) == 180
         assert len(written) == 1
         assert "Sort" not in written[0]
 
-    def test_whole_files_must_yield_what_their_metadata_says(self, world):
-        """All parts together: each alone is so many rows in the mean only."""
-        one = world("deleted")
-        one.source.live_rows = lambda _ranges: 999
-        event = one.read(1, 0, 180, 90)
+    def test_whole_files_must_yield_the_rows_of_their_metadata(self, world):
+        """The count holds for all parts together. A single part has the expected number of rows only on average."""
+        tested = world("deleted")
+        tested.source.live_rows = lambda _ranges: 999
+        event = tested.read(1, 0, 180, 90)
 
         assert isinstance(event, WorkFailed)
         assert isinstance(event.error, AccountingError)
-        assert list(Path(one.sink.staging).glob("**/*.parquet")) == []
+        assert list(Path(tested.sink.staging).glob("**/*.parquet")) == []
 
 
 class TestPartsThatWereNeverSealed:
-    """They go, and those that were stay."""
+    """Parts without a seal are removed, and sealed ones stay."""
 
-    def left(self, one):
-        """Return the folders that have files; the target has a column `part`, so that theirs has another name."""
-        folders = {path.parent.relative_to(one.sink.staging) for path in Path(one.sink.staging).glob("**/*.parquet")}
+    def left(self, world):
+        """Return the folders with files. The target has a column `part`, so the folders of parts have another name."""
+        folders = {
+            path.parent.relative_to(world.sink.staging) for path in Path(world.sink.staging).glob("**/*.parquet")
+        }
         return sorted(map(str, folders))
 
     def half_sealed(self, world):
-        one = world("plain")
-        files = one.read(1, 0, 180, 60, 120).result.files
-        one.seal(*(file for file in files if file.segment == 1))
-        return one
+        tested = world("plain")
+        files = tested.read(1, 0, 180, 60, 120).result.files
+        tested.seal(*(file for file in files if file.segment == 1))
+        return tested
 
-    def test_with_the_orphans_of_the_attempt(self, world):
-        """A folder may hold sealed and unsealed files of one job."""
-        one = self.half_sealed(world)
+    def test_unsealed_parts_are_removed_with_the_orphans_of_the_attempt(self, world):
+        """A folder may contain sealed and unsealed files of one job."""
+        tested = self.half_sealed(world)
 
-        assert one.sink.remove_orphans(2) == 2
-        assert self.left(one) == ["a1/s1/part_=1"]
-        assert rows_of(one.target()) == rows_of(one.wanted(60, 120))
+        assert tested.sink.remove_orphans(2) == 2
+        assert self.left(tested) == ["a1/s1/part_=1"]
+        assert rows_of(tested.target()) == rows_of(tested.expected(60, 120))
 
-    def test_with_a_vacuum(self, spark, world):
-        """Which never looks below a leading underscore."""
-        one = self.half_sealed(world)
-        vacuum(spark, one.sink.path)
+    def test_unsealed_parts_are_removed_by_a_vacuum(self, spark, world):
+        """VACUUM never reads folders with a leading underscore."""
+        tested = self.half_sealed(world)
+        vacuum(spark, tested.sink.path)
 
-        assert self.left(one) == ["a1/s1/part_=1"]
+        assert self.left(tested) == ["a1/s1/part_=1"]

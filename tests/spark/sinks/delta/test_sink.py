@@ -1,4 +1,4 @@
-"""The target: checks before the first write, and the removal of what was never sealed."""
+"""The target: checks before the first write, and the removal of files that were never sealed."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,7 +26,7 @@ from backfill_spark.sinks.delta.sink import DeltaSink
 
 
 class TestTargetsAreCheckedFirst:
-    """Nothing is written to a target that cannot be filled."""
+    """A target that cannot be filled gets no write."""
 
     def check(self, spark, path, frame, **options):
         sink = DeltaSink(
@@ -34,24 +34,24 @@ class TestTargetsAreCheckedFirst:
         )
         sink.check(frame.schema, source_path="/elsewhere", has_state=False)
 
-    def test_foreign_rows(self, spark, tmp_path):
-        """Rows of others are kept only when the spec says so."""
+    def test_foreign_rows_are_refused(self, spark, tmp_path):
+        """Foreign rows are kept only when the spec requests it."""
         spark.range(1).write.format("delta").save(str(tmp_path / "t"))
 
         with pytest.raises(TargetNotEmptyError, match="existingRows"):
             self.check(spark, str(tmp_path / "t"), spark.range(1), mode="Append")
         self.check(spark, str(tmp_path / "t"), spark.range(1), mode="Append", existing_rows="Keep")
 
-    def test_foreign_files(self, spark, tmp_path):
-        """A table in the middle of other files would claim them."""
+    def test_foreign_files_are_refused(self, spark, tmp_path):
+        """A table among other files would claim them."""
         (tmp_path / "t").mkdir()
         (tmp_path / "t" / "x").write_text("x")
 
-        with pytest.raises(TargetNotEmptyError, match="no Delta table"):
+        with pytest.raises(TargetNotEmptyError, match="not a Delta table"):
             self.check(spark, str(tmp_path / "t"), spark.range(1))
 
-    def test_what_is_left_of_a_table_that_was_being_made(self, spark, tmp_path):
-        """Killed before the first commit: the next attempt makes it."""
+    def test_remains_of_an_unfinished_table_are_taken(self, spark, tmp_path):
+        """The process was killed before the first commit, so the next attempt makes the table."""
         log = tmp_path / "t" / "_delta_log"
         log.mkdir(parents=True)
         (log / f".{0:020d}.json.tmp").write_text("half")
@@ -63,7 +63,7 @@ class TestTargetsAreCheckedFirst:
         assert sink.exists()
 
     def test_a_log_that_has_lost_its_beginning_is_foreign(self, spark, tmp_path):
-        """Its files cannot be understood."""
+        """Its files cannot be interpreted."""
         log = tmp_path / "t" / "_delta_log"
         log.mkdir(parents=True)
         (log / f"{7:020d}.crc").write_text("{}")
@@ -72,37 +72,37 @@ class TestTargetsAreCheckedFirst:
             self.check(spark, str(tmp_path / "t"), spark.range(1))
 
     @pytest.mark.parametrize(
-        ("sql", "words"), [("id, 'x' AS b", "'b'"), ("cast(id AS int) AS id", "bigint in the target")]
+        ("sql", "message"), [("id, 'x' AS b", "'b'"), ("cast(id AS int) AS id", "bigint in the target")]
     )
-    def test_another_schema(self, spark, tmp_path, sql, words):
+    def test_another_schema_is_refused(self, spark, tmp_path, sql, message):
         """The error names the column before any time is spent."""
         spark.range(0).write.format("delta").save(str(tmp_path / "t"))
 
-        with pytest.raises(TargetSchemaMismatchError, match=words):
+        with pytest.raises(TargetSchemaMismatchError, match=message):
             self.check(spark, str(tmp_path / "t"), spark.range(1).selectExpr(*sql.split(", ")))
 
-    def test_a_partition_column_that_is_not_there(self, spark, tmp_path):
+    def test_a_partition_column_that_does_not_exist_is_refused(self, spark, tmp_path):
         """A typing error must not become a table."""
         with pytest.raises(TargetSchemaMismatchError, match="'dya'"):
             self.check(spark, str(tmp_path / "t"), spark.range(1), partition_by=("dya",))
 
-    def test_a_property_of_a_table_that_is_not_there_yet(self, spark, tmp_path):
-        """The table would be made and then be refused."""
+    def test_an_unsupported_property_of_a_new_table_is_refused(self, spark, tmp_path):
+        """Otherwise the table would be made and then be refused."""
         with pytest.raises(
             UnsupportedTargetFeatureError, match=r"spec\.target\.delta\.properties.*column mapping by id"
         ):
             self.check(spark, str(tmp_path / "t"), spark.range(1), properties={"delta.columnMapping.mode": "id"})
         assert not (tmp_path / "t").exists()
 
-    def test_a_folder_that_may_not_be_written(self, spark, tmp_path):
-        """Hadoop goes by the mode of the folder, also for root."""
+    def test_a_folder_without_write_permission_is_refused(self, spark, tmp_path):
+        """Hadoop checks the mode of the folder, also for root."""
         (tmp_path / "closed").mkdir(mode=0o555)
 
         with pytest.raises(PermissionDeniedError, match="closed is not writable"):
             self.check(spark, str(tmp_path / "closed" / "t"), spark.range(1))
 
-    def test_a_storage_that_is_away_is_not_a_matter_of_rights(self, spark):
-        """It may be back in a moment; a refusal would be final."""
+    def test_a_storage_that_does_not_answer_is_not_a_matter_of_rights(self, spark):
+        """It may answer soon, and a refusal would be final."""
         conf = java_context(spark).hadoopConfiguration()
         for name in ("ipc.client.connect.max.retries", "ipc.client.connect.max.retries.on.timeouts"):
             conf.set(name, "0")
@@ -112,7 +112,7 @@ class TestTargetsAreCheckedFirst:
 
 
 class TestFoldersOfTheirOwn:
-    """However they are written, and whatever they are on."""
+    """The check compares locations, in every spelling and on every file system."""
 
     def check(self, spark, source, target):
         DeltaSink(spark, target, write_mode=APPEND, key=(), job_id="j").check(
@@ -120,16 +120,16 @@ class TestFoldersOfTheirOwn:
         )
 
     @pytest.mark.parametrize("spelling", ["{0}/s", "file:{0}/s", "file://{0}/s/", "{0}/link", "file:{0}/x/../s"])
-    def test_the_source_by_another_name(self, spark, tmp_path, spelling):
-        """A link must not hide that both are one."""
+    def test_the_source_by_another_name_is_refused(self, spark, tmp_path, spelling):
+        """A link must not hide that both are one table."""
         (tmp_path / "s").mkdir()
         (tmp_path / "link").symlink_to(tmp_path / "s")
 
         with pytest.raises(TargetIsSourceError, match="the same table"):
             self.check(spark, str(tmp_path / "s"), spelling.format(tmp_path))
 
-    def test_one_inside_the_other(self, spark, tmp_path):
-        """In an odd folder too."""
+    def test_a_folder_inside_the_other_is_refused(self, spark, tmp_path):
+        """The folder's name contains a space and a percent sign."""
         outer = tmp_path / "odd path=%20"
 
         with pytest.raises(TargetIsSourceError, match="the target lies inside"):
@@ -137,19 +137,19 @@ class TestFoldersOfTheirOwn:
         with pytest.raises(TargetIsSourceError, match="the source lies inside"):
             self.check(spark, str(outer / "s"), str(outer))
 
-    def test_two_file_systems(self, spark, tmp_path):
-        """`viewfs` stands for any other: it needs no server."""
+    def test_folders_on_two_file_systems_are_fine(self, spark, tmp_path):
+        """`viewfs` represents any other file system: it needs no server."""
         java_context(spark).hadoopConfiguration().set("fs.viewfs.mounttable.one.link./s", f"file:{tmp_path}")
 
         self.check(spark, "viewfs://one/s", str(tmp_path / "t"))
 
 
 class TestAMerge:
-    """It brings changes of keys into the table."""
+    """A MERGE applies changes of keys to the table."""
 
     @pytest.mark.parametrize("kind", ["tinyint", "smallint", "int", "bigint", "string"])
-    def test_reads_no_file_that_its_keys_cannot_be_in(self, spark, tmp_path, kind):
-        """A target is much larger than what changes in it: the cost of a MERGE must be that of the files it touches."""
+    def test_a_merge_reads_no_file_that_cannot_contain_its_keys(self, spark, tmp_path, kind):
+        """A target is much larger than its changes, so a MERGE must cost only the files that it changes."""
         sink = self.target(spark, tmp_path, f"CAST(id AS {kind}) AS id, 'old' AS v")
         far = spark.read.format("delta").load(sink.path).where("id = 30").select("_metadata.file_path").first()[0]
         hidden = Path(urlsplit(far).path)
@@ -174,35 +174,35 @@ class TestAMerge:
             "unhex('00FF')",
         ],
     )
-    def test_finds_rows_of_keys_that_python_has_not(self, spark, tmp_path, key):
-        """A key that is told wrongly is a row that is there twice."""
+    def test_a_merge_finds_rows_of_keys_that_python_does_not_have(self, spark, tmp_path, key):
+        """A key that is converted wrongly adds its row twice."""
         sink = self.target(spark, tmp_path, f"{key} AS id, 'old' AS v", rows=1)
         self.merge(spark, sink, f"{key} AS id, 'new' AS v", "(1)")
 
         assert [row["v"] for row in self.rows(spark, sink)] == ["new"]
 
-    def test_finds_rows_that_another_engine_wrote(self, spark, tmp_path):
-        """delta-rs cuts long texts in its statistics by rules of its own."""
-        words = [f"{letter * 80}{at}" for letter in ("a", "\u00fc", "\U0001f600", "\uffff") for at in range(3)]
+    def test_a_merge_finds_rows_that_another_engine_wrote(self, spark, tmp_path):
+        """delta-rs truncates long strings in its statistics by its own rules."""
+        keys = [f"{letter * 80}{at}" for letter in ("a", "\u00fc", "\U0001f600", "\uffff") for at in range(3)]
         path = str(tmp_path / "t")
-        for word in words:
+        for word in keys:
             write_deltalake(
                 path, QueryBuilder().execute(f"SELECT '{word}' AS id, 'old' AS v").read_all(), mode="append"
             )
         sink = DeltaSink(spark, path, write_mode=UPSERT, key=("id",), job_id="j", existing_rows="Keep")
-        self.merge(spark, sink, "id, 'new' AS v", ", ".join(f"('{word}')" for word in words))
+        self.merge(spark, sink, "id, 'new' AS v", ", ".join(f"('{word}')" for word in keys))
 
-        assert {row["id"]: row["v"] for row in self.rows(spark, sink)} == dict.fromkeys(words, "new")
-        assert len(self.rows(spark, sink)) == len(words)
+        assert {row["id"]: row["v"] for row in self.rows(spark, sink)} == dict.fromkeys(keys, "new")
+        assert len(self.rows(spark, sink)) == len(keys)
 
-    def test_of_many_keys_is_the_same(self, spark, tmp_path):
-        """More keys than are told apart: all files are looked at."""
+    def test_a_merge_of_many_keys_is_the_same(self, spark, tmp_path):
+        """The number of keys exceeds `KEYS_MAX`, so all files are read."""
         sink = self.target(spark, tmp_path, "id, id % 7 AS other, 'old' AS v", rows=3000, key=("id", "other"))
         changed = ", ".join(f"({at})" for at in range(1000, 1000 + KEYS_MAX + 1))
         self.merge(spark, sink, "CAST(id AS BIGINT) AS id, CAST(id % 7 AS BIGINT) AS other, 'new' AS v", changed)
 
-        found = {int(row["id"]): row["v"] for row in self.rows(spark, sink)}
-        assert found == {at: "new" if 1000 <= at <= 1000 + KEYS_MAX else "old" for at in range(3000)}
+        values_by_id = {int(row["id"]): row["v"] for row in self.rows(spark, sink)}
+        assert values_by_id == {at: "new" if 1000 <= at <= 1000 + KEYS_MAX else "old" for at in range(3000)}
 
     def target(self, spark, tmp_path, columns, *, rows=50, key=("id",)):
         """Return a sink whose table has rows in five files."""
@@ -213,7 +213,7 @@ class TestAMerge:
         return sink
 
     def merge(self, spark, sink, columns, values):
-        """Bring new images of keys into it."""
+        """Merge new images of keys into the target."""
         changes = spark.sql(
             f"SELECT {columns}, 'insert' AS _change_type, 1L AS _commit_version FROM VALUES {values} AS t (id)"
         )
@@ -222,15 +222,15 @@ class TestAMerge:
         sink.merge(net, app_id="a", txn_version=1)
 
     def rows(self, spark, sink):
-        """Return what is there."""
+        """Return the rows of the target."""
         return spark.read.format("delta").load(sink.path).selectExpr("CAST(id AS STRING) AS id", "v").collect()
 
 
 class TestOrphans:
-    """What an earlier attempt staged and never sealed is removed; what was sealed never is."""
+    """Files that an earlier attempt staged and never sealed are removed. Sealed files never are."""
 
-    def test_only_unsealed_work_of_earlier_attempts_goes(self, spark, tmp_path):
-        """A removed file that a commit names is lost data."""
+    def test_only_unsealed_work_of_earlier_attempts_is_removed(self, spark, tmp_path):
+        """A commit that names a removed file has lost data."""
         sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         sink.prepare(spark.range(1).schema)
         committer = DeltaCommitter(spark, sink.path, app_id="a", domain="backfill.x")
@@ -244,8 +244,8 @@ class TestOrphans:
         assert sorted(str(p.relative_to(sink.staging)) for p in Path(sink.staging).glob("*/*")) == ["a1/s1", "a2/s1"]
         assert spark.read.format("delta").load(sink.path).count() == 5
 
-    def test_a_vacuum_removes_them_and_what_was_replaced_and_nothing_that_is_sealed(self, spark, tmp_path):
-        """The folder has a plain name, or VACUUM would never look there (port.md, section 3)."""
+    def test_a_vacuum_removes_orphans_and_replaced_files_and_nothing_sealed(self, spark, tmp_path):
+        """The folder's name has no leading underscore, because VACUUM would skip it (port.md, section 3)."""
         sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         sink.prepare(spark.range(1).schema)
         committer = DeltaCommitter(spark, sink.path, app_id="a", domain="backfill.x")
@@ -256,13 +256,13 @@ class TestOrphans:
         spark.sql(f"DELETE FROM delta.`{sink.path}` WHERE id >= 20")
 
         vacuum(spark, sink.path)
-        left = {path.parent.name for path in Path(sink.staging).glob("*/*/*.parquet")}
-        assert left == {"s1"}
+        folders = {path.parent.name for path in Path(sink.staging).glob("*/*/*.parquet")}
+        assert folders == {"s1"}
         assert sorted(row["id"] for row in spark.read.format("delta").load(sink.path).collect()) == list(range(10, 15))
         assert committer.read_state().text == "s"
 
-    def test_what_the_log_tells_no_more_is_left_to_a_vacuum(self, spark, tmp_path):
-        """A commit that named it may be among those that were cleaned away."""
+    def test_orphans_that_the_log_cannot_prove_are_left_to_a_vacuum(self, spark, tmp_path):
+        """A commit that named such a file may have been cleaned up."""
         sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         sink.prepare(spark.range(1).schema)
         committer = DeltaCommitter(spark, sink.path, app_id="a", domain="backfill.x")
@@ -275,8 +275,8 @@ class TestOrphans:
         vacuum(spark, sink.path)
         assert not list(Path(sink.staging).glob("a1/s1/*.parquet"))
 
-    def test_what_others_put_there_is_left_alone(self, spark, tmp_path):
-        """Nor does it keep ours from going."""
+    def test_foreign_files_in_the_staging_folder_stay(self, spark, tmp_path):
+        """They do not prevent the removal of the job's orphans."""
         sink = DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         sink.prepare(spark.range(1).schema)
         sink.stage(spark.range(5), attempt=1, work_id=1)
@@ -287,12 +287,12 @@ class TestOrphans:
             (staging / name).write_text("a file")
 
         assert sink.remove_orphans(2) == 1
-        left = sorted(str(path.relative_to(staging)) for path in staging.glob("**/*"))
-        assert left == ["a", "a0", "a1", "a1/notes", "a1/s2", "a1x", "a1x/s1", "archive", "archive/s1"]
+        remaining = sorted(str(path.relative_to(staging)) for path in staging.glob("**/*"))
+        assert remaining == ["a", "a0", "a1", "a1/notes", "a1/s2", "a1x", "a1x/s1", "archive", "archive/s1"]
 
 
 def test_every_error_has_a_reason_and_an_exit_code_of_its_class():
-    """Reasons are an API: one each, and never the base's, which are those of an unexpected error."""
+    """Reasons are an API: each class has its own, and never the base's, which are those of an unexpected error."""
     classes = BackfillError.__subclasses__()
 
     assert len({error.reason for error in classes}) == len(classes)

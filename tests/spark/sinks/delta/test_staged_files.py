@@ -1,4 +1,4 @@
-"""What a seal names is there as it was staged."""
+"""Checks before a seal that the staged files are unchanged."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +15,10 @@ from backfill_spark.sinks.delta.staging import StagingFolder
 
 
 class TestFilesThatASealNames:
-    """They are looked at before each seal: on a local disk one by one, elsewhere by a listing."""
+    """They are checked before each seal: on a local disk one after another, elsewhere by a listing."""
 
     @pytest.mark.parametrize("table", ["{0}", "viewfs://staged{0}"])
-    def test_are_there_as_they_were_staged(self, spark, tmp_path, table):
+    def test_named_files_exist_as_they_were_staged(self, spark, tmp_path, table):
         """A commit that names a missing file breaks the table for each reader."""
         conf = java_context(spark).hadoopConfiguration()
         conf.set(f"fs.viewfs.mounttable.staged.link.{tmp_path}", f"file://{tmp_path}")
@@ -38,17 +38,17 @@ class TestFilesThatASealNames:
 
 
 class VacuumedAtOnce(StagingFolder):
-    """Removes the files as soon as they are written."""
+    """A staging folder that removes files immediately after their write."""
 
     def files(self, folder):
-        found = super().files(folder)
-        for path in found:
+        files = super().files(folder)
+        for path in files:
             Path(path).unlink()
-        return found
+        return files
 
 
 class SinkOnAVacuumedFolder(DeltaSink):
-    """Stages into a folder that loses its files at once."""
+    """A sink that stages into a folder that loses its files at once."""
 
     def __init__(self, spark, path, **options):
         super().__init__(spark, path, **options)
@@ -56,8 +56,8 @@ class SinkOnAVacuumedFolder(DeltaSink):
 
 
 class TestFilesThatGoBeforeTheirFooterIsRead:
-    def test_are_staged_again(self, spark, tmp_path):
-        """The target is not damaged: no commit names them yet."""
+    def test_files_without_a_footer_are_staged_again(self, spark, tmp_path):
+        """The target is not damaged: no commit names the files yet."""
         sink = SinkOnAVacuumedFolder(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j")
         sink.prepare(spark.range(1).schema)
 
@@ -67,9 +67,9 @@ class TestFilesThatGoBeforeTheirFooterIsRead:
 
 
 class TestAFileThatDeltaRefuses:
-    """The next attempt would write the same one."""
+    """The next attempt would write the same file."""
 
-    def test_is_no_passing_trouble(self, spark, table):
+    def test_a_file_that_delta_refuses_is_no_passing_trouble(self, spark, table):
         """Kernel refuses the statistics of a row group in which all timestamps of the old type are equal (fault D2)."""
         rows = spark.range(0, 5, 1, 1).selectExpr("timestamp_seconds(0) AS at")
         target, old = table(rows), spark.newSession()
@@ -77,7 +77,7 @@ class TestAFileThatDeltaRefuses:
         folder = f"{target.path}/backfill-0f/a1/s1"
         old.range(0, 5, 1, 1).selectExpr("timestamp_seconds(0) AS at").write.parquet(folder)
 
-        with pytest.raises(UnexpectedError, match=f"refuses a file that this job wrote, {folder}") as refused:
+        with pytest.raises(UnexpectedError, match=f"rejects a file that this job wrote, {folder}") as refused:
             target.committer.measure([str(path) for path in Path(folder).glob("*.parquet")])
 
         assert refused.value.reason == "Unexpected"

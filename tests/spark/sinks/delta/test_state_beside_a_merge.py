@@ -1,4 +1,4 @@
-"""The state alone, committed while a MERGE of the job runs (ADR 0004), on real tables."""
+"""State-only commits while a MERGE of the job runs (ADR 0004), on real tables."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -14,37 +14,40 @@ from backfill_spark.sinks.delta.sink import DeltaSink
 
 
 class TestAStateBesideAMerge:
-    """A command is acknowledged by it: it must survive, be seen by who comes next, and never speak of rows that a MERGE changed."""
+    """Such a commit acknowledges a command, so it must survive and the next attempt must see it.
 
-    def test_replaces_the_state_and_takes_no_transaction(self, spark, table):
-        """The number of the MERGE is announced; a higher one would have Delta pass the MERGE over."""
+    It never describes rows that a MERGE changed.
+    """
+
+    def test_a_state_only_commit_replaces_the_state_and_takes_no_transaction(self, spark, table):
+        """The number of the MERGE is announced. With a higher one, Delta would skip the MERGE."""
         target = table(spark.range(1))
         target.committer.seal(1 << 32 | 1, target.stage(spark.range(3)), "announced")
 
         sealed = target.committer.replace_state(Durable("announced", 1 << 32 | 1), "paused")
 
-        found = target.committer.read_state()
-        assert (found.text, found.txn_version, found.table_version) == ("paused", 1 << 32 | 1, sealed.version)
+        stored = target.committer.read_state()
+        assert (stored.text, stored.txn_version, stored.table_version) == ("paused", 1 << 32 | 1, sealed.version)
         again = target.committer.replace_state(Durable("paused", 1 << 32 | 1), "resumed")
         assert again.version == sealed.version + 1
         assert target.ids() == [0, 1, 2]
 
-    def test_a_merge_that_runs_meanwhile_lands_behind_it(self, spark, table, tmp_path):
-        """Delta rebases it: nothing that it read has changed."""
-        # Keys of this type are not looked at before the MERGE begins.
+    def test_a_concurrent_merge_lands_after_the_state(self, spark, table, tmp_path):
+        """Delta rebases the MERGE, because the rows that it read are unchanged."""
+        # Keys of this type are not read before the MERGE begins.
         kind = "decimal(10,0)"
         rows = spark.range(3).selectExpr(f"CAST(id AS {kind}) AS id")
         target = table(rows)
         target.committer.seal(1, target.stage(rows), "announced")
         sink = DeltaSink(spark, target.path, write_mode=UPSERT, key=("id",), job_id="ns/job")
         sink.prepare(rows.schema)
-        begun, goes_on = tmp_path / "begun", tmp_path / "goes on"
-        for pipe in (begun, goes_on):
+        begun, resumes = tmp_path / "begun", tmp_path / "resumes"
+        for pipe in (begun, resumes):
             os.mkfifo(pipe)
 
-        def once(number, begun=str(begun), goes_on=str(goes_on)):
-            if os.path.exists(goes_on):
-                with open(begun, "w"), open(goes_on):
+        def once(number, begun=str(begun), resumed=str(resumes)):
+            if os.path.exists(resumed):
+                with open(begun, "w"), open(resumed):
                     pass
             return number
 
@@ -53,20 +56,20 @@ class TestAStateBesideAMerge:
         with ThreadPoolExecutor(1) as threads:
             merge = threads.submit(sink.merge, changes, app_id="app", txn_version=2)
             with open(begun):
-                beside = target.committer.replace_state(Durable("announced", 1), "paused")
-                goes_on.rename(tmp_path / "gone")
+                sealed = target.committer.replace_state(Durable("announced", 1), "paused")
+                resumes.rename(tmp_path / "gone")
                 with open(tmp_path / "gone", "w"):
                     pass
             merge.result()
 
-        found = target.committer.read_state()
-        assert (found.text, found.txn_version, found.table_version) == ("paused", 2, beside.version + 1)
-        (info,) = (one["commitInfo"] for one in target.actions(found.table_version) if "commitInfo" in one)
-        assert info["readVersion"] == beside.version - 1
+        stored = target.committer.read_state()
+        assert (stored.text, stored.txn_version, stored.table_version) == ("paused", 2, sealed.version + 1)
+        (info,) = (action["commitInfo"] for action in target.actions(stored.table_version) if "commitInfo" in action)
+        assert info["readVersion"] == sealed.version - 1
         assert target.ids() == [0, 1, 2, 3, 4]
 
-    def test_is_refused_once_the_merge_has_landed(self, spark, table):
-        """It would say of the target what it was before."""
+    def test_a_state_only_commit_is_refused_once_the_merge_has_landed(self, spark, table):
+        """It would describe the target before the MERGE."""
         target = table(spark.range(1))
         target.committer.seal(1, (), "announced")
         target.committer.seal(2, (), "announced")
@@ -75,14 +78,14 @@ class TestAStateBesideAMerge:
             target.committer.replace_state(Durable("announced", 1), "paused")
         assert target.committer.read_state().text == "announced"
 
-    def test_and_when_anything_lands_between_its_look_and_its_commit(self, spark, table):
-        """That may be the MERGE."""
+    def test_a_state_only_commit_is_refused_when_a_commit_lands_after_its_check(self, spark, table):
+        """That commit may be the MERGE."""
         target = table(spark.range(1))
         target.committer.seal(1, (), "announced")
         late = target.open()
 
         class Slow(type(late)):
-            """Looks at the table, and then another is quicker."""
+            """Checks the table; then another writer commits first."""
 
             def _commit(self, txn, files, state, **claims):
                 target.committer.seal(2, (), "announced")
@@ -93,8 +96,8 @@ class TestAStateBesideAMerge:
             late.replace_state(Durable("announced", 1), "paused")
         assert target.committer.read_state().text == "announced"
 
-    def test_of_a_fenced_attempt_is_refused(self, spark, table):
-        """By the state: the older attempt has no number for it."""
+    def test_a_state_only_commit_of_a_fenced_attempt_is_refused(self, spark, table):
+        """The state reveals it, because the older attempt has no transaction number for this commit."""
         target = table(spark.range(1))
         target.committer.seal(1, (), "old")
         target.open().fence(1 << 32, "new", opened=target.committer.read_state())
@@ -103,8 +106,8 @@ class TestAStateBesideAMerge:
             target.committer.replace_state(Durable("old", 1), "paused")
         assert target.committer.read_state().text == "new"
 
-    def test_that_lands_after_the_next_attempt_looked_is_not_sealed_over(self, spark, table):
-        """A command that was acknowledged would be forgotten."""
+    def test_a_state_only_commit_after_the_next_attempt_read_is_not_sealed_over(self, spark, table):
+        """An acknowledged command would be lost."""
         target = table(spark.range(1))
         target.committer.seal(1, (), "read")
         successor = target.open()

@@ -1,4 +1,4 @@
-"""Statistics of staged files, read from their footers: what readers skip files by."""
+"""Statistics of staged files from their footers; readers skip files by them."""
 
 import json
 from pathlib import Path
@@ -31,10 +31,10 @@ def every_type(spark, rows=50):
 
 
 class TestStatistics:
-    """What the footers say is what an ordinary Delta write would have computed row by row."""
+    """Statistics from footers equal those that an ordinary Delta write computes row by row."""
 
-    def test_of_every_column_type(self, spark, table, tmp_path):
-        """Wrong bounds make readers skip files that hold their rows."""
+    def test_statistics_of_every_column_type_are_right(self, spark, table, tmp_path):
+        """Wrong bounds make readers skip files that contain their rows."""
         rows = every_type(spark)
         target = table(rows)
         version = target.committer.seal(1, target.stage(rows), "s").version
@@ -42,44 +42,51 @@ class TestStatistics:
 
         ours = json.loads(next(a["add"]["stats"] for a in target.actions(version) if "add" in a))
         log = Path(tmp_path, "plain", "_delta_log", f"{0:020d}.json").read_text().splitlines()
-        theirs = json.loads(next(json.loads(line)["add"]["stats"] for line in log if '"add"' in line))
-        assert ours["numRecords"] == theirs["numRecords"] == 50
+        reference = json.loads(next(json.loads(line)["add"]["stats"] for line in log if '"add"' in line))
+        assert ours["numRecords"] == reference["numRecords"] == 50
         for name in set(COLUMNS) - {"never", "nested", "flag", "at", "local"}:
             for bound in ("minValues", "maxValues"):
-                assert ours[bound][name] == pytest.approx(theirs[bound][name]), (bound, name)
-        assert ours["nullCount"]["maybe"] == theirs["nullCount"]["maybe"] == 13
+                assert ours[bound][name] == pytest.approx(reference[bound][name]), (bound, name)
+        assert ours["nullCount"]["maybe"] == reference["nullCount"]["maybe"] == 13
         assert ours["nullCount"]["never"] == 50
         assert ours["minValues"]["nested"]["a"] == 0
         assert ours["minValues"]["at"] == ours["maxValues"]["at"] == "2023-11-14T22:13:20.123Z"
-        # Bytes have no bounds: as text, those that are none would be others.
-        assert "raw" not in {**ours["minValues"], **ours["maxValues"], **theirs["minValues"]}
-        assert ours["nullCount"]["raw"] == theirs["nullCount"]["raw"] == 0
+        # Bytes have no bounds: converted to a string, invalid bytes would change.
+        assert "raw" not in {**ours["minValues"], **ours["maxValues"], **reference["minValues"]}
+        assert ours["nullCount"]["raw"] == reference["nullCount"]["raw"] == 0
 
     def test_a_filter_on_each_column_finds_its_rows(self, spark, table):
         """Wrong bounds would skip the file."""
         rows = every_type(spark)
         target = table(rows)
         target.committer.seal(1, target.stage(rows), "s")
-        wanted = rows.where("id = 49").collect()[0].asDict()
+        row = rows.where("id = 49").collect()[0].asDict()
 
         for name, sql in COLUMNS.items():
-            if wanted[name] is not None and name != "nested":
+            if row[name] is not None and name != "nested":
                 value = sql.replace("id", "49L") if name != "id" else "49L"
                 assert target.read().where(f"{name} = ({value})").where("id = 49").count() == 1, (name, sql)
 
     @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
-    def test_bounds_of_moments_hold_their_microseconds(self, spark, table, kind):
-        """Bounds are cut down to milliseconds, as Delta's own: its reader adds one to the upper, or a row is lost."""
+    def test_bounds_of_timestamps_include_their_microseconds(self, spark, table, kind):
+        """Bounds are truncated to milliseconds, as Delta's own.
+
+        Its reader adds one to the upper bound, or a row is lost.
+        """
         early, late = "1969-12-31 23:59:59.123456", "2023-11-14 22:13:20.987654"
         zone = "+00:00" if kind == "timestamp" else ""
         rows = [spark.sql(f"SELECT cast('{moment}{zone}' AS {kind}) AS at") for moment in (early, late)]
         target = table(rows[0])
-        versions = [target.committer.seal(number, target.stage(one), "s").version for number, one in enumerate(rows)]
+        versions = [
+            target.committer.seal(number, target.stage(frame), "s").version for number, frame in enumerate(rows)
+        ]
 
-        added = [next(one["add"] for one in target.actions(version) if "add" in one) for version in versions]
-        found = [json.loads(one["stats"]) for one in added]
-        words = [moment[:23].replace(" ", "T") + ("Z" if zone else "") for moment in (early, late)]
-        assert [(one["minValues"]["at"], one["maxValues"]["at"]) for one in found] == [(word, word) for word in words]
+        added = [next(action["add"] for action in target.actions(version) if "add" in action) for version in versions]
+        statistics = [json.loads(add["stats"]) for add in added]
+        bounds = [moment[:23].replace(" ", "T") + ("Z" if zone else "") for moment in (early, late)]
+        assert [(file["minValues"]["at"], file["maxValues"]["at"]) for file in statistics] == [
+            (bound, bound) for bound in bounds
+        ]
         for moment in (early, late):
             value, step = f"cast('{moment}{zone}' AS {kind})", "interval 1 microsecond"
             for here in (f"at = {value}", f"at > {value} - {step} AND at < {value} + {step}"):
@@ -87,7 +94,7 @@ class TestStatistics:
         assert target.read().where(f"at > cast('{late}{zone}' AS {kind}) - interval 1 microsecond").count() == 1
         assert target.read().where(f"at < cast('{early}{zone}' AS {kind}) + interval 1 microsecond").count() == 1
 
-    def test_files_without_rows_are_left_out(self, spark, table):
+    def test_files_without_rows_are_not_staged(self, spark, table):
         """An empty file costs every reader a request."""
         target = table(spark.range(1))
 

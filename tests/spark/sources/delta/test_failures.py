@@ -1,4 +1,4 @@
-"""Why a source cannot be read, in our words: neither the target's fault, nor another table's."""
+"""Reasons for which a source cannot be read. The errors do not blame the target or another table."""
 
 import json
 from pathlib import Path
@@ -26,8 +26,8 @@ class TestAColumnWithoutAType:
     """Delta Kernel reads no table with one; VOID is no table feature, so the hint to drop a feature did not help (fault B12)."""
 
     @pytest.mark.parametrize(("column", "named"), [("v VOID", "'v'"), ("n STRUCT<a: INT, v: VOID>", "'n'")])
-    def test_is_named_with_what_to_do(self, spark, tmp_path, column, named):
-        """The user must learn which column, and that a select without it does not help."""
+    def test_the_column_is_named_with_the_next_step(self, spark, tmp_path, column, named):
+        """The user must learn the column, and that a select without it does not help."""
         spark.sql(f"CREATE TABLE delta.`{tmp_path}` (id BIGINT, void INT, {column}) USING delta")
 
         with pytest.raises(
@@ -40,49 +40,49 @@ class TestAColumnWithoutAType:
 
 
 class TestAFileThatIsGone:
-    """Expired is for ever, so it must be a file of the source."""
+    """Expired is final, so the file must be one of the source."""
 
     @pytest.mark.parametrize("source", ["/lake/orders", "file:/lake/orders", "/lake/orders/"])
-    def test_of_the_source(self, source):
+    def test_a_missing_file_of_the_source_is_expired(self, source):
         """Only this case ends the job for good."""
         error = explain(Exception(GONE.format("/lake/orders/part-0.parquet")), path=source, version=3)
 
         assert isinstance(error, SnapshotExpiredError)
 
     @pytest.mark.parametrize("file", ["/lake/orders_copy/p.parquet", "/old/lake/orders/p.parquet", "/lake/orders-2/p"])
-    def test_of_a_neighbour(self, file):
-        """A missing file of the target says nothing about the source."""
+    def test_a_missing_file_of_another_table_is_not_explained(self, file):
+        """A missing file of the target proves nothing about the source."""
         assert explain(Exception(GONE.format(file)), path="/lake/orders", version=3) is None
 
-    def test_of_the_feed(self):
+    def test_a_missing_file_of_the_change_feed_is_expired(self):
         """The snapshot may still be complete when its changes are gone."""
         gone = GONE.format("/lake/orders/_change_data/c.parquet")
 
         assert isinstance(explain(Exception(gone), path="/lake/orders", version=3), ChangeFeedExpiredError)
         assert explain(Exception(gone), path="/lake/or", version=3) is None
 
-    def test_that_may_not_be_read_is_not_gone(self):
-        """Java says both with one exception."""
+    def test_a_file_without_read_permission_is_not_expired(self):
+        """Java uses one exception for both."""
         denied = "java.io.FileNotFoundException: /lake/orders/p.parquet (Permission denied)"
 
         assert isinstance(explain(Exception(denied), path="/lake/orders", version=3), PermissionDeniedError)
 
 
 class TestALookAtTheSource:
-    """The hint is at the source."""
+    """Errors of a poll blame the source."""
 
     @pytest.fixture
     def path(self, spark, tmp_path):
         make_orders(spark, str(tmp_path / "s"), 10, files=1)
         return str(tmp_path / "s")
 
-    def test_that_is_no_table(self, spark, tmp_path):
-        """The path is named, not the stack trace."""
+    def test_a_poll_of_a_folder_without_a_table_names_the_path(self, spark, tmp_path):
+        """The message has the path instead of a stack trace."""
         with pytest.raises(SourceNotFoundError, match="not a Delta table"):
             DeltaSource(spark, str(tmp_path / "none"), key=()).head()
 
-    def test_with_a_feature_that_cannot_be_read(self, spark, path):
-        """Such as one of a newer release."""
+    def test_a_poll_of_a_table_with_an_unsupported_feature_names_it(self, spark, path):
+        """A newer release may add such a feature."""
         commit = Path(path, "_delta_log", f"{1:020d}.json")
         features = {"readerFeatures": ["fromTheFuture"], "writerFeatures": ["fromTheFuture"]}
         commit.write_text(json.dumps({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}) + "\n")
@@ -95,26 +95,26 @@ class TestALookAtTheSource:
         [("org.apache.hadoop.security.AccessControlException", PermissionDeniedError),
          ("java.net.SocketTimeoutException", TransientError)],
     )  # fmt: skip
-    def test_that_fails(self, spark, name, error):
-        """An outage is tried again, and a missing right is not."""
+    def test_a_failing_poll_has_a_reason(self, spark, name, error):
+        """An outage is retried, and a missing permission is not."""
         made = java(spark)
         for part in name.split("."):
             made = getattr(made, part)
-        found = explain_look(Py4JJavaError("a call", made("no")), path="/lake/orders")
+        explained = explain_look(Py4JJavaError("a call", made("no")), path="/lake/orders")
 
-        assert isinstance(found, error)
-        assert "the source /lake/orders" in found.message
+        assert isinstance(explained, error)
+        assert "the source /lake/orders" in explained.message
 
     @pytest.mark.parametrize("name", ["_change_type", "_Commit_Version", "_commit_timestamp"])
-    def test_with_a_column_that_the_feed_has_too(self, spark, tmp_path, name):
+    def test_a_table_with_a_column_of_the_change_feed_is_refused(self, spark, tmp_path, name):
         """The feed could not be read, after the whole copy."""
         spark.range(3).withColumnRenamed("id", name).write.format("delta").save(str(tmp_path / "s"))
 
         with pytest.raises(UnsupportedSourceFeatureError, match=name):
             DeltaSource(spark, str(tmp_path / "s"), key=()).pin(None)
 
-    def test_partitioned_by_a_name_that_delta_does_not_find(self, spark, tmp_path):
-        """Its filters drop every file: a `where` on such a column yields no row, and no error."""
+    def test_a_partition_column_that_delta_does_not_find_is_refused(self, spark, tmp_path):
+        """Delta's filters drop every file: a `where` on such a column yields no row and no error."""
         path = str(tmp_path / "s")
         spark.sql(
             f"CREATE TABLE delta.`{path}` (id BIGINT, ```t``` STRING) USING delta PARTITIONED BY (```t```) "
@@ -126,10 +126,10 @@ class TestALookAtTheSource:
 
 
 class TestAStoreThatRefuses:
-    """What S3 says of keys and of the clock is no outage, whatever the status of the answer."""
+    """A refusal by S3 for keys or a wrong clock is no outage, for any HTTP status."""
 
     @pytest.mark.parametrize(
-        ("said", "hint"),
+        ("message", "hint"),
         [
             ("The AWS Access Key Id you provided does not exist in our records.", "AWS_ACCESS_KEY_ID"),
             ("The provided token has expired. (Service: S3, Status Code: 400)", "AWS_SESSION_TOKEN"),
@@ -138,9 +138,9 @@ class TestAStoreThatRefuses:
             ("Access Denied (Service: S3, Status Code: 403)", "Grant this user read access"),
         ],
     )
-    def test_the_hint_says_what_to_correct(self, said, hint):
-        """Amazon's words; those of MinIO are met by the tests of stores."""
-        error = explain_look(Exception(said), path="s3a://here/orders")
+    def test_the_hint_names_the_correction(self, message, hint):
+        """These are Amazon's messages. The tests of stores cover those of MinIO."""
+        error = explain_look(Exception(message), path="s3a://here/orders")
 
         assert isinstance(error, PermissionDeniedError)
         assert hint in error.hint
@@ -148,8 +148,8 @@ class TestAStoreThatRefuses:
     @pytest.mark.parametrize(
         "trouble", ["busy (Service: Sts, Status Code: 503)", "Rate exceeded (Service: Sts, Status Code: 400)"]
     )
-    def test_who_gives_the_keys_may_have_trouble(self, trouble):
-        """Hadoop says that access is denied; a job of weeks must live through a minute of that."""
+    def test_a_credential_service_with_trouble_is_transient(self, trouble):
+        """Hadoop reports denied access, but a job of weeks must survive a minute of that."""
         assert isinstance(
             explain_look(
                 Exception(f"AccessDeniedException: No AWS Credentials provided: {trouble}"), path="s3a://here/orders"

@@ -1,4 +1,4 @@
-"""Files that a source's log names outside of its folder: refused before they are read, unless the spec allows them."""
+"""Files outside the source's folder that its log names: refused before they are read, unless the spec allows them."""
 
 import json
 import re
@@ -71,10 +71,10 @@ def spelled(lake, spelling):
 
 
 class TestAFileOutside:
-    """Of the source's folder belongs to others: writers of the log must not read it with the job's credentials (fault S3)."""
+    """Writers of the log must not read another party's file with the job's credentials (fault S3)."""
 
     @pytest.mark.parametrize("spelling", SPELLINGS)
-    def test_is_refused_however_the_log_spells_it(self, lake, spelling):
+    def test_a_file_outside_is_refused_in_any_spelling(self, lake, spelling):
         """Each spelling leads to the same file."""
         lake.add(spelled(lake, spelling))
 
@@ -95,7 +95,7 @@ class TestAFileOutside:
         ],
         ids=["changes", "shipped log", "files", "version", "count", "key range"],
     )
-    def test_is_refused_in_a_later_version(self, lake, read):
+    def test_a_file_outside_is_refused_in_a_later_version(self, lake, read):
         """Each way to read a version has the check."""
         lake.add(spelled(lake, "parent"))
         source = lake.opened(version=0)
@@ -104,7 +104,7 @@ class TestAFileOutside:
             read(source)
 
     @pytest.mark.parametrize("kind", ["remove", "cdc"])
-    def test_is_refused_as_a_change(self, lake, kind):
+    def test_a_file_outside_is_refused_as_a_change(self, lake, kind):
         """The change feed reads removed files and change files."""
         lake.commit(**{kind: {"path": spelled(lake, "encoded parent")}})
 
@@ -119,7 +119,7 @@ class TestAFileOutside:
             {"storageType": "p", "pathOrInlineDv": "file:/payroll/vector.bin"},
         ],
     )
-    def test_is_refused_as_a_deletion_vector(self, lake, vector):
+    def test_a_file_outside_is_refused_as_a_deletion_vector(self, lake, vector):
         """A vector is read before the rows that it hides."""
         (own,) = lake.source.glob("*.parquet")
         lake.add(own.name, deletionVector=VECTOR | vector)
@@ -127,8 +127,8 @@ class TestAFileOutside:
         with pytest.raises(InvalidSpecError, match="payroll"):
             lake.opened()
 
-    def test_ends_the_job_before_a_byte_is_staged(self, lake, tmp_path):
-        """The files of a replica are copied without a look at their rows."""
+    def test_a_file_outside_ends_the_job_before_the_first_byte_is_staged(self, lake, tmp_path):
+        """A replica copies files without reading their rows."""
         lake.add(spelled(lake, "link to a file"))
         target = tmp_path / "target"
 
@@ -143,19 +143,19 @@ class TestAFileOutside:
 
 
 class TestAnAllowedFile:
-    """Is read: shallow clones name the files of their origin."""
+    """Allowed files are read, because shallow clones name the files of their origin."""
 
     @pytest.mark.parametrize("spelling", ["parent", "absolute", "URI", "link to a file", "link to a folder"])
-    def test_is_read(self, lake, spelling):
-        """In each spelling that plain Spark reads."""
+    def test_an_allowed_file_is_read(self, lake, spelling):
+        """Each spelling that plain Spark reads is accepted."""
         lake.add(spelled(lake, spelling))
         source = lake.opened(lake.payroll)
 
         assert source.read(file_ranges((0, 5, 10), 0, 10)).count() == 10
         assert source.at(1).count() == 10
 
-    def test_is_read_by_its_replica(self, lake, tmp_path):
-        """The spec names the folder; files that are not below the source are decoded."""
+    def test_an_allowed_file_is_read_by_a_replica(self, lake, tmp_path):
+        """The spec names the folder. Files outside the source's folder are decoded."""
         lake.add(spelled(lake, "parent"))
 
         outcome = run_driver(
@@ -169,7 +169,7 @@ class TestAnAllowedFile:
         assert (outcome.outcome, outcome.message) == ("Complete", "")
         assert rows_in(str(tmp_path / "target")) == 10
 
-    def test_lies_in_the_folder_itself(self, lake):
+    def test_a_file_with_an_absolute_path_in_the_folder_is_read(self, lake):
         """Some writers name each file by an absolute path."""
         (own,) = lake.source.glob("*.parquet")
         (lake.source / "a b").mkdir()

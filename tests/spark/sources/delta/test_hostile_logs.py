@@ -1,4 +1,4 @@
-"""A log of hostile writers: a commit that is no commit is the source's damage, and no schema makes a job load code."""
+"""Logs of hostile writers: an invalid commit is damage of the source, and no schema makes a job load code."""
 
 import json
 import sys
@@ -64,27 +64,27 @@ def retyped(path, kind):
 
 
 class TestASchemaThatNamesAClass:
-    """pyspark imports the module of a user-defined type, so the writers of a log chose what a driver runs."""
+    """pyspark imports the module of a user-defined type, so the writers of a log chose code that a driver runs."""
 
     @pytest.mark.parametrize("where", NESTED)
     @pytest.mark.parametrize(
         "spelled", [lambda text: text, lambda text: text.replace("udt", "\\u0075dt")], ids=["plain", "escaped"]
     )
-    def test_is_refused_before_it_is_imported(self, module, where, spelled):
-        """At any depth, and however JSON spells it."""
+    def test_such_a_schema_is_refused_before_the_import(self, module, where, spelled):
+        """This holds at any depth and for any JSON escape."""
         with pytest.raises(UserDefinedTypeError):
             schema_of(spelled(typed(NESTED[where])))
 
         assert module not in sys.modules
 
-    def test_is_no_schema_with_such_a_name(self):
-        """A column, or a word in its metadata, may be called so."""
+    def test_a_column_with_the_name_of_such_a_type_is_accepted(self):
+        """A column, or a value in its metadata, may have that name."""
         schema = json.loads(typed("long"))
         schema["fields"][0] |= {"name": "udt", "metadata": {"type": "udt"}}
 
         assert schema_of(json.dumps(schema)).names == ["udt"]
 
-    def test_is_refused_at_the_pin_and_by_each_poll(self, spark, path, module):
+    def test_such_a_schema_is_refused_at_the_pin_and_by_each_poll(self, spark, path, module):
         """The poll for the newest version comes before Spark reads the log."""
         source = DeltaSource(spark, path, key=("id",))
         source.pin(None)
@@ -109,7 +109,7 @@ PLACES = {
     },
     "redirect of writers": {"Delta.RedirectWriterOnly-preview": "{}"},
 }
-"""Properties by which Delta asks a server for commits, or reads another table."""
+"""Properties with which Delta requests commits from a server, or reads another table."""
 
 
 def configured(path, properties):
@@ -121,11 +121,11 @@ def configured(path, properties):
 
 
 class TestAPropertyThatNamesAnotherPlace:
-    """The writers of a log could have its readers ask a server, or read a table that these writers may not read."""
+    """The writers of a log could make its readers query a server, or read a table that these writers may not read."""
 
     @pytest.mark.parametrize("kind", PLACES)
-    def test_is_refused_at_the_pin_and_by_each_poll(self, spark, path, kind):
-        """Before Spark opens the log; Delta's own refusal of a coordinator counted as an outage, and was tried again."""
+    def test_such_a_property_is_refused_at_the_pin_and_by_each_poll(self, spark, path, kind):
+        """The check comes before Spark opens the log. Delta's own refusal of a coordinator counted as an outage."""
         source = DeltaSource(spark, path, key=("id",))
         source.pin(None)
         commit(path, '{"commitInfo": {"timestamp": 1, "operation": "x"}}', configured(path, PLACES[kind]))
@@ -138,8 +138,8 @@ class TestAPropertyThatNamesAnotherPlace:
 
 
 class TestAFormat:
-    def test_of_another_data_source_is_not_followed(self, spark, path):
-        """The log has a field for one, with options such as a path."""
+    def test_a_format_of_another_data_source_is_ignored(self, spark, path):
+        """The log has a field for a data source, with options such as a path."""
         metadata = json.loads(configured(path, {}))
         metadata["metaData"]["format"] = {"provider": "text", "options": {"path": "/etc/hostname"}}
         commit(path, '{"commitInfo": {"timestamp": 1, "operation": "x"}}', json.dumps(metadata))
@@ -156,26 +156,29 @@ class TestACommitOfAHostileWriter:
         [DEEP, f'{{"add": {DEEP}}}', f'{{"commitInfo": {DEEP}}}', "[1]", "7", '{"add": 1}'],
         ids=lambda line: line[:20],
     )
-    def test_is_the_damage_of_the_source(self, spark, path, line):
+    def test_an_invalid_line_is_damage_of_the_source(self, spark, path, line):
         """A line with 100,000 brackets ended the driver with a RecursionError, "a bug" (fault S10)."""
         source = DeltaSource(spark, path, key=("id",))
         source.pin(None)
         commit(path, line)
         forget_sums(path)
 
-        with pytest.raises(SourceDamagedError, match=r"version 1 of .* is no commit"):
+        with pytest.raises(SourceDamagedError, match=r"version 1 of .* is not a valid commit"):
             source.check_versions(0, 1)
 
 
 class TestNumbersOfAHostileWriter:
-    """A plan and the progress hold counts; without a check each ended in an error of pydantic, "a bug" (fault S10)."""
+    """A plan and the progress contain counts.
+
+    Without a check, each ended in an error of pydantic, "a bug" (fault S10).
+    """
 
     @pytest.mark.parametrize(
-        ("numbers", "says"),
+        ("numbers", "message"),
         [({"size": -1}, "size"), ({"size": 2**62}, "size"), ({"deletionVector": -5}, "count of deleted rows")],
         ids=["a size below zero", "a size that no disk has", "a vector with fewer rows than none"],
     )
-    def test_are_the_damage_of_the_source(self, spark, path, numbers, says):
+    def test_invalid_numbers_are_damage_of_the_source(self, spark, path, numbers, message):
         """They are read before the files."""
         add = {"path": "a.parquet", "size": 7, "partitionValues": {}, "modificationTime": 1, "dataChange": True}
         if "deletionVector" in numbers:
@@ -184,5 +187,5 @@ class TestNumbersOfAHostileWriter:
         commit(path, json.dumps({"add": add | numbers | {"stats": '{"numRecords":3}'}}))
         forget_sums(path)
 
-        with pytest.raises(SourceDamagedError, match=f"version 1 of .* {says}"):
+        with pytest.raises(SourceDamagedError, match=f"version 1 of .* {message}"):
             DeltaSource(spark, path, key=("id",)).pin(None)

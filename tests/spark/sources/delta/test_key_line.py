@@ -1,4 +1,4 @@
-"""Where a table is cut in the order of a key, and how often its files are read then; without Spark, from what a log says."""
+"""Cuts of a table in the order of a key, and its read amplification. Both follow from the log, without Spark."""
 
 from itertools import pairwise
 from random import Random
@@ -13,65 +13,65 @@ from backfill_spark.sources.delta.range_files import ranged_file
 
 
 def space_of(*columns):
-    order = KeyOrder(tuple(KeyColumn(f"c{at}", *one) for at, one in enumerate(columns)))
+    order = KeyOrder(tuple(KeyColumn(f"c{at}", *kind) for at, kind in enumerate(columns)))
     return KeySpace(order, ("c0",), 8)
 
 
 def line_of(space, bounds, rows, *, cut_rows=1):
     """Return the line of files, each with the bounds of its columns; none has nulls."""
     nullable = [False] * len(space.order.columns)
-    files = [ranged_file(space.order, one, nullable, "") for one in bounds]
+    files = [ranged_file(space.order, columns, nullable, "") for columns in bounds]
     return line_by_files(space, files, rows, cut_rows=cut_rows)
 
 
 class TestCuts:
     """Any cuts are right; good ones leave files whole."""
 
-    def test_are_where_files_end(self):
-        """In the order, whatever the order of the paths; the last chunk has no end."""
+    def test_cuts_are_at_the_ends_of_files(self):
+        """They follow the order of the key and not of the paths. The last chunk has no end."""
         line = line_of(space_of(("long",)), [[Bounds(10, 19)], [Bounds(0, 9)], [Bounds(20, 29)]], [5, 7, 9])
 
         assert [(cut.position, cut.rows) for cut in line.cuts] == [((9,), 7), ((19,), 5)]
         assert (line.rows_after, line.read_amplification) == (9, 1.0)
 
-    def test_go_down_where_the_order_does(self):
-        """The newest first: a file ends with its smallest value."""
+    def test_cuts_descend_with_the_order(self):
+        """A file ends with its smallest value if the newest rows come first."""
         line = line_of(space_of(("long", True)), [[Bounds(0, 9)], [Bounds(10, 19)]], [5, 7])
 
         assert [(cut.position, cut.rows) for cut in line.cuts] == [((10,), 7)]
 
-    def test_part_one_tenant_by_time(self):
-        """Its first column tells nothing: all of a tenant would be one chunk, and nothing of it there for hours."""
+    def test_cuts_divide_one_tenant_by_time(self):
+        """The first column is equal in all files: without the second one, a tenant would be one chunk of hours."""
         files = [[Bounds("t", "t"), Bounds(10 * at, 10 * at + 9)] for at in range(4)]
         line = line_of(space_of(("string",), ("long", True)), files, [CHUNK_ROWS] * 4)
 
         assert [cut.position for cut in line.cuts] == [("t", 30), ("t", 20), ("t", 10)]
         assert line.read_amplification == 1.0
 
-    def test_are_so_many_rows_apart(self):
-        """Many small files make no small chunks, nor a line as long as the log."""
+    def test_cuts_have_a_minimal_distance_in_rows(self):
+        """Many small files make no small chunks, and no line as long as the log."""
         files = [[Bounds(at, at)] for at in range(1000)]
         line = line_of(space_of(("long",)), files, [10] * 1000, cut_rows=95)
 
         assert {cut.rows for cut in line.cuts} == {100}
         assert sum(cut.rows for cut in line.cuts) + line.rows_after == 10_000
 
-    def test_are_not_told_where_the_log_does_not_say(self):
+    def test_no_cuts_follow_from_incomplete_statistics(self):
         """A sample is taken instead."""
         space = space_of(("long", True))
 
         assert line_of(space, [[Unknown()], [Bounds(1, 2)]], [9, 5]) is None
         assert line_of(space, [[Unknown()], [Bounds(1, 2)]], [4, 5]).rows_after == 4
 
-    def test_of_a_table_without_rows_are_none(self):
+    def test_a_table_without_rows_has_no_cuts(self):
         """Its one chunk has no bounds."""
         line = line_of(space_of(("long",)), [], [])
 
         assert (line.cuts, line.rows_after, line.read_amplification) == ((), 0, 1.0)
 
     @pytest.mark.parametrize("seed", range(30))
-    def test_have_all_rows_between_them(self, seed):
-        """Any types of bounds, overlapping or not: ascending, and no row is forgotten in the estimate."""
+    def test_cuts_have_all_rows_between_them(self, seed):
+        """For any bounds, overlapping or not, cuts ascend, and the estimate includes all rows."""
         rng = Random(seed)
         space = space_of(("long", rng.random() < 0.5), ("long", rng.random() < 0.5))
 
@@ -84,24 +84,24 @@ class TestCuts:
         line = line_of(space, files, rows, cut_rows=rng.choice([1, CHUNK_ROWS]))
 
         keys = [space.order.sort_key(cut.position) for cut in line.cuts]
-        assert all(one < other for one, other in pairwise(keys))
+        assert all(earlier < later for earlier, later in pairwise(keys))
         assert sum(cut.rows for cut in line.cuts) + line.rows_after == sum(rows)
         assert line.read_amplification >= 1.0
 
 
 class TestReadAmplification:
-    """Files that all chunks read together, by the number of files."""
+    """Read amplification is the number of files that all chunks read, divided by the number of files."""
 
-    def test_of_a_scattered_table_is_the_number_of_its_chunks(self):
-        """Each chunk reads each file: a user who starts it unaware waits for that many reads of the source."""
+    def test_the_amplification_of_a_scattered_table_is_the_number_of_its_chunks(self):
+        """Each chunk reads each file. A user who does not know that waits for as many reads of the source."""
         files = [[Bounds(0, 1000 + at)] for at in range(8)]
         line = line_of(space_of(("long",)), files, [CHUNK_ROWS] * 8)
 
         assert line.read_amplification == pytest.approx((1 + 8 * 9 / 2 - 1) / 8, abs=0.5)
         assert line.read_amplification > 4
 
-    def test_of_a_clustered_table_is_one(self):
-        """Whatever the size of its files."""
+    def test_the_amplification_of_a_clustered_table_is_one(self):
+        """The size of its files does not matter."""
         for size in (CHUNK_ROWS // 10, 3 * CHUNK_ROWS):
             files = [[Bounds(at * 10, at * 10 + 9)] for at in range(40)]
 

@@ -1,4 +1,7 @@
-"""What a source's log may hold: any text, any spelling of a property, words about columns; and what is no commit."""
+"""A source's log may contain any string, any spelling of a property, and comments on columns.
+
+Invalid commits are named.
+"""
 
 import json
 from pathlib import Path
@@ -31,9 +34,9 @@ def commit(path, version):
 
 
 class TestAnyText:
-    """A line of the log ends with a line feed, and with nothing that a value may hold."""
+    """A line of the log ends with a line feed, and with no character that a value may contain."""
 
-    def test_in_statistics_partitions_and_commits(self, spark, tmp_path):
+    def test_any_string_in_statistics_partitions_and_commits_is_read(self, spark, tmp_path):
         """Python ends lines at characters that JSON allows."""
         path = str(tmp_path / "s")
         rows = spark.createDataFrame(list(enumerate(ODD)), "id long, text string").selectExpr("id", "text", "text AS p")
@@ -44,27 +47,27 @@ class TestAnyText:
         upto = source.head().position
         source.check_versions(0, upto)
 
-        assert any(one in commit(path, 0).read_text() for one in "\u0085\u2028\u2029")
+        assert any(character in commit(path, 0).read_text() for character in "\u0085\u2028\u2029")
         assert sum(file.rows for file in files_at(spark, path, 0, nulls_of=[])) == rows_in(path) == len(ODD)
-        found = {
+        changed = {
             row["id"]: row["text"] for row in source.changes(0, upto).where("_change_type LIKE '%post%'").collect()
         }
-        wanted = (
+        expected = (
             QueryBuilder().register("t", DeltaTable(path)).execute("SELECT id, text FROM t WHERE id < 3").read_all()
         )
-        assert found == dict(zip(wanted["id"].to_pylist(), wanted["text"].to_pylist(), strict=True))
-        assert found[1] == "line\u2028é\u2028"
+        assert changed == dict(zip(expected["id"].to_pylist(), expected["text"].to_pylist(), strict=True))
+        assert changed[1] == "line\u2028é\u2028"
 
-    def test_lines_are_lines(self):
-        """Only a line feed ends a line of the log."""
-        text = "".join(json.dumps({"a": one}, ensure_ascii=False) + "\n" for one in ODD)
+    def test_only_line_feeds_end_a_line(self):
+        """JSON allows other characters that end a line in Python."""
+        text = "".join(json.dumps({"a": value}, ensure_ascii=False) + "\n" for value in ODD)
 
         assert [json.loads(line)["a"] for line in lines_of(text)] == list(ODD)
         assert lines_of("\n \n") == []
 
 
 class TestWordsAboutColumns:
-    """Are no change of a column."""
+    """Comments and names in files do not change a column's type."""
 
     def test_a_comment_and_column_mapping_change_no_type(self, spark, tmp_path):
         """A comment on a column must not end a job."""
@@ -88,7 +91,7 @@ class TestWordsAboutColumns:
         source = opened(spark, path)
         spark.sql(f"ALTER TABLE delta.`{path}` DROP COLUMN title")
         spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMN title STRING")
-        # One commit that says both, as REPLACE COLUMNS makes it.
+        # One commit has both changes, as REPLACE COLUMNS writes it.
         commit(path, 2).write_text(commit(path, 3).read_text())
         commit(path, 3).unlink()
         for sums in Path(path, "_delta_log").glob(".*.crc"):
@@ -117,7 +120,7 @@ def overwrite(spark, path, *, partition):
 
 
 def describe_again(path, version, mode):
-    """Let a version have metadata: with column mapping, in which column v is another one, or without."""
+    """Give a version metadata: with column mapping, in which column v is another one, or without."""
     first = [json.loads(line) for line in commit(path, 0).read_text().splitlines()]
     metadata = next(action["metaData"] for action in first if "metaData" in action)
     schema = json.loads(metadata["schemaString"])
@@ -133,10 +136,10 @@ def describe_again(path, version, mode):
 
 
 class TestLayouts:
-    """Each change is read by the layout that its files have, or refused."""
+    """Each change is read by the layout of its files, or refused."""
 
     def test_refuses_other_partition_columns(self, spark, tmp_path):
-        """Delta's change feed reads the removed files by the new layout: their partition value is in no file (fault B3)."""
+        """Delta's change feed reads removed files by the new layout, but no file has its partition value (fault B3)."""
         path = str(tmp_path / "s")
         make_partitioned(spark, path)
         source = opened(spark, path)
@@ -146,7 +149,7 @@ class TestLayouts:
             source.check_versions(0, 1)
 
     def test_reads_changes_by_the_layout_of_their_version(self, spark, tmp_path):
-        """The newest version has another layout than the one whose changes are read (fault B3)."""
+        """The newest version has another layout than the version of the changes (fault B3)."""
         path = str(tmp_path / "s")
         make_partitioned(spark, path)
         source = opened(spark, path)
@@ -161,7 +164,7 @@ class TestLayouts:
         ]
 
     def test_reads_changes_across_an_upgrade_to_column_mapping(self, spark, tmp_path):
-        """The names in files stay the same, so plain Spark reads them too."""
+        """The names in files stay the same, so plain Spark reads them, too."""
         path = str(tmp_path / "s")
         make_partitioned(spark, path)
         source = opened(spark, path)
@@ -174,14 +177,14 @@ class TestLayouts:
         assert sorted(map(tuple, changed)) == [(1, "a1", "b1", 100), (2, "a0", "b2", 200)]
 
     def test_refuses_a_column_that_was_added_again_after_an_upgrade(self, spark, tmp_path):
-        """The pinned version has no physical names: its logical ones are those in files."""
+        """The pinned version has no physical names: its logical names are those in files."""
         path = str(tmp_path / "s")
         make_partitioned(spark, path)
         source = opened(spark, path)
         spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{MAPPED}' = 'name')")
         spark.sql(f"ALTER TABLE delta.`{path}` DROP COLUMN v")
         spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMN v BIGINT")
-        # One commit that says both, as REPLACE COLUMNS makes it.
+        # One commit has both changes, as REPLACE COLUMNS writes it.
         commit(path, 2).write_text(commit(path, 3).read_text())
         forget_sums(path)
 
@@ -196,7 +199,10 @@ class TestLayouts:
         ],
     )
     def test_refuses_removed_files_with_other_names(self, spark, tmp_path, mode, message):
-        """Read by the new names, each deleted row is null; other engines allow such an overwrite of a table with a change feed."""
+        """Each deleted row is null if it is read by the new names.
+
+        Other engines allow such an overwrite of a table with a change feed.
+        """
         path = str(tmp_path / "s")
         make_partitioned(spark, path, **{MAPPED: "name", "delta.enableChangeDataFeed": "false"})
         # Delta refuses to write both at once.
@@ -210,10 +216,10 @@ class TestLayouts:
 
 
 class TestProperties:
-    """As Delta reads them: it keeps what was written, and reads it in any case of letters."""
+    """Delta stores a property unchanged, and ignores the case of letters when it reads it. So does the product."""
 
-    def test_a_change_feed_in_capitals_is_one(self, spark, tmp_path):
-        """When it is pinned, and when it is set later."""
+    def test_a_change_feed_in_capitals_counts(self, spark, tmp_path):
+        """It may be on at the pin, or later."""
         for name, first in (("a", "TRUE"), ("b", "false")):
             path = str(tmp_path / name)
             make_orders(spark, path, 4, files=1)
@@ -227,7 +233,7 @@ class TestProperties:
 
             assert [row["id"] for row in source.changes(source.version, upto).collect()] == [1]
 
-    def test_names_and_words(self):
+    def test_names_and_values_of_properties_ignore_case(self):
         """A property in capitals is still a property."""
         assert value({"Delta.ColumnMapping.Mode": "NAME "}, "delta.columnMapping.mode") == "name"
         assert is_on({"delta.appendOnly": "True"}, "delta.appendOnly")
@@ -243,7 +249,7 @@ BLANK = {
 
 
 class TestBlankLines:
-    """Of a commit mean nothing: Spark skips them, and so does a job; Kernel cannot read such a commit (fault B6)."""
+    """Blank lines of a commit mean nothing: Spark and a job skip them. Kernel cannot read such a commit (fault B6)."""
 
     @pytest.fixture
     def path(self, spark, tmp_path):
@@ -260,23 +266,23 @@ class TestBlankLines:
         Path(path, "_delta_log", f"{1:020d}.crc").unlink()
 
     @pytest.mark.parametrize("where", BLANK)
-    def test_are_skipped(self, spark, path, where):
-        """Each question to the log has an answer: the newest version, its files, its layout."""
-        wanted = files_at(spark, path, 1, nulls_of=["id"])
+    def test_blank_lines_are_skipped(self, spark, path, where):
+        """Each query of the log has a result: the newest version, its files, its layout."""
+        expected = files_at(spark, path, 1, nulls_of=["id"])
         layout = table_at(spark, path, 1)
         self.edit(path, BLANK[where])
         source = opened(spark, path)
 
         assert (source.version, source.pinned.live_rows, source.at(1).count()) == (1, 12, 12)
-        found = files_at(spark, path, 1, nulls_of=["id"])
-        assert [file.path for file in found] == [file.path for file in wanted]
-        for file, other in zip(found, wanted, strict=True):
+        files = files_at(spark, path, 1, nulls_of=["id"])
+        assert [file.path for file in files] == [file.path for file in expected]
+        for file, other in zip(files, expected, strict=True):
             assert json.loads(file.action) == json.loads(other.action)
             assert (file.bytes, file.rows, file.nulls) == (other.bytes, other.rows, other.nulls)
             assert json.loads(file.statistics) == json.loads(other.statistics)
         assert table_at(spark, path, 1) == layout
 
-    def test_are_copied_and_followed_by_a_job(self, spark, path, tmp_path):
+    def test_commits_with_blank_lines_are_copied_and_followed_by_a_job(self, spark, path, tmp_path):
         """The job ended every attempt as `Transient`, and named no file."""
         self.edit(path, BLANK["at the end"])
         target = str(tmp_path / "t")
@@ -287,8 +293,8 @@ class TestBlankLines:
 
         assert (outcome.outcome, outcome.message, rows_in(target)) == ("Complete", "", 12)
 
-    def test_do_not_hide_a_line_that_is_no_json(self, spark, path):
-        """What no engine reads is named by its file."""
+    def test_blank_lines_do_not_hide_a_line_that_is_no_json(self, spark, path):
+        """The message names the file that no engine can read."""
         self.edit(path, lambda text: f"\n# a script\n{text}")
 
         with pytest.raises(SourceDamagedError, match=f"{1:020d}.json"):
@@ -296,17 +302,17 @@ class TestBlankLines:
 
 
 class TestNoCommit:
-    """A commit that was cut off is neither empty nor something that may pass."""
+    """A truncated commit does not count as empty, and it is damage that no retry fixes."""
 
     @pytest.mark.parametrize(
         "text", ["", "\n", '{"commitInfo":{"oper', "[]\n", '{"metaData":{"id":"x"}}\n', '{"add":7}\n']
     )
-    def test_is_named(self, spark, tmp_path, text):
+    def test_an_invalid_commit_is_named(self, spark, tmp_path, text):
         """A guess at a damaged commit would lose its changes."""
         path = str(tmp_path / "s")
         make_orders(spark, path, 4, files=1)
         source = opened(spark, path)
         commit(path, 1).write_text(text)
 
-        with pytest.raises(SourceDamagedError, match=r"version 1 of .* is no commit"):
+        with pytest.raises(SourceDamagedError, match=r"version 1 of .* is not a valid commit"):
             source.check_versions(0, 1)

@@ -1,4 +1,4 @@
-"""Which files a range of a key is read from: every one with such a row, and no others where the log tells them apart."""
+"""Files of a range of a key: every file with a row of the range, and no others if the log separates them."""
 
 import math
 from collections import Counter
@@ -25,51 +25,56 @@ TYPES = {
 }
 
 
-def said_of(values, rng):
-    """Return what a log may say of the values of a file: it tells of no NaN, and at times of nothing."""
-    known = [one for one in values if one is not None and not (isinstance(one, float) and math.isnan(one))]
+def statistics_of(values, rng):
+    """Return a column's statistics in a log for a file: no NaN, and at times nothing."""
+    comparable = [
+        value for value in values if value is not None and not (isinstance(value, float) and math.isnan(value))
+    ]
     if rng.random() < 0.1:
         return Unknown()
-    if not known:
-        return OnlyNulls() if all(one is None for one in values) else Unknown()
-    return Bounds(min(known), max(known))
+    if not comparable:
+        return OnlyNulls() if all(value is None for value in values) else Unknown()
+    return Bounds(min(comparable), max(comparable))
 
 
 class TestAFile:
-    """A file that is left out by mistake is rows that are lost."""
+    """A file that is skipped by mistake loses its rows."""
 
     @pytest.mark.parametrize("seed", range(30))
-    def test_with_a_row_of_the_range_is_read(self, seed):
-        """Any types, directions, nulls and NaN; against each row."""
+    def test_a_file_with_a_row_of_the_range_is_read(self, seed):
+        """Any types, directions, nulls and NaN, compared with each row."""
         rng = Random(seed)
         for _ in range(20):
             self.check_one(rng)
 
     def check_one(self, rng):
         types = [rng.choice(list(TYPES)) for _ in range(rng.choice([1, 2, 3]))]
-        order = KeyOrder(tuple(KeyColumn(f"c{at}", one, rng.random() < 0.5) for at, one in enumerate(types)))
+        order = KeyOrder(tuple(KeyColumn(f"c{at}", kind, rng.random() < 0.5) for at, kind in enumerate(types)))
 
         def row():
-            return tuple(TYPES[one](rng) for one in types)
+            return tuple(TYPES[kind](rng) for kind in types)
 
         rows = [row() for _ in range(rng.randrange(1, 6))]
         if rng.random() < 0.5:
-            rows = [(rows[0][0], *one[1:]) for one in rows]
+            rows = [(rows[0][0], *first[1:]) for first in rows]
         by_column = list(zip(*rows, strict=True))
-        said = [said_of(values, rng) for values in by_column]
-        spans = ranged_file(order, said, [None in values for values in by_column], "").spans
+        statistics = [statistics_of(values, rng) for values in by_column]
+        spans = ranged_file(order, statistics, [None in values for values in by_column], "").spans
         for _ in range(20):
             bounds = [rng.choice([None, row(), row()]) for _ in range(2)]
-            low, high = (None if one is None else order.sort_key(one) for one in bounds)
+            low, high = (None if bound is None else order.sort_key(bound) for bound in bounds)
             inside = [
-                one for one in map(order.sort_key, rows) if (low is None or one > low) and (high is None or one <= high)
+                key for key in map(order.sort_key, rows) if (low is None or key > low) and (high is None or key <= high)
             ]
-            wanted = KeyRange.of(order, *bounds)
-            assert not inside or any(one.meets(wanted) for one in spans)
-            assert len(inside) == len(rows) or not all(one.lies_in(wanted) for one in spans)
+            key_range = KeyRange.of(order, *bounds)
+            assert not inside or any(span.meets(key_range) for span in spans)
+            assert len(inside) == len(rows) or not all(span.lies_in(key_range) for span in spans)
 
-    def test_with_a_text_that_was_cut_may_have_larger_letters(self):
-        """Older writers mark the cut by U+FFFD, which 65,000 letters are larger than; bytes that are no text are smaller, too."""
+    def test_a_file_with_a_truncated_string_may_have_larger_letters(self):
+        """Older writers mark the truncation by U+FFFD, and 65,000 letters are larger than it.
+
+        Bytes that are no valid string are smaller, too.
+        """
         order = KeyOrder((KeyColumn("word", "string"),))
         (span,) = ranged_file(order, [Bounds("b\ufffd", "c\ufffd")], [False], "").spans
 
@@ -78,8 +83,8 @@ class TestAFile:
         assert not span.meets(KeyRange.of(order, ("d",), None))
         assert not span.meets(KeyRange.of(order, None, ("a",)))
 
-    def test_is_told_from_others_by_all_columns(self):
-        """Of one tenant each file has a part of the times."""
+    def test_all_columns_separate_files(self):
+        """Each file of one tenant has a part of the times."""
         order = KeyOrder((KeyColumn("tenant", "string"), KeyColumn("at", "long", descending=True)))
         (span,) = ranged_file(order, [Bounds("t", "t"), Bounds(10, 20)], [False, False], "").spans
 
@@ -91,8 +96,8 @@ class TestAFile:
         assert not meets(("t", 9), ("t", 1))
         assert not meets(None, ("t", 21))
 
-    def test_is_not_read_again_behind_its_last_row(self):
-        """A cut at the end of a file is there to leave it whole; NULL stands for all that may follow."""
+    def test_a_file_is_not_read_again_after_its_last_row(self):
+        """A cut at the end of a file leaves the file whole. NULL includes all values that may follow."""
         order = KeyOrder((KeyColumn("id", "long"), KeyColumn("word", "string")))
         for bounds, cut in (
             ([Bounds(1, 9), Bounds("a", "z")], (9, "z")),
@@ -105,18 +110,18 @@ class TestAFile:
         (span,) = ranged_file(order, [Bounds(1, 9), Unknown()], [False, False], "").spans
         assert span.meets(KeyRange.of(order, (9, "z"), None))
 
-    def test_of_floats_may_have_nan(self):
-        """Of which no log tells: only the last range reads it."""
+    def test_a_file_of_floats_may_have_nan(self):
+        """No log has statistics of NaN, so only the last range reads it."""
         order = KeyOrder((KeyColumn("x", "double"),))
         spans = ranged_file(order, [Bounds(1.0, 2.0)], [False], "").spans
 
-        assert not any(one.meets(KeyRange.of(order, (3.0,), (math.inf,))) for one in spans)
-        assert any(one.meets(KeyRange.of(order, (3.0,), None)) for one in spans)
+        assert not any(span.meets(KeyRange.of(order, (3.0,), (math.inf,))) for span in spans)
+        assert any(span.meets(KeyRange.of(order, (3.0,), None)) for span in spans)
 
 
 @pytest.fixture(scope="module")
 def ranged(spark):
-    """Return the rows of the files that a range of a table is read from."""
+    """Return the rows of the files that a range of a table reads."""
 
     def read(path, version, order, low, high):
         frame = spark.read.format("delta").option("versionAsOf", version).load(path)
@@ -135,11 +140,11 @@ def files_of(frame):
 
 
 class TestRangesOfATable:
-    """Together they are the table, and each reads its own files."""
+    """Together the ranges are the table, and each reads its own files."""
 
     @pytest.mark.parametrize("kind", ["plain", "deleted", "partitioned", "renamed"])
-    def test_are_the_table_whatever_it_is_like(self, spark, tmp_path, ranged, kind):
-        """Deletion vectors, partitions and renamed columns are Delta's business, and stay so."""
+    def test_all_ranges_together_are_the_table(self, spark, tmp_path, ranged, kind):
+        """Delta handles deletion vectors, partitions and renamed columns."""
         path = str(tmp_path / "t")
         make_kind(spark, path, kind)
         version = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").agg(F.max("version")).collect()[0][0]
@@ -151,24 +156,26 @@ class TestRangesOfATable:
                 for at, name in enumerate([*columns, "id"])
             )
         )
-        stored = table.select(*(stored_value(one).alias(f"c{at}") for at, one in enumerate(order.columns))).collect()
+        stored = table.select(
+            *(stored_value(column).alias(f"c{at}") for at, column in enumerate(order.columns))
+        ).collect()
         positions = sorted((tuple(map(value_of, row)) for row in stored), key=order.sort_key)
         edges = [None, *positions[100::300], None]
 
         parts = [ranged(path, version, order, low, high).select("id") for low, high in pairwise(edges)]
-        found = parts[0]
+        rows = parts[0]
         for part in parts[1:]:
-            found = found.unionAll(part)
-        wanted = QueryBuilder().register("t", DeltaTable(path, version=version)) if kind == "plain" else None
+            rows = rows.unionAll(part)
+        query = QueryBuilder().register("t", DeltaTable(path, version=version)) if kind == "plain" else None
         expected = (
             table.select("id").collect()
-            if wanted is None
-            else [(one,) for one in wanted.execute("SELECT id FROM t").read_all()["id"].to_pylist()]
+            if query is None
+            else [(id_,) for id_ in query.execute("SELECT id FROM t").read_all()["id"].to_pylist()]
         )
-        assert Counter(tuple(row) for row in found.collect()) == Counter(tuple(row) for row in expected)
+        assert Counter(tuple(row) for row in rows.collect()) == Counter(tuple(row) for row in expected)
 
-    def test_read_no_other_files(self, spark, tmp_path, ranged):
-        """Of a table that is clustered by its key: delta-rs wrote each file with a part of the keys."""
+    def test_a_range_reads_no_other_files(self, spark, tmp_path, ranged):
+        """The table is clustered by its key: delta-rs wrote each file with a part of the keys."""
         path = str(tmp_path / "t")
         for first in (20, 0, 30, 10):
             values = f"generate_series({first}, {first + 9}) AS t(value)"
@@ -186,8 +193,8 @@ class TestRangesOfATable:
         assert files_of(ranged(path, 3, by_word, word(19), word(29))) == 1
         assert files_of(ranged(path, 3, by_word, word(39), None)) == 0
 
-    def test_that_are_whole_files_are_read_without_a_condition(self, spark, tmp_path, ranged):
-        """A table that is clustered by its key is copied as it is; a condition for each row costs, and says nothing."""
+    def test_a_range_of_whole_files_is_read_without_a_condition(self, spark, tmp_path, ranged):
+        """A clustered table is copied file by file. A condition for each row would cost time and remove no row."""
         path = str(tmp_path / "t")
         for first in (0, 10, 20):
             rows = f"SELECT value AS id FROM generate_series({first}, {first + 9}) AS t(value)"
@@ -195,7 +202,7 @@ class TestRangesOfATable:
         order = KeyOrder((KeyColumn("id", "long"),))
 
         def filters(low, high):
-            """Return whether there is a condition, and the rows."""
+            """Return True if the plan has a condition, and the rows."""
             frame = ranged(path, 2, order, low, high)
             return "Filter" in plan_of(frame), sorted(row["id"] for row in frame.collect())
 

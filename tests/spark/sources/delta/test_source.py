@@ -1,4 +1,4 @@
-"""Reading a pinned version by exact files, the versions after it, and the transform."""
+"""Reads of a pinned version by exact files, of the versions after it, and of the transform."""
 
 import itertools
 import random
@@ -44,28 +44,28 @@ def prefix_of(source):
 
 
 def jobs_of(spark):
-    """Return how many Spark jobs there have been, of this thread's group."""
+    """Return the number of Spark jobs in this thread's group."""
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
 
 
 class TestASplitIsExactlyItsPartOfTheLine:
-    """Ranges cut anywhere cover the pinned version once, whatever happens to the table."""
+    """Ranges cut anywhere cover the pinned version once, also if the table changes."""
 
     @pytest.mark.parametrize("kind", ["plain", "deleted", "partitioned", "renamed", "with a map"])
     def test_random_cuts_cover_the_version_once(self, spark, tmp_path, kind):
-        """R-SNAP-8, R-SNAP-16: a row outside of all splits is lost, one in two is doubled."""
+        """R-SNAP-8, R-SNAP-16: a row outside of all splits is lost, and one in two splits is doubled."""
         path = str(tmp_path / "odd path=%20")
         make_kind(spark, path, kind, **({"m": "map('k', id % 3)"} if kind == "with a map" else {}))
-        wanted = rows_of(spark.read.format("delta").load(path))
+        expected = rows_of(spark.read.format("delta").load(path))
         source = opened(spark, path)
         prefix, chance = prefix_of(source), random.Random(5)
         spark.sql(f"DELETE FROM delta.`{path}` WHERE id < 300")
         cuts = sorted({0, prefix[-1], *(chance.randrange(prefix[-1]) for _ in range(4))})
 
-        # Each is read by a plan of its own; one query runs them all.
+        # Each part has a separate plan; one query runs all of them.
         parts = [source.read(file_ranges(prefix, start, stop)) for start, stop in itertools.pairwise(cuts)]
-        assert rows_of(reduce(DataFrame.unionAll, parts)) == wanted
-        assert source.pinned.live_rows == sum(wanted.values())
+        assert rows_of(reduce(DataFrame.unionAll, parts)) == expected
+        assert source.pinned.live_rows == sum(expected.values())
 
     def test_files_without_statistics_are_counted(self, spark, tmp_path):
         """Rows are addressed by number, so each file's count must be known."""
@@ -91,7 +91,7 @@ class TestASplitIsExactlyItsPartOfTheLine:
         assert sum(opened(spark, path).pinned.rows) == 30
 
     def test_files_without_statistics_are_counted_at_once(self, spark, tmp_path):
-        """One job for all of them: tables of thousands of such files start too."""
+        """One job counts all of them, so tables of thousands of such files start, too."""
         path = str(tmp_path / "odd path=%20")
         spark.conf.set("spark.databricks.delta.stats.collect", "false")
         try:
@@ -118,8 +118,8 @@ class TestASplitIsExactlyItsPartOfTheLine:
         counting.pin(None)
         assert jobs_of(spark) - before < len(source.pinned.rows)
 
-    def test_a_vacuumed_version_is_said_to_be_expired(self, spark, tmp_path):
-        """R-SNAP-47: never a hole."""
+    def test_a_vacuumed_version_is_reported_as_expired(self, spark, tmp_path):
+        """R-SNAP-47: no missing file is skipped."""
         path = str(tmp_path / "s")
         make_orders(spark, path, 100, files=2)
         source = opened(spark, path)
@@ -130,7 +130,7 @@ class TestASplitIsExactlyItsPartOfTheLine:
             source.read(file_ranges(prefix_of(source), 0, 100)).collect()
         assert isinstance(source.explain_failure(failure.value), SnapshotExpiredError)
 
-    def test_a_version_that_never_was_is_refused(self, spark, tmp_path):
+    def test_a_version_that_never_existed_is_refused(self, spark, tmp_path):
         """A typing error in the spec must not read another version."""
         path = str(tmp_path / "s")
         make_orders(spark, path, 10, files=1)
@@ -140,16 +140,16 @@ class TestASplitIsExactlyItsPartOfTheLine:
 
 
 class TestKeys:
-    """Missing, null or doubled: refused before anything is written."""
+    """A missing or null key is refused before the first write."""
 
-    def test_missing(self, spark, tmp_path):
-        """A typing error is corrected by the suggestion."""
+    def test_a_missing_key_is_refused(self, spark, tmp_path):
+        """The suggestion corrects a typing error."""
         make_orders(spark, str(tmp_path / "s"), 10, files=1)
 
         with pytest.raises(KeyInvalidError, match="Did you mean 'customer'"):
             DeltaSource(spark, str(tmp_path / "s"), key=("custmer",)).pin(None)
 
-    def test_null(self, spark, tmp_path):
+    def test_a_null_key_is_refused(self, spark, tmp_path):
         """A filter may remove such rows, and then the key is good."""
         spark.sql("SELECT if(id = 3, null, id) AS id FROM range(9)").write.format("delta").save(str(tmp_path / "s"))
 
@@ -157,7 +157,7 @@ class TestKeys:
             opened(spark, str(tmp_path / "s")).check_no_null_key()
         opened(spark, str(tmp_path / "s")).check_no_null_key("id IS NOT NULL")
 
-    def test_a_null_that_a_deletion_vector_hides_is_not_there(self, spark, tmp_path):
+    def test_a_null_that_a_deletion_vector_hides_does_not_matter(self, spark, tmp_path):
         """The statistics still count deleted rows."""
         path = str(tmp_path / "s")
         writer = spark.sql("SELECT if(id = 3, null, id) AS id FROM range(0, 9, 1, 1)").write.format("delta")
@@ -186,7 +186,7 @@ class TestTheVersionsAfter:
         assert source.changes(0, source.head().position).count() == 0
 
     def test_a_table_without_change_feed_may_append(self, spark, tmp_path):
-        """Most tables only grow, and need no feed."""
+        """Most tables only grow and need no feed."""
         path = str(tmp_path / "plain")
         spark.range(5).write.format("delta").save(path)
         source = opened(spark, path)
@@ -200,7 +200,7 @@ class TestTheVersionsAfter:
             source.changes(3, 4)
 
     def test_appended_files_in_odd_folders_are_all_read(self, spark, tmp_path):
-        """The log spells a path as a URI: a folder `p=a b` is `p=a%20b` there."""
+        """The log encodes a path as a URI: a folder `p=a b` is `p=a%20b` in it."""
         path = str(tmp_path / "odd path=%20")
         rows = (
             "SELECT id, element_at(array('a b', 'c%d', 'e/f=g', 'ü', ''), cast(id % 5 + 1 AS int)) AS p FROM range(10)"
@@ -214,8 +214,8 @@ class TestTheVersionsAfter:
             source.read(file_ranges(prefix_of(source), 0, 10))
         )
 
-    def test_days_that_an_older_calendar_has_not_come_through(self, spark, tmp_path):
-        """Delta hands a change feed over as Java's own values, which know no 1582-10-05 unless they are the newer ones."""
+    def test_days_that_an_older_calendar_lacks_are_kept(self, spark, tmp_path):
+        """Delta passes a change feed as Java's own values. Only the newer ones support 1582-10-05."""
         path, day = str(tmp_path / "days"), "date_from_unix_date(cast(id AS int) - 141450)"
         at = f"cast({day} AS timestamp)"
         rows = spark.range(40).selectExpr(
@@ -242,7 +242,7 @@ class TestTheVersionsAfter:
             source.check_versions(source.version, source.head().position)
 
     def test_an_added_column_can_be_ignored(self, spark, path):
-        """The policy of the spec must hold for the feed too."""
+        """The policy of the spec must hold for the feed, too."""
         source = opened(spark, path, schema_change="Ignore")
         spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMN extra INT")
         spark.sql(f"UPDATE delta.`{path}` SET extra = 1, amount = 5 WHERE id = 1")
@@ -252,7 +252,7 @@ class TestTheVersionsAfter:
         assert source.changes(0, 2).count() == 2
 
     def test_a_version_that_was_cleaned_away_is_named(self, spark, path):
-        """A skipped version would lose its changes in silence."""
+        """A skipped version would silently lose its changes."""
         source = opened(spark, path)
         other_engine.update(path, "true", amount="5.0")
         Path(path, "_delta_log", f"{1:020d}.json").unlink()
@@ -260,8 +260,8 @@ class TestTheVersionsAfter:
         with pytest.raises(ChangeFeedExpiredError, match="version 1 "):
             source.check_versions(0, 1)
 
-    def test_a_version_that_is_cleaned_away_meanwhile_is_noticed(self, spark, path):
-        """Before it is needed."""
+    def test_a_version_that_is_cleaned_away_later_is_noticed(self, spark, path):
+        """The check finds it before the version is needed."""
         source = opened(spark, path)
         other_engine.update(path, "true", amount="5.0")
         head = source.head()
@@ -272,7 +272,7 @@ class TestTheVersionsAfter:
             source.check_kept(0, head)
 
     def test_versions_consumed_long_ago_may_be_gone(self, spark, path):
-        """A job that goes on after a month needs the log since then, not that since its beginning."""
+        """A job that resumes after a month needs the log since then, not since its beginning."""
         source = opened(spark, path)
         for amount in range(6):
             other_engine.update(path, "id < 10", amount=f"{amount}.0")
@@ -282,7 +282,7 @@ class TestTheVersionsAfter:
         assert source.changes(6, 6).count() == 0
 
     def test_another_table_at_the_path_is_noticed(self, spark, path):
-        """Versions of the new table mean something else."""
+        """Versions of the new table have another meaning."""
         source = opened(spark, path)
         shutil.rmtree(path)
         make_orders(spark, path, 5, files=1)
@@ -290,8 +290,8 @@ class TestTheVersionsAfter:
         with pytest.raises(SourceReplacedError):
             source.head()
 
-    def test_a_table_whose_commits_are_gone_is_none(self, spark, tmp_path):
-        """Asked again, it would be the same."""
+    def test_a_table_whose_commits_are_gone_is_not_found(self, spark, tmp_path):
+        """Another attempt would find the same."""
         log = tmp_path / "gone" / "_delta_log"
         log.mkdir(parents=True)
         (log / f"{7:020}.crc").write_text("{}")
@@ -299,8 +299,8 @@ class TestTheVersionsAfter:
         with pytest.raises(SourceNotFoundError):
             DeltaSource(spark, str(log.parent), key=("id",)).head()
 
-    def test_another_table_at_the_path_is_pinned_as_it_is_now(self, spark, path):
-        """Delta keeps the log of the old one, whose version was higher, for the session."""
+    def test_another_table_at_the_path_is_pinned_at_its_newest_version(self, spark, path):
+        """The session caches the log of the old table, whose version was higher."""
         other_engine.update(path, "id = 1", amount="5.0")
         assert opened(spark, path).version == 1
         shutil.rmtree(path)
@@ -310,7 +310,7 @@ class TestTheVersionsAfter:
         assert (source.version, source.pinned.live_rows) == (0, 5)
 
     def test_a_version_that_another_engine_added_is_pinned(self, spark, path):
-        """Delta's log of this session has not seen it."""
+        """The session's cached log does not include it."""
         assert opened(spark, path).version == 0
         other_engine.delete(path, "id = 1")
 

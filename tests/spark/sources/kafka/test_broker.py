@@ -1,4 +1,4 @@
-"""The broker of the tests does what a real one does to a topic, and its reader sees what was committed, and nothing else."""
+"""The test broker changes a topic as a real one does. Its reader sees exactly the committed records."""
 
 from support.kafka.topics import COMPACTED, Topics, producing, send_all, transacting
 
@@ -14,15 +14,15 @@ def test_only_committed_records_are_seen(broker):
         with transaction(abort=True) as send:
             send(topic, b"aborted", partition=1)
 
-    found = topics.committed(topic)
+    records = topics.committed(topic)
 
-    assert {at: one.value for at, one in found.items()} == {(0, 0): b"a", (0, 1): None, (1, 0): b"b"}
-    assert (found[1, 0].headers, found[1, 0].timestamp_ms) == ((("h", None), ("h", b"2")), 5)
+    assert {at: record.value for at, record in records.items()} == {(0, 0): b"a", (0, 1): None, (1, 0): b"b"}
+    assert (records[1, 0].headers, records[1, 0].timestamp_ms) == ((("h", None), ("h", b"2")), 5)
     assert topics.watermarks(topic) == {0: (0, 2), 1: (0, 4)}
 
 
-def test_records_and_partitions_come_and_go(broker):
-    """Retention, new partitions and compaction are what a long backfill meets."""
+def test_records_and_partitions_are_added_and_removed(broker):
+    """A long backfill meets retention, new partitions and compaction."""
     topics = Topics(broker.address)
     topic, compacted = topics.create(), topics.create(config=COMPACTED)
     send_all(broker.address, topic, [b"a", b"b", b"c"])
@@ -32,15 +32,15 @@ def test_records_and_partitions_come_and_go(broker):
         for number in range(9):
             send(compacted, b"%d" % number, b"key")
 
-    left = topics.compact(compacted)
+    remaining = topics.compact(compacted)
 
     assert topics.watermarks(topic) == {0: (2, 3), 1: (0, 0)}
-    assert (0, 0) not in left
-    assert (0, 8) in left
+    assert (0, 0) not in remaining
+    assert (0, 8) in remaining
 
 
-def test_a_broker_that_was_stopped_comes_back_with_what_it_had(broker):
-    """A test of an outage must find the same topic behind the same address."""
+def test_a_stopped_broker_returns_with_its_records(broker):
+    """A test of an outage must find the same topic at the same address."""
     topics = Topics(broker.address)
     topic = topics.create()
     send_all(broker.address, topic, [b"a"])

@@ -23,7 +23,7 @@ def send_large(address, topic):
 
 
 def run_driver(topics, topic, folder):
-    """Run a driver of its own process; return its last line and its exit code."""
+    """Run a driver in a separate process; return its last line and its exit code."""
     spec = {
         "source": {"type": "Kafka", "kafka": {"bootstrapServers": topics.address, "topic": topic}},
         "target": {"type": "Delta", "delta": {"path": str(folder / "t")}},
@@ -40,10 +40,10 @@ def run_driver(topics, topic, folder):
 
 
 class TestARecordLargerThanTheMemory:
-    """A fetch is bounded by compressed bytes alone, so Java ends."""
+    """Only compressed bytes limit a fetch, so Java ends."""
 
-    def test_ends_the_job_by_the_want_of_memory(self, topics, tmp_path):
-        """It was `Transient`: "Spark has stopped"."""
+    def test_the_job_ends_with_a_message_about_memory(self, topics, tmp_path):
+        """Before, the reason was `Transient` with "Spark has stopped"."""
         topic = topics.create()
         send_all(topics.address, topic, [b"small"] * 3)
         send_large(topics.address, topic)

@@ -27,7 +27,7 @@ QUICK = {"default.api.timeout.ms": "2000", "request.timeout.ms": "1500"}
 
 @pytest.fixture
 def opened(spark, broker):
-    """Make a source of a topic, as a spec says it."""
+    """Make a source of a topic from the fields of a spec."""
 
     def make(topic, *, folder=None, **given):
         params = Params.model_validate({"bootstrapServers": broker.address, "topic": topic, **given})
@@ -37,27 +37,27 @@ def opened(spark, broker):
 
 
 def rows(frame):
-    """Return rows of a topic as the independent reader tells them, by partition and offset."""
-    found = frame.selectExpr("*", "unix_millis(timestamp) AS ms").collect()
-    assert len({(row.partition, row.offset) for row in found}) == len(found)
+    """Return rows of a topic in the form of the independent reader, by partition and offset."""
+    collected = frame.selectExpr("*", "unix_millis(timestamp) AS ms").collect()
+    assert len({(row.partition, row.offset) for row in collected}) == len(collected)
     plain = lambda value: None if value is None else bytes(value)  # noqa: E731
     return {
         (row.partition, row.offset): (
-            plain(row.key), plain(row.value), tuple((one.key, plain(one.value)) for one in row.headers or ()), row.ms
+            plain(row.key), plain(row.value), tuple((header.key, plain(header.value)) for header in row.headers or ()), row.ms
         )
-        for row in found
+        for row in collected
     }  # fmt: skip
 
 
 def as_seen(records):
     """Return records of the independent reader in the same form."""
-    return {at: (one.key, one.value, one.headers, one.timestamp_ms) for at, one in records.items()}
+    return {at: (record.key, record.value, record.headers, record.timestamp_ms) for at, record in records.items()}
 
 
 class TestRecords:
-    """What a range holds is what a reader of committed records sees there."""
+    """A range has the records that a reader of committed records sees in it."""
 
-    def test_are_those_that_another_client_sees(self, topics, opened, broker):
+    def test_the_records_are_those_that_another_client_sees(self, topics, opened, broker):
         """Keys and values that are null, headers that are null or repeated, aborted transactions, markers at the end."""
         topic = topics.create(partitions=3)
         with producing(broker.address) as send:
@@ -69,16 +69,16 @@ class TestRecords:
                     send(topic, b"%d" % number, partition=1)
         source = opened(topic)
 
-        found = source.subscribe(None)
-        frame = source.read_offsets([OffsetRange(name, 0, end) for name, end in found.newest.items()])
+        subscribed = source.subscribe(None)
+        frame = source.read_offsets([OffsetRange(name, 0, end) for name, end in subscribed.newest.items()])
 
         assert frame.schema.names == SCHEMA.names == source.read_offsets([]).schema.names
-        assert found.newest == {"0": 2, "1": 12, "2": 0}
+        assert subscribed.newest == {"0": 2, "1": 12, "2": 0}
         assert rows(frame) == as_seen(topics.committed(topic))
         assert rows(frame.where("partition = 1")).keys() == {(1, 2), (1, 6), (1, 10)}
 
-    def test_come_from_the_ranges_alone(self, topics, opened, broker):
-        """A split is a range: several of one partition, and none of another."""
+    def test_only_records_of_the_ranges_are_read(self, topics, opened, broker):
+        """A split may have several ranges of one partition, and none of another."""
         topic = topics.create(partitions=2)
         for partition in (0, 1):
             send_all(broker.address, topic, [b"%d" % number for number in range(9)], partition=partition)
@@ -89,34 +89,37 @@ class TestRecords:
         assert rows(frame).keys() == {(0, 1), (0, 2), (0, 5), (1, 8)}
         assert rows(source.read_offsets([OffsetRange("1", 4, 4)])) == {}
 
-    def test_of_many_small_ranges_are_few_tasks(self, topics, opened, broker):
-        """A task is a file of the target: a topic of a thousand partitions would make a thousand small files a second."""
+    def test_many_small_ranges_become_few_tasks(self, topics, opened, broker):
+        """Each task writes a file of the target: a topic of a thousand partitions would make a thousand small files a second."""
         topic = topics.create(partitions=40)
         with producing(broker.address) as send:
             for number in range(80):
                 send(topic, b"%d" % number, partition=number % 40)
 
-        frame = opened(topic).read_offsets([OffsetRange(str(one), 0, 2) for one in range(40)])
+        frame = opened(topic).read_offsets([OffsetRange(str(partition), 0, 2) for partition in range(40)])
 
         assert frame.rdd.getNumPartitions() <= 2
         assert rows(frame) == as_seen(topics.committed(topic))
 
-    def test_that_compaction_left(self, topics, opened, broker):
+    def test_records_that_compaction_left_are_read(self, topics, opened, broker):
         """Offsets without a record are no loss."""
         topic = topics.create(config=COMPACTED)
         with producing(broker.address) as send:
             for number in range(12):
                 send(topic, b"%d" % number, b"key %d" % (number % 3))
-        left = topics.compact(topic)
+        remaining = topics.compact(topic)
         source = opened(topic)
 
-        found = rows(source.read_offsets([OffsetRange("0", 0, source.head().position["0"])]))
+        read = rows(source.read_offsets([OffsetRange("0", 0, source.head().position["0"])]))
 
-        assert found == as_seen(left)
-        assert (0, 0) not in found
+        assert read == as_seen(remaining)
+        assert (0, 0) not in read
 
-    def test_of_any_time(self, topics, opened, broker):
-        """Before 1970, and none; a time that Spark has not leaves its column null; before its range it is an error with the record."""
+    def test_records_of_any_time_are_read(self, topics, opened, broker):
+        """Times before 1970 and missing times are read.
+
+        A time after Spark's range leaves its column null. A time before that range is an error that names the record.
+        """
         topic = topics.create()
         times_ms = (-1, -5, -946_080_000_001, -11_000_000_000_000, 2**62, -(2**62))
         with producing(broker.address) as send:
@@ -133,8 +136,8 @@ class TestRecords:
         assert "4611686018427387904 ms" in unread[UNREAD].reason
         assert {row.offset for row in source.read_offsets([OffsetRange("0", 3, 6)]).collect()} == {3, 4, 5}
 
-    def test_of_ten_megabytes(self, topics, opened, broker):
-        """A record is read however large the broker takes it."""
+    def test_a_record_of_ten_megabytes_is_read(self, topics, opened, broker):
+        """A record is read in any size that the broker accepts."""
         topic = topics.create(config={"max.message.bytes": str(11 * 1024 * 1024)})
         large = bytes(10 * 1024 * 1024)
         send_all(broker.address, topic, [large, b"small"])
@@ -145,26 +148,26 @@ class TestRecords:
 
 
 class TestAGroupOfOthers:
-    """A topic has readers: what they have read is their own."""
+    """Other readers of a topic have their own groups and offsets."""
 
-    def test_is_left_alone(self, topics, opened, broker):
-        """No group is joined, and no offset of any is moved; nor does theirs move the job's."""
+    def test_other_groups_stay_unchanged(self, topics, opened, broker):
+        """The job joins no group and moves no offset. Offsets of other groups do not move the job's."""
         topic = topics.create()
         send_all(broker.address, topic, [b"%d" % number for number in range(9)])
         before = topics.read_by(topic, "others", upto=4)
         source = opened(topic)
 
-        found = source.read_offsets([OffsetRange("0", 0, source.subscribe(None).newest["0"])])
+        frame = source.read_offsets([OffsetRange("0", 0, source.subscribe(None).newest["0"])])
 
-        assert len(rows(found)) == 9
+        assert len(rows(frame)) == 9
         assert topics.groups(topic) == before == {"others": {0: 4}}
 
 
 class TestPositions:
-    """Where a topic begins and ends, and what is gone."""
+    """Positions are the first and last offsets of a topic; expired ones are named."""
 
-    def test_an_open_transaction_ends_what_may_be_read(self, topics, opened, broker):
-        """Its records may still be aborted, and what comes after them waits too."""
+    def test_an_open_transaction_ends_the_readable_offsets(self, topics, opened, broker):
+        """Its records may still be aborted, and records after them wait, too."""
         topic = topics.create()
         source, uncommitted = opened(topic), opened(topic, isolation="ReadUncommitted")
         with transacting(broker.address) as transaction:
@@ -177,25 +180,25 @@ class TestPositions:
             after = source.head()
 
         assert (ends, after.position) == (({"0": 1}, {"0": 3}), {"0": 4})
-        assert [one.watermarks for one in (*heads, after)] == [{"0": 3}, None, {"0": 4}]
+        assert [head.watermarks for head in (*heads, after)] == [{"0": 3}, None, {"0": 4}]
 
     def test_a_plan_names_an_open_transaction_that_lasts(self, topics, opened, broker):
-        """The same one was open when the source was opened; one that is a moment old is normal (fault B8)."""
+        """It was already open when the source was opened. A recent one is normal (fault B8)."""
         topic = topics.create()
         source = opened(topic)
         with transacting(broker.address) as transaction, transaction(abort=True) as send:
             send(topic, b"open")
             transaction.flush()
             send_all(broker.address, topic, [b"after"])
-            found = source.subscribe(None)
-            young, old = (warn_of_open(found, source.head(), opened_s=0, now_s=age_s) for age_s in (4, 9))
-        ended = warn_of_open(found, source.head(), opened_s=0, now_s=9)
+            subscribed = source.subscribe(None)
+            young, old = (warn_of_open(subscribed, source.head(), opened_s=0, now_s=age_s) for age_s in (4, 9))
+        ended = warn_of_open(subscribed, source.head(), opened_s=0, now_s=9)
 
         assert (young, ended) == ((), ())
         assert "open for up to 9 s: partition 0 offset 0 to 2" in old[0].message
 
-    def test_high_watermarks_are_known_of_every_partition(self, topics, opened, broker):
-        """Also of one that is empty, and of one that is added later."""
+    def test_every_partition_has_a_high_watermark(self, topics, opened, broker):
+        """This includes a partition that is empty, and one that is added later."""
         topic = topics.create(partitions=2)
         source = opened(topic)
         send_all(broker.address, topic, [b"a", b"b"], partition=1)
@@ -204,14 +207,14 @@ class TestPositions:
 
         assert (before, source.head().watermarks) == ({"0": 0, "1": 2}, {"0": 0, "1": 2, "2": 0})
 
-    def test_what_is_gone_is_named(self, topics, opened, broker, spark):
-        """A hole is never passed over: the partition and the first offset that is there are in the message."""
+    def test_expired_offsets_are_named(self, topics, opened, broker, spark):
+        """A gap is never skipped: the message has the partition and its first existing offset."""
         topic = topics.create(partitions=2)
         send_all(broker.address, topic, [b"%d" % number for number in range(9)], partition=1)
         source = opened(topic)
         source.subscribe(None)
         topics.delete_records(topic, {1: 4})
-        gone = rf"offset 3 of partition 1 of the topic {topic} is gone; the first one that is there is 4\."
+        gone = rf"offset 3 of partition 1 of the topic {topic} is gone; the first available offset is 4\."
 
         assert source.subscribe({"0": 0, "1": 4}).first == {"0": 0, "1": 4}
         with pytest.raises(OffsetsExpiredError, match=gone):
@@ -226,8 +229,8 @@ class TestPositions:
         assert isinstance(explained, OffsetsExpiredError)
         assert "offset 3 of partition 1" in explained.message
 
-    def test_a_job_begins_where_the_spec_says(self, topics, opened, broker):
-        """At the oldest record, behind the newest, or at an offset of a partition, which must be there."""
+    def test_a_job_begins_at_the_offsets_of_the_spec(self, topics, opened, broker):
+        """It begins at the oldest record, after the newest, or at an existing offset of a partition."""
         topic = topics.create(partitions=2)
         send_all(broker.address, topic, [b"a", b"b", b"c"])
 
@@ -239,16 +242,17 @@ class TestPositions:
         assert begins(startingOffsets="Latest", partitionStartingOffsets={"0": 2}) == {"0": 2, "1": 0}
         with pytest.raises(InvalidSpecError, match=r'partitionStartingOffsets\["2"\]: the topic \S+ has 2 partitions'):
             begins(partitionStartingOffsets={"2": 0})
-        with pytest.raises(
-            InvalidSpecError, match=r"offset 4 is behind the end of the partition, 3\. Are these the offs"
-        ):
+        with pytest.raises(InvalidSpecError, match=r"offset 4 is after the end of the partition, 3\. Check that these"):
             begins(partitionStartingOffsets={"0": 4})
         topics.delete_records(topic, {0: 2})
         with pytest.raises(OffsetsExpiredError, match="offset 1 of partition 0"):
             begins(partitionStartingOffsets={"0": 1})
 
-    def test_by_the_age_of_records(self, topics, opened, broker):
-        """A plan tells by it what goes before it is read; of a partition without such a record all is older."""
+    def test_offsets_are_found_by_the_age_of_records(self, topics, opened, broker):
+        """A plan needs them to find records that expire before they are read.
+
+        A partition without such a record has only older ones.
+        """
         topic = topics.create(partitions=3)
         with producing(broker.address) as send:
             for offset, moment_ms in enumerate((5_000_000_000_000, 6_000_000_000_000, 7_000_000_000_000)):
@@ -259,19 +263,19 @@ class TestPositions:
         assert source.offsets_at(6_000_000_000_000) == {"0": 1, "1": 3, "2": 0}
         assert source.offsets_at(-5) == {"0": 0, "1": 0, "2": 0}
 
-    def test_a_closed_source_leaves_no_client_and_can_be_asked_again(self, topics, opened, spark):
-        """The session may be a caller's, and live for weeks."""
-        source, others = opened(topics.create()), admins(spark).keys()
+    def test_a_closed_source_leaves_no_client_and_can_be_used_again(self, topics, opened, spark):
+        """A caller's session may live for weeks."""
+        source, before = opened(topics.create()), admins(spark).keys()
         source.head()
-        ours = [thread for number, thread in admins(spark).items() if number not in others]
+        clients = [thread for number, thread in admins(spark).items() if number not in before]
         source.close()
 
-        assert [lives_on(thread) for thread in ours] == [False]
+        assert [lives_on(thread) for thread in clients] == [False]
         assert source.head().position == {"0": 0}
         source.close()
 
     def test_partitions_are_added_and_a_topic_is_made_again(self, topics, opened, broker):
-        """New partitions show in the next look; another topic of the same name has another identity."""
+        """The next poll finds new partitions. Another topic with the same name has another id."""
         topic = topics.create(config={"retention.ms": "86400000"})
         send_all(broker.address, topic, [b"a", b"b"])
         source = opened(topic)
@@ -280,18 +284,18 @@ class TestPositions:
 
         grown = source.head()
         topics.delete(topic)
-        with pytest.raises(SourceNotFoundError, match=f"there is no topic {topic} at"):
+        with pytest.raises(SourceNotFoundError, match=f"the topic {topic} does not exist at"):
             source.head()
         topics.create(topic)
         again = source.head()
 
         assert (grown.position, grown.source_id, grown.kept_s) == ({"0": 2, "1": 0, "2": 0}, first.source_id, 86400)
         assert first.source_id not in ("", again.source_id)
-        with pytest.raises(SourceReplacedError, match=r"partition 0 of .* ends at offset 0, and 2 were consumed"):
+        with pytest.raises(SourceReplacedError, match=r"partition 0 of .* ends at offset 0, but 2 were consumed"):
             source.subscribe(first.newest)
 
     def test_a_partition_that_vanished_is_named(self, topics, opened, broker):
-        """A topic of fewer partitions is another one: nothing tells where the records of the others went."""
+        """A topic with fewer partitions is another one, and the records of the missing partitions are unknown."""
         topic = topics.create(partitions=3)
         send_all(broker.address, topic, [b"a", b"b"], partition=2)
         consumed = opened(topic).subscribe(None).newest
@@ -299,32 +303,34 @@ class TestPositions:
         topics.create(topic)
         source = opened(topic)
 
-        with pytest.raises(SourceReplacedError, match=r"partition 2 of .* ends at offset 0, and 2 were consumed"):
+        with pytest.raises(SourceReplacedError, match=r"partition 2 of .* ends at offset 0, but 2 were consumed"):
             source.subscribe(consumed)
         with pytest.raises(TransientError) as lost:
             source.read_offsets([OffsetRange("2", 0, 2)]).collect()
         assert f"{topic}" in lost.value.message
         assert broker.address in lost.value.message
 
-    def test_a_topic_that_never_was(self, opened, broker):
-        """Looking at it does not make it."""
+    def test_a_topic_that_never_existed_is_not_found(self, opened, broker):
+        """A poll does not create it."""
         source = opened("no-such-topic")
 
-        for look in (source.head, lambda: source.subscribe(None)):
-            with pytest.raises(SourceNotFoundError, match=f"there is no topic no-such-topic at {broker.address}"):
-                look()
+        for poll in (source.head, lambda: source.subscribe(None)):
+            with pytest.raises(
+                SourceNotFoundError, match=f"the topic no-such-topic does not exist at {broker.address}"
+            ):
+                poll()
 
-    def test_are_said_in_few_words(self):
-        """A message has room for some partitions, and not for a thousand."""
+    def test_positions_are_formatted_in_a_short_message(self):
+        """A message has space for some partitions, but not for a thousand."""
         assert words({"10": 5, "9": 1}) == "offsets 9:1 10:5"
-        assert words({str(one): 7 for one in range(1000)}) == "offsets of 1000 partitions, 7000 in all"
+        assert words({str(partition): 7 for partition in range(1000)}) == "offsets of 1000 partitions, 7000 in all"
 
 
 class TestABrokerThatDoesNotLetUsIn:
-    """The message names the address and the field; a secret is in none."""
+    """The message names the address and the field, and no message contains a secret."""
 
-    def test_no_broker(self, opened, broker):
-        """It may come back, so it is worth another try; the client looked for it with growing pauses before."""
+    def test_an_unreachable_broker_is_tried_again(self, opened, broker):
+        """It may come back. The client has already retried with growing pauses."""
         away = opened("topic", bootstrapServers="127.0.0.1:1", options=QUICK)
         nameless = opened("topic", bootstrapServers="no-such-host.invalid:9092", options=QUICK)
 
@@ -333,8 +339,8 @@ class TestABrokerThatDoesNotLetUsIn:
         with pytest.raises(TransientError, match=r"no-such-host\.invalid:9092"):
             nameless.head()
 
-    def test_credentials(self, topics, opened, broker, tmp_path):
-        """A user and a password from a Secret; neither is in a plan, in a message or in the settings of Spark."""
+    def test_credentials_are_used_and_never_shown(self, topics, opened, broker, tmp_path):
+        """A Secret has the user and the password. Neither is in a plan, in a message or in the settings of Spark."""
         topic = topics.create()
         send_all(broker.address, topic, [b"a"])
         options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", **QUICK}
@@ -359,12 +365,14 @@ class TestABrokerThatDoesNotLetUsIn:
         assert broker.password_address in refused.value.message
         assert "a wrong word" not in str(refused.value)
         (tmp_path / "sasl.jaas.config").write_text("no jaas; with a wrong word")
-        with pytest.raises(InvalidSpecError, match=r"sasl\.jaas\.config is no login configuration") as malformed:
+        with pytest.raises(
+            InvalidSpecError, match=r"sasl\.jaas\.config is not a valid login configuration"
+        ) as malformed:
             opened(topic, **given).head()
         assert "wrong word" not in str(malformed.value)
 
-    def test_tls(self, topics, opened, broker, tmp_path):
-        """A certificate that is good for another name is refused, and so is one that is not known."""
+    def test_tls_needs_a_trusted_certificate_of_the_host(self, topics, opened, broker, tmp_path):
+        """A certificate for another name is refused, and so is one that is not trusted."""
         topic = topics.create()
         options = {"security.protocol": "SSL", **QUICK}
         given = {"options": options, "secretRef": "kafka", "folder": tmp_path}
@@ -376,8 +384,8 @@ class TestABrokerThatDoesNotLetUsIn:
         with pytest.raises(InvalidSpecError, match="no trusted connection to 127"):
             opened(topic, bootstrapServers=broker.tls_address, options=options).head()
 
-    def test_a_secret_that_is_not_there(self, opened, tmp_path):
-        """A user who starts a driver by hand learns where the keys are looked for, and which there may be."""
+    def test_a_missing_secret_is_named(self, opened, tmp_path):
+        """A user who starts a driver by hand learns the folder of the keys and their valid names."""
         with pytest.raises(InvalidSpecError, match=r"Secret kafka.*Set BACKFILL_SOURCE_SECRET_DIR"):
             opened("topic", secretRef="kafka")
         (tmp_path / "passwrd").write_text("secret")

@@ -43,18 +43,18 @@ def topic(topics):
 
 def rows_of(path):
     """Return the rows of a table as an independent reader sees them, by offset."""
-    found = QueryBuilder().register("t", DeltaTable(path)).execute('SELECT * FROM t ORDER BY "offset"').read_all()
-    names = found.schema.names
+    result = QueryBuilder().register("t", DeltaTable(path)).execute('SELECT * FROM t ORDER BY "offset"').read_all()
+    names = result.schema.names
     return [
-        dict(zip(names, row, strict=True)) for row in zip(*(found[name].to_pylist() for name in names), strict=True)
+        dict(zip(names, row, strict=True)) for row in zip(*(result[name].to_pylist() for name in names), strict=True)
     ]
 
 
 class TestATimeInNanoseconds:
-    """Spark's connector computes the time of each record and fails at such a one, whatever is selected."""
+    """Spark's connector computes the time of each record and fails at such a time, for any selection."""
 
     @pytest.mark.always
-    def test_costs_no_row_where_it_is_not_selected(self, topic, run_topic, tmp_path):
+    def test_such_a_time_costs_no_row_if_it_is_not_selected(self, topic, run_topic, tmp_path):
         """The driver reads those records itself."""
         ended = run_topic(topic, transform={"select": TEXTS}, verify="Final")
 
@@ -62,8 +62,8 @@ class TestATimeInNanoseconds:
         assert ended.receipt.equal
         assert [row["text"] for row in rows_of(tmp_path / "t")] == [str(number) for number in range(10)]
 
-    def test_sets_its_record_aside_where_it_is_selected(self, topic, run_topic, tmp_path):
-        """The quarantine has key, value and headers, no time, and the number that is none."""
+    def test_such_a_time_sets_its_record_aside_if_it_is_selected(self, topic, run_topic, tmp_path):
+        """The quarantine has key, value and headers, no timestamp, and the invalid number in the reason."""
         kafka = {"onBadRecord": "Quarantine", "quarantinePath": str(tmp_path / "bad")}
 
         ended = run_topic(topic, kafka=kafka, verify="Final")
@@ -81,8 +81,8 @@ class TestATimeInNanoseconds:
         assert bad[1]["headers"] == [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
         assert all("is beyond the range of Spark's timestamps: is it in nanoseconds?" in row["_reason"] for row in bad)
 
-    def test_ends_the_job_by_its_offset_unless_it_may_be_set_aside(self, topic, run_topic, tmp_path):
-        """A filter that asks for other columns leaves such records out."""
+    def test_such_a_time_ends_the_job_with_its_offset_without_a_quarantine(self, topic, run_topic, tmp_path):
+        """A filter that uses other columns excludes such records."""
         failed = run_topic(topic)
         other = {"path": str(tmp_path / "u")}
         ended = run_topic(topic, transform={"where": "`offset` NOT IN (2, 3, 7)"}, delta=other)
@@ -93,15 +93,15 @@ class TestATimeInNanoseconds:
         assert "onBadRecord: Quarantine" in failed.hint
         assert (ended.outcome, ended.message) == ("Complete", "")
 
-    def test_is_bad_where_the_filter_asks_for_it(self, topic, run_topic):
-        """Nothing tells whether the record passes: it is not left out without a word."""
+    def test_a_record_is_bad_if_the_filter_needs_such_a_time(self, topic, run_topic):
+        """It is unknown if the record passes, so it is not dropped silently."""
         failed = run_topic(topic, transform={"select": TEXTS, "where": "timestamp > '2020-01-01'"})
 
         assert (failed.outcome, failed.reason) == ("Failed", "BadRecord")
         assert "the record at offset 2 of partition 0 " in failed.message
 
-    def test_may_be_the_last_record_of_a_key(self, topic, run_topic, tmp_path):
-        """A target with one row a key has what that record says."""
+    def test_such_a_record_may_be_the_last_one_of_a_key(self, topic, run_topic, tmp_path):
+        """A target with one row a key has the values of that record."""
         ended = run_topic(topic, verify="Final", **UPSERT)
 
         assert (ended.outcome, ended.message) == ("Complete", "")
@@ -109,8 +109,8 @@ class TestATimeInNanoseconds:
             "key 0": "8", "key 1": "9", "key 2": "6", "key 3": "7",
         }  # fmt: skip
 
-    def test_of_many_records_ends_the_job_by_name(self, topic, run_topic, monkeypatch):
-        """The driver reads no topic in place of Spark."""
+    def test_many_such_records_end_the_job_by_name(self, topic, run_topic, monkeypatch):
+        """The driver does not read a whole topic in place of Spark."""
         monkeypatch.setattr("backfill_spark.sources.kafka.unread_records.RECORDS_MAX", 2)
 
         failed = run_topic(topic, transform={"select": TEXTS})
@@ -119,8 +119,8 @@ class TestATimeInNanoseconds:
         assert "3 up to offset 7 of partition 0" in failed.message
         assert "in milliseconds" in failed.hint
 
-    def test_before_all_of_spark_s_times_is_named_by_its_place(self, topics, spark, broker):
-        """Only times behind the range are looked for: the broker's index tells of no others."""
+    def test_a_time_before_spark_s_range_is_named_by_its_offset(self, topics, spark, broker):
+        """The driver searches only for times after the range, because the broker's index finds no others."""
         topic = topics.create()
         with producing(broker.address) as send:
             send(topic, b"value", timestamp_ms=-(2**62))
@@ -135,10 +135,10 @@ class TestATimeInNanoseconds:
 
 
 class TestRangesWithoutSomeRecords:
-    """Spark reads what is left."""
+    """Spark reads the remaining ranges."""
 
-    def test_have_a_hole_for_each(self):
-        """Of their own partition; an empty part is none."""
+    def test_ranges_have_a_hole_for_each_record(self):
+        """The record splits a range of its partition, and empty parts are dropped."""
         records = [UnreadRecord(name, at, 0, None, None, ()) for name, at in (("0", 7), ("0", 3), ("0", 4), ("1", 5))]
         ranges = [OffsetRange("0", 3, 9), OffsetRange("1", 0, 6), OffsetRange("2", 0, 1)]
 

@@ -1,1 +1,1 @@
-"""Plug-ins that live only in the tests: numbers of a source with offsets are copied into a list, then followed."""
+"""Plug-ins that exist only in the tests: numbers of a source with offsets are copied into a list, then followed."""

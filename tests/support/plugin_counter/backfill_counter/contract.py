@@ -1,4 +1,4 @@
-"""What the distribution adds to a spec: a strategy and a source named Counter, and a target named List."""
+"""Additions of the distribution to a spec: a strategy and a source named Counter, and a target named List."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CounterParams(StrategyParams):
     }
 
     range_max: Annotated[StrictInt, Field(ge=1, le=1000)] = 12
-    """Offsets that are read at once."""
+    """Offsets of one read."""
 
 
 class CounterSource(OffsetSourceParams):
@@ -32,10 +32,10 @@ class CounterSource(OffsetSourceParams):
     """Columns that identify a row."""
 
     partitions: Annotated[StrictInt, Field(ge=1, le=64)]
-    """How many partitions there are at the start, of ten numbers each."""
+    """Number of partitions at the start, of ten numbers each."""
 
     path: str = ""
-    """File that says how many numbers each partition has; it may grow."""
+    """File with the count of numbers in each partition; it may grow."""
 
     @property
     def paths(self) -> Mapping[str, str]:
@@ -50,7 +50,7 @@ class ListTarget(TargetParams):
     """`Append`: every row once."""
 
     existing_rows: Literal["Refuse"] = "Refuse"
-    """A list that has rows and no state is refused."""
+    """A list that has rows and no state is rejected."""
 
     path: str = ""
     """The file."""

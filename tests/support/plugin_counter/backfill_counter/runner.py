@@ -1,4 +1,4 @@
-"""Reads offsets of a source and stages them: what a strategy of another distribution brings for the driver to run."""
+"""Runner that reads offsets of a source and stages them: a strategy of another distribution brings it for the driver."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ EMPTY: dict[str, Any] = {"states": {}, "txns": {}, "commits": [], "columns": ""}
 
 
 def read(path: str) -> dict[str, Any]:
-    """Return what the file holds: the commits with their rows, the states and the transactions."""
+    """Return the content of the file: the commits with their rows, the states and the transactions."""
     file = Path(path)
     return json.loads(file.read_text()) if file.exists() else EMPTY
 
@@ -44,7 +44,7 @@ class ListCommitter:
     """Satisfies `Committer`; a commit adds all of its rows or none."""
 
     def __init__(self, path: str, app_id: str, domain: str) -> None:
-        """Take the place of the file."""
+        """Take the path of the file."""
         self.app_id = app_id
         self._path, self._domain = path, domain
 
@@ -58,12 +58,14 @@ class ListCommitter:
         return tuple(read(self._path)["states"])
 
     def check(self) -> None:
-        """Refuse nothing: any list can be added to."""
+        """Accept every list: rows can be added to any."""
 
     def measure(self, paths: Sequence[str]) -> tuple[StagedFile, ...]:
         """See `Committer`."""
-        found = (StagedFile(one, Path(one).stat().st_size, len(json.loads(Path(one).read_text()))) for one in paths)
-        return tuple(one for one in found if one.rows)
+        staged = (
+            StagedFile(path, Path(path).stat().st_size, len(json.loads(Path(path).read_text()))) for path in paths
+        )
+        return tuple(file for file in staged if file.rows)
 
     def fence(self, txn_version: int, state: str, *, opened: StoredState, claim: Claim | None = None) -> SealedCommit:
         """See `Committer`."""
@@ -91,7 +93,7 @@ class ListCommitter:
         return SealedCommit(len(commits) - 1)
 
     def replace_state(self, before: Durable, state: str) -> SealedCommit:
-        """Refuse: a list is only added to, so no MERGE runs beside a commit."""
+        """Raise an error: a list is only added to, so no MERGE runs concurrently with a commit."""
         raise InvalidSpecError(f"{self._path} is only added to.", hint="Use a target that merges.")
 
     def release(self, txn_version: int, stored: StoredState) -> SealedCommit:
@@ -102,18 +104,18 @@ class ListCommitter:
         return SealedCommit(len(held["commits"]))
 
     def commits_of_others(self, after: int, upto: int, *, shared: bool = False) -> tuple[ForeignCommit, ...]:
-        """Return none: no other writes to it."""
+        """Return an empty tuple, because no other program writes to the list."""
         return ()
 
     def run_hooks(self) -> None:
-        """Do nothing: no commit leaves anything to do."""
+        """Do nothing: a commit leaves no work."""
 
 
 class ListSink:
     """The list of one job."""
 
     def __init__(self, spark, path: str, job_id: str) -> None:
-        """Take the place of the file."""
+        """Take the path of the file."""
         self._spark = spark
         self.path = path
         self.job_hash = hashlib.sha256(job_id.encode()).hexdigest()[:12]
@@ -134,7 +136,7 @@ class ListSink:
     def prepare(self, schema) -> None:
         """See `Sink`."""
         if not self.exists():
-            columns = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in schema)
+            columns = ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in schema)
             _write(self.path, {**EMPTY, "columns": columns, "commits": [[]]})
 
     def stage(self, rows, *, attempt: int, work_id: int) -> list[str]:
@@ -148,7 +150,7 @@ class ListSink:
         return rows
 
     def check_staged(self, files: Sequence[StagedFile]) -> None:
-        """Refuse nothing: what is gone cannot be read by `seal`."""
+        """Accept all files: `seal` cannot read a missing one."""
 
     def discard(self, paths: Sequence[str]) -> None:
         """See `Sink`."""
@@ -161,8 +163,8 @@ class ListSink:
 
     def remove_orphans(self, before_attempt: int) -> int:
         """See `Sink`."""
-        found = list(Path(self.path).parent.glob(f"{Path(self.path).name}.staged.*"))
-        old = [str(one) for one in found if int(one.name.split(".")[-2]) < before_attempt]
+        staged = list(Path(self.path).parent.glob(f"{Path(self.path).name}.staged.*"))
+        old = [str(file) for file in staged if int(file.name.split(".")[-2]) < before_attempt]
         self.discard(old)
         return len(old)
 
@@ -173,7 +175,7 @@ class ListSink:
         return self._spark.createDataFrame(rows, held["columns"])
 
     def explain_failure(self, error: Exception) -> BackfillError | None:
-        """Return None: it has no failures of its own."""
+        """Return `None`: it has no specific failures."""
 
 
 def _open(spark, backfill):

@@ -1,4 +1,4 @@
-"""Partitions of numbers: the number at an offset is the offset. A file says how many there are, and may grow."""
+"""Partitions of numbers: the number at an offset is the offset. A file contains the counts, which may grow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Counter:
     """The partitions of one job; they only grow."""
 
     def __init__(self, spark, path: str) -> None:
-        """Take the place of the file."""
+        """Take the path of the file."""
         self._spark = spark
         self.path = path
 
@@ -36,10 +36,10 @@ class Counter:
         return Head(self._highs, time.time_ns() // 1_000_000)
 
     def check_kept(self, after: Offsets, head: Head) -> None:
-        """Refuse nothing: it keeps all numbers."""
+        """Accept every position: it keeps all numbers."""
 
     def kept_seconds(self) -> int | None:
-        """Return None: it keeps all numbers."""
+        """Return `None`: it keeps all numbers."""
         return None
 
     def subscribe(self, after: Offsets | None) -> Subscribed:
@@ -47,18 +47,18 @@ class Counter:
         return Subscribed(dict.fromkeys(self._highs, 0), self._highs)
 
     def read_offsets(self, ranges: Sequence[OffsetRange]):
-        """See `SupportsOffsets`; the value of a record is its number as a text, and of every seventh one it is none."""
+        """See `SupportsOffsets`; the value of a record is its number as a string, and every seventh one is unparsable."""
         value = "cast(if(id % 7 = 3, concat('no ', id), cast(id AS string)) AS binary) AS value"
         frames = [
-            self._spark.range(one.start, one.stop, 1, 1).selectExpr(
-                f"'{one.partition}' AS partition", "id AS offset", "id AS number", value
+            self._spark.range(range_.start, range_.stop, 1, 1).selectExpr(
+                f"'{range_.partition}' AS partition", "id AS offset", "id AS number", value
             )
-            for one in [*ranges, OffsetRange("none", 0, 0)]
+            for range_ in [*ranges, OffsetRange("none", 0, 0)]
         ]
-        return reduce(lambda one, other: one.unionAll(other), frames)
+        return reduce(lambda left, right: left.unionAll(right), frames)
 
     def explain_failure(self, error: Exception) -> None:
-        """Return None: it has no failures of its own."""
+        """Return `None`: it has no specific failures."""
 
 
 def _open(spark, spec):

@@ -1,4 +1,4 @@
-"""What the counter stores in the target: one offset for each partition."""
+"""State of the counter in the target: one offset for each partition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backfill_core.protocol.strategy import StoredSummary, Subscribe
 
 @dataclass(frozen=True, slots=True)
 class CounterStored:
-    """Everything that a new attempt needs."""
+    """The whole state that a new attempt needs."""
 
     ends: Offsets
     """The offset after the last one of each partition's history."""
@@ -26,7 +26,7 @@ class CounterStored:
 
     @property
     def copying(self) -> bool:
-        """Is history missing?"""
+        """Return whether history is missing."""
         return any(self.consumed[partition] < end for partition, end in self.ends.items())
 
     def encode(self) -> dict[str, Any]:
@@ -36,7 +36,7 @@ class CounterStored:
 
 
 def decode(value: Mapping[str, Any]) -> CounterStored:
-    """Read what `CounterStored.encode` returned.
+    """Decode the result of `CounterStored.encode`.
 
     Raises:
         StateMismatchError: names the first field that does not fit.
@@ -44,24 +44,24 @@ def decode(value: Mapping[str, Any]) -> CounterStored:
     partitions, rows = value.get("partitions"), value.get("rows")
     if not isinstance(partitions, dict) or not isinstance(rows, int):
         raise StateMismatchError(
-            "the target's state does not fit this release: counter.partitions or counter.rows is not there.",
+            "the target's state does not fit this release: counter.partitions or counter.rows is missing.",
             hint="Use the release that wrote it, or another target.",
         )
     return CounterStored(
-        ends={name: one["end"] for name, one in partitions.items()},
-        consumed={name: one["next"] for name, one in partitions.items()},
+        ends={name: partition["end"] for name, partition in partitions.items()},
+        consumed={name: partition["next"] for name, partition in partitions.items()},
         rows=rows,
         caught_up=value.get("caughtUp") is True,
     )
 
 
 def open_request(stored: CounterStored | None) -> Subscribe:
-    """Read on after what was consumed."""
+    """Continue after the consumed offsets."""
     return Subscribe(None if stored is None else stored.consumed)
 
 
 def summarize(stored: CounterStored) -> StoredSummary:
-    """Say how far the job is."""
+    """Summarize the progress of the job."""
     total = sum(stored.ends.values())
     done = sum(min(end, stored.consumed.get(name, 0)) for name, end in stored.ends.items())
     return StoredSummary("Copy" if stored.copying else "Follow", total, done, 0, 0)

@@ -1,12 +1,12 @@
-"""Counter backfill as a machine: one position per partition of a topic, history and new records side by side.
+"""Counter backfill as a state machine: one position per partition of a topic, history and new records concurrently.
 
 partition   work                          ends when                        then
 ---------   ---------------------------   ------------------------------   ---------
 Copying     ranges of HISTORY, in order   its history is committed         Following
 Following   ranges of CHANGES, in order   never; `complete` ends the job
 
-A partition that is there at the start has history: what it holds at that moment. What comes later are its changes, and all
-of a partition that appears later is. A partition is read in order, one range at a time, so its stored state is one offset.
+A partition that exists at the start has history: its content at that time. Later records are its changes, and so are all
+records of a partition that appears later. A partition is read in order, one range at a time, so its stored state is one offset.
 """
 
 from __future__ import annotations
@@ -50,31 +50,31 @@ HISTORY_MAX = 2
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Where one partition is: `sealed <= handed <= staged <= taken`, all of them offsets."""
+    """Position of one partition: `sealed <= handed <= staged <= taken`, all of them offsets."""
 
     end: int
     """Offset after the last one of its history."""
 
     sealed: int = 0
     handed: int = 0
-    """In the newest commit, durable or not."""
+    """Offset in the newest commit, durable or not."""
 
     staged: int = 0
     taken: int = 0
     files: tuple[StagedFile, ...] = ()
-    """Of the offsets from `handed` to `staged`."""
+    """Files of the offsets from `handed` to `staged`."""
 
 
 class CounterStrategy:
     """See the module; satisfies `protocol.strategy.Strategy`."""
 
     def __init__(self, start: Offsets, stored: CounterStored | None, range_max: int) -> None:
-        """Begin at the first offset of each partition, or go on from what an earlier attempt committed."""
+        """Begin at the first offset of each partition, or continue from the commits of an earlier attempt."""
         self._range_max = range_max
         ends = start if stored is None else stored.ends
         self._at = {name: Partition(end) for name, end in ends.items()}
         self._head: Head | None = None
-        """As polled; None: not polled by this attempt."""
+        """Head of the last poll; `None` if this attempt has not polled."""
 
         self._bucket = TokenBucket.full(None, 0.0)
         self._running: dict[int, ReadOffsets] = {}
@@ -85,7 +85,7 @@ class CounterStrategy:
             self._resume(stored)
 
     def _resume(self, stored: CounterStored) -> None:
-        self._at = {name: self._continued(stored, name, one) for name, one in self._at.items()}
+        self._at = {name: self._continued(stored, name, partition) for name, partition in self._at.items()}
         self._rows = self._rows_sealed = stored.rows
         self._caught_up = stored.caught_up
 
@@ -93,18 +93,20 @@ class CounterStrategy:
         at = stored.consumed[name]
         return replace(partition, sealed=at, handed=at, staged=at, taken=at)
 
-    # -------------------------------------------------------------- what the job asks
+    # -------------------------------------------------------------- requests of the job
     @property
     def stored(self) -> CounterStored:
         """See `Strategy`."""
-        ends = {name: one.end for name, one in self._at.items()}
-        return CounterStored(ends, {name: one.handed for name, one in self._at.items()}, self._rows, self._caught_up)
+        ends = {name: partition.end for name, partition in self._at.items()}
+        return CounterStored(
+            ends, {name: partition.handed for name, partition in self._at.items()}, self._rows, self._caught_up
+        )
 
     @property
     def status(self) -> StrategyStatus:
         """See `Strategy`."""
-        copied = all(one.sealed >= one.end for one in self._at.values())
-        position = {name: one.sealed for name, one in self._at.items()}
+        copied = all(partition.sealed >= partition.end for partition in self._at.values())
+        position = {name: partition.sealed for name, partition in self._at.items()}
         ended = self._caught_up and not self._running
         return StrategyStatus(
             covered=None if copied else between({}, position),
@@ -135,13 +137,13 @@ class CounterStrategy:
                 self._discover(head)
             case WorkFinished(result=OffsetsRead() as result) if result.work_id in self._running:
                 work = self._running.pop(result.work_id)
-                one = self._at[work.partition]
-                self._at[work.partition] = replace(one, staged=work.stop, files=(*one.files, *result.files))
+                partition = self._at[work.partition]
+                self._at[work.partition] = replace(partition, staged=work.stop, files=(*partition.files, *result.files))
             case WorkLost(work_id=work_id) if work_id in self._running:
                 self._lose(self._running.pop(work_id))
             case Sealed():
                 self._sealed_at, self._rows_sealed = self._prepared_at, self._rows
-                self._at = {name: replace(one, sealed=one.handed) for name, one in self._at.items()}
+                self._at = {name: replace(partition, sealed=partition.handed) for name, partition in self._at.items()}
             case _:
                 pass
 
@@ -150,7 +152,7 @@ class CounterStrategy:
         return {} if self._head is None else self._head.position
 
     def _discover(self, head: Head) -> None:
-        """Learn of new records, and of new partitions: those have no history."""
+        """Register new records and new partitions; those have no history."""
         self._head = head
         for name in self._highs.keys() - self._at.keys():
             self._at[name] = Partition(end=0)
@@ -176,16 +178,16 @@ class CounterStrategy:
         return tuple(started)
 
     def _next_span(self, name: str, permits: Permits, now: Now) -> tuple[WorkKind, int, int] | None:
-        """Return what of a partition is next, and charge its history."""
-        one = self._at[name]
-        if one.taken >= one.end:
-            stop = min(self._highs.get(name, 0), one.taken + self._range_max)
-            return (WorkKind.CHANGES, one.taken, stop) if permits.changes and stop > one.taken else None
-        quota = int(min(self._range_max, one.end - one.taken, self._bucket.available(now.mono_s)))
+        """Return the next range of a partition, and charge its history."""
+        partition = self._at[name]
+        if partition.taken >= partition.end:
+            stop = min(self._highs.get(name, 0), partition.taken + self._range_max)
+            return (WorkKind.CHANGES, partition.taken, stop) if permits.changes and stop > partition.taken else None
+        quota = int(min(self._range_max, partition.end - partition.taken, self._bucket.available(now.mono_s)))
         if not permits.history or quota < 1 or self._histories >= HISTORY_MAX:
             return None
         self._bucket = self._bucket.take(quota, now.mono_s)
-        return WorkKind.HISTORY, one.taken, one.taken + quota
+        return WorkKind.HISTORY, partition.taken, partition.taken + quota
 
     @property
     def _histories(self) -> int:
@@ -193,10 +195,10 @@ class CounterStrategy:
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
-        """Hand over everything that is staged."""
-        files = tuple(file for one in self._at.values() for file in one.files)
-        self._revision += any(one.staged > one.handed for one in self._at.values())
-        self._at = {name: replace(one, handed=one.staged, files=()) for name, one in self._at.items()}
+        """Hand over all staged files."""
+        files = tuple(file for partition in self._at.values() for file in partition.files)
+        self._revision += any(partition.staged > partition.handed for partition in self._at.values())
+        self._at = {name: replace(partition, handed=partition.staged, files=()) for name, partition in self._at.items()}
         rows = sum(file.rows for file in files)
         self._rows += rows
         if not self._caught_up and self._at_the_end:
@@ -207,17 +209,17 @@ class CounterStrategy:
 
     @property
     def _at_the_end(self) -> bool:
-        """Is all that was polled handed over, history too?"""
+        """Return whether all polled records are handed over, history too."""
         return self._head is not None and all(
-            one.handed >= max(one.end, self._highs.get(name, 0)) for name, one in self._at.items()
+            partition.handed >= max(partition.end, self._highs.get(name, 0)) for name, partition in self._at.items()
         )
 
     # -------------------------------------------------------------- view
     def view(self, now: Now) -> StrategyView:
         """See `Strategy`."""
-        total = sum(one.end for one in self._at.values())
-        left = sum(max(0, one.end - one.sealed) for one in self._at.values())
-        lag = sum(self._highs.get(name, 0) - one.sealed for name, one in self._at.items())
+        total = sum(partition.end for partition in self._at.values())
+        left = sum(max(0, partition.end - partition.sealed) for partition in self._at.values())
+        lag = sum(self._highs.get(name, 0) - partition.sealed for name, partition in self._at.items())
         return StrategyView(
             phase="Copy" if left else "Follow",
             rows_total=total,
@@ -239,7 +241,7 @@ class CounterStrategy:
 
 
 def resume(spec: BackfillSpec, stored: CounterStored | None, opened: Opened) -> CounterStrategy:
-    """Make the machine of an attempt; what was opened is the offset after the last one of each partition."""
+    """Make the machine of an attempt; the opened offsets are those after the last one of each partition."""
     params = spec.strategy.params
     return CounterStrategy(opened.subscribed.newest, stored, getattr(params, "range_max", CounterParams().range_max))
 

@@ -1,4 +1,4 @@
-"""What passes between the counter and its source; a position is `{partition: offset after the last one}`, as JSON has it."""
+"""Messages between the counter and its source; a position is `{partition: offset after the last one}`, as in JSON."""
 
 from __future__ import annotations
 

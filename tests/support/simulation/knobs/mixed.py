@@ -1,6 +1,6 @@
 """A job that resumes from a state whose vnodes are at different positions.
 
-No attempt of this release leaves such a state, but the stored form has it: another release, or a rescaled job, may write it.
+No attempt of this release leaves such a state, but the stored form allows it: another release, or a rescaled job, may write it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ VNODES = 4
 
 
 def reach_of(rng: Random, arranged: Arranged, rows: Sequence[Row]) -> Reach:
-    """Draw how far each vnode is: at least two differ, so that the job has begun and is not complete."""
+    """Draw the position of each vnode: at least two differ, so that the job has begun and is not complete."""
     places = sorted({arranged.at(row) for row in rows})
     inside = [rng.choice(places) for _ in range(2)] if places else []
     return tuple(rng.sample([NOTHING, NOTHING, EVERYTHING, *inside], VNODES))

@@ -20,7 +20,7 @@ def max_in_flight(given: Scenario, attempt: int) -> int:
 
 
 def spec_of(spec: BackfillSpec, given: Scenario, attempt: int) -> BackfillSpec:
-    """Return the spec that an attempt is started with."""
+    """Return the spec of an attempt."""
     if not given.rescaled:
         return spec
     strategy = spec.strategy

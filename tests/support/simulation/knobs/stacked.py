@@ -1,6 +1,6 @@
 """A job on a job: the source is the target of another job, whose whole life was simulated before.
 
-Each commit of that target is a version of the source: seals, commits of a state alone, MERGEs, and the one that removes all rows
+Each commit of that target is a version of the source: seals, commits of only a state, and MERGEs. Another one removes all rows
 before an attempt starts over, after which the same keys come back.
 """
 
@@ -33,7 +33,7 @@ UPSTREAM = {APPEND: GROWING, UPSERT: CHANGING, CHANGELOG: CHANGING, FILES: (*GRO
 
 
 def upstream(given: Scenario) -> Scenario:
-    """Return the world of the other job; it follows from the seed alone."""
+    """Return the world of the other job; the seed determines it."""
     rng = Random(f"{given.seed}/upstream")
     strategy, mode = rng.choice(UPSTREAM[given.mode])
     return replace(scenario(strategy, (mode,), rng.randrange(1_000_000)), rows=rng.choice([12, 60]), loses=None)
@@ -46,7 +46,7 @@ class _Commits:
         self._rng, self._left = rng, list(reversed(commits))
 
     def before_the_job(self) -> list[Commit]:
-        """Return those before the reading job begins: at least the one that creates the table."""
+        """Return the commits before the reading job begins: at least the one that creates the table."""
         return self._take(1 + self._rng.randrange(1 + len(self._left) // 2))
 
     def next(self) -> list[Commit]:
@@ -101,7 +101,7 @@ def _changes(version: int, before: dict[int, int], after: dict[int, int]) -> lis
 
 
 class StackedFiles(FiledTable):
-    """The same with the files of that target under names of their own; rows that are not there yet, or any more, are hidden."""
+    """The same with the files of that target under separate names; rows that a version does not contain are hidden."""
 
     def __init__(self, seed: int, commits: Sequence[Commit], *, filtered: bool) -> None:
         """Show the versions from before the job."""
@@ -109,7 +109,7 @@ class StackedFiles(FiledTable):
         self._whole: dict[str, tuple[str, dict[Row, None]]] = {}
         """Name, and rows of any version in their order, by path."""
 
-        for path, rows in (one for commit in commits for one in commit.files.items()):
+        for path, rows in (item for commit in commits for item in commit.files.items()):
             name = f"{self._rng.randrange(1 << 16):04x}{len(self._whole)}"
             self._whole.setdefault(path, (name, {}))[1].update(dict.fromkeys(rows))
         self._unseen = _Commits(self._rng, commits)
@@ -145,10 +145,10 @@ def stack(model: Model, given: Scenario, commits: Sequence[Commit]) -> None:
         model.table = StackedTable(given.seed, commits, sparse=model.table.sparse, filtered=model.filtered)
 
 
-def check_chain(other: World, model: Model, progress: Progress, found: Counter[Row]) -> bool:
-    """Hold the rows after two jobs, one on the other, to what the state of the first one promises of its own source.
+def check_chain(other: World, model: Model, progress: Progress, actual: Counter[Row]) -> bool:
+    """Compare the rows after two stacked jobs with the promise of the first job's state about its source.
 
-    Returns whether it could be told: a MERGE of the first job has no state, and a changelog has no rows of the source.
+    Returns false if they cannot be compared: a MERGE of the first job has no state, and a changelog has no rows of the source.
     """
     assert isinstance(model, TableModel)
     commit = other.target.commits[model.compared(progress).version]
@@ -157,6 +157,9 @@ def check_chain(other: World, model: Model, progress: Progress, found: Counter[R
     promised = Counter[Row]()
     if commit.kind not in ("create", "drop"):
         promised = other.model.expected(StoredState.read(commit.state).progress).rows
-    wanted = Counter({row: count for row, count in promised.items() if model.table.passes(row[1])})
-    demand(found == wanted, f"two jobs: missing {sorted(wanted - found)[:5]}, surplus {sorted(found - wanted)[:5]}")
+    expected = Counter({row: count for row, count in promised.items() if model.table.passes(row[1])})
+    demand(
+        actual == expected,
+        f"two jobs: missing {sorted(expected - actual)[:5]}, surplus {sorted(actual - expected)[:5]}",
+    )
     return True

@@ -1,4 +1,4 @@
-"""The promises of arrangement backfill: of each vnode the rows up to one position, as of one version."""
+"""The promises of arrangement backfill: for each vnode the rows up to one position, at one version."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Stored:
 
     @property
     def started(self) -> bool:
-        """May a row be there?"""
-        return any(one != NOTHING for one in self.reach)
+        """Return whether a row may exist."""
+        return any(coordinate != NOTHING for coordinate in self.reach)
 
     @property
     def complete(self) -> bool:
-        """Is every row there?"""
-        return all(one == EVERYTHING for one in self.reach)
+        """Return whether every row exists."""
+        return all(coordinate == EVERYTHING for coordinate in self.reach)
 
 
 class ArrangementModel(TableModel):
@@ -82,7 +82,7 @@ class ArrangementModel(TableModel):
     AHEAD_RATE: ClassVar[int | None] = None
 
     def __init__(self, given: Scenario) -> None:
-        """Make the source, and draw how it is read."""
+        """Make the source, and draw its arrangement."""
         super().__init__(given, sparse=False)
         self._rng = Random(given.seed)
         drawn = Arranged.drawn(self._rng)
@@ -95,11 +95,11 @@ class ArrangementModel(TableModel):
         self._cells_version = 0
 
         self._read_at: list[list[tuple[int, int]]] = [[] for _ in range(self.arranged.vnodes)]
-        """Of each vnode: up to which coordinate rows were committed that were read at which version."""
+        """For each vnode: coordinates up to which rows were committed, with the version at which they were read."""
 
     @staticmethod
     def spec(given: Scenario) -> BackfillSpec:
-        """Return a spec with nothing in it that the model's strategy reads."""
+        """Return a spec without fields that the model's strategy reads."""
         return job("/source", "/target", target={"writeMode": given.mode}).spec
 
     @staticmethod
@@ -114,7 +114,7 @@ class ArrangementModel(TableModel):
     # -------------------------------------------------------------- the source
     @property
     def met(self) -> Mapping[str, int]:
-        """Return what made the worlds worth it."""
+        """Return the counts of the situations in `WORTH`."""
         return {
             "versions": self.table.version,
             "rounds": self.rounds,
@@ -124,9 +124,9 @@ class ArrangementModel(TableModel):
         }
 
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedArrangement:
-        """Open the newest version; its rows say where to cut."""
+        """Open the newest version; its rows determine the cuts."""
         progress, params = None if stored is None else decode(stored.progress), spec.strategy.params
-        assert isinstance(params, SplitParams)  # of the default strategy; only its parallelism is read
+        assert isinstance(params, SplitParams)  # default strategy; only its parallelism is read
         assert isinstance(open_request(progress), ReadNewest)
         pinned = Pinned(self.table.version, wall_ms, "upstream", "", (), len(self.table.rows(self.table.version)))
         settings = ArrangementSettings(
@@ -155,7 +155,7 @@ class ArrangementModel(TableModel):
 
     # -------------------------------------------------------------- a stored state
     def mixed(self) -> Progress:
-        """Return a state by hand: each vnode is somewhere else."""
+        """Return a state made by hand: each vnode is at another position."""
         rows, space = self.table.rows(0), self.arranged.space
         reach = reach_of(self._rng, self.arranged, rows)
         read = [row for row in rows if self.arranged.within(row, reach)]
@@ -185,11 +185,11 @@ class ArrangementModel(TableModel):
         return EVERYTHING if reached[0] == "Completed" else self.arranged.coordinate(reached[0])
 
     def starts_over(self, progress: Progress) -> bool:
-        """Every state is gone on from (R-ARR-38)."""
+        """Return false: every state is resumed (R-ARR-38)."""
         return False
 
     def expected(self, progress: Progress) -> Promise:
-        """Return exactly the rows at or before the positions, as of the consumed version (R-ARR-42)."""
+        """Return exactly the rows at or before the positions, at the consumed version (R-ARR-42)."""
         stored = self.stored(progress)
         for vnode, reach in enumerate(stored.reach):
             if reach != NOTHING and (not self._read_at[vnode] or self._read_at[vnode][-1][0] < reach):
@@ -197,18 +197,18 @@ class ArrangementModel(TableModel):
         return self.rows_of(stored.reach, stored.consumed)
 
     def rows_of(self, reach: Reach, consumed: int) -> Promise:
-        """Return the rows of a target; in a changelog, rows as they were read and the changes since then."""
+        """Return the rows of a target; for a changelog, the rows as read and the changes since then."""
         if self.mode != CHANGELOG:
             rows = self.table.view(consumed)
             return Promise(Counter({row: count for row, count in rows.items() if self.arranged.within(row, reach)}))
-        found = Counter[Row]()
+        images = Counter[Row]()
         for version in {version for vnode in self._read_at for _, version in vnode}:
             rows_then = [row for row in self.table.rows(version) if self.arranged.within(row, reach)]
-            found.update((INSERT, version, *row) for row in rows_then if self._version_read(row) == version)
+            images.update((INSERT, version, *row) for row in rows_then if self._version_read(row) == version)
         for version in range(1, consumed + 1):
             for change in self.table.changes[version]:
-                found.update(self.logged(change, lambda row, at=version: self._version_read(row) < at))
-        return Promise(found)
+                images.update(self.logged(change, lambda row, at=version: self._version_read(row) < at))
+        return Promise(images)
 
     def _version_read(self, row: Row) -> int:
         """Return the version at which rows of this place were read; beyond all positions, one that never comes."""
@@ -231,7 +231,7 @@ class ArrangementModel(TableModel):
                 return []
 
     def held(self, progress: Progress) -> Region:
-        """Return the rows up to the positions, at whatever version they might be read again, and the versions consumed."""
+        """Return the rows up to the positions, at any version that might be read again, and the consumed versions."""
         stored = self.stored(progress)
         spans: list[Span] = [
             (f"vnode {vnode} at {version}", 0, reach + 1)
@@ -241,21 +241,21 @@ class ArrangementModel(TableModel):
         return Region.of(*spans, ("versions", 0, stored.consumed))
 
     def check_forward(self, before: Progress, after: Progress) -> None:
-        """The order and the vnodes stay, and the consumed version does not go back."""
+        """Check that order and vnodes stay, and that the consumed version does not go back."""
         demand(before["order"] == after["order"], "the order changed")
         demand(before["distribution"] == after["distribution"], "the distribution changed")
         demand(self.stored(after).consumed >= self.stored(before).consumed, "the consumed version went back")
 
     def check_end(self, progress: Progress) -> None:
-        """Every vnode is completed, and the job had caught up (R-ARR-29, R-ARR-31)."""
+        """Check that every vnode is completed, and that the job had caught up (R-ARR-29, R-ARR-31)."""
         stored = self.stored(progress)
         demand(stored.complete, "complete before the last row was read")
         demand(stored.phase == LAST, "complete before it had caught up")
 
     def check_key_proof(self, progress: Progress, merges: int) -> None:
-        """The target is asked where ranges split keys, and before a MERGE of all rows may have hidden two rows with one key."""
+        """Check that the target is read where ranges split keys, before a MERGE of all rows may have hidden two rows with one key."""
         demand(self.arranged.banded, "the key of the target was proven, and each range proves its own")
-        demand(self.stored(progress).complete, "the key was proven before all rows were there")
+        demand(self.stored(progress).complete, "the key was proven before all rows were copied")
         demand(self.whole_merges == 0, "the key was proven after a MERGE of all rows")
 
     # -------------------------------------------------------------- work
@@ -265,7 +265,7 @@ class ArrangementModel(TableModel):
         return start, EVERYTHING + 1 if work.high is None else self.arranged.coordinate(work.high) + 1
 
     def is_cut_off(self, work: ReadKeyRange) -> bool:
-        """May there be more rows in its range than it reads?"""
+        """Return whether its range may contain more rows than it reads."""
         return work.rows_max is not None and len(self.in_range(work)) == work.rows_max
 
     def taken(self, work: Work) -> Region:
@@ -274,13 +274,13 @@ class ArrangementModel(TableModel):
             start, stop = self.span(work)
             if self.is_cut_off(work):
                 stop = self.arranged.at(self.in_range(work)[-1]) + 1
-            vnodes = [vnode for one in work.vnodes for vnode in range(*one)]
+            vnodes = [vnode for span in work.vnodes for vnode in range(*span)]
             return Region.of(*((f"vnode {vnode} at {work.version}", start, stop) for vnode in vnodes))
         assert isinstance(work, ApplyChanges)
         return Region.of(("versions", work.after, work.upto))
 
     def in_range(self, work: ReadKeyRange) -> list[Row]:
-        """Return the rows of the source that a piece of work reads, in their order."""
+        """Return the rows of the source that a piece of work reads, in order."""
         start, stop = self.span(work)
         chosen = [vnode for span in work.vnodes for vnode in range(*span)]
         rows = [
@@ -301,7 +301,7 @@ class ArrangementModel(TableModel):
         return Cost(max(1, cells) if work.rows_max is None else work.rows_max, len(self.in_range(work)))
 
     def check_start(self, progress: Progress, work: Work) -> None:
-        """A chunk is read at the version that the state or its announced MERGE names: no old version is needed (R-ARR-24)."""
+        """Check that a chunk is read at the version of the state or of its announced MERGE: no old version is needed (R-ARR-24)."""
         stored = self.stored(progress)
         if isinstance(work, ReadKeyRange):
             if self.mode == UPSERT and stored.started:
@@ -315,7 +315,7 @@ class ArrangementModel(TableModel):
             demand(stored.complete if reach is None else reach == stored.reach, "the bound is not that of the state")
 
     def check_merge(self, progress: Progress, work: Work, txn: int) -> Promise:
-        """It was announced by the newest seal, and brings the rows of that state to its last version."""
+        """Check that the newest seal announced it; return the rows of that state at its last version."""
         stored = self.stored(progress)
         return self.rows_of(stored.reach, self.announced(stored, work, txn))
 
@@ -324,7 +324,7 @@ class OpenedArrangement:
     """One attempt."""
 
     def __init__(self, model: ArrangementModel, strategy: Strategy) -> None:
-        """Take what was opened."""
+        """Take the model and the strategy."""
         self.strategy = strategy
         self._model = model
 
@@ -364,18 +364,22 @@ class OpenedArrangement:
         if model.mode == UPSERT:
             net: dict[int, int | None] = {}
             for change in changes:
-                there = self._there(change, reach)
+                present = self._there(change, reach)
                 model.straddles += (
-                    change.op == UPDATE and model.arranged.within((change.key, change.before), reach) != there
+                    change.op == UPDATE and model.arranged.within((change.key, change.before), reach) != present
                 )
-                net[change.key] = change.value if there and model.table.passes(change.value) else None
+                net[change.key] = change.value if present and model.table.passes(change.value) else None
             return Merging(work.txn_version, net, lambda count: ChangesApplied(work.work_id, count))
         if model.mode == APPEND:
             rows = [
-                (one.key, one.value) for one in changes if self._there(one, reach) and model.table.passes(one.value)
+                (change.key, change.value)
+                for change in changes
+                if self._there(change, reach) and model.table.passes(change.value)
             ]
         else:
-            rows = [row for one in changes for row in model.logged(one, lambda row: model.arranged.within(row, reach))]
+            rows = [
+                row for change in changes for row in model.logged(change, lambda row: model.arranged.within(row, reach))
+            ]
         return Staging((rows,), lambda files: ChangesApplied(work.work_id, len(rows), files))
 
     def _there(self, change: Change, reach: Reach) -> bool:

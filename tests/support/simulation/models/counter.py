@@ -1,4 +1,4 @@
-"""The promises of counter backfill: of each partition, the records before one offset."""
+"""The promises of counter backfill: for each partition, the records before one offset."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class CounterModel(TopicModel):
 
     KNOBS: ClassVar[frozenset[str]] = frozenset()
     RESUME: ClassVar[Resume] = staticmethod(STRATEGY.resume)
-    """Makes the machine of an attempt; a test of the oracle has one that breaks a law."""
+    """Makes the machine of an attempt; a test of the oracle replaces it with one that breaks a law."""
 
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedCounter:
-        """Subscribe; of a stored partition the state says what its history is."""
+        """Subscribe; the state contains the history of stored partitions."""
         progress = None if stored is None else STRATEGY.decode(stored.progress)
         return OpenedCounter(self, self.RESUME(spec, progress, Opened(Subscribed({}, self.offsets), txn)))
 
@@ -39,22 +39,27 @@ class CounterModel(TopicModel):
     @staticmethod
     def spans(progress: Progress) -> Iterable[Span]:
         """Return the offsets before each position."""
-        return [(int(number), 0, one["next"]) for number, one in progress["partitions"].items()]
+        return [(int(number), 0, partition["next"]) for number, partition in progress["partitions"].items()]
 
     def check_forward(self, before: Progress, after: Progress) -> None:
-        """What counts as history is settled when a partition is first seen."""
-        for number, one in before["partitions"].items():
-            demand(after["partitions"].get(number, {}).get("end") == one["end"], "the history of a partition changed")
+        """Check that the extent of a partition's history is fixed when it is first seen."""
+        for number, partition in before["partitions"].items():
+            demand(
+                after["partitions"].get(number, {}).get("end") == partition["end"], "the history of a partition changed"
+            )
 
     def check_end(self, progress: Progress) -> None:
-        """No history is left, and the job had caught up."""
+        """Check that no history is left, and that the job had caught up."""
         demand(progress["caughtUp"], "complete before it had caught up")
-        demand(all(one["next"] >= one["end"] for one in progress["partitions"].values()), "complete without history")
+        demand(
+            all(partition["next"] >= partition["end"] for partition in progress["partitions"].values()),
+            "complete without history",
+        )
 
     # -------------------------------------------------------------- work
     @staticmethod
     def range_of(work: ReadOffsets) -> OffsetRange:
-        """Return what a piece of work reads."""
+        """Return the offsets that a piece of work reads."""
         return OffsetRange(work.partition, work.start, work.stop)
 
     def taken(self, work: ReadOffsets) -> Region:
@@ -66,7 +71,7 @@ class CounterModel(TopicModel):
         return Cost(work.stop - work.start, len(self.read([self.range_of(work)])))
 
     def check_start(self, progress: Progress, work: ReadOffsets) -> None:
-        """History is below the stored end of a partition, changes are not."""
+        """Check that history is below the stored end of a partition, and changes are not."""
         end = progress["partitions"].get(work.partition, {"end": 0})["end"]
         history = work.kind is WorkKind.HISTORY
         demand((work.stop <= end) if history else (work.start >= end), "a range of history and changes")
@@ -76,7 +81,7 @@ class OpenedCounter:
     """One attempt."""
 
     def __init__(self, model: CounterModel, strategy: Strategy) -> None:
-        """Take what was opened."""
+        """Take the model and the strategy."""
         self.strategy = strategy
         self._model = model
 

@@ -1,4 +1,4 @@
-"""The promises of the rearranged chain: as snapshot backfill while it lives, and nothing of an attempt that did not catch up."""
+"""The promises of the rearranged chain: those of snapshot backfill during an attempt, and none after an attempt that did not catch up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNFINISHED = ("Rearranging", "Draining")
 LAST = "Forwarding"
 ORDER = {phase: place for place, phase in enumerate((*UNFINISHED, LAST))}
 QUEUE_MAX = 3
-"""So few that the queue is full in many worlds."""
+"""Small, so that the queue is full in many worlds."""
 
 
 class RearrangedChainModel(SnapshotModel):
@@ -54,17 +54,17 @@ class RearrangedChainModel(SnapshotModel):
         return Stored.of(progress, copying=copied < progress["rows"])
 
     def starts_over(self, progress: Progress) -> bool:
-        """What did not catch up is dropped, and nothing else."""
+        """Return whether the attempt did not catch up: only such a state is dropped."""
         unfinished = self.stored(progress).phase in UNFINISHED
         plugin = strategies.discover()[self._strategy]
-        asked = isinstance(plugin.open_request(plugin.decode(progress)), StartOver)
+        restarts = isinstance(plugin.open_request(plugin.decode(progress)), StartOver)
         demand(
-            asked == unfinished, "an attempt goes on where it must not, or begins anew where it need not (R-CHAIN-15)"
+            restarts == unfinished, "an attempt resumes where it must not, or restarts where it need not (R-CHAIN-15)"
         )
         return unfinished
 
     def check_forward(self, before: Progress, after: Progress) -> None:
-        """The pinned version stays (R-CHAIN-3), no change comes before its last row (R-CHAIN-6), no phase goes back."""
+        """Check that the pinned version stays (R-CHAIN-3), no change comes before its last row (R-CHAIN-6), no phase goes back."""
         old, new = self.stored(before), self.stored(after)
         demand(new.version == old.version, "the pinned version changed (R-CHAIN-3)")
         demand(ORDER[new.phase] >= ORDER[old.phase], "the phase went back")
@@ -72,12 +72,12 @@ class RearrangedChainModel(SnapshotModel):
         demand(not (new.copying and new.phase != UNFINISHED[0]), "caught up before the snapshot (R-CHAIN-8)")
 
     def check_end(self, progress: Progress) -> None:
-        """The job had caught up."""
+        """Check that the job had caught up."""
         demand(self.stored(progress).phase == LAST, "complete before it had caught up")
 
     # -------------------------------------------------------------- work
     def check_start(self, progress: Progress, work: Work) -> None:
-        """A MERGE waits for the last row of the pinned version, and no row of it is read once the job has caught up."""
+        """Check that a MERGE waits for the last row of the pinned version, whose rows are not read once the job has caught up."""
         stored = self.stored(progress)
         if self.txn_of(work) is not None:
             demand(not stored.copying, "changes before the snapshot is sealed (R-CHAIN-6)")

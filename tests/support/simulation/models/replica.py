@@ -1,6 +1,6 @@
-"""The promises of a replica: one pinned version in intervals of its rows, then exactly the rows of the version that was shipped last.
+"""The promises of a replica: one pinned version in intervals of its rows, then exactly the rows of the last shipped version.
 
-Which file of the target was made of which file of the source is told by its name alone.
+Only the name of a target's file links it to its source file.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from backfill_core.protocol.work import (
 )
 
 FILES = "Files"
-"""Its mode: files come and go as in the source."""
+"""Its mode: files are added and removed as in the source."""
 
 KEPT, LOST = "kept", "lost"
-"""In the name of a target's file: do its rows stand where they stand in the source's file?"""
+"""Prefixes of a target file's name: rows keep their positions in the source's file, or lose them."""
 
 ROW_BYTES = 10
 
@@ -91,7 +91,7 @@ class ReplicaModel(SnapshotModel):
 
     @property
     def met(self) -> Mapping[str, int]:
-        """Return what the source did, and what became of its files in the target."""
+        """Return the counts of source commits, and of the fates of their files in the target."""
         made = self.table.made
         return {
             "versions": self.table.version,
@@ -106,14 +106,14 @@ class ReplicaModel(SnapshotModel):
 
     # -------------------------------------------------------------- a stored state
     def check_forward(self, before: Progress, after: Progress) -> None:
-        """The pinned version stays, and nothing is shipped before its last row."""
+        """Check that the pinned version stays, and that nothing is shipped before its last row."""
         super().check_forward(before, after)
         new = self.stored(after)
         demand(new.consumed == new.version or not new.copying, "the log is shipped before history is complete")
 
     # -------------------------------------------------------------- work
     def cost(self, progress: Progress, work: Work) -> Cost:
-        """A limit admits a file when none is owed, whatever its size."""
+        """Return no charge: a limit admits a file of any size when none is owed."""
         return replace(super().cost(progress, work), charged=0)
 
     def taken(self, work: Work) -> Region:
@@ -121,20 +121,20 @@ class ReplicaModel(SnapshotModel):
         return Region.of(("versions", work.after, work.upto)) if isinstance(work, ShipVersions) else super().taken(work)
 
     def check_start(self, progress: Progress, work: Work) -> None:
-        """The log is shipped from where the target is, once history is durable."""
+        """Check that the log is shipped from the target's version, once history is durable."""
         if isinstance(work, ReadSplit):
-            demand(all(one.whole for one in work.ranges), "a file is cut, whose name a version may take out")
+            demand(all(part.whole for part in work.ranges), "a file is cut, whose name a version may take out")
         if isinstance(work, ShipVersions):
             stored = self.stored(progress)
             demand(not stored.copying, "the log is shipped before history is durable")
-            demand(work.after == stored.consumed, "the log is not shipped from where the target is")
+            demand(work.after == stored.consumed, "the log is not shipped from the target's version")
 
 
 class OpenedReplica(OpenedSnapshot):
     """One attempt at a pinned version."""
 
     def __init__(self, model: ReplicaModel, version: int, strategy: Strategy) -> None:
-        """Take what was opened."""
+        """Take the model, the version and the strategy."""
         super().__init__(model, version, strategy)
         self._replica = model
 
@@ -148,7 +148,7 @@ class OpenedReplica(OpenedSnapshot):
         return Filing(lambda held, folder: self._ship(batch, held, folder))
 
     def _copy(self, work: ReadSplit, folder: str) -> SplitStaged:
-        """Make a file of each part of a file; only of a whole one the rows stay where they are."""
+        """Make a file of each part of a file; rows keep their positions only if the file is whole."""
         table, version = self._replica.table, self._version
         names, files = table.names(version), list[StagedFile]()
         for segment, ranges in enumerate(work.segment_ranges):
@@ -159,7 +159,7 @@ class OpenedReplica(OpenedSnapshot):
         return SplitStaged(work.work_id, tuple(files))
 
     def _ship(self, work: ShipVersions, held: Mapping[str, Sequence[Row]], folder: str) -> VersionsShipped:
-        """Compare the files of two versions of the source, and do the same to those of the target that carry their names."""
+        """Compare the files of two source versions, and apply the difference to the target's files with their names."""
         model, table = self._replica, self._replica.table
         upto = work.upto
         if Random(f"{work.after}/{folder}").random() < 0.5:
@@ -170,15 +170,15 @@ class OpenedReplica(OpenedSnapshot):
         for name, file in before.items():
             if after.get(name) == file:
                 continue
-            there = [path for path in held if path.split("/")[-1].split("-")[1] == name]
-            had = table.passing(work.after, name)
-            if had and not there:
+            existing = [path for path in held if path.split("/")[-1].split("-")[1] == name]
+            expected = table.passing(work.after, name)
+            if expected and not existing:
                 # A lost attempt that still works finds the files of the one that took over.
                 raise TargetChangedError(f"the target has no file of {name}")
-            removed += there
+            removed += existing
             model.removed += name not in after
             if name in after:
-                files += self._marked(name, table.passing(upto, name), there, folder)
+                files += self._marked(name, table.passing(upto, name), existing, folder)
         for name in after.keys() - before.keys():
             order = LOST if model.filtered else KEPT
             files += _made(folder, order, name, table.passing(upto, name))
@@ -187,12 +187,12 @@ class OpenedReplica(OpenedSnapshot):
             work.work_id, upto, tuple(files), tuple(RemovedFile(path) for path in removed), changes.total()
         )
 
-    def _marked(self, name: str, rows: Sequence[Row], there: Sequence[str], folder: str) -> list[StagedFile]:
-        """Hide rows of a file that stays: where they stand elsewhere in the target, the file is made anew."""
-        if [path.split("/")[-1].split("-")[0] for path in there] == [KEPT]:
+    def _marked(self, name: str, rows: Sequence[Row], existing: Sequence[str], folder: str) -> list[StagedFile]:
+        """Hide rows of a file that stays; if the target's rows have other positions, copy the file again."""
+        if [path.split("/")[-1].split("-")[0] for path in existing] == [KEPT]:
             self._replica.marked += 1
-            return [_staged(there[0], rows)]
-        self._replica.redone += bool(there)
+            return [_staged(existing[0], rows)]
+        self._replica.redone += bool(existing)
         return _made(folder, LOST, name, rows)
 
 

@@ -37,7 +37,7 @@ from backfill_core.protocol.work import (
 
 COPYING, LAST = "Snapshot", "Live"
 PHASES = {COPYING: 0, "CatchUp": 1, "LogStore": 1, LAST: 2}
-"""By their order; `LogStore` is the name of `CatchUp` in states of earlier releases."""
+"""Phases by their order; `LogStore` is the name of `CatchUp` in states of earlier releases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class Stored:
     consumed: int
     merging: Mapping[str, Any] | None
     copying: bool
-    """Is a part of the pinned version missing?"""
+    """True if a part of the pinned version is missing."""
 
     @classmethod
     def of(cls, progress: Progress, *, copying: bool) -> Stored:
-        """Read it; from what a part is missing is the strategy's to say."""
+        """Read it; the strategy decides whether a part is missing."""
         done = tuple((start, stop) for start, stop in progress["done"])
         return cls(progress["version"], progress["phase"], done, progress["consumed"], progress["merging"], copying)
 
@@ -86,14 +86,14 @@ class SnapshotModel(TableModel):
         self._slowable = given.seed % 4 < 2
         self._opened: Strategy | None = None
         self._waiting = self._held = 0
-        """Commits that a source which offers back-pressure has not made yet, and how often one had to wait."""
+        """Commits that a source with back-pressure has not made yet, and how often one had to wait."""
         self._orders, self._ordered, self.ordered = Random(given.seed), given.seed % 3 > 0, 0
         self._pinned_version = 0
         self._decodes, self.cuts = given.seed % 5 < 3, 0
-        """Is every file decoded, so that the first splits may end inside a file; and how many did without a limit?"""
+        """Decode every file, so that the first splits may end inside a file; and the number of splits that did without a limit."""
 
         self._pending_upto = 0
-        """Newest version when the last row of the snapshot was sealed: catching up goes that far, at least."""
+        """Newest version when the last row of the snapshot was sealed: catching up reaches it at least."""
 
     @staticmethod
     def spec(given: Scenario) -> BackfillSpec:
@@ -117,23 +117,23 @@ class SnapshotModel(TableModel):
     # -------------------------------------------------------------- the source
     @property
     def met(self) -> Mapping[str, int]:
-        """Return how many versions were made, how many had to wait, how often the files had an order, and how many splits cut one."""
+        """Return the numbers of versions, of delayed versions, of attempts with ordered files, and of splits that cut a file."""
         return {"versions": self.table.version, "held": self._held, "ordered": self.ordered, "cuts": self.cuts}
 
     @property
     def _holds(self) -> bool:
-        """Must the source make no version now (R-SNAP-26)?"""
+        """Return whether the source must not make a version now (R-SNAP-26)."""
         return self._slowable and self._opened is not None and self._opened.status.holds_source
 
     def change_source(self) -> str:
-        """Commit, or wait until the job lets it."""
+        """Commit, or wait until the job permits it."""
         if not self._holds:
             return super().change_source()
         self._waiting, self._held = self._waiting + 1, self._held + 1
         return "a commit waits, because the job holds the source back"
 
     def poll(self, wall_ms: int) -> Event:
-        """Look at the source; one that waited may make one version for each look."""
+        """Poll the source; one that waited may make one version for each poll."""
         if self._waiting and not self._holds:
             self._waiting -= 1
             self.table.commit()
@@ -162,15 +162,15 @@ class SnapshotModel(TableModel):
         return self.attempt(version, self._opened)
 
     def plugin(self) -> StrategyPlugin[Any]:
-        """Return what the folder of the strategy offers."""
+        """Return the plug-in of the strategy."""
         return strategies.discover()[self._strategy]
 
     def attempt(self, version: int, strategy: Strategy) -> OpenedSnapshot:
-        """Return an attempt that was opened."""
+        """Return an opened attempt."""
         return OpenedSnapshot(self, version, strategy)
 
     def _order(self, files: int) -> FileOrder | None:
-        """Draw another order for each attempt, which a user may change; every third world has none."""
+        """Draw another order for each attempt, as a user may change it; every third world has none."""
         if not self._ordered:
             return None
         indexes = tuple(self._orders.sample(range(files), files))
@@ -179,7 +179,7 @@ class SnapshotModel(TableModel):
 
     # -------------------------------------------------------------- a stored state
     def starts_over(self, progress: Progress) -> bool:
-        """Each state is continued."""
+        """Return false: each state is continued."""
         return False
 
     def expected(self, progress: Progress) -> Promise:
@@ -188,7 +188,7 @@ class SnapshotModel(TableModel):
         return Promise(self.rows_of(stored.version, stored.done if stored.copying else None, stored.consumed))
 
     def rows_of(self, version: int, done: tuple[tuple[int, int], ...] | None, consumed: int) -> Counter[Row]:
-        """Return the rows of a target: of some intervals of the pinned version, or of all of it with its changes."""
+        """Return the rows of a target: for some intervals of the pinned version, or for all of it with its changes."""
         if done is not None:
             return Counter(self._first_image(version, row) for row in self.table.covered(version, done))
         if self.mode != CHANGELOG:
@@ -211,7 +211,7 @@ class SnapshotModel(TableModel):
         return Region.of(*done, ("versions", stored.version, stored.consumed))
 
     def check_forward(self, before: Progress, after: Progress) -> None:
-        """The pinned version stays, and the phase does not go back."""
+        """Check that the pinned version stays, and that the phase does not go back."""
         old, new = self.stored(before), self.stored(after)
         demand(new.version == old.version, "the pinned version changed (R-SNAP-8)")
         demand(PHASES[new.phase] >= PHASES[old.phase], "the phase went back")
@@ -219,15 +219,15 @@ class SnapshotModel(TableModel):
             self._pending_upto = self.table.version
 
     def check_end(self, progress: Progress) -> None:
-        """The job had caught up."""
+        """Check that the job had caught up."""
         stored = self.stored(progress)
         demand(stored.phase == LAST, "complete before it had caught up")
         demand(stored.consumed >= self._pending_upto, "complete without versions that were pending (R-SNAP-22, 29)")
 
     def check_key_proof(self, progress: Progress, merges: int) -> None:
-        """The proof is about the snapshot alone: a MERGE before it may have hidden two rows with one key."""
+        """Check that the proof covers only the snapshot: a MERGE before it may have hidden two rows with one key."""
         demand(merges == 0, "the key was proven after a MERGE")
-        demand(not self.stored(progress).copying, "the key was proven before all of the snapshot was there")
+        demand(not self.stored(progress).copying, "the key was proven before the snapshot was complete")
 
     # -------------------------------------------------------------- work
     def taken(self, work: Work) -> Region:
@@ -235,25 +235,25 @@ class SnapshotModel(TableModel):
         if isinstance(work, ReadSplit):
             before = [0, *itertools.accumulate(file.of for file in self.table.layout(self._pinned_version))]
             return Region.of(
-                *(("rows", before[one.file] + one.start, before[one.file] + one.stop) for one in work.ranges)
+                *(("rows", before[part.file] + part.start, before[part.file] + part.stop) for part in work.ranges)
             )
         assert isinstance(work, ApplyChanges)
         return Region.of(("versions", work.after, work.upto))
 
     def cost(self, progress: Progress, work: Work) -> Cost:
-        """See `Model`; under a filter the rows that pass are unknown, and the charge counts."""
+        """See `Model`; under a filter the number of passing rows is unknown, and the charge counts."""
         assert isinstance(work, ReadSplit)
         charged = work.stop - work.start
         version = self.stored(progress).version
         return Cost(charged, charged if self.filtered else len(self.table.read(version, work.ranges)))
 
     def check_start(self, progress: Progress, work: Work) -> None:
-        """A MERGE waits for the last row of the pinned version."""
+        """Check that a MERGE waits for the last row of the pinned version."""
         if self.txn_of(work) is not None:
             demand(not self.stored(progress).copying, "changes before the snapshot is sealed (R-SNAP-9)")
 
     def check_merge(self, progress: Progress, work: Work, txn: int) -> Promise:
-        """It was announced by the newest seal, and brings the target to its last version."""
+        """Check that the newest seal announced it; return the target's rows at its last version."""
         return Promise(self.table.view(self.announced(self.stored(progress), work, txn)))
 
 
@@ -261,7 +261,7 @@ class OpenedSnapshot:
     """One attempt at a pinned version."""
 
     def __init__(self, model: SnapshotModel, version: int, strategy: Strategy) -> None:
-        """Take what was opened."""
+        """Take the model, the version and the strategy."""
         self.strategy = strategy
         self._model, self._version = model, version
 

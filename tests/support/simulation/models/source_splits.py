@@ -1,6 +1,6 @@
-"""The promises of source backfill, read from the stored JSON alone: of each partition, what its state of semantics 2.4 says.
+"""The promises of source backfill, read only from the stored JSON: for each partition, its state of semantics 2.4.
 
-With its offset o, its target t, where it starts and how far its live side is, the target holds the records of
+With its offset o, its target t, its start and the end of its live side, the target holds the records of
 
 state             offsets
 ---------------   ------------------------------
@@ -8,8 +8,8 @@ Backfilling(o)    `[start, o]` and `[t + 1, live)`
 SourceCachingUp   `[start, o]`, and o is t
 Finished          `[start, live)`
 
-Where the target has one row a key, nothing new of a partition is there before its history is. So the target holds a prefix of each
-partition, and of each key what the last record in that prefix says (`Upsert`).
+If the target has one row a key, no new record of a partition arrives before its history. So the target holds a prefix of each
+partition, and for each key the last record of that prefix (`Upsert`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SourceSplitsModel(TopicModel):
         self._rng = Random(f"{given.seed}/topic")
         self._loses = given.loses
         self._latest = self._rng.random() < 0.15
-        """Does the job begin at the end of the topic?"""
+        """Begin the job at the end of the topic."""
 
         self._sizes = {"read_max": self._rng.choice([3, 12, 40]), "share_min": self._rng.choice([1, 5])}
         if given.mode == UPSERT:
@@ -81,10 +81,10 @@ class SourceSplitsModel(TopicModel):
         self._seen = Counter[str]()
         self._upserts = given.mode == UPSERT
         self._effects: dict[int, Merging] = {}
-        """What a MERGE does that may be in the target, by its transaction."""
+        """Effect of a MERGE that may be in the target, by its transaction."""
 
         self._begun: list[dict[str, tuple[int, int]]] = []
-        """Where each attempt from nothing found the partitions' starts and ends; which of them sealed first is seen later."""
+        """Starts and ends of the partitions for each attempt without a state; which of them sealed first is known later."""
 
     @property
     def met(self) -> Mapping[str, int]:
@@ -95,7 +95,7 @@ class SourceSplitsModel(TopicModel):
         """See `Model`."""
         if self._loses is not None and self._rng.random() < 0.2:
             self.topic.lose(self._loses)
-            lows = {number: one.low for number, one in self.topic.partitions.items()}
+            lows = {number: partition.low for number, partition in self.topic.partitions.items()}
             return f"it loses records: topic {self.source_id} begins at {lows}"
         return super().change_source()
 
@@ -105,7 +105,7 @@ class SourceSplitsModel(TopicModel):
         return f"topic-{self.topic.made}"
 
     def lost(self, error: BackfillError) -> bool:
-        """Records may expire before they are read, and the topic may be another one."""
+        """Return whether the topic may end a job so: records expire before they are read, or the topic is recreated."""
         kind = {OffsetsExpiredError: "expired", SourceReplacedError: "replaced"}.get(type(error), "")
         self._seen[kind] += 1
         return bool(kind) and self._loses == {"expired": "expire", "replaced": "recreate"}[kind]
@@ -118,7 +118,7 @@ class SourceSplitsModel(TopicModel):
         assert isinstance(request, Subscribe)
         if request.source_id not in ("", self.source_id):
             raise SourceReplacedError("another topic")
-        lows = {str(number): one.low for number, one in self.topic.partitions.items()}
+        lows = {str(number): partition.low for number, partition in self.topic.partitions.items()}
         if request.after is not None:
             for name, newest in self.offsets.items():
                 if request.after.get(name, 0) < min(lows[name], newest):
@@ -126,42 +126,44 @@ class SourceSplitsModel(TopicModel):
         first = self.offsets if self._latest else lows
         if stored is None:
             self._begun.append({name: (first[name], newest) for name, newest in self.offsets.items()})
-        found = Subscribed(first if stored is None else request.first or {}, self.offsets, self.source_id)
+        subscribed = Subscribed(first if stored is None else request.first or {}, self.offsets, self.source_id)
         settings = replace(SourceSplitsSettings.of(spec), sets_aside=True, **self._sizes)
         if not self._upserts:
-            return OpenedSource(self, found, SourceSplitsStrategy(Opened(found).subscribed, settings, progress))
+            return OpenedSource(
+                self, subscribed, SourceSplitsStrategy(Opened(subscribed).subscribed, settings, progress)
+            )
         if progress is not None:
             self._seen["merged and lost"] += progress.merging is not None and progress.merging.txn == txn
             self._seen["set aside and lost"] += bool(progress.aside) and (
                 progress.merging is None or progress.merging.txn != txn
             )
-        return OpenedSource(self, found, UpsertSplits(found, settings, progress, last_txn=txn))
+        return OpenedSource(self, subscribed, UpsertSplits(subscribed, settings, progress, last_txn=txn))
 
     def check_there(self, ranges: Iterable[OffsetRange]) -> None:
-        """Refuse to read what is gone: a source never passes over it.
+        """Raise an error for missing records: a source never skips them.
 
         Raises:
-            BackfillError: it is gone.
+            BackfillError: records are missing.
         """
         if self.topic.made:
             raise SourceReplacedError("another topic")
-        for one in ranges:
-            low = self.topic.partitions[int(one.partition)].low
-            if one.start < low:
-                raise OffsetsExpiredError(f"partition {one.partition} begins at {low}")
+        for span in ranges:
+            low = self.topic.partitions[int(span.partition)].low
+            if span.start < low:
+                raise OffsetsExpiredError(f"partition {span.partition} begins at {low}")
 
     # -------------------------------------------------------------- a stored state
     @staticmethod
     def spans(progress: Progress) -> Iterable[Span]:
-        """See the module."""
+        """Return the offsets that the target holds; see the module."""
         spans: list[Span] = []
-        for name, one in progress["splits"].items():
-            number, start, live, state = int(name), progress["starts"][name], progress["live"][name], one["state"]
+        for name, split in progress["splits"].items():
+            number, start, live, state = int(name), progress["starts"][name], progress["live"][name], split["state"]
             if state == "Finished":
                 spans.append((number, start, live))
                 continue
             ((kind, last),) = state.items()
-            target = int(one["target_offset"])
+            target = int(split["target_offset"])
             spans.append((number, start, start if last is None else int(last) + 1))
             if kind == "Backfilling":
                 spans.append((number, target + 1, live))
@@ -170,23 +172,24 @@ class SourceSplitsModel(TopicModel):
         return spans
 
     def expected(self, progress: Progress) -> Promise:
-        """See `Model`; also where each partition starts, what its target is, and how many records of history were counted."""
-        for name, one in progress["splits"].items():
-            start, live, target = progress["starts"][name], progress["live"][name], one["target_offset"]
+        """See `Model`; also check each partition's start and target, and the number of counted history records."""
+        for name, split in progress["splits"].items():
+            start, live, target = progress["starts"][name], progress["live"][name], split["target_offset"]
             end = start if target is None else int(target) + 1
-            begun = {one.get(name, (0, 0)) for one in self._begun}
+            begun = {attempt.get(name, (0, 0)) for attempt in self._begun}
             demand((start, end) in begun, f"partition {name} has history [{start}, {end}), not one of {begun}")
             demand(live >= end, "the live side of a partition begins in its history")
-            demand(one["num_consumed_rows"] <= end - start, "more records than offsets were counted")
+            demand(split["num_consumed_rows"] <= end - start, "more records than offsets were counted")
             self._seen["no history"] += target is None
-            self._seen["live beside history"] += isinstance(one["state"], dict) and live > end
+            self._seen["live beside history"] += isinstance(split["state"], dict) and live > end
             demand(
-                not self._upserts or live == end or kind_of(one) != "Backfilling", "a new record overtook an older one"
+                not self._upserts or live == end or kind_of(split) != "Backfilling",
+                "a new record overtook an older one",
             )
         return super().expected(progress)
 
     def at(self, spans: Iterable[Span]) -> Promise:
-        """Return what a target has of some offsets; with one row a key they are a prefix of each partition."""
+        """Return the rows of a target for some offsets; with one row a key they are a prefix of each partition."""
         if not self._upserts:
             return super().at(spans)
         must, may = Counter[Any](), Counter[Any]()
@@ -196,7 +199,7 @@ class SourceSplitsModel(TopicModel):
         return Promise(must, may)
 
     def quarantined(self, progress: Progress) -> Promise:
-        """See `Model`; those before a MERGE are there before its rows are."""
+        """See `Model`; those of a MERGE are written before its rows."""
         aside = self.prefixes(progress)
         for name, stop in progress.get("aside", {}).items():
             number, start, held = aside[name]
@@ -205,11 +208,11 @@ class SourceSplitsModel(TopicModel):
         return Promise(*self.topic.view(spans, bad=True))
 
     def prefixes(self, progress: Progress) -> dict[str, Span]:
-        """Return of each partition the offsets up to the first one that is missing."""
+        """Return for each partition the offsets up to the first missing one."""
         return {str(number): (number, start, stop) for number, start, stop in reversed([*self.spans(progress)])}
 
     def held(self, progress: Progress) -> Region:
-        """See `Model`; of bad records, up to where they are in their own table."""
+        """See `Model`; for bad records, up to their offset in the separate table."""
         held = super().held(progress)
         if not self._upserts:
             return held
@@ -219,25 +222,27 @@ class SourceSplitsModel(TopicModel):
         return Region.of(*held.spans, *((JUDGED + name, starts[name], stop) for name, stop in ends.items()))
 
     def check_forward(self, before: Progress, after: Progress) -> None:
-        """A partition is never forgotten; its state goes forward, its start and its target stay."""
+        """Check that a partition never disappears, that its state goes forward, and that its start and its target stay."""
         order = ["Backfilling", "SourceCachingUp", "Finished"]
-        for name, one in before["splits"].items():
+        for name, split in before["splits"].items():
             demand(name in after["splits"], f"partition {name} was forgotten")
             now = after["splits"][name]
             demand(after["starts"][name] == before["starts"][name], "a partition starts elsewhere")
-            demand(now["target_offset"] == one["target_offset"], "a target moved (R-SRC-6)")
-            demand(now["num_consumed_rows"] >= one["num_consumed_rows"], "records were uncounted")
-            demand(order.index(kind_of(now)) >= order.index(kind_of(one)), "a partition went back")
+            demand(now["target_offset"] == split["target_offset"], "a target moved (R-SRC-6)")
+            demand(now["num_consumed_rows"] >= split["num_consumed_rows"], "records were uncounted")
+            demand(order.index(kind_of(now)) >= order.index(kind_of(split)), "a partition went back")
 
     def check_end(self, progress: Progress) -> None:
-        """All history is there, and the job had caught up (R-SRC-24)."""
+        """Check that all history is present, and that the job had caught up (R-SRC-24)."""
         demand(progress["phase"] == "Live", "complete before it had caught up")
-        demand(all(kind_of(one) != "Backfilling" for one in progress["splits"].values()), "complete without history")
+        demand(
+            all(kind_of(split) != "Backfilling" for split in progress["splits"].values()), "complete without history"
+        )
 
     # -------------------------------------------------------------- work
     def taken(self, work: RangeWork) -> Region:
         """See `Model`."""
-        names = [one.partition for one in work.ranges]
+        names = [span.partition for span in work.ranges]
         demand(len(names) == len(set(names)), "two ranges of one partition in one read")
         taken = self.region(work.ranges)
         if isinstance(work, SetBadRecordsAside):
@@ -245,11 +250,12 @@ class SourceSplitsModel(TopicModel):
         return taken
 
     def cost(self, progress: Progress, work: RangeWork) -> Cost:
-        """See `Model`; an offset is charged, with a record or without, and once where bad records are set aside first."""
+        """See `Model`; an offset is charged, with a record or without, and once if bad records are set aside first."""
         if isinstance(work, SetBadRecordsAside):
             return Cost(0, 0)
         return Cost(
-            sum(one.stop - one.start for one in work.ranges), len(self.read(work.ranges)) + len(self.bad(work.ranges))
+            sum(span.stop - span.start for span in work.ranges),
+            len(self.read(work.ranges)) + len(self.bad(work.ranges)),
         )
 
     def txn_of(self, work: RangeWork) -> int | None:
@@ -257,25 +263,25 @@ class SourceSplitsModel(TopicModel):
         return work.txn_version if isinstance(work, MergeOffsetRanges) else None
 
     def check_merge(self, progress: Progress, work: MergeOffsetRanges, txn: int) -> Promise:
-        """It was announced by the newest commit, and brings each of its partitions to where that said."""
-        announced = {"txn": work.txn_version, "upto": {one.partition: one.stop for one in work.ranges}}
+        """Check that the newest commit announced it; return the rows after each of its partitions reaches the announced offset."""
+        announced = {"txn": work.txn_version, "upto": {span.partition: span.stop for span in work.ranges}}
         demand(txn == work.txn_version, "a MERGE under another transaction")
         demand(progress.get("merging") == announced, "a MERGE that was not announced")
         spans = self.prefixes(progress)
-        for one in work.ranges:
-            number, start, stop = spans.get(one.partition, (int(one.partition), one.start, one.start))
-            demand(stop == one.start, "a MERGE leaves offsets out, or has them again")
-            spans[one.partition] = (number, start, one.stop)
+        for span in work.ranges:
+            number, start, stop = spans.get(span.partition, (int(span.partition), span.start, span.start))
+            demand(stop == span.start, "a MERGE leaves offsets out, or has them again")
+            spans[span.partition] = (number, start, span.stop)
         return self.at(spans.values())
 
     def merge(self, work: MergeOffsetRanges) -> Merging:
-        """Return what a MERGE does, each time the same: compaction does not change one that is in the target."""
-        known = self._effects.get(work.txn_version)
-        if known is not None:
-            return known
+        """Return the effect of a MERGE, always the same: compaction does not change one that is in the target."""
+        existing = self._effects.get(work.txn_version)
+        if existing is not None:
+            return existing
         self.check_there(work.ranges)
         changes = [
-            one for span in work.ranges for one in self.topic.changes(int(span.partition), span.start, span.stop)
+            change for span in work.ranges for change in self.topic.changes(int(span.partition), span.start, span.stop)
         ]
         read = {
             span.partition: len(self.topic.changes(int(span.partition), span.start, span.stop)) for span in work.ranges
@@ -288,13 +294,13 @@ class SourceSplitsModel(TopicModel):
         return self._effects[work.txn_version]
 
     def check_start(self, progress: Progress, work: RangeWork) -> None:
-        """History is up to the target of a partition, what is new is behind it."""
-        for one in work.ranges:
-            stored = progress["splits"].get(one.partition)
+        """Check that history ends at the target of a partition, and that new records are behind it."""
+        for span in work.ranges:
+            stored = progress["splits"].get(span.partition)
             target = None if stored is None else stored["target_offset"]
-            end = progress["starts"].get(one.partition, 0) if target is None else int(target) + 1
+            end = progress["starts"].get(span.partition, 0) if target is None else int(target) + 1
             history = work.kind is WorkKind.HISTORY
-            demand((one.stop <= end) if history else (one.start >= end), "a range of history and of what is new")
+            demand((span.stop <= end) if history else (span.start >= end), "a range of history and of new records")
 
 
 def kind_of(split: Mapping[str, Any]) -> str:
@@ -305,10 +311,10 @@ def kind_of(split: Mapping[str, Any]) -> str:
 class OpenedSource:
     """One attempt."""
 
-    def __init__(self, model: SourceSplitsModel, found: Subscribed, strategy: Strategy) -> None:
-        """Take what was opened."""
+    def __init__(self, model: SourceSplitsModel, subscribed: Subscribed, strategy: Strategy) -> None:
+        """Take the model, the subscription and the strategy."""
         self.strategy = strategy
-        self._model, self._first = model, found.first
+        self._model, self._first = model, subscribed.first
 
     def effect(self, work: RangeWork) -> Effect:
         """See `Opened`."""
@@ -323,9 +329,9 @@ class OpenedSource:
         return Staging((rows,), lambda files: OffsetRangesStaged(work.work_id, files, records), bad)
 
     def wanted(self, work: Verify) -> Promise:
-        """See `Opened`; what is covered are ranges, while history is missing."""
+        """See `Opened`; covered ranges are given while history is missing."""
         if work.covered is not None:
-            return self._model.at((int(one.partition), one.start, one.stop) for one in work.covered)
+            return self._model.at((int(span.partition), span.start, span.stop) for span in work.covered)
         return self._model.at((int(name), self._first.get(name, 0), offset) for name, offset in work.position.items())
 
 

@@ -1,4 +1,4 @@
-"""Ten broken strategies: each breaks one law, in some of a few worlds. They live only here."""
+"""Ten broken strategies: each breaks one law, in some of a few worlds. They exist only in tests."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ class ForgetsItsPosition(CounterStrategy):
 
 
 class SkipsWhatWasLost(CounterStrategy):
-    """Goes on behind work that failed."""
+    """Continues after work that failed."""
 
     def _lose(self, work):
-        one = self._at[work.partition]
-        self._at[work.partition] = replace(one, staged=work.stop)
+        partition = self._at[work.partition]
+        self._at[work.partition] = replace(partition, staged=work.stop)
 
 
 class StoresWhatIsNotThere(CounterStrategy):
-    """Counts what is being read as consumed."""
+    """Counts positions that are being read as consumed."""
 
     @property
     def stored(self):
-        return replace(super().stored, consumed={name: one.taken for name, one in self._at.items()})
+        return replace(super().stored, consumed={name: partition.taken for name, partition in self._at.items()})
 
 
 class HandsOverTwice(CounterStrategy):
     """Keeps the files of a commit for the next one."""
 
     def prepare_commit(self, epoch, permits, now):
-        kept = {name: one.files for name, one in self._at.items()}
+        kept = {name: partition.files for name, partition in self._at.items()}
         request = super().prepare_commit(epoch, permits, now)
-        self._at = {name: replace(one, files=kept[name]) for name, one in self._at.items()}
+        self._at = {name: replace(partition, files=kept[name]) for name, partition in self._at.items()}
         return request
 
 
@@ -54,7 +54,7 @@ class IgnoresPermits(CounterStrategy):
 
 
 class IgnoresTheLimit(CounterStrategy):
-    """Never hears of a limit."""
+    """Ignores every limit."""
 
     def on(self, event, now):
         if type(event).__name__ != "LimitSet":
@@ -62,7 +62,7 @@ class IgnoresTheLimit(CounterStrategy):
 
 
 class ReadsEverythingAtOnce(CounterStrategy):
-    """Knows no bound of work in flight."""
+    """Has no bound of work in flight."""
 
     _histories = 0
 
@@ -72,16 +72,16 @@ class ReadsTwice(CounterStrategy):
 
     def propose(self, permits, now):
         work = super().propose(permits, now)
-        for one in work[:1]:
-            if one.kind is WorkKind.HISTORY:
-                again = replace(one, work_id=permits.first_id + len(work))
+        for read in work[:1]:
+            if read.kind is WorkKind.HISTORY:
+                again = replace(read, work_id=permits.first_id + len(work))
                 self._running[again.work_id] = again
                 return (*work, again)
         return work
 
 
 class ForgetsNewPartitions(CounterStrategy):
-    """Does not store what it read of a partition without history."""
+    """Does not store the read offsets of a partition without history."""
 
     @property
     def stored(self):
@@ -91,7 +91,7 @@ class ForgetsNewPartitions(CounterStrategy):
 
 
 class EndsTooEarly(CounterStrategy):
-    """Calls the first poll the end."""
+    """Treats the first poll as the end."""
 
     _at_the_end = True
 
@@ -111,10 +111,10 @@ BREACHES = [
 
 
 def model_with(cheat: type[CounterStrategy]) -> type[CounterModel]:
-    """Return the counter's model, with a strategy that does not keep what it promises."""
+    """Return the counter's model, with a strategy that breaks its promises."""
 
     class Model(CounterModel):
-        """Promises what the strategy does not keep."""
+        """Promises more than the strategy keeps."""
 
         RESUME = staticmethod(lambda spec, stored, opened: cheat(opened.subscribed.newest, stored, range_max=12))
 

@@ -1,4 +1,4 @@
-"""A scenario as a line of text: what differs from the world that its seed draws, so that one command lives it again."""
+"""A scenario as a line of text: its differences from the world that its seed draws, so that one command repeats it."""
 
 from __future__ import annotations
 
@@ -14,39 +14,40 @@ SCRIPT = "script."
 
 
 def write(given: Scenario) -> str:
-    """Return `knob=value` for each knob that is not as the seed draws it, and for each list of a script."""
+    """Return `knob=value` for each knob that differs from the seed's, and for each list of a script."""
     drawn = scenario(given.strategy, model_of(given.strategy).MODES, given.seed)
-    names = [one.name for one in fields(Scenario) if one.name not in FIXED]
-    words = [f"{name}={getattr(given, name)}" for name in names if getattr(given, name) != getattr(drawn, name)]
+    names = [knob.name for knob in fields(Scenario) if knob.name not in FIXED]
+    settings = [f"{name}={getattr(given, name)}" for name in names if getattr(given, name) != getattr(drawn, name)]
     if given.script is not None:
-        words += [f"{SCRIPT}{name}={','.join(map(str, kept))}" for name, kept in asdict(given.script).items()]
-    return " ".join(words)
+        settings += [f"{SCRIPT}{name}={','.join(map(str, kept))}" for name, kept in asdict(given.script).items()]
+    return " ".join(settings)
 
 
 def read(strategy: str, seed: int, text: str) -> Scenario:
-    """Return the scenario of a seed and of what `write` wrote.
+    """Return the scenario of a seed and of the text that `write` returned.
 
     Raises:
-        ValueError: names a knob that there is not.
+        ValueError: names an unknown knob.
     """
     given = scenario(strategy, model_of(strategy).MODES, seed)
-    known = {one.name for one in fields(Scenario)} - set(FIXED)
-    known |= {SCRIPT + one.name for one in fields(Script)}
+    knobs = {knob.name for knob in fields(Scenario)} - set(FIXED)
+    knobs |= {SCRIPT + knob.name for knob in fields(Script)}
     pairs = dict(word.split("=", 1) for word in text.split())
-    if unknown := sorted(set(pairs) - known):
-        raise ValueError(f"no knob {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    if unknown := sorted(set(pairs) - knobs):
+        raise ValueError(f"no knob {', '.join(unknown)}; there are {', '.join(sorted(knobs))}")
     lists = {name: value for name, value in pairs.items() if name.startswith(SCRIPT)}
     changes: dict[str, Any] = {name: _value(value) for name, value in pairs.items() if name not in lists}
     if lists:
         numbers = {
-            name.removeprefix(SCRIPT): tuple(map(int, filter(None, one.split(",")))) for name, one in lists.items()
+            name.removeprefix(SCRIPT): tuple(map(int, filter(None, numbers_.split(","))))
+            for name, numbers_ in lists.items()
         }
         changes["script"] = Script(**numbers)
     return replace(given, **changes)
 
 
 def _value(text: str) -> Any:
-    """Return a number, a truth value or None; anything else is a name."""
+    """Return a number, a boolean or `None`; anything else is a name."""
     try:
         return ast.literal_eval(text)
     except ValueError:
@@ -54,6 +55,6 @@ def _value(text: str) -> Any:
 
 
 def command(given: Scenario) -> str:
-    """Return the command that lives a scenario again."""
+    """Return the command that repeats a scenario."""
     knobs = write(given)
     return f"make simulate STRATEGY={given.strategy} SEED={given.seed}" + (f' WITH="{knobs}"' if knobs else "")

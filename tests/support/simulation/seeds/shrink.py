@@ -1,8 +1,8 @@
-"""Making a failing world small: fewer rows, fewer events, fewer faults, as long as the same law breaks.
+"""Makes a failing world small: fewer rows, fewer events, fewer faults, as long as the same law breaks.
 
-First the chances of the world (crashes, faults) become a script of those that happened. Then knobs are turned down and
-events are left out, one after the other; what still breaks the same law is kept. A knob that moves all later chances gets
-some other seeds too, because the old script means nothing there.
+First the chances of the world (crashes, faults) become a script of the events that happened. Then knobs are turned down and
+events are left out, one after the other. Each change that still breaks the same law is kept. A knob that moves all later
+chances also gets some other seeds, because the old script has no meaning there.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Failure:
     """A scenario with the law that it breaks."""
 
     given: Scenario
-    """With a script of what happened in it."""
+    """Scenario with a script of the events that happened."""
 
     law: str
-    """As the oracle said it."""
+    """Message of the oracle."""
 
     history: tuple[str, ...]
 
@@ -42,21 +42,21 @@ class Failure:
 
     @property
     def size(self) -> tuple[int, ...]:
-        """What is made smaller: events first, then what a reader has to read."""
+        """The measure that shrinks: events first, then the lines that a reader has to read."""
         script = self.given.script or Script()
         events = sum(len(getattr(script, name)) for name in LISTS)
         return (events, self.given.rows, len(self.history))
 
 
 def kind_of(law: str) -> str:
-    """Return a law's words without the numbers and rows of one world."""
+    """Return a law's message without the numbers and rows of one world."""
     without_rows = re.sub(r"\[\]", "none", law)
     without_rows = re.sub(r"\[.*?\](?=,|$|:)", "some", without_rows)
     return re.sub(r"\d+(\.\d+)?", "#", without_rows.split("(")[0] if "MERGE of" not in law else without_rows)
 
 
 def try_out(given: Scenario, live: Live) -> Failure | None:
-    """Live a scenario; return its failure with a script of what happened, None when no law breaks."""
+    """Run a scenario; return its failure with a script of the events, `None` if no law breaks."""
     world = live(given)
     try:
         world.run()
@@ -71,18 +71,18 @@ def try_out(given: Scenario, live: Live) -> Failure | None:
     return None
 
 
-def shrink(found: Failure, live: Live, *, runs_max: int = RUNS_MAX) -> Failure:
-    """Return a failure of the same law that has nothing left to leave out, or as small as so many runs make it."""
-    best, runs, moved = found, 0, True
+def shrink(original: Failure, live: Live, *, runs_max: int = RUNS_MAX) -> Failure:
+    """Return a failure of the same law with nothing left to leave out, or the smallest one after `runs_max` runs."""
+    best, runs, moved = original, 0, True
     while moved:
         moved = False
         for given in candidates(best.given):
             if runs >= runs_max:
                 return best
             runs += 1
-            one = try_out(given, live)
-            if one is not None and one.kind == found.kind and one.size < best.size:
-                best, moved = one, True
+            failure = try_out(given, live)
+            if failure is not None and failure.kind == original.kind and failure.size < best.size:
+                best, moved = failure, True
                 break
     return best
 
@@ -99,7 +99,7 @@ def candidates(given: Scenario) -> Iterator[Scenario]:
         if 0 <= rows < given.rows:
             smaller = replace(given, rows=rows)
             yield smaller
-            # Other rows are other chances: the script may miss what it was about, another seed may have it.
+            # Other rows change all chances: the script may miss its events, but another seed may have them.
             for seed in range(OTHER_SEEDS):
                 yield replace(smaller, seed=seed)
                 yield replace(smaller, seed=seed, script=None)
@@ -132,7 +132,7 @@ def _simpler_knobs(given: Scenario) -> Iterator[Scenario]:
 
 
 def parts(kept: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield a list without all of it, without either half, without each quarter, then without each one."""
+    """Yield a list without all of it, without either half, without each quarter, then without each element."""
     size = len(kept)
     while size:
         for start in range(0, len(kept), size):

@@ -1,4 +1,4 @@
-"""A world as a story: numbered lines of what the source, the user and the driver did, and what the oracle saw."""
+"""A world as a story: numbered lines of the actions of source, user and driver, and the oracle's finding."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ROWS_SHOWN_MAX = 8
 LOOKS = "driver: sees the source"
 TIME_WIDTH = 9
 SHORT = 60
-"""Characters of a field that are worth showing."""
+"""Maximum characters of a field that is shown."""
 
 
 def describe(what: object) -> str:
-    """Say what happened; empty: nothing that a reader asks for."""
+    """Describe an event; return an empty string if it is of no interest."""
     match what:
         case str():
             return what
@@ -49,10 +49,10 @@ def describe(what: object) -> str:
 
 
 def shown(value: object) -> str:
-    """Return the name of a value with those of its fields that are short."""
+    """Return the name of a value with its short fields."""
     if not hasattr(value, "__dataclass_fields__"):
         return str(value)
-    named = [(one.name, str(getattr(value, one.name))) for one in fields(value) if one.name != "work_id"]
+    named = [(field.name, str(getattr(value, field.name))) for field in fields(value) if field.name != "work_id"]
     return f"{type(value).__name__}({', '.join(f'{name} {text}' for name, text in named if len(text) <= SHORT)})"
 
 
@@ -63,13 +63,13 @@ def _some(rows: Iterable[object]) -> str:
 
 
 def story(history: Iterable[str], law: str) -> list[str]:
-    """Return numbered lines that end with what the oracle saw; a look at the source that shows nothing new is left out."""
+    """Return numbered lines that end with the oracle's finding; a poll of the source without news is left out."""
     kept: list[str] = []
     seen = ""
     for line in history:
-        words = line[TIME_WIDTH:]
-        if words.startswith(LOOKS) and words == seen:
+        message = line[TIME_WIDTH:]
+        if message.startswith(LOOKS) and message == seen:
             continue
-        seen = words if words.startswith(LOOKS) else seen
+        seen = message if message.startswith(LOOKS) else seen
         kept.append(line.strip())
     return [f"{number:4d}. {line}" for number, line in enumerate([*kept, f"oracle: {law}"], start=1)]

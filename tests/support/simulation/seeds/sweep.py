@@ -1,4 +1,4 @@
-"""Many seeds of a strategy: every seed lives two worlds, one as it is drawn and one that is worse in one way."""
+"""Many seeds of a strategy: every seed runs two worlds, the drawn one and one that is worse in one way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HIGH = {"sparse": True, "filtered": True, "rows_per_s": 100_000}
 
 AHEAD = {"rows": 150, "commands": 12, **HIGH}
 STUBBORN = {"crashes": 0.04, "stubborn": True, "commits": 20}
-"""What a killed process had handed to the storage may still land."""
+"""Commits that a killed process had handed to the storage may still land."""
 
 GROWING = {"grows_at_end": True, "rows_per_s": 7, "commits": 15, "rows": 12}
 """A table that grows behind its last key faster than a limit lets it be read."""
@@ -33,11 +33,11 @@ KNOBS: dict[str, dict[str, Any]] = {
 """Worlds that not every strategy can have: a parallelism that changes, a job on a job, vnodes at different positions."""
 
 OTHERS = {"verify_final": True, "others": 0.7, "vacuums": 0.4}
-"""Another writer commits while the target is compared, and a VACUUM takes what is staged."""
+"""Another writer commits while the target is compared, and a VACUUM deletes staged files."""
 
 
 def worse(model: type[Model]) -> list[dict[str, Any]]:
-    """Return the ways to make a world worse that mean something to a strategy."""
+    """Return the ways to make a world worse that apply to a strategy."""
     ahead = [] if model.AHEAD_RATE is None else [AHEAD]
     return [KILLED, STUBBORN, OTHERS, GROWING, *ahead, *(KNOBS[name] for name in sorted(model.KNOBS))]
 
@@ -51,26 +51,26 @@ def scenarios(strategy: str, seed: int) -> tuple[Scenario, Scenario]:
 
 @dataclass
 class Lived:
-    """What some seeds lived through."""
+    """Counts of the events in the worlds of some seeds."""
 
     worlds: int = 0
     met: Counter[str] = field(default_factory=Counter)
     failure: Failure | None = None
-    """The first one; later seeds are not lived."""
+    """The first one; later seeds are not run."""
 
     def add(self, other: Lived) -> None:
-        """Count another part of the seeds."""
+        """Add the counts of another part of the seeds."""
         self.worlds += other.worlds
         self.met.update(other.met)
         self.failure = self.failure or other.failure
 
     def __str__(self) -> str:
-        """One line."""
+        """Describe it in one line."""
         return f"{self.worlds:,} worlds: " + ", ".join(f"{count:,} {name}" for name, count in self.met.items())
 
 
 def lived_in(world: World) -> Counter[str]:
-    """Count what a world lived through."""
+    """Count the events of a world."""
     oracle = world.oracle
     counts = {
         "crashes": world.crashes,
@@ -89,14 +89,14 @@ def lived_in(world: World) -> Counter[str]:
 
 
 def sweep(strategy: str, seeds: Iterable[int], live: Callable[[Scenario], World] = World) -> Lived:
-    """Live the worlds of some seeds, up to the first that breaks a law."""
+    """Run the worlds of some seeds, up to the first that breaks a law."""
     lived = Lived()
     for seed in seeds:
         for given in scenarios(strategy, seed):
             worlds: list[World] = []
 
-            def kept(one: Scenario, worlds: list[World] = worlds) -> World:
-                worlds.append(live(one))
+            def kept(scenario_: Scenario, worlds: list[World] = worlds) -> World:
+                worlds.append(live(scenario_))
                 return worlds[-1]
 
             try:

@@ -1,4 +1,4 @@
-"""Checkpoints of a target's log: readers see whole ones only, and none is built on one that is incomplete."""
+"""Checkpoints of a target's log: readers see only complete ones, and none is built on an incomplete one."""
 
 import os
 import re
@@ -21,25 +21,25 @@ CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
 
 def checkpoints(spark, path):
-    """Return the checkpoints of a table as (protocols, metadata, files) by version, counted by Spark."""
-    found = {}
+    """Return a table's checkpoints as (protocols, metadata, files) by version, as Spark counts them."""
+    counts = {}
     for file in Path(path, "_delta_log").iterdir():
         match = CHECKPOINT.fullmatch(file.name)
         if match:
             rows = spark.read.parquet(str(file)).selectExpr("count(protocol)", "count(metaData)", "count(add)")
-            found[int(match[1])] = tuple(rows.first())
-    return found
+            counts[int(match[1])] = tuple(rows.first())
+    return counts
 
 
 def files_at(path, version):
-    """Return how many files the commits up to a version add; none of them removes one."""
-    texts = (Path(path, "_delta_log", f"{number:020d}.json").read_text() for number in range(version + 1))
-    return sum(line.startswith('{"add"') for text in texts for line in text.splitlines())
+    """Return the number of files that the commits up to a version add; no commit removes a file."""
+    commits = (Path(path, "_delta_log", f"{number:020d}.json").read_text() for number in range(version + 1))
+    return sum(line.startswith('{"add"') for text in commits for line in text.splitlines())
 
 
 @contextmanager
 def overwritten(file):
-    """Overwrite all values of a Parquet file but not its footer, and put it back later: a store that fails for a moment."""
+    """Overwrite all values of a Parquet file except its footer, and restore it later, as a store that fails for a short time."""
     whole = file.read_bytes()
     footer = int.from_bytes(whole[-8:-4], "little") + 8
     file.write_bytes(whole[:4] + b"\xff" * (len(whole) - 4 - footer) + whole[-footer:])
@@ -55,7 +55,7 @@ def log_file(path, version):
 
 @pytest.fixture
 def filled(spark, table):
-    """A target, and a way to make a commit with one file, which returns the error of its hooks."""
+    """A target with a function that commits one file and returns the error of its hooks."""
     rows = spark.range(0, 40, 1, 40)
     target = table(rows)
     files = list(target.stage(rows))
@@ -73,10 +73,10 @@ def filled(spark, table):
 
 
 class TestACheckpointThatCannotBeRead:
-    """The next one is built on it, and must not be half of it (fault B1)."""
+    """The next checkpoint is built on it, and must not be incomplete (fault B1)."""
 
     def test_no_half_written_checkpoint_is_left(self, spark, filled):
-        """Kernel closes its file after an error, and what it had written until then looks like a whole checkpoint."""
+        """Kernel closes its file after an error, and the part that it wrote looks like a complete checkpoint."""
         for _ in range(12):
             assert filled.commit() is None
         with overwritten(log_file(filled.path, 10)):
@@ -94,8 +94,11 @@ class TestACheckpointThatCannotBeRead:
         assert len(DeltaTable(filled.path).file_uris()) == 34
         assert filled.read().count() == 34
 
-    def test_spark_writes_the_one_that_kernel_cannot_write(self, spark, filled):
-        """Here Kernel alone does not know the codec; else each reader replays commits until the next one."""
+    def test_spark_writes_the_checkpoint_that_kernel_cannot_write(self, spark, filled):
+        """Only Kernel lacks the codec here.
+
+        Without Spark's checkpoint each reader replays commits until the next one.
+        """
         settings = java_context(spark).hadoopConfiguration()
         settings.set("parquet.compression", "no-such-codec")
         try:
@@ -120,9 +123,9 @@ def without(spark, path, version, condition):
 
 
 class TestAnIncompleteCheckpoint:
-    """An earlier release, or another writer, left it; what is built on it is incomplete, too."""
+    """An earlier release or another writer made it. A checkpoint that is built on it is incomplete, too."""
 
-    def test_without_a_protocol_it_ends_the_job_before_anything_is_written(self, spark, filled):
+    def test_a_checkpoint_without_a_protocol_ends_the_job_before_the_first_write(self, spark, filled):
         """No reader could read rows that are committed now."""
         for _ in range(11):
             filled.commit()
@@ -131,7 +134,7 @@ class TestAnIncompleteCheckpoint:
         with pytest.raises(TargetDamagedError, match=r"0010\.checkpoint\.parquet has no protocol"):
             filled.open().check()
 
-    def test_found_while_a_job_runs_it_ends_the_job(self, spark, filled):
+    def test_a_checkpoint_that_is_damaged_while_a_job_runs_ends_the_job(self, spark, filled):
         """No checkpoint is built on it, and the next commit names it."""
         for _ in range(11):
             filled.commit()
@@ -143,17 +146,17 @@ class TestAnIncompleteCheckpoint:
         with pytest.raises(TargetDamagedError, match="has no metadata"):
             filled.commit()
 
-    def test_with_fewer_files_than_its_version_it_is_named_and_not_built_on(self, spark, filled):
-        """Either it or the checksum of its version is wrong, so the job goes on, with a warning."""
+    def test_a_checkpoint_with_fewer_files_than_its_version_is_named_and_not_built_on(self, spark, filled):
+        """Either it or the checksum of its version is wrong, so the job continues with a warning."""
         for _ in range(11):
             filled.commit()
         without(spark, filled.path, 10, "add.path LIKE '%part-0003%'")
         java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
         failures = [filled.commit() for _ in range(10)]
 
-        words = [str(failure) for failure in failures if failure]
-        assert words
-        assert all("0010.checkpoint.parquet has" in text and "counts 10" in text for text in words)
+        messages = [str(failure) for failure in failures if failure]
+        assert messages
+        assert all("0010.checkpoint.parquet has" in text and "counts 10" in text for text in messages)
         assert not log_file(filled.path, 20).exists()
 
 
@@ -170,7 +173,7 @@ def names_in_log(path):
 
 
 class TestExpiredFilesOfTheLog:
-    """They go as they go after a checkpoint by Spark (fault B5); without that the log grows for ever."""
+    """They are removed as after a checkpoint by Spark (fault B5). Otherwise the log grows forever."""
 
     @pytest.fixture
     def old(self, spark, table):
@@ -197,8 +200,8 @@ class TestExpiredFilesOfTheLog:
         assert target.committer.hooks.cleanup.join(60)
 
     @pytest.mark.parametrize("alone", [False, True], ids=["shared", "alone"])
-    def test_are_those_that_spark_removes_from_a_copy_of_the_log(self, spark, old, alone):
-        """Commits, checksums and checkpoints; the oracle is a commit by Spark to the copy."""
+    def test_the_removed_files_are_those_that_spark_removes_from_a_copy_of_the_log(self, spark, old, alone):
+        """They are commits, checksums and checkpoints. The reference is a commit by Spark to the copy."""
         target, copy = old()
         before = names_in_log(copy)
         target.committer = DeltaCommitter(spark, target.path, app_id="app", domain="backfill.test", alone=alone)
@@ -215,30 +218,30 @@ class TestExpiredFilesOfTheLog:
         [{"delta.enableExpiredLogCleanup": "false"}, {"delta.logRetentionDuration": "interval 60 days"}],
         ids=["off", "longer"],
     )
-    def test_stay_where_the_table_says_so(self, old, properties):
-        """Users keep versions for as long as they want."""
+    def test_expired_files_stay_if_the_table_requires_it(self, old, properties):
+        """Users keep versions for as long as they configure."""
         target, _ = old(properties)
         before = names_in_log(target.path)
         self.commit(target)
 
         assert names_in_log(target.path) >= before
 
-    def test_are_looked_for_once_a_day(self, spark, old):
-        """To list a log of 100,000 commits takes seconds."""
+    def test_expired_files_are_searched_once_a_day(self, spark, old):
+        """A listing of a log with 100,000 commits takes seconds."""
         target, _ = old()
         day = [int(time.time()) // 86_400]
         cleanup = LogCleanup(spark, target.path, lambda: day[0])
         cleanup.start()
         assert cleanup.join(60)
-        left = names_in_log(target.path)
+        remaining = names_in_log(target.path)
         checkpoint(spark, target.path, 39)
         aged(target.path, 45)
         for _ in range(2):
             cleanup.start()
             assert cleanup.join(60)
-        assert names_in_log(target.path) >= left
+        assert names_in_log(target.path) >= remaining
 
         day[0] += 1
         cleanup.start()
         assert cleanup.join(60)
-        assert not names_in_log(target.path) >= left
+        assert not names_in_log(target.path) >= remaining

@@ -7,9 +7,9 @@ from backfill_spark.sinks.delta.sink import DeltaSink
 
 
 class TestAColumnWithTheNameOfSparksOwn:
-    """Delta's MERGE asks for `_metadata` only where rows are hidden by deletion vectors (fault B10)."""
+    """Delta's MERGE reads `_metadata` only if deletion vectors hide rows (fault B10)."""
 
-    def test_is_updated_in_a_target_without_deletion_vectors(self, spark, tmp_path):
+    def test_the_column_is_updated_in_a_target_without_deletion_vectors(self, spark, tmp_path):
         """The hint of the refusal must lead to a job that works."""
         path, rows = str(tmp_path / "t"), spark.range(3).selectExpr("id", "concat('m', id) AS _metadata")
         sink = DeltaSink(
