@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import importlib.util
 import os
 import runpy
 import subprocess
@@ -12,16 +11,12 @@ import zipfile
 import pytest
 from support import attack, flaky, parts
 from support.cluster import harness as cluster_harness
-from support.repository import ROOT, packaged
+from support.repository import ROOT, packaged, program
 
 
 def load_run_tests():
     """Return the program that runs lanes as a module."""
-    spec = importlib.util.spec_from_file_location("run_tests", ROOT / "build-tools" / "run_tests.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["run_tests"] = module  # Dataclasses in the module look it up there.
-    spec.loader.exec_module(module)
-    return module
+    return program("run_tests")
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import ast
 import re
 
 import pytest
-from support.repository import name, tracked
+from support.repository import name, program, tracked
 
 TEXTS = {".py", ".md", ".yaml", ".yml", ".toml", ".sh", ".tpl", ".txt", ".json"}
-OURSELVES = {"tests/architecture/test_words.py"}
+OURSELVES = {"tests/architecture/test_words.py", "build-tools/prose.py"}
 LOCKS = {"requirements/dev.txt", "requirements/image.txt"}
 
 # Name the actor: the user, the operator, the reader. Say which action did not happen: "is not read", not "is read by
@@ -116,3 +116,86 @@ class TestPlainEnglish:
     def test_a_planted_name_is_caught(self, text, found):
         """The check covers definitions; uses follow."""
         assert odd_names(text) == found
+
+
+PROSE = program("prose")
+
+
+class TestTheRateOfIdiom:
+    """Each folder stays readable for engineers who see the project for the first time."""
+
+    def test_every_folder_has_few_hits_and_few_weak_openings(self):
+        """`python build-tools/prose.py --worst 40 FOLDER` lists the passages to rewrite."""
+        counted = {folder: score for folder, score in PROSE.scores().items() if score.words >= PROSE.WORDS_MIN}
+
+        assert {folder: score.rate for folder, score in counted.items() if score.rate > PROSE.HITS_MAX} == {}
+        weak = {folder: score.weak_percent for folder, score in counted.items()}
+        assert {folder: percent for folder, percent in weak.items() if percent > PROSE.WEAK_MAX} == {}
+
+    @pytest.mark.parametrize("rule", PROSE.RULES, ids=lambda rule: rule.name)
+    def test_each_pattern_finds_its_example(self, rule):
+        """The advice of the rule is free of its pattern."""
+        assert rule.name in PROSE.hits_in(rule.example)
+        assert rule.pattern.search(rule.instead) is None
+
+    @pytest.mark.parametrize(
+        ("opening", "weak"),
+        [
+            ("What a commit contains.", True),
+            ("Is the table empty?", True),
+            ("Of each file, its rows.", True),
+            ("Return the rows of a file.", False),
+            ("Metadata of a source table.", False),
+        ],
+    )
+    def test_an_opening_is_a_sentence_or_a_noun_phrase(self, opening, weak):
+        """A question or a clause makes the reader guess the subject."""
+        assert bool(PROSE.WEAK_OPENING.search(opening)) is weak
+
+    def test_planted_idiom_is_found_in_each_kind_of_text(self):
+        """Docstrings, comments and messages of code, paragraphs of pages, comments of YAML."""
+        code = '"""The log says so."""\nraise E("the other table is there before ours")\n# it is made anew by the job\n'
+        kinds = [(passage.kind, PROSE.hits_in(passage.text)) for passage in PROSE.passages("a.py", code)]
+
+        assert kinds == [
+            ("docstring", ["a thing that speaks"]),
+            ("message", ["is there"]),
+            ("comment", ["anew"]),
+        ]
+        page, document = "The job goes on after a kill, as before.\n", "# Each table is copied as it is\na: 1\n"
+        assert [PROSE.hits_in(passage.text) for passage in PROSE.passages("a.md", page)] == [["goes on"]]
+        assert [PROSE.hits_in(passage.text) for passage in PROSE.passages("a.yaml", document)] == [["as it is"]]
+
+
+def loops_over_one(text):
+    """Return the lines of a module whose loop variable is called `one`."""
+    targets = [
+        node.target
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension)
+    ]
+    names = [name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+    return [name.lineno for name in names if name.id == "one"]
+
+
+class TestLoopVariables:
+    """A loop variable has the name of the element: a file, a split, a column."""
+
+    def test_no_loop_variable_is_called_one(self):
+        """The check covers loops and comprehensions of all modules."""
+        modules = [path for path in texts() if path.suffix == ".py"]
+
+        assert {name(path): lines for path in modules if (lines := loops_over_one(path.read_text()))} == {}
+
+    @pytest.mark.parametrize(
+        ("text", "lines"),
+        [
+            ("for one in rows: ...", [1]),
+            ("a = [one for one in rows]", [1]),
+            ("for at, one in enumerate(rows): ...", [1]),
+            ("for row in rows: one = row", []),
+        ],
+    )
+    def test_a_planted_loop_is_caught(self, text, lines):
+        """Also in a comprehension, and as one of two names."""
+        assert loops_over_one(text) == lines

@@ -1,7 +1,9 @@
 """Paths and files of the repository, for the architecture suite."""
 
 import ast
+import importlib.util
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +13,15 @@ ROOT = Path(__file__).parent.parent.parent
 SOURCE_ROOTS = ("crds", "operator", "spark_app")
 CORE = ROOT / "spark_app" / "backfill_core"
 SPARK = ROOT / "spark_app" / "backfill_spark"
+
+
+def program(name):
+    """Return a program of build-tools as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "build-tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # Dataclasses in the module look it up there.
+    spec.loader.exec_module(module)
+    return module
 
 
 def tracked():

@@ -1,10 +1,9 @@
 """The scan of the locked packages reports its findings, or that it did not run."""
 
-import importlib.util
 import json
 
 import pytest
-from support.repository import ROOT
+from support.repository import program
 
 LOCK = "# locked\nfirst==1.0 \\\n    --hash=sha256:00 \\\n    --hash=sha256:01\n    # via second\nsecond==2.0 \\\n    --hash=sha256:02\n"
 AUDITED = json.dumps({"dependencies": [{"name": "first", "version": "1.0", "vulns": []}], "fixes": []})
@@ -22,9 +21,7 @@ esac
 @pytest.fixture
 def scan(tmp_path, monkeypatch):
     """Run the program with a fake of pip-audit, which answers for one package and ends with this code for all packages."""
-    spec = importlib.util.spec_from_file_location("audit", ROOT / "build-tools" / "audit.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = program("audit")
     monkeypatch.chdir(tmp_path)
 
     def run(answer, code=0, arguments=()):

@@ -1,11 +1,10 @@
 """Subjects of commits follow one rule, so that a reader finds an area in the history."""
 
-import importlib.util
 import subprocess
 import sys
 
 import pytest
-from support.repository import ROOT
+from support.repository import ROOT, program
 
 PROGRAM = ROOT / "build-tools" / "commit_subjects.py"
 
@@ -13,10 +12,7 @@ PROGRAM = ROOT / "build-tools" / "commit_subjects.py"
 @pytest.fixture
 def commit_subjects():
     """The program as a module."""
-    spec = importlib.util.spec_from_file_location("commit_subjects", PROGRAM)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return program("commit_subjects")
 
 
 class TestASubject:

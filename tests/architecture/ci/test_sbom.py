@@ -1,20 +1,16 @@
 """The bill of materials of an image: complete, without packages that are not locked, and reproducible."""
 
 import hashlib
-import importlib.util
 import json
 
 import pytest
-from support.repository import ROOT
+from support.repository import program
 
 
 @pytest.fixture
 def sbom():
     """The program that the build of an image runs."""
-    spec = importlib.util.spec_from_file_location("sbom", ROOT / "build-tools" / "sbom.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return program("sbom")
 
 
 @pytest.fixture

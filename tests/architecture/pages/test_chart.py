@@ -1,20 +1,13 @@
 """The chart's README lists every value with a description."""
 
-import importlib.util
-import sys
-
 import pytest
-from support.repository import ROOT
+from support.repository import program
 
 
 @pytest.fixture
-def page(monkeypatch):
+def page():
     """The program that writes the page."""
-    spec = importlib.util.spec_from_file_location("chart_page", ROOT / "build-tools" / "chart_page.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "chart_page", module)
-    spec.loader.exec_module(module)
-    return module
+    return program("chart_page")
 
 
 SCHEMA = {

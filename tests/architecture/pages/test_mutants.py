@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import replace
 
 import pytest
-from support.repository import ROOT
+from support.repository import ROOT, program
 
-
-def _page():
-    spec = importlib.util.spec_from_file_location("planted_bugs", ROOT / "build-tools" / "planted_bugs.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["planted_bugs"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-MUTANTS = _page().load()
+MUTANTS = program("planted_bugs").load()
 
 
 class TestThePlantedBugs:

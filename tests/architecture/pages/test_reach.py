@@ -1,26 +1,15 @@
 """No field, variable or setting can name a location without a decision on the page about reach."""
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from support.repository import ROOT
+from support.repository import ROOT, program
 
 from backfill_api.model import Model
 
-
-def _page():
-    spec = importlib.util.spec_from_file_location("reach_page", ROOT / "build-tools" / "reach_page.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["reach_page"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-page = _page()
+page = program("reach_page")
 SECTIONS = {"spec": page.spec_fields(), "environment": page.environment()} | {
     name: page.listed(name) for name in ("settings", "log", "properties", "kafka")
 }

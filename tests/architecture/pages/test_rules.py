@@ -1,21 +1,9 @@
 """A test cites every rule of the ported executors, or the rule has the reason why it cannot apply."""
 
-import importlib.util
-import sys
-
 import pytest
-from support.repository import ROOT
+from support.repository import program
 
-
-def _page():
-    spec = importlib.util.spec_from_file_location("rules", ROOT / "build-tools" / "rules.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["rules"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-page = _page()
+page = program("rules")
 SECTIONS = page.sections()
 CITED = page.citations()
 TESTED = {rule for rule, cited in CITED.items() if cited.tests}

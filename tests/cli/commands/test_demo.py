@@ -150,7 +150,7 @@ class TestAStepThatFails:
         (tmp_path / "lake").mkdir()
 
         assert run_demo(tmp_path, 100_000) == 2
-        assert "already contains a lake" in " ".join(capsys.readouterr().out.split())
+        assert "has a lake already" in " ".join(capsys.readouterr().out.split())
 
 
 class TestWhatItSays:
