@@ -62,7 +62,7 @@ class TestEachStrategy:
     def test_the_copy_has_the_rows_that_plain_spark_reads(self, spark, tmp_path, strategy):
         """The seed determines the table, its versions and the filter."""
         for number, seed in enumerate(seeds(3, share=1 / len(STRATEGIES))):
-            self.check_one(spark, tmp_path / str(number), strategy, Random(seed), seed)
+            self.check_seed(spark, tmp_path / str(number), strategy, Random(seed), seed)
 
     def check_seed(self, spark, folder, strategy, rng, seed):
         table = ForeignTable(spark, folder / "s", rng)

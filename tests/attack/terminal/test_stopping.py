@@ -243,7 +243,7 @@ class TestItStopsInOrder:
         assert place.rows(place.source) == place.rows(place.target)
         assert os.listdir(place.elsewhere) == []
         assert sorted(os.listdir(place.folder)) == ["elsewhere", "job.yaml", "source", "state", "target"]
-        self.looked_at(place)
+        self.check_status(place)
 
     def check_status(self, place):
         """After the end, `status` reads the target; standard output contains only data."""

@@ -1,4 +1,4 @@
-"""What answers at the address of a driver may be another program, or a driver of a later release (fault S10)."""
+"""Another program, or a driver of a later release, may answer at the address of a driver (fault S10)."""
 
 import json
 from contextlib import contextmanager
@@ -27,15 +27,15 @@ FOREIGN = {
     "an endless number": (200, b'{"jobId": "default/job", "percent": Infinity}'),
     "lists in lists": (200, b"[" * 100_000),
 }
-ASKED = [
-    *((words, *answer) for words in (["status"], ["pause"]) for answer in FOREIGN.values()),
-    *((words, 200, b"{}") for words in (["resume"], ["throttle", "200k"], ["stop"], ["verify"])),
+REQUESTS = [
+    *((arguments, *answer) for arguments in (["status"], ["pause"]) for answer in FOREIGN.values()),
+    *((arguments, 200, b"{}") for arguments in (["resume"], ["throttle", "200k"], ["stop"], ["verify"])),
 ]
 
 
 @contextmanager
 def answering(state_dir, answer, length=True):
-    """Answer at the address of a driver that is alive."""
+    """Serve answers at the address of a running driver."""
 
     class Foreign(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -68,44 +68,44 @@ def answering(state_dir, answer, length=True):
 
 
 def assert_names_the_address(done, url):
-    """The message has the address and what is wrong, and a remedy."""
+    """Check that the message contains the address, the fault of the answer, and a remedy."""
     assert done.exit_code == 4, done.output
     assert f"error: NotRunning: {url}, the address of the driver of 'default/job', gives an answer" in done.stderr
     assert "otherwise end the program that listens there" in done.stderr
 
 
 class TestAProgramThatIsNoDriver:
-    """A command ends with the address, the answer's fault and a remedy, never with an error of a library."""
+    """A command reports the address, the fault of the answer and a remedy, never an error of a library."""
 
     @pytest.mark.parametrize(
-        ("words", "status", "body"),
-        ASKED,
+        ("arguments", "status", "body"),
+        REQUESTS,
         ids=lambda value: " ".join(value) if isinstance(value, list) else str(value)[:30],
     )
-    def test_command_is_refused_with_the_address(self, state_dir, words, status, body):
-        """Every question is answered with the same."""
+    def test_a_foreign_answer_is_reported_with_the_address(self, state_dir, arguments, status, body):
+        """Every request gets the same answer."""
         with answering(state_dir, lambda _: (status, body)) as url:
-            assert_names_the_address(backfill(*words), url)
+            assert_names_the_address(backfill(*arguments), url)
 
     @pytest.mark.parametrize("path", ["/v1/acks", "/v1/command", "/v1/receipt"])
-    def test_command_is_refused_when_a_later_answer_is_foreign(self, state_dir, path):
+    def test_a_later_foreign_answer_is_reported_with_the_address(self, state_dir, path):
         """Another program may take the port between two requests."""
 
-        def answer(asked):
-            if asked.startswith(path):
+        def answer(path_requested):
+            if path_requested.startswith(path):
                 return 200, b'{"acks": [{}], "rows": "many"}'
-            return 200, PROGRESS if asked == "/v1/progress" else b'{"acks": []}'
+            return 200, PROGRESS if path_requested == "/v1/progress" else b'{"acks": []}'
 
         with answering(state_dir, answer) as url:
             assert_names_the_address(backfill("status" if path == "/v1/receipt" else "pause"), url)
 
-    def test_body_without_a_length_is_not_read(self, state_dir):
-        """It may have no end."""
+    def test_a_body_without_a_length_is_not_read(self, state_dir):
+        """Such a body may be endless."""
         with answering(state_dir, lambda _: (200, PROGRESS), length=False) as url:
             assert_names_the_address(backfill("status"), url)
 
-    def test_list_of_jobs_shows_the_others(self, state_dir):
-        """One address of another program hides no driver."""
+    def test_jobs_lists_drivers_in_spite_of_a_foreign_address(self, state_dir):
+        """The address of another program hides no driver."""
         with answering(state_dir, lambda _: (200, HTML)) as url, running(state_dir, "a/1"):
             done = backfill("jobs")
 
@@ -113,8 +113,8 @@ class TestAProgramThatIsNoDriver:
         assert "1,000 of 4,000 rows" in done.stdout
 
     @pytest.mark.parametrize("document", [{"job_id": 1}, {"url": 5}, {"token": None}, {"pid": "x"}, {"attempt": []}])
-    def test_file_with_other_values_is_no_address(self, state_dir, document):
-        """Such as one that another program wrote into the folder."""
+    def test_a_file_with_wrong_values_is_ignored(self, state_dir, document):
+        """Another program may have written it into the folder."""
         address = {"job_id": "a/1", "url": "http://127.0.0.1:1", "token": "t", "attempt": 1, "pid": 1}
         with running(state_dir, "a/1"):
             control_file(state_dir, "a/1").write_text(json.dumps(address | document))
@@ -124,10 +124,10 @@ class TestAProgramThatIsNoDriver:
 
 
 class TestADriverOfALaterRelease:
-    """Fields that only its release knows are left out, as the operator leaves them out."""
+    """The command line ignores fields of a later release, like the operator."""
 
-    def test_its_progress_is_shown(self, state_dir):
-        """An upgrade of the driver must not blind the command line."""
+    def test_the_progress_of_a_later_release_is_shown(self, state_dir):
+        """The command line must still work after an upgrade of the driver."""
         later = {
             "jobId": "default/job",
             "attempt": 1,

@@ -285,15 +285,15 @@ class TestLooksShowWhatTheJobSays:
 
 
 class TestADriverThatHasJustStarted:
-    """Its first commit comes a second or two after it listens."""
+    """The first commit of a driver follows a second or two after its server starts."""
 
-    def test_ready_waits_for_the_fence(self):
-        """A kubelet makes a Warning event of each probe that fails, and every start had some (fault K15)."""
+    def test_readiness_waits_for_the_fence(self):
+        """A kubelet creates a Warning event for each failed probe, and every start used to have some (fault K15)."""
         with ScriptedJob() as job:
             fenced = job.progress
             unfenced = fenced.model_copy(update={"table_version": None})
-            looks = iter([unfenced, unfenced])
-            job.server.progress = lambda: next(looks, fenced)
+            reports = iter([unfenced, unfenced])
+            job.server.progress = lambda: next(reports, fenced)
 
             assert ask(job, "GET", "/readyz", token="")[0] == 200
 
