@@ -15,6 +15,9 @@ from pydantic_core import from_json
 DEPTH_MAX: Final = 120
 """Depth at which values are cut. The parser itself accepts 200 levels, which our own recursion can handle."""
 
+LEVELS_MAX: Final = 210_000
+"""Deeper JSON is refused, which bounds the time for a megabyte of brackets; an API server accepts 4,000 levels."""
+
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]+|[\]}]+', flags=re.DOTALL)
 """A string, even a truncated one. Otherwise each of its quotes would start another search, which could take hours."""
 
@@ -47,7 +50,11 @@ async def loads_aside(text: bytes) -> Any:
 
 
 def shallow(text: bytes) -> bytes:
-    """Return the JSON with null for values nested deeper than `DEPTH_MAX`; linear, without recursion."""
+    """Return the JSON with null for values nested deeper than `DEPTH_MAX`; linear, without recursion.
+
+    Raises:
+        ValueError: it has more than `LEVELS_MAX` levels.
+    """
     parts: list[bytes] = []
     depth, kept_from = 0, 0
     for token in _TOKEN.finditer(text):
@@ -57,6 +64,8 @@ def shallow(text: bytes) -> bytes:
             if depth <= DEPTH_MAX < depth + end - start:
                 parts += (text[kept_from : start + DEPTH_MAX - depth], b"null")
             depth += end - start
+            if depth > LEVELS_MAX:
+                raise ValueError(f"the JSON has more than {LEVELS_MAX:,} levels")
         elif sign in _CLOSING:
             if depth - (end - start) <= DEPTH_MAX < depth:
                 kept_from = start + depth - DEPTH_MAX

@@ -69,6 +69,10 @@ def physical_name(field: StructField) -> str:
     return str(field.metadata.get(PHYSICAL_NAME, field.name))
 
 
+INTERVAL_CHARACTERS_MAX = 1000
+"""Longer intervals are cut: a table property may have megabytes."""
+
+
 def kept_seconds(read: Callable[[str], str | None]) -> int:
     """Return the retention of removed files or of the log in seconds, the shorter one; `read` returns a table property."""
     log = _seconds(read("delta.logRetentionDuration"), DEFAULT_LOG_SECONDS)
@@ -76,6 +80,6 @@ def kept_seconds(read: Callable[[str], str | None]) -> int:
 
 
 def _seconds(interval: str | None, default: int) -> int:
-    tokens = (interval or "").lower().split()
+    tokens = (interval or "")[:INTERVAL_CHARACTERS_MAX].lower().split()
     parts = [(number, unit) for number, unit in pairwise(tokens) if _NUMBER.fullmatch(number)]
     return sum(int(number) * UNIT_SECONDS.get(unit.rstrip("s"), 0) for number, unit in parts) or default
