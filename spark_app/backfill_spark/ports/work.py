@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from backfill_spark.delta.deletion_vectors import VectorDescriptor
-    from backfill_spark.driver.job_context import OpenedJob
+    from backfill_spark.opening.tables import Tables
     from backfill_spark.transfer.file_transfer import PlannedCopy, Transferred
     from backfill_spark.transfer.job_copies import JobCopies
     from backfill_spark.transfer.job_ways import PlannedRange
@@ -21,8 +21,8 @@ class WorkContext(Protocol):
     """One running unit of work, used on the thread that runs it."""
 
     @property
-    def job(self) -> OpenedJob:
-        """The job: session, spec, source, transform, write mode, sink and committer."""
+    def tables(self) -> Tables:
+        """The job's tables: session, spec, source, transform, write mode, sink and committer."""
 
     def relaid(self, version: int, columns: NewColumns) -> WorkContext:
         """Return the same work for the job with the columns of a later version of the source, and with `columns` in the target."""

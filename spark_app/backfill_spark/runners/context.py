@@ -24,7 +24,7 @@ from backfill_spark.transfer.job_ways import PlannedRange
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from backfill_spark.driver.job_context import OpenedJob
+    from backfill_spark.opening.tables import Tables
 
 
 class WorkCancelledError(Exception):
@@ -59,7 +59,7 @@ class WorkLedger:
 class SparkWorkContext:
     """Implementation of `ports.work.WorkContext`."""
 
-    job: OpenedJob
+    tables: Tables
     attempt: int
     work_id: int
     ledger: WorkLedger
@@ -67,13 +67,13 @@ class SparkWorkContext:
 
     def stage(self, rows: DataFrame, *, what: str, folder: str = "") -> tuple[StagedFile, ...]:
         """See `WorkContext`; the Spark job counts the rows, because files may be gone before their footers are read."""
-        counted, sink = CountedRows(self.job.spark, rows), self.job.sink
+        counted, sink = CountedRows(self.tables.spark, rows), self.tables.sink
         if folder:
             shipping = ability(sink, SupportsShipping)
             paths = shipping.stage_of(counted.frame, folder, attempt=self.attempt, work_id=self.work_id)
         else:
             paths = sink.stage(counted.frame, attempt=self.attempt, work_id=self.work_id)
-        return self._recorded(counted, self.job.committer.measure(paths), what)
+        return self._recorded(counted, self.tables.committer.measure(paths), what)
 
     def copy(
         self, planned: Sequence[PlannedRange], *, segment: int | None = None
@@ -96,8 +96,8 @@ class SparkWorkContext:
 
     def relaid(self, version: int, columns: NewColumns) -> SparkWorkContext:
         """See `WorkContext`."""
-        job = relaid(self.job, version, columns)
-        return replace(self, job=job, copies=JobCopies(job))
+        tables = relaid(self.tables, version, columns)
+        return replace(self, tables=tables, copies=JobCopies(tables))
 
     @property
     def folder(self) -> str:
@@ -111,9 +111,9 @@ class SparkWorkContext:
 
     def stage_segments(self, rows: DataFrame, *, label: str, what: str) -> tuple[StagedFile, ...]:
         """See `WorkContext`."""
-        sink, counted = ability(self.job.sink, SupportsSegments), CountedRows(self.job.spark, rows)
+        sink, counted = ability(self.tables.sink, SupportsSegments), CountedRows(self.tables.spark, rows)
         staged = sink.stage_segments(counted.frame, label=label, attempt=self.attempt, work_id=self.work_id)
-        files = [(segment, self.job.committer.measure(paths)) for segment, paths in staged.items()]
+        files = [(segment, self.tables.committer.measure(paths)) for segment, paths in staged.items()]
         of_segments = tuple(replace(file, segment=segment) for segment, measured in files for file in measured)
         return self._recorded(counted, of_segments, what)
 
@@ -125,28 +125,28 @@ class SparkWorkContext:
 
     def stage_records(self, records: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
         """See `WorkContext`."""
-        transform = self.job.transform
+        transform = self.tables.transform
         if not isinstance(transform, ParsingTransform) or not transform.judges(records):
             return self.stage(transform.apply(records), what=what)
         # Counted between parsers and rows: Spark moves no filter past the count, and so does not parse twice.
-        counted = CountedRows(self.job.spark, transform.judged(records), only=is_bad())
+        counted = CountedRows(self.tables.spark, transform.judged(records), only=is_bad())
         files = self.stage(transform.rows(counted.frame), what=what)
         rows = counted.rows()
         return files if rows == 0 else (*files, *self._stage_bad(transform.bad(transform.judged(records)), rows, what))
 
     def stage_bad_records(self, records: DataFrame, *, what: str) -> tuple[StagedFile, ...]:
         """See `WorkContext`."""
-        transform, quarantine = self.job.transform, self.job.quarantine
+        transform, quarantine = self.tables.transform, self.tables.quarantine
         if quarantine is None or not quarantine.keeps or not isinstance(transform, ParsingTransform):
             return ()
-        counted = CountedRows(self.job.spark, transform.bad(transform.judged(records)))
+        counted = CountedRows(self.tables.spark, transform.bad(transform.judged(records)))
         files = quarantine.stage(counted.frame, attempt=self.attempt, work_id=self.work_id)
         check_staged(what, written=counted.rows(), found=sum(file.rows for file in files))
         return files
 
     def _stage_bad(self, records: DataFrame, rows: int, what: str) -> tuple[StagedFile, ...]:
         """Read the few bad records again, into their own table; without such a table, fail with one of them."""
-        quarantine = self.job.quarantine
+        quarantine = self.tables.quarantine
         if quarantine is None or not quarantine.keeps:
             raise bad_record(records, rows, what)
         files = quarantine.stage(records, attempt=self.attempt, work_id=self.work_id)

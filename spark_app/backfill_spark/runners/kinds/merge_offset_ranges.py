@@ -16,17 +16,17 @@ from backfill_spark.runners.runner import WorkRunner
 
 
 def _run(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged:
-    job, transform, what = context.job, context.job.transform, words(work.ranges)
+    tables, transform, what = context.tables, context.tables.transform, words(work.ranges)
     assert isinstance(transform, FoldingTransform), "a target with one row per key has a folding transform"
-    records = ability(job.source, SupportsOffsets).read_offsets(work.ranges)
-    of_partitions = CountedPartitions(job.spark, records, len(work.ranges))
-    judged = CountedRows(job.spark, transform.judged(of_partitions.frame), only=is_bad())
+    records = ability(tables.source, SupportsOffsets).read_offsets(work.ranges)
+    of_partitions = CountedPartitions(tables.spark, records, len(work.ranges))
+    judged = CountedRows(tables.spark, transform.judged(of_partitions.frame), only=is_bad())
     # Computed once, but not with cache(): Delta rejects a MERGE whose source is cached.
-    net = job.sink.as_stored(transform.folded(judged.frame).drop(PARTITION)).localCheckpoint()
+    net = tables.sink.as_stored(transform.folded(judged.frame).drop(PARTITION)).localCheckpoint()
     bad = judged.rows()
     if bad and not work.skips_bad:
         raise bad_record(transform.bad(transform.judged(records)), bad, what)
-    changed = check_net_changes(net, job.key, doubled="has records in several partitions", hint=SPREAD_HINT)
+    changed = check_net_changes(net, tables.key, doubled="has records in several partitions", hint=SPREAD_HINT)
     check_same_source(context)
     if changed:
         merge(net, context, work.txn_version)

@@ -9,7 +9,7 @@ from backfill_spark.runners.runner import WorkRunner
 
 
 def _run(work: ProveKey, context: WorkContext) -> KeyProven:
-    check_one_row_a_key(context.job.sink.at(work.target_version), context.job.key, what="the target")
+    check_one_row_a_key(context.tables.sink.at(work.target_version), context.tables.key, what="the target")
     return KeyProven(work.work_id)
 
 

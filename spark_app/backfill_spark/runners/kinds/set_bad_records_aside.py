@@ -12,7 +12,7 @@ from backfill_spark.runners.runner import WorkRunner
 
 
 def _run(work: SetBadRecordsAside, context: WorkContext) -> BadRecordsAside:
-    records = ability(context.job.source, SupportsOffsets).read_offsets(work.ranges)
+    records = ability(context.tables.source, SupportsOffsets).read_offsets(work.ranges)
     files = context.stage_bad_records(records, what=words(work.ranges))
     check_same_source(context)
     crash_point("after_stage")

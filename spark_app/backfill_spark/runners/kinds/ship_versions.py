@@ -15,7 +15,7 @@ from backfill_spark.shipping.staged_step import check_known, stage_step
 
 
 def _run(work: ShipVersions, context: WorkContext) -> VersionsShipped:
-    source, sink = ability(context.job.source, SupportsLog), ability(context.job.sink, SupportsShipping)
+    source, sink = ability(context.tables.source, SupportsLog), ability(context.tables.sink, SupportsShipping)
     crash_point("before_stage")
     versions = beginning(source.log_actions(work.after, work.upto), bytes_max=work.bytes_max)
     files_now = sink.target_files()

@@ -12,8 +12,8 @@ from .work import OffsetsRead, ReadOffsets
 
 
 def _run(work: ReadOffsets, context: WorkContext) -> OffsetsRead:
-    job = context.job
-    rows = ability(job.source, SupportsOffsets).read_offsets((OffsetRange(work.partition, work.start, work.stop),))
+    tables = context.tables
+    rows = ability(tables.source, SupportsOffsets).read_offsets((OffsetRange(work.partition, work.start, work.stop),))
     what = f"the offsets {work.start} to {work.stop} of partition {work.partition}"
     return OffsetsRead(work.work_id, context.stage_records(rows, what=what))
 
