@@ -35,7 +35,7 @@ from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.committer import SupportsColumns
 from backfill_spark.ports.sink import Sink
-from backfill_spark.runners.context import SparkWorkContext, WorkLedger
+from backfill_spark.runners.context import WorkContext, WorkLedger
 from backfill_spark.runners.runner import WorkRunner, discover
 from backfill_spark.transfer.job_copies import JobCopies
 
@@ -161,8 +161,8 @@ class SparkActionExecutor:
             )
         return runner
 
-    def _context(self, work: Work) -> SparkWorkContext:
-        return SparkWorkContext(self._tables, self._attempt, work.work_id, self._ledger, self._job_copies)
+    def _context(self, work: Work) -> WorkContext:
+        return WorkContext(self._tables, self._attempt, work.work_id, self._ledger, self._job_copies)
 
     def _after_failure(self, work: Work, error: Exception) -> WorkFinished | WorkFailed | WorkCancelled:
         cancelled = self._ledger.is_cancelled(work.work_id)

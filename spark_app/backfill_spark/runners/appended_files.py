@@ -11,7 +11,7 @@ from backfill_core.protocol.work import StagedFile
 from backfill_core.transfer.ways import Decoded, Excluded
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.ports.source import SupportsAppends
-from backfill_spark.ports.work import WorkContext
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.transfer.file_transfer import PlannedCopy
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backfill_core.errors import MADE_AGAIN_HINT, SourceReplacedError
 from backfill_core.positions.offsets import OffsetRange, Subscribed, count
-from backfill_spark.ports.work import WorkContext
+from backfill_spark.runners.context import WorkContext
 
 
 def words(ranges: tuple[OffsetRange, ...]) -> str:

@@ -22,7 +22,7 @@ from backfill_spark.ports.source import SupportsLog
 
 if TYPE_CHECKING:
     from backfill_spark.opening.tables import Tables
-    from backfill_spark.ports.work import WorkContext
+    from backfill_spark.runners.context import WorkContext
 
 GONE_HINT = "Undo it, or start a new job on a new target with another spec.transform."
 

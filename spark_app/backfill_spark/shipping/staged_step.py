@@ -24,7 +24,7 @@ from backfill_spark.shipping.file_actions import removal, with_fields
 from backfill_spark.transfer.file_transfer import MadeCopy, PlannedCopy
 
 if TYPE_CHECKING:
-    from backfill_spark.ports.work import WorkContext
+    from backfill_spark.runners.context import WorkContext
     from backfill_spark.transfer.job_ways import JobWays
 
 VECTORS_HINT = "Run ALTER TABLE … SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true') on the target, then start the job again."

@@ -11,7 +11,7 @@ from support.tables.oracle import coming_back
 from backfill_core.protocol.work import FileRange, ReadSplit, ShipVersions
 from backfill_spark.delta.log import newest_version
 from backfill_spark.driver.job_context import JobContext
-from backfill_spark.runners.context import SparkWorkContext, WorkLedger
+from backfill_spark.runners.context import WorkContext, WorkLedger
 from backfill_spark.runners.kinds import read_split
 from backfill_spark.runners.kinds.ship_versions import RUNNER as SHIP
 from backfill_spark.settings import DriverSettings
@@ -46,7 +46,7 @@ def replica(spark, tmp_path, monkeypatch):
 
         def do(self, runner, work):
             self.work += 1
-            context = SparkWorkContext(self.job.tables, 1, self.work, self.ledger, self.copies)
+            context = WorkContext(self.job.tables, 1, self.work, self.ledger, self.copies)
             return runner.run(work(self.work), context)
 
         def seal(self, files, removed=()):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from backfill_core.protocol.work import ApplyChanges, ChangesApplied
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsChanges
-from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.changes import check_net_changes
 from backfill_spark.rows.key_ranges import within
 from backfill_spark.runners.appended_files import stage_appended
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.merging import is_merged, merge
 from backfill_spark.runners.runner import WorkRunner
 

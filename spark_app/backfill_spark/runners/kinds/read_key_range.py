@@ -11,10 +11,10 @@ from backfill_core.protocol.work import KeyRangeStaged, ReadKeyRange
 from backfill_spark.crash_points import crash_point
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsKeyRanges
-from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.counted_rows import CountedRows
 from backfill_spark.rows.key_ranges import nth_position, of_vnodes, upto
 from backfill_spark.rows.verification import check_one_row_a_key
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.runner import WorkRunner
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from backfill_spark.crash_points import crash_point
 from backfill_spark.opening.shipping import ships
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsFiles, SupportsPin
-from backfill_spark.ports.work import WorkContext
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.runner import WorkRunner
 
 if TYPE_CHECKING:

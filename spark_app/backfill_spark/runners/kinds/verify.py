@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from backfill_core.protocol.work import Verified, Verify
-from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.comparison import compare
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.runner import WorkRunner
 
 
