@@ -31,8 +31,8 @@ from backfill_core.transfer.proof import (
 )
 from backfill_core.transfer.ways import Whole
 from backfill_spark.delta.deletion_vectors import vector_of
-from backfill_spark.delta.log import LoggedFile, files_at, hidden_rows, same_rows
-from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.delta.log import files_at, hidden_rows, same_rows
+from backfill_spark.delta.source_file import LoggedFile, SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.delta.statistics.misstated import misstated
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
