@@ -31,6 +31,7 @@ PLANTED = [
     ("The rules know", f"{CORE}/planted.py", "from pyspark.sql import functions"),
     ("The models", "crds/backfill_api/planted.py", "import pyspark"),
     ("The data plane", f"{SPARK}/planted.py", "import kubernetes"),
+    ("No module below", f"{SPARK}/transfer/planted.py", "import backfill_spark.driver.job_context"),
     ("The control plane", "operator/backfill_operator/planted.py", "import pyspark"),
     ("A test double", f"{CORE}/planted.py", "from unittest import mock"),
     ("Strategies", f"{CORE}/strategies/planted/__init__.py", "import backfill_core.strategies.snapshot.params"),

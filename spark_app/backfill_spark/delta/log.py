@@ -18,6 +18,7 @@ from backfill_core.protocol.events import Head
 from backfill_core.transfer.logged_statistics import LoggedStatistics
 from backfill_spark.delta.properties import PropertyNamesPlaceError, check_names_no_place, kept_seconds
 from backfill_spark.delta.schemas import UserDefinedTypeError, check_schema_text
+from backfill_spark.delta.source_file import LoggedFile, LoggedValues, values_of, without_statistics
 from backfill_spark.delta.spark_internals import SparkDeltaLog, read_by_either
 from backfill_spark.jvm.bulk_calls import java_function, text_of
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_no_table
@@ -45,53 +46,6 @@ LOG_ERRORS = (*JAVA_ERRORS, EmptyCommitError, PropertyNamesPlaceError, UserDefin
 
 NO_ACTION = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Exceptions of parsing a line that is not an action of the protocol."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedFile:
-    """A data file of one version."""
-
-    path: str
-    """Path in the spelling of the log: relative to the table or absolute, percent-encoded."""
-
-    bytes: int
-    rows: int | None
-    """Number of rows, deleted ones included; `None` if the log has no count."""
-
-    deleted: int
-    """Number of rows that the file's deletion vector hides."""
-
-    nulls: tuple[int | None, ...]
-    """Number of nulls of each requested column, deleted rows included; `None` if the log has no count."""
-
-    action: str
-    """The `add` action as a line of a commit, without its statistics."""
-
-    statistics: str | None
-    """Statistics as JSON, unchanged from the log."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedValues:
-    """Facts from the log about the values of some columns in one data file; numbers are exact."""
-
-    path: str
-    rows: int | None
-    action: str
-    """The `add` action as a line of a commit, without its statistics."""
-
-    deleted: int
-    """Number of rows that the file's deletion vector hides."""
-
-    smallest: tuple[Any, ...]
-    """Minimum of each requested column, as in JSON; strings may be truncated. `None` if the log has none, or all values are null."""
-
-    largest: tuple[Any, ...]
-    """Maximum of each requested column; a truncated string ends with a character that makes it larger than the value."""
-
-    nulls: tuple[int | None, ...]
-    partition: Mapping[str, str | None]
-    """Values of the partition columns as strings, by physical name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,11 +303,6 @@ def action_of(line: str) -> dict[str, Any]:
     return {kind: fields for kind, fields in action.items() if fields is not None}
 
 
-def without_statistics(add: Mapping[str, Any]) -> str:
-    """Return an `add` action as a line of a commit, without its statistics: a kilobyte per file that reads do not need."""
-    return json.dumps({"add": {name: value for name, value in add.items() if name != "stats"}})
-
-
 def _open(spark: SparkSession, path: str) -> tuple[Any, Any]:
     kernel: Any = java(spark).io.delta.kernel
     engine = kernel.defaults.engine.DefaultEngine.create(hadoop_conf(spark))  # type: ignore[union-attr]
@@ -377,18 +326,3 @@ def _parse(line: str, nulls_of: Sequence[str]) -> LoggedFile:
 
 def _values(line: str, columns: Sequence[str]) -> LoggedValues:
     return values_of(json.loads(line)["add"], columns)
-
-
-def values_of(add: Mapping[str, Any], columns: Sequence[str]) -> LoggedValues:
-    """Return the facts of an `add` action about the values of some columns, given by their physical names."""
-    stats = LoggedStatistics.of(add.get("stats"))
-    return LoggedValues(
-        path=add["path"],
-        rows=stats.rows,
-        action=without_statistics(add),
-        deleted=(add.get("deletionVector") or {}).get("cardinality", 0),
-        smallest=tuple(stats.smallest.get(name) for name in columns),
-        largest=tuple(stats.largest.get(name) for name in columns),
-        nulls=tuple(stats.null_count(name) for name in columns),
-        partition=add.get("partitionValues") or {},
-    )

@@ -1,4 +1,4 @@
-"""A data file as the table's log describes it."""
+"""Data files as a table's log describes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,53 @@ from backfill_core.log_shipping.file_locations import is_below
 from backfill_core.positions.source_names import RowOrder, name_of
 from backfill_core.transfer.logged_statistics import LoggedStatistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
-from backfill_spark.delta.log import LoggedFile, LoggedValues, values_of
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedFile:
+    """A data file of one version."""
+
+    path: str
+    """Path in the spelling of the log: relative to the table or absolute, percent-encoded."""
+
+    bytes: int
+    rows: int | None
+    """Number of rows, deleted ones included; `None` if the log has no count."""
+
+    deleted: int
+    """Number of rows that the file's deletion vector hides."""
+
+    nulls: tuple[int | None, ...]
+    """Number of nulls of each requested column, deleted rows included; `None` if the log has no count."""
+
+    action: str
+    """The `add` action as a line of a commit, without its statistics."""
+
+    statistics: str | None
+    """Statistics as JSON, unchanged from the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedValues:
+    """Facts from the log about the values of some columns in one data file; numbers are exact."""
+
+    path: str
+    rows: int | None
+    action: str
+    """The `add` action as a line of a commit, without its statistics."""
+
+    deleted: int
+    """Number of rows that the file's deletion vector hides."""
+
+    smallest: tuple[Any, ...]
+    """Minimum of each requested column, as in JSON; strings may be truncated. `None` if the log has none, or all values are null."""
+
+    largest: tuple[Any, ...]
+    """Maximum of each requested column; a truncated string ends with a character that makes it larger than the value."""
+
+    nulls: tuple[int | None, ...]
+    partition: Mapping[str, str | None]
+    """Values of the partition columns as strings, by physical name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +124,23 @@ class SourceFile:
         stats = LoggedStatistics.of(self.statistics)
         nulls = {name: stats.null_count(name) for name in columns}
         return stats.rows, {name: count for name, count in nulls.items() if count is not None}
+
+
+def values_of(add: Mapping[str, Any], columns: Sequence[str]) -> LoggedValues:
+    """Return the facts of an `add` action about the values of some columns, given by their physical names."""
+    stats = LoggedStatistics.of(add.get("stats"))
+    return LoggedValues(
+        path=add["path"],
+        rows=stats.rows,
+        action=without_statistics(add),
+        deleted=(add.get("deletionVector") or {}).get("cardinality", 0),
+        smallest=tuple(stats.smallest.get(name) for name in columns),
+        largest=tuple(stats.largest.get(name) for name in columns),
+        nulls=tuple(stats.null_count(name) for name in columns),
+        partition=add.get("partitionValues") or {},
+    )
+
+
+def without_statistics(add: Mapping[str, Any]) -> str:
+    """Return an `add` action as a line of a commit, without its statistics: a kilobyte per file that reads do not need."""
+    return json.dumps({"add": {name: value for name, value in add.items() if name != "stats"}})

@@ -35,7 +35,7 @@ from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.committer import SupportsColumns
 from backfill_spark.ports.sink import Sink
-from backfill_spark.runners.context import SparkWorkContext, WorkLedger
+from backfill_spark.runners.context import WorkContext, WorkLedger
 from backfill_spark.runners.runner import WorkRunner, discover
 from backfill_spark.transfer.job_copies import JobCopies
 
@@ -51,7 +51,7 @@ class SparkActionExecutor:
 
     def __init__(self, job: OpenedJob, *, attempt: int) -> None:
         """Take the job and the number of its attempt; start nothing."""
-        self._job = job
+        self._job, self._tables = job, job.tables
         self._attempt = attempt
         # Spark rejects jobs of a cancelled group for the rest of the session. The same session may reuse an attempt number after a
         # restart of the job, or after an attempt that was lost before its first commit. The random suffix keeps groups distinct.
@@ -61,7 +61,7 @@ class SparkActionExecutor:
         self._under_way: dict[int, Callable[[Event], None]] = {}
         """Callback for the answer of each running unit of work, by work id."""
 
-        self._ledger, self._job_copies = WorkLedger(), JobCopies(job)
+        self._ledger, self._job_copies = WorkLedger(), JobCopies(job.tables)
         self._runners = discover()
         self._copies = CopyPriority(job.spark)
         self._lock = threading.Lock()
@@ -75,7 +75,9 @@ class SparkActionExecutor:
     @property
     def decodes(self) -> bool:
         """True if every file of the pinned version is decoded; `False` for sources without files, or read by key."""
-        return self._job.line is None and isinstance(self._job.opened, PinnedSource) and self._job_copies.ways.decodes
+        return (
+            self._job.line is None and isinstance(self._tables.opened, PinnedSource) and self._job_copies.ways.decodes
+        )
 
     # ------------------------------------------------------------------ background work
     def start(self, work: Work, answer: Callable[[Event], None]) -> None:
@@ -91,7 +93,7 @@ class SparkActionExecutor:
         If the work has started to change the target, the executor waits for the work's own answer instead.
         """
         waits = self._ledger.cancel(work_id)
-        java_context(self._job.spark).sc().cancelJobGroupAndFutureJobs(self._group(work_id))
+        java_context(self._tables.spark).sc().cancelJobGroupAndFutureJobs(self._group(work_id))
         if not waits:
             self._answer(WorkCancelled(work_id))
 
@@ -104,8 +106,8 @@ class SparkActionExecutor:
 
     @property
     def _sinks(self) -> tuple[Sink, ...]:
-        quarantine = self._job.quarantine
-        return (self._job.sink,) if quarantine is None else (self._job.sink, quarantine.sink)
+        quarantine = self._tables.quarantine
+        return (self._tables.sink,) if quarantine is None else (self._tables.sink, quarantine.sink)
 
     def close(self) -> None:
         """Close without waiting; the end of the session or the caller cancels the work that still runs."""
@@ -114,7 +116,7 @@ class SparkActionExecutor:
 
     def tidy(self) -> None:
         """Remove staged files that no commit references. Call it only when the job is complete."""
-        self._job.sink.discard(sorted(self._ledger.unsealed))
+        self._tables.sink.discard(sorted(self._ledger.unsealed))
 
     def _group(self, work_id: int) -> str:
         return f"{self._groups}-{work_id}"
@@ -130,13 +132,13 @@ class SparkActionExecutor:
     def _event(self, work: Work) -> WorkFinished | WorkFailed | WorkCancelled:
         work_id = work.work_id
         try:
-            activate(self._job.spark)
-            context = self._job.spark.sparkContext
+            activate(self._tables.spark)
+            context = self._tables.spark.sparkContext
             context.setLocalProperty("spark.scheduler.pool", POOLS[work.kind])
             context.setJobGroup(self._group(work_id), f"{type(work).__name__} {work_id}", interruptOnCancel=False)
             return WorkFinished(self._do(work))
         except Exception as error:
-            if java_died(self._job.spark, error):
+            if java_died(self._tables.spark, error):
                 raise
             return self._after_failure(work, error)
 
@@ -159,8 +161,8 @@ class SparkActionExecutor:
             )
         return runner
 
-    def _context(self, work: Work) -> SparkWorkContext:
-        return SparkWorkContext(self._job, self._attempt, work.work_id, self._ledger, self._job_copies)
+    def _context(self, work: Work) -> WorkContext:
+        return WorkContext(self._tables, self._attempt, work.work_id, self._ledger, self._job_copies)
 
     def _after_failure(self, work: Work, error: Exception) -> WorkFinished | WorkFailed | WorkCancelled:
         cancelled = self._ledger.is_cancelled(work.work_id)
@@ -185,15 +187,15 @@ class SparkActionExecutor:
 
         Call it after the fence: by then the files that these attempts announced are committed.
         """
-        activate(self._job.spark)
+        activate(self._tables.spark)
         for sink in self._sinks:
             sink.remove_orphans(self._attempt)
 
     def seal(self, action: Seal) -> int:
         """Commit to the target, then commit the announced bad records. The transaction version identifies a commit whose answer was lost."""
-        activate(self._job.spark)
+        activate(self._tables.spark)
         if action.files:
-            self._job.sink.check_staged(action.files)
+            self._tables.sink.check_staged(action.files)
         version = self._commit(action)
         self._has_other_columns = self._has_other_columns or (action.columns is not None and action.columns.reopens)
         if action.quarantine is not None:
@@ -204,7 +206,7 @@ class SparkActionExecutor:
         return version
 
     def _commit_bad_records(self, announced: AnnouncedRecords) -> None:
-        quarantine = self._job.quarantine
+        quarantine = self._tables.quarantine
         if quarantine is None:
             raise no_quarantine(announced)
         crash_point("before_quarantine")
@@ -212,7 +214,7 @@ class SparkActionExecutor:
         crash_point("after_quarantine")
 
     def _commit(self, action: Seal) -> int:
-        committer = self._job.committer
+        committer = self._tables.committer
         try:
             if action.fences:
                 claim, opened = self._job.claim, self._job.stored
@@ -234,12 +236,12 @@ class SparkActionExecutor:
 
     def after_seal(self) -> tuple[Event, ...]:
         """Run the hooks of past commits (checkpoints, checksums), and detect foreign commits between ours."""
-        activate(self._job.spark)
+        activate(self._tables.spark)
         self._copies.lower()
         ran = self._run_hooks()
         with self._lock:
             versions, self._sealed = sorted(self._sealed), self._sealed[-1:]
-        committer, shared = self._job.committer, bool(self._job.claim.shares)
+        committer, shared = self._tables.committer, bool(self._job.claim.shares)
         foreign = tuple(
             commit
             for earlier, later in pairwise(versions)
@@ -251,8 +253,8 @@ class SparkActionExecutor:
     def _run_hooks(self) -> tuple[HooksRan, ...]:
         """Run the hooks of each table that the job fills; return an event if a hook fails, or if all succeed again after a failure."""
         failure: BackfillError | None = None
-        quarantine = self._job.quarantine
-        committers = [self._job.committer] if quarantine is None else [self._job.committer, quarantine.committer]
+        quarantine = self._tables.quarantine
+        committers = [self._tables.committer] if quarantine is None else [self._tables.committer, quarantine.committer]
         for committer in committers:
             try:
                 committer.run_hooks()
@@ -263,12 +265,12 @@ class SparkActionExecutor:
 
     def head(self, kept_after: Position | None) -> Head:
         """Return the source's newest position, and check that the source still keeps everything after `kept_after`."""
-        activate(self._job.spark)
-        head = self._job.source.head()
+        activate(self._tables.spark)
+        head = self._tables.source.head()
         if kept_after is not None:
-            self._job.source.check_kept(kept_after, head)
+            self._tables.source.check_kept(kept_after, head)
         return head
 
     def explain(self, error: Exception) -> BackfillError:
         """Translate an error; an unknown error is retryable only if it looks transient."""
-        return self._job.explain(error)
+        return self._tables.explain(error)

@@ -51,6 +51,7 @@ from backfill_spark.driver.progress import progress_of, while_silent
 from backfill_spark.jvm.java_process import JavaWatch
 from backfill_spark.jvm.session import executors_removed, executors_there
 from backfill_spark.opening.source import PinnedSource
+from backfill_spark.opening.tables import Tables
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StoppedEarly, StopSignal
 
@@ -184,11 +185,11 @@ def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOut
             caller.stop.check()
             caller.starting("checking the key's values")
             checked_s = now().mono_s
-            with job.jobs_explained():
+            with job.tables.jobs_explained():
                 key_proven = _check_keys(job, caller.settings)
             proof_s = now().mono_s - checked_s if key_proven else 0.0
         caller.starting("preparing the target")
-        job.make_target()
+        job.tables.make_target()
         job = job.emptied()
         # A proof before the first write is a separate step, not part of the start.
         spent = {START: now().mono_s - began_s - proof_s} | ({KEY_PROOF: proof_s} if proof_s else {})
@@ -200,23 +201,23 @@ def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
 
     A resumed job was checked before its first write, so it is not checked again.
     """
-    spec = job.backfill.spec
-    if job.resumes is not None or not job.proves_key:
+    tables = job.tables
+    if job.resumes is not None or not tables.proves_key:
         return False
     unique = settings.check_unique
     if unique is None:
-        unique = job.opened.rows <= CHECK_UNIQUE_ROWS_MAX or job.splits_keys
-    job.opened.check_no_null_key(spec.transform.where)
+        unique = tables.opened.rows <= CHECK_UNIQUE_ROWS_MAX or job.splits_keys
+    tables.opened.check_no_null_key(tables.spec.transform.where)
     if unique:
-        job.check_one_row_a_key()
+        tables.check_one_row_a_key()
     return unique
 
 
-def _suspects(opened: OpenedJob) -> tuple[str, ...]:
+def _suspects(tables: Tables) -> tuple[str, ...]:
     """Describe the parts of a job that decide which rows the target gets: the filter, partition columns and the pinned version."""
-    table = opened.opened.table if isinstance(opened.opened, PinnedSource) else None
+    table = tables.opened.table if isinstance(tables.opened, PinnedSource) else None
     partitions, version = ((), None) if table is None else (table.partitions, table.version)
-    return describe_suspects(opened.backfill.spec.transform.where, partitions, version)
+    return describe_suspects(tables.spec.transform.where, partitions, version)
 
 
 class _Attempt:
@@ -229,17 +230,17 @@ class _Attempt:
         spec, moment = opened.backfill.spec, now()
         state = _next_state(opened, moment)
         self._attempt = state.attempt
-        proves_key = caller.settings.check_unique is not False and opened.proves_key
+        proves_key = caller.settings.check_unique is not False and opened.tables.proves_key
         pace = JobSettings(
             interval_s=spec.barrier.interval_ms / 1000,
             commit_every=spec.barrier.commit_every,
             verify_final=spec.verify != "None",
             follows=spec.after == "Follow",
             knows_bytes=knows_bytes(spec.source),
-            suspects=_suspects(opened),
+            suspects=_suspects(opened.tables),
         )
         self._executor = SparkActionExecutor(opened, attempt=state.attempt)
-        with opened.jobs_explained():
+        with opened.tables.jobs_explained():
             decodes = self._executor.decodes
         strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven, decodes=decodes)
         job = Job(state, strategy, pace, moment, spent)

@@ -5,40 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Self
 
 from backfill_api.spec.spec import Backfill
 from backfill_core import strategies
-from backfill_core.errors import BackfillError, InvalidSpecError, StateMismatchError, StateMovedError
+from backfill_core.errors import StateMismatchError, StateMovedError
 from backfill_core.job.owner import PREFIX, Claim, check_claim
 from backfill_core.job.state import JobState, check_same_spec
 from backfill_core.plugins import choose
 from backfill_core.positions.key_line import KeyLine
-from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.strategy import Opened, ReadNewest, StartOver, StoredProgress, Strategy, StrategyPlugin
-from backfill_core.protocol.work import Covered, Position
+from backfill_core.protocol.work import Position
 from backfill_spark import sinks, sources
 from backfill_spark.jvm.session_scope import session_scope
-from backfill_spark.opening.failures import Side, explain, explained
+from backfill_spark.opening.failures import Side, explained
 from backfill_spark.opening.key_line import key_line
-from backfill_spark.opening.quarantine import OpenedQuarantine, open_quarantine
+from backfill_spark.opening.quarantine import open_quarantine
 from backfill_spark.opening.shipping import lay_out
-from backfill_spark.opening.source import OpenSource, PinnedSource, in_order, open_source
+from backfill_spark.opening.source import PinnedSource, in_order, open_source
+from backfill_spark.opening.tables import Tables
 from backfill_spark.opening.transform import transform_of
 from backfill_spark.ports.abilities import ability, check_promises, closing
 from backfill_spark.ports.committer import Committer, StoredState
 from backfill_spark.ports.sink import Sink, SupportsStartOver
-from backfill_spark.ports.source import PinnedTable, Source
-from backfill_spark.rows.comparison import Comparison
+from backfill_spark.ports.source import Source
 from backfill_spark.rows.transform import Transform
-from backfill_spark.rows.verification import check_one_row_a_key
 from backfill_spark.rows.write_modes import WriteMode, write_mode
 from backfill_spark.settings import DriverSettings
-from backfill_spark.sources import version_of
 from backfill_spark.stop_signal import StopSignal
-from backfill_spark.transfer.file_proof import FileProof, misstated_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -172,15 +167,10 @@ class JobContext:
             quarantine = open_quarantine(self.spark, self.backfill, self.plugins.sink, opened.schema)
             if quarantine is not None:
                 quarantine.check(target_path=self.sink.path)
-        return OpenedJob(
-            **vars(self),
-            source=source,
-            transform=transform,
-            opened=opened,
-            start_over=start_over,
-            line=line,
-            quarantine=quarantine,
+        tables = Tables(
+            self.spark, spec, self.plugins.source, source, self.sink, self.committer, transform, opened, quarantine
         )
+        return OpenedJob(**vars(self), tables=tables, start_over=start_over, line=line)
 
     @contextmanager
     def explained(self, doing: str, *sides: Side) -> Iterator[None]:
@@ -193,17 +183,12 @@ class JobContext:
 class OpenedJob(JobContext):
     """A job whose source and transform are also open and checked."""
 
-    source: Source
-    transform: Transform
-    opened: OpenSource
+    tables: Tables
     start_over: StartOver | None = None
     """Set if the stored state is not resumed."""
 
     line: KeyLine | None = None
     """The source's rows in the order of a key; `None` if they are not read by key."""
-
-    quarantine: OpenedQuarantine | None = None
-    """The table of bad records; `None` if the source names none."""
 
     @property
     def resumes(self) -> StoredProgress | None:
@@ -211,67 +196,15 @@ class OpenedJob(JobContext):
         return None if self.start_over is not None else self.progress
 
     @property
-    def _sides(self) -> tuple[Side, ...]:
-        # The sink comes first: an error that it raises in a row looks like an error of the transform.
-        return self.sink, self.transform, self.source
-
-    def explain(self, error: Exception) -> BackfillError:
-        """Translate an exception of a Spark job; an unknown error is retryable only if it looks transient."""
-        return explain(error, self.spark, "a Spark job", *self._sides)
-
-    @contextmanager
-    def jobs_explained(self) -> Iterator[None]:
-        """Translate exceptions that Spark jobs on both sides raise inside the block into a `BackfillError`."""
-        with self.explained("a Spark job", *self._sides):
-            yield
-
-    @property
-    def mode(self) -> WriteMode:
-        """Write mode of the target."""
-        return _mode(self.backfill)
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Key in terms of the target; empty for targets without one."""
-        return self.backfill.spec.key
-
-    @property
-    def pinned(self) -> PinnedTable:
-        """The pinned version.
-
-        Raises:
-            InvalidSpecError: the strategy requested offsets, so it has no pinned version.
-        """
-        if not isinstance(self.opened, PinnedSource):
-            raise InvalidSpecError("the strategy pins no version of the source.", hint="Use another strategy.")
-        return self.opened.table
-
-    @property
-    def row_offsets(self) -> tuple[int, ...]:
-        """Row index at which each file of the pinned version begins; the last element is the number of all rows."""
-        return tuple(accumulate(self.pinned.rows, initial=0))
-
-    @property
-    def proves_key(self) -> bool:
-        """True if duplicate keys in the source would violate the target's key. Records cannot: the last record of a key wins."""
-        return self.mode.merges and isinstance(self.opened, PinnedSource)
-
-    @property
     def splits_keys(self) -> bool:
         """True if rows with one key of the target can lie in two ranges, so that no range proves the key."""
         if self.line is None:
             return False
-        taken = self.transform.taken(self.spark, self.opened.schema)
-        key = {name.lower() for name in self.key}
+        tables = self.tables
+        taken = tables.transform.taken(self.spark, tables.opened.schema)
+        key = {name.lower() for name in tables.key}
         kept = {column.lower() for name, column in taken.items() if column is not None and name.lower() in key}
         return not {column.name.lower() for column in self.line.space.order.columns} <= kept
-
-    def make_target(self) -> None:
-        """Create the target if it is missing."""
-        with self.explained("preparing the target", self.sink):
-            self.sink.prepare(self.transform.output_schema(self.spark, self.opened.schema))
-            if self.quarantine is not None:
-                self.quarantine.make()
 
     def emptied(self) -> OpenedJob:
         """Remove the rows of the unfinished job from the target if it starts over; return the job with the state after the removal.
@@ -295,65 +228,10 @@ class OpenedJob(JobContext):
     def strategy(self, *, proves_key: bool = False, key_proven: bool = False, decodes: bool = False) -> Strategy:
         """Return the job's strategy, resumed from the progress in the target; see `Opened` for the arguments."""
         opened = Opened(
-            self.opened.found, self.stored.txn_version, proves_key=proves_key, key_proven=key_proven,
+            self.tables.opened.found, self.stored.txn_version, proves_key=proves_key, key_proven=key_proven,
             splits_keys=proves_key and self.splits_keys, line=self.line, decodes=decodes,
         )  # fmt: skip
         return self.plugins.strategy.resume(self.backfill.spec, self.resumes, opened)
-
-    def comparison(
-        self,
-        position: Position,
-        *,
-        target_version: int,
-        covered: Covered,
-        cut_off: tuple[OffsetRange, ...] = (),
-        check: Callable[[], None],
-        by_rows: bool = False,
-        statistics: bool = False,
-    ) -> Comparison:
-        """Return the two sides of a receipt.
-
-        Args:
-            position: Position of the source.
-            target_version: Version of the target.
-            covered: Part of the position that is compared; `None` compares all of it.
-            cut_off: Offsets after the position that no reader may read, because an open transaction precedes them.
-            check: Called often while files are read; an exception that it raises ends the comparison.
-            by_rows: Compare rows, also the rows of files that were copied.
-            statistics: Compare the statistics of all files of the target with the files' values; implied by `by_rows`.
-        """
-        prefix = self.row_offsets if isinstance(self.opened, PinnedSource) else ()
-        source = self.opened.compared(position, covered, prefix)
-        by_rows = by_rows or self.backfill.spec.verify == "FinalByRows"
-        return Comparison(
-            source=source,
-            files=None if by_rows else FileProof.of(self, source.files, target_version),
-            misstated=(lambda: misstated_files(self, target_version)) if by_rows or statistics else None,
-            check=check,
-            sink=self.sink,
-            transform=self.transform,
-            key=self.key,
-            vnodes=self.backfill.spec.strategy.params.vnodes,
-            mode=self.mode,
-            source_version=version_of(position),
-            source_position=self.words(position),
-            target_version=target_version,
-            complete=covered is None and not cut_off,
-            cut_off=cut_off,
-            head=lambda: self.source.head().position,
-        )
-
-    def check_one_row_a_key(self) -> None:
-        """Prove the key unique in the history of the source, after the transform.
-
-        A key that the transform drops is checked in the source's rows; the transform never drops the key of an Upsert.
-
-        Raises:
-            DuplicateKeyError: two rows share a key.
-        """
-        key, source = self.key, self.opened.all()
-        view = self.transform.apply(source)
-        check_one_row_a_key(view if set(key) <= set(view.columns) else source, key, what=self.opened.words)
 
 
 def _look(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> JobContext:

@@ -20,6 +20,7 @@ from backfill_spark.control.wire import receipt_words, source_head_words
 from backfill_spark.driver.event_loop import now
 from backfill_spark.driver.job_context import JobContext, OpenedJob
 from backfill_spark.ports.abilities import closing
+from backfill_spark.rows.comparison import compare
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
 
@@ -62,7 +63,8 @@ def verify_offline(
                     hint="Run the job to its end, then verify it.",
                 )
             status, version = job.strategy().status, context.stored.table_version
-            compared = job.comparison(
+            compared = compare(
+                job.tables,
                 status.position,
                 target_version=version,
                 covered=status.covered,
@@ -72,7 +74,7 @@ def verify_offline(
                 statistics=statistics,
             )
             starting("comparing source and target")
-            with job.jobs_explained():
+            with job.tables.jobs_explained():
                 receipt = compared.receipt(epoch=state.epoch)
                 examples = compared.examples(receipt) if explain and not receipt.equal else []
             head = newest_of_open_source(job, status.position)
@@ -85,8 +87,9 @@ def newest_of_open_source(job: OpenedJob, position: Position) -> SourceHead:
     Raises:
         BackfillError: the source cannot be read.
     """
-    with job.explained("reading the source", job.source):
-        return source_head_words(job.source.head(), position, job.words, now_ms=now().wall_ms)
+    source = job.tables.source
+    with job.explained("reading the source", source):
+        return source_head_words(source.head(), position, job.words, now_ms=now().wall_ms)
 
 
 def newest_of_source(context: JobContext, position: Position | None) -> SourceHead | None:

@@ -64,6 +64,7 @@ from backfill_spark.opening.plan_warnings import (
     table_warnings,
 )
 from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource
+from backfill_spark.opening.tables import Tables
 from backfill_spark.ports.sink import DescribesTarget
 from backfill_spark.settings import DriverSettings
 from backfill_spark.stop_signal import StopSignal
@@ -112,7 +113,7 @@ def plan_job(
         state = context.state
         if state is not None and state.finished and not state.dropped(context.stored.txn_version):
             return plan_after_end(context, state)
-        with context.open_job() as opened, opened.jobs_explained():
+        with context.open_job() as opened, opened.tables.jobs_explained():
             starting("reading and writing a sample")
             return _plan(opened, backfill, settings, began_s, check_unique=check_unique)
 
@@ -122,26 +123,26 @@ def _plan(
 ) -> Plan:
     # A run opens the same tables, so it needs the same time.
     start_s = time.monotonic() - began_s + FENCE_SECONDS
-    source, spec = opened.opened, backfill.spec
+    tables, spec, by_key = opened.tables, backfill.spec, opened.line is not None
+    source = tables.opened
     table, order = (source.table, source.order) if isinstance(source, PinnedSource) else (None, None)
-    ways = None if table is None or opened.line is not None else JobWays.of(opened)
+    ways = None if table is None or by_key else JobWays.of(tables)
     counted = (
         Counter[Way]() if ways is None or table is None else ways.counts([i for i, n in enumerate(table.rows) if n])
     )
-    rate = _calibrate(opened, settings.cores, ways, counted)
+    rate = _calibrate(tables, settings.cores, ways, counted)
     steps = _steps(opened, backfill, settings, start_s, rate)
     seconds = sum(step.seconds for step in steps)
     source.check_no_null_key(spec.transform.where)
-    unique = _is_unique(opened) if check_unique and spec.source.params.key and table is not None else None
+    unique = _is_unique(tables) if check_unique and spec.source.params.key and table is not None else None
     # A job that reads by key always reads the newest version, so the source need not keep older versions.
-    retention = opened.source.kept_seconds() if opened.line is None else None
+    retention = None if by_key else tables.source.kept_seconds()
     per_split = spec.strategy.params.rows_per_split(rate)
     reads_feed = SourceAbility.CHANGES in spec.strategy.variant.needs
     change_feed = table.change_feed if table is not None and reads_feed else None
-    exists = opened.sink.exists()
-    schema = opened.transform.output_schema(opened.spark, source.schema)
+    exists, schema = tables.sink.exists(), tables.transform.output_schema(tables.spark, source.schema)
     kept = () if table is None else tuple(name for name in table.partitions if name in schema.names)
-    target = opened.sink.planned(schema) if isinstance(opened.sink, DescribesTarget) else None
+    target = tables.sink.planned(schema) if isinstance(tables.sink, DescribesTarget) else None
     return Plan(
         rows=source.rows,
         bytes=0 if table is None else sum(table.bytes),
@@ -167,26 +168,26 @@ def _plan(
         warnings=(
             *order_warnings(order),
             *limit_warnings(spec.throttle, unique=unique),
-            *source_warnings(opened, seconds, rate, retention, began_s),
+            *source_warnings(tables, seconds, rate, retention, began_s),
             *([] if table is None else table_warnings(table, change_feed)),
-            *_file_warnings(opened, settings, ways, counted),
-            *key_unproven(opened, settings, unique=unique, rows_max=CHECK_UNIQUE_ROWS_MAX),
-            *starts_over(opened),
+            *_file_warnings(tables, settings, ways, counted),
+            *key_unproven(tables, settings, unique=unique, by_range=by_key, rows_max=CHECK_UNIQUE_ROWS_MAX),
+            *starts_over(opened.state, opened.start_over),
             *([] if target is None else partitions_left_out(kept, target, exists=exists)),
-            *doubts(opened),
-            *merged_in_order(opened),
+            *doubts(spec.strategy),
+            *merged_in_order(tables),
         ),
     )
 
 
 def _file_warnings(
-    opened: OpenedJob, settings: DriverSettings, ways: JobWays | None, counted: Counter[Way]
+    tables: Tables, settings: DriverSettings, ways: JobWays | None, counted: Counter[Way]
 ) -> list[PlanWarning]:
     """Return warnings that follow from the copy modes of the files."""
     if ways is None:
         return []
-    files, executors = len(opened.pinned.rows), _executors(opened.backfill.spec, settings)
-    return [*emptied(ways.emptied(range(files))), *executors_idle(executors, counted, merges=opened.mode.merges)]
+    files, executors = len(tables.pinned.rows), _executors(tables.spec, settings)
+    return [*emptied(ways.emptied(range(files))), *executors_idle(executors, counted, merges=tables.mode.merges)]
 
 
 def _executors(spec: BackfillSpec, settings: DriverSettings) -> int:
@@ -201,32 +202,32 @@ def _steps(
     opened: OpenedJob, backfill: Backfill, settings: DriverSettings, start_s: float, rate: float
 ) -> tuple[PlannedStep, ...]:
     """Return the steps of a whole job from its start, each with the time it takes at the rate of the sample."""
-    spec, rows, per_s = backfill.spec, opened.opened.rows, rate or ROWS_PER_S
+    tables, spec, per_s = opened.tables, backfill.spec, rate or ROWS_PER_S
+    rows = tables.opened.rows
     # The sample measures the rate of rows on this machine; the duration of the start scales the fixed costs.
     fixed_s = SCAN_S * (slower(start_s) - 1)
-    times = {START: start_s, COPY: _copy_s(opened, rows, per_s)}
+    times = {START: start_s, COPY: _copy_s(tables, rows, per_s)}
     # Ranges that contain all rows of a key prove it while they are read, without a separate step.
     first = settings.check_unique or rows <= CHECK_UNIQUE_ROWS_MAX or opened.splits_keys
-    if opened.proves_key and settings.check_unique is not False and (first or opened.line is None):
+    if tables.proves_key and settings.check_unique is not False and (first or opened.line is None):
         times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s) + fixed_s
-    times[CATCH_UP] = catch_up_s(opened.opened.newer(opened.source.head()), None)
+    times[CATCH_UP] = catch_up_s(tables.opened.newer(tables.source.head()), None)
     if spec.verify != "None" and spec.after == "Exit":
         times[RECEIPT] = scan_s(RECEIPT, rows, per_s) + fixed_s
     return tuple(PlannedStep(name=name, seconds=round(seconds)) for name, seconds in times.items())
 
 
-def _copy_s(opened: OpenedJob, rows: int, per_s: float) -> float:
+def _copy_s(tables: Tables, rows: int, per_s: float) -> float:
     """Return the seconds that the existing rows take; if they are merged in order, they are copied batch by batch."""
-    spec = opened.backfill.spec
-    limit, params = _limit(opened), spec.strategy.params
-    if merges_in_order(opened) and isinstance(params, SplitParams):
+    limit, params = _limit(tables), tables.spec.strategy.params
+    if merges_in_order(tables) and isinstance(params, SplitParams):
         return merge_s(rows, per_s, limit, batch_s=params.change_batch_seconds)
     return copy_s(rows, per_s, limit)
 
 
-def _limit(opened: OpenedJob) -> float | None:
+def _limit(tables: Tables) -> float | None:
     """Return the limit in rows a second; a limit of bytes is converted with the average size of a row."""
-    source, limits = opened.opened, opened.backfill.spec.throttle
+    source, limits = tables.opened, tables.spec.throttle
     row_bytes = mean_row_bytes(source.table.rows, source.table.bytes) if isinstance(source, PinnedSource) else None
     return LimitSet(limits.rows_per_second, 0.0, limits.bytes_per_second).in_rows(row_bytes).rows_per_s
 
@@ -244,9 +245,9 @@ def _planned_ways(counted: Counter[Way]) -> tuple[PlannedFiles, ...]:
     )
 
 
-def _calibrate(opened: OpenedJob, cores: int, ways: JobWays | None, counted: Counter[Way]) -> float:
+def _calibrate(tables: Tables, cores: int, ways: JobWays | None, counted: Counter[Way]) -> float:
     """Return how many rows a second this machine reads, transforms and writes, or copies; 0 for an empty source."""
-    sample = opened.opened.sample(SAMPLE_ROWS_MAX)
+    sample = tables.opened.sample(SAMPLE_ROWS_MAX)
     if not sample.count:
         return 0.0
     # A sample of one file uses one core; a job uses all cores.
@@ -255,10 +256,10 @@ def _calibrate(opened: OpenedJob, cores: int, ways: JobWays | None, counted: Cou
     decoded = sum(count for way, count in counted.items() if isinstance(way, Decoded)) / files
     excluded = sum(count for way, count in counted.items() if isinstance(way, Excluded)) / files
     with tempfile.TemporaryDirectory(prefix="backfill-plan-") as folder:
-        copied = None if ways is None else copied_rows_per_s(opened, ways, sample.files, folder)
+        copied = None if ways is None else copied_rows_per_s(tables, ways, sample.files, folder)
         if copied is not None and not decoded:
             return copied * cores / max(1 - excluded, 1 / files)
-        frame, seconds = opened.transform.apply(sample.rows), 0.0
+        frame, seconds = tables.transform.apply(sample.rows), 0.0
         for attempt in range(2):
             began_s = time.monotonic()
             frame.write.parquet(f"{folder}/decoded{attempt}")
@@ -280,9 +281,9 @@ def _planned_order(order: FileOrder | None) -> PlannedOrder | None:
     )
 
 
-def _is_unique(opened: OpenedJob) -> bool:
+def _is_unique(tables: Tables) -> bool:
     try:
-        opened.check_one_row_a_key()
+        tables.check_one_row_a_key()
     except DuplicateKeyError:
         return False
     return True

@@ -14,7 +14,7 @@ from backfill_spark.ports.source import SupportsFiles
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from backfill_spark.delta.log import LoggedFile
+    from backfill_spark.delta.source_file import LoggedFile
 
 
 class ComparedFiles(Protocol):

@@ -5,22 +5,22 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.spec.override import ThrottleSpec
+from backfill_api.spec.strategies import Strategy
 from backfill_api.status.plan import PlannedTarget, PlanWarning
+from backfill_core.job.state import JobState
 from backfill_core.pacing.open_transactions import warn_of_open
 from backfill_core.pacing.retention import OF_A_TABLE, SHORT
 from backfill_core.positions.file_order import FileOrder
+from backfill_core.protocol.strategy import StartOver
 from backfill_core.transfer.ways import Decoded, Way
 from backfill_spark.opening.outlook import outlook
 from backfill_spark.opening.source import PinnedSource, SubscribedSource
+from backfill_spark.opening.tables import Tables
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.settings import DriverSettings
-
-if TYPE_CHECKING:
-    from backfill_spark.driver.job_context import OpenedJob
 
 SPREAD = 0.35
 """Error of an estimate from a sample of one second, measured over machines and tables: about a third in both directions."""
@@ -35,25 +35,25 @@ TOPIC_HINTS = {
 }
 
 
-def merges_in_order(opened: OpenedJob) -> bool:
+def merges_in_order(tables: Tables) -> bool:
     """Return True if a target with one row per key gets the records of a source with offsets."""
-    return opened.mode.merges and not isinstance(opened.opened, PinnedSource)
+    return tables.mode.merges and not isinstance(tables.opened, PinnedSource)
 
 
 def key_unproven(
-    opened: OpenedJob, settings: DriverSettings, *, unique: bool | None, rows_max: int
+    tables: Tables, settings: DriverSettings, *, unique: bool | None, by_range: bool, rows_max: int
 ) -> tuple[PlanWarning, ...]:
     """Warn that duplicate keys would be found late, or never; with at most `rows_max` rows, the key is proven before the start."""
-    if not opened.proves_key or unique is not None or settings.check_unique:
+    if not tables.proves_key or unique is not None or settings.check_unique:
         return ()
-    if opened.line is not None and settings.check_unique is None:
+    if by_range and settings.check_unique is None:
         return ()  # proven before the start, or range by range
     if settings.check_unique is False:
         message, hint = (
             "the key is not checked for uniqueness: duplicate keys stay duplicated.",
             "Unset BACKFILL_CHECK_UNIQUE.",
         )
-    elif opened.opened.rows > rows_max:
+    elif tables.opened.rows > rows_max:
         message = (
             f"the source has more than {rows_max:,} rows: the key is proven unique only after all of them are copied."
         )
@@ -103,14 +103,12 @@ def executors_idle(executors: int, files: Mapping[Way, int], *, merges: bool) ->
     ]
 
 
-def starts_over(opened: OpenedJob) -> tuple[PlanWarning, ...]:
+def starts_over(state: JobState | None, start_over: StartOver | None) -> tuple[PlanWarning, ...]:
     """Warn that the next attempt starts from the beginning, and name the number of rows that it removes first."""
-    if opened.state is None or opened.start_over is None:
+    if state is None or start_over is None:
         return ()
-    message = f"the strategy does not resume attempt {opened.state.attempt}: the job starts again"
-    message += (
-        f", and removes {counted(opened.state.rows_done, 'row')} of the target." if opened.start_over.drop_rows else "."
-    )
+    message = f"the strategy does not resume attempt {state.attempt}: the job starts again"
+    message += f", and removes {counted(state.rows_done, 'row')} of the target." if start_over.drop_rows else "."
     hint = "Use a resumable strategy, or accept the restart."
     return (PlanWarning(reason="StartsOver", message=message, hint=hint),)
 
@@ -134,16 +132,16 @@ def order_warnings(order: FileOrder | None) -> tuple[PlanWarning, ...]:
     return tuple(warnings)
 
 
-def doubts(opened: OpenedJob) -> tuple[PlanWarning, ...]:
+def doubts(strategy: Strategy) -> tuple[PlanWarning, ...]:
     """Return warnings about guarantees that the strategy itself cannot give."""
-    doubts = opened.backfill.spec.strategy.params.doubts
+    doubts = strategy.params.doubts
     hint = "Use the default strategy for a table that matters."
     return tuple(PlanWarning(reason=reason, message=message, hint=hint) for reason, message in doubts.items())
 
 
-def merged_in_order(opened: OpenedJob) -> tuple[PlanWarning, ...]:
+def merged_in_order(tables: Tables) -> tuple[PlanWarning, ...]:
     """Warn that new records become visible late if records are merged into a target with one row per key."""
-    if not merges_in_order(opened):
+    if not merges_in_order(tables):
         return ()
     message = "the records of a partition are merged in their order: new records are visible only after all history of their partition."
     hint = "Use writeMode: Append to see new records while history is read."
@@ -151,13 +149,13 @@ def merged_in_order(opened: OpenedJob) -> tuple[PlanWarning, ...]:
 
 
 def source_warnings(
-    opened: OpenedJob, seconds: float, rate: float, retention: int | None, began_s: float
+    tables: Tables, seconds: float, rate: float, retention: int | None, began_s: float
 ) -> tuple[PlanWarning, ...]:
     """Return warnings about the source's retention and growth during a job that takes `seconds`."""
-    source = opened.opened
+    source = tables.opened
     if isinstance(source, SubscribedSource):
         warnings = outlook(source, needed_s=seconds * (1 + SPREAD), read_per_s=rate, kept_s=retention)
-        warnings += warn_of_open(source.found, opened.source.head(), opened_s=began_s, now_s=time.monotonic())
+        warnings += warn_of_open(source.found, tables.source.head(), opened_s=began_s, now_s=time.monotonic())
         return tuple(
             PlanWarning(reason=warning.code, message=warning.message, hint=TOPIC_HINTS[warning.code])
             for warning in warnings

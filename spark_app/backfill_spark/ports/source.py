@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-    from backfill_spark.delta.log import LoggedFile, LoggedTable
-    from backfill_spark.delta.source_file import SourceFile
+    from backfill_spark.delta.log import LoggedTable
+    from backfill_spark.delta.source_file import LoggedFile, SourceFile
 
 
 @dataclass(frozen=True, slots=True)

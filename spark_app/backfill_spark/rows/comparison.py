@@ -13,23 +13,25 @@ from pyspark.sql import functions as F
 
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.receipt import FileMismatch, PartitionReceipt, Receipt
-from backfill_core.protocol.work import Position
+from backfill_core.protocol.work import Covered, Position
 from backfill_core.transfer.proof import Proven
+from backfill_spark.opening.source import PinnedSource
 from backfill_spark.rows.columns import quoted
 from backfill_spark.rows.records.folding import LAST, PARTITION, FoldingTransform
 from backfill_spark.rows.records.parsing import ParsingTransform
 from backfill_spark.rows.records.partition_sums import Tallies, place_columns, tallied, target_tally
 from backfill_spark.rows.verification import differing_rows, receipt_without_rows, take_receipt
+from backfill_spark.sources import version_of
+from backfill_spark.transfer.file_proof import FileProof, misstated_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from backfill_spark.opening.compared import ComparedRows
+    from backfill_spark.opening.tables import Tables
     from backfill_spark.ports.sink import Sink
     from backfill_spark.rows.transform import Transform
     from backfill_spark.rows.write_modes import WriteMode
-    from backfill_spark.transfer.file_proof import FileProof
-
 
 Sides = tuple["DataFrame", "DataFrame"] | None
 """The transformed rows of the source, and the target's rows; `None` if no rows are to be compared."""
@@ -198,3 +200,48 @@ class Comparison:
                 return None
             source, target = rest
         return self.sink.as_stored(self.transform.apply(source)), target
+
+
+def compare(
+    tables: Tables,
+    position: Position,
+    *,
+    target_version: int,
+    covered: Covered,
+    cut_off: tuple[OffsetRange, ...] = (),
+    check: Callable[[], None],
+    by_rows: bool = False,
+    statistics: bool = False,
+) -> Comparison:
+    """Return the two sides of a receipt.
+
+    Args:
+        tables: Source and target.
+        position: Position of the source.
+        target_version: Version of the target.
+        covered: Part of the position that is compared; `None` compares all of it.
+        cut_off: Offsets after the position that no reader may read, because an open transaction precedes them.
+        check: Called often while files are read; an exception that it raises ends the comparison.
+        by_rows: Compare rows, also the rows of files that were copied.
+        statistics: Compare the statistics of all files of the target with the files' values; implied by `by_rows`.
+    """
+    prefix = tables.row_offsets if isinstance(tables.opened, PinnedSource) else ()
+    source = tables.opened.compared(position, covered, prefix)
+    by_rows = by_rows or tables.spec.verify == "FinalByRows"
+    return Comparison(
+        source=source,
+        files=None if by_rows else FileProof.of(tables, source.files, target_version),
+        misstated=(lambda: misstated_files(tables, target_version)) if by_rows or statistics else None,
+        check=check,
+        sink=tables.sink,
+        transform=tables.transform,
+        key=tables.key,
+        vnodes=tables.spec.strategy.params.vnodes,
+        mode=tables.mode,
+        source_version=version_of(position),
+        source_position=tables.source_plugin.words(position),
+        target_version=target_version,
+        complete=covered is None and not cut_off,
+        cut_off=cut_off,
+        head=lambda: tables.source.head().position,
+    )

@@ -11,7 +11,7 @@ from backfill_core.protocol.work import StagedFile
 from backfill_core.transfer.ways import Decoded, Excluded
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.ports.source import SupportsAppends
-from backfill_spark.ports.work import WorkContext
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.transfer.file_transfer import PlannedCopy
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def stage_appended(after: int, upto: int, context: WorkContext) -> tuple[StagedF
     Raises:
         SourceDamagedError, AccountingError: a file differs from the source's log.
     """
-    source, ways = context.job.source, context.copies.ways
+    source, ways = context.tables.source, context.copies.ways
     if not isinstance(source, SupportsAppends):
         return None
     added = source.appended(after, upto)
@@ -61,7 +61,7 @@ def _decoded(
     frames: list[DataFrame] = [
         source.rows_of([action for version, action in added if version == number], number) for number in versions
     ]
-    return context.stage(context.job.transform.apply(reduce(_union, frames)), what=what)
+    return context.stage(context.tables.transform.apply(reduce(_union, frames)), what=what)
 
 
 def _union(first: DataFrame, second: DataFrame) -> DataFrame:

@@ -8,7 +8,7 @@ from backfill_core.errors import StateMovedError
 from backfill_spark.crash_points import crash_point
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsMerge
-from backfill_spark.ports.work import WorkContext
+from backfill_spark.runners.context import WorkContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 def merge(net: DataFrame, context: WorkContext, txn_version: int) -> None:
     """Merge net changes, which are computed and checked, into the target under a transaction version."""
-    job = context.job
-    sink = ability(job.sink, SupportsMerge)
+    tables = context.tables
+    sink = ability(tables.sink, SupportsMerge)
     context.begin_effect()
     crash_point("before_merge")
-    sink.merge(net, app_id=job.committer.app_id, txn_version=txn_version)
+    sink.merge(net, app_id=tables.committer.app_id, txn_version=txn_version)
     crash_point("after_merge")
 
 
@@ -33,7 +33,7 @@ def is_merged(context: WorkContext, txn_version: int, what: str) -> bool:
         StateMovedError: the target's log cannot be read.
     """
     try:
-        return context.job.committer.read_state().txn_version == txn_version
+        return context.tables.committer.read_state().txn_version == txn_version
     except Exception as error:
         # For any reason, the outcome of the MERGE is unknown.
         raise StateMovedError(

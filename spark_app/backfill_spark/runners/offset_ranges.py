@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backfill_core.errors import MADE_AGAIN_HINT, SourceReplacedError
 from backfill_core.positions.offsets import OffsetRange, Subscribed, count
-from backfill_spark.ports.work import WorkContext
+from backfill_spark.runners.context import WorkContext
 
 
 def words(ranges: tuple[OffsetRange, ...]) -> str:
@@ -21,7 +21,7 @@ def check_same_source(context: WorkContext) -> None:
     Raises:
         SourceReplacedError: the source was recreated before or during the read.
     """
-    source, opened = context.job.source, context.job.opened.found
+    source, opened = context.tables.source, context.tables.opened.found
     if isinstance(opened, Subscribed) and source.head().source_id != opened.source_id:
         raise SourceReplacedError(
             f"{source.path} was replaced since the attempt began.",

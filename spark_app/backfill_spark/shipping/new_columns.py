@@ -21,8 +21,8 @@ from backfill_spark.ports.sink import SupportsShipping
 from backfill_spark.ports.source import SupportsLog
 
 if TYPE_CHECKING:
-    from backfill_spark.driver.job_context import OpenedJob
-    from backfill_spark.ports.work import WorkContext
+    from backfill_spark.opening.tables import Tables
+    from backfill_spark.runners.context import WorkContext
 
 GONE_HINT = "Undo it, or start a new job on a new target with another spec.transform."
 
@@ -38,14 +38,14 @@ def new_columns(version: VersionActions, before: int, context: WorkContext) -> N
     Raises:
         SchemaChangedError: names the column, the version and what to do.
     """
-    job, layout = context.job, version.layout
+    tables, layout = context.tables, version.layout
     assert isinstance(layout, LoggedTable)
-    source = ability(job.source, SupportsLog)
-    target = ability(job.sink, SupportsShipping).columns()
-    at, number = job.source.path, version.version
+    source = ability(tables.source, SupportsLog)
+    target = ability(tables.sink, SupportsShipping).columns()
+    at, number = tables.source.path, version.version
     try:
         last = source.layout_at(before)
-        first, shipped, now = (_view(job, table) for table in (source.shippable(), last, layout))
+        first, shipped, now = (_view(tables, table) for table in (source.shippable(), last, layout))
         if follow(first, shipped, target).fields is not None:
             raise SchemaChangedError(
                 f"columns of {at} changed up to version {before}, but not in the target: schemaChange was Ignore then.",
@@ -64,14 +64,14 @@ def new_columns(version: VersionActions, before: int, context: WorkContext) -> N
     return NewColumns(json.dumps({"type": "struct", "fields": list(fields)}), followed.last_id, followed.reopens)
 
 
-def _view(job: OpenedJob, layout: LoggedTable) -> View:
+def _view(tables: Tables, layout: LoggedTable) -> View:
     """Return the view of a layout: its columns, and the transform's output for them."""
     columns = tuple(json.loads(layout.schema)["fields"])
     schema = schema_of(layout.schema)
-    outputs = job.transform.output_schema(job.spark, schema)
+    outputs = tables.transform.output_schema(tables.spark, schema)
     return View(
         Columns(columns, mapped=value(layout.properties, MAPPING_MODE) == "name"),
         tuple(json.loads(outputs.json())["fields"]),
-        job.transform.taken(job.spark, schema),
-        job.transform.asked(job.spark, schema),
+        tables.transform.taken(tables.spark, schema),
+        tables.transform.asked(tables.spark, schema),
     )

@@ -24,7 +24,7 @@ from backfill_spark.shipping.file_actions import removal, with_fields
 from backfill_spark.transfer.file_transfer import MadeCopy, PlannedCopy
 
 if TYPE_CHECKING:
-    from backfill_spark.ports.work import WorkContext
+    from backfill_spark.runners.context import WorkContext
     from backfill_spark.transfer.job_ways import JobWays
 
 VECTORS_HINT = "Run ALTER TABLE … SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true') on the target, then start the job again."
@@ -76,10 +76,10 @@ def stage_step(
 
 def _check_present(step: TargetStep, context: WorkContext) -> None:
     # With a filter, files without matching rows have no copy.
-    if step.missing and context.job.transform.where is None:
+    if step.missing and context.tables.transform.where is None:
         more = f" and of {len(step.missing) - 1} more" if len(step.missing) > 1 else ""
         raise TargetChangedError(
-            f"{context.job.sink.path} has no copy of {step.missing[0]} of the source{more}.",
+            f"{context.tables.sink.path} has no copy of {step.missing[0]} of the source{more}.",
             hint="Another writer removed or rewrote it: start a new job on a new target.",
         )
 
@@ -107,7 +107,7 @@ def _check_kept(step: TargetStep, ways: JobWays, context: WorkContext) -> None:
         )
         if what is not None:
             raise SourceDamagedError(
-                f"{source.below} of the source {context.job.source.path} has {what}.",
+                f"{source.below} of the source {context.tables.source.path} has {what}.",
                 hint="Another program replaced the file under its name: start a new job on a new target.",
             )
 
@@ -115,7 +115,7 @@ def _check_kept(step: TargetStep, ways: JobWays, context: WorkContext) -> None:
 def _check_vectors(step: TargetStep, ways: JobWays, context: WorkContext) -> None:
     if not ways.target.vectors and any(file.source.vector is not None for file in step.vectors):
         raise UnsupportedTargetFeatureError(
-            f"rows of the source are deleted by deletion vectors, which {context.job.sink.path} does not support.",
+            f"rows of the source are deleted by deletion vectors, which {context.tables.sink.path} does not support.",
             hint=VECTORS_HINT,
         )
 
@@ -153,8 +153,8 @@ def _stays(source: SourceFile, ways: JobWays) -> bool:
 
 
 def _decoded(copy: Copy, version: int, context: WorkContext) -> tuple[StagedFile, ...]:
-    job = context.job
-    rows = job.transform.apply(ability(job.source, SupportsLog).rows_of([copy.file.action], version))
+    tables = context.tables
+    rows = tables.transform.apply(ability(tables.source, SupportsLog).rows_of([copy.file.action], version))
     return context.stage(rows, what=f"the file {copy.file.path} of the source", folder=folder_of(copy.file.path, "0"))
 
 

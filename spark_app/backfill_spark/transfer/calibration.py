@@ -21,13 +21,13 @@ from backfill_spark.transfer.file_transfer import FileTransfer, PlannedCopy
 from backfill_spark.transfer.job_ways import JobWays
 
 if TYPE_CHECKING:
-    from backfill_spark.driver.job_context import OpenedJob
+    from backfill_spark.opening.tables import Tables
 
 TIMES = 2
 """Number of runs; only the last one is timed, because a cold JVM is slow."""
 
 
-def copied_rows_per_s(job: OpenedJob, ways: JobWays, files: Sequence[FileRange], folder: str) -> float | None:
+def copied_rows_per_s(tables: Tables, ways: JobWays, files: Sequence[FileRange], folder: str) -> float | None:
     """Return the rows per second of one thread that copies some files into an empty folder; `None` if they are decoded."""
     pairs, _ = ways.split(files)
     if not pairs:
@@ -37,12 +37,12 @@ def copied_rows_per_s(job: OpenedJob, ways: JobWays, files: Sequence[FileRange],
     for attempt in range(TIMES):
         began_s = time.monotonic()
         transfer = FileTransfer(
-            job.spark, source=ability(job.source, SupportsFiles).path, target=folder, measure=_unmeasured(planned)
+            tables.spark, source=ability(tables.source, SupportsFiles).path, target=folder, measure=_unmeasured(planned)
         )
         if transfer.copy(planned, str(attempt), check=lambda: None).left:
             return None
         seconds = time.monotonic() - began_s
-    return rows / (seconds + _computed_s(job, ways, [file for file, _ in pairs], folder))
+    return rows / (seconds + _computed_s(tables, ways, [file for file, _ in pairs], folder))
 
 
 def _copied_part(planned: PlannedCopy) -> PlannedCopy:
@@ -50,11 +50,11 @@ def _copied_part(planned: PlannedCopy) -> PlannedCopy:
     return replace(planned, way=way.taken) if isinstance(way, Grafted) else planned
 
 
-def _computed_s(job: OpenedJob, ways: JobWays, files: Sequence[FileRange], folder: str) -> float:
+def _computed_s(tables: Tables, ways: JobWays, files: Sequence[FileRange], folder: str) -> float:
     """Return the seconds that writing the computed columns of some files takes; 0 if there are none."""
     if not isinstance(ways.best, Grafted):
         return 0.0
-    computed = job.transform.project(ability(job.source, SupportsPin).read(files))
+    computed = tables.transform.project(ability(tables.source, SupportsPin).read(files))
     chosen, seconds = computed.select(*map(quoted, ways.best.computed)), 0.0
     for attempt in range(TIMES):
         began_s = time.monotonic()

@@ -31,8 +31,8 @@ from backfill_core.transfer.proof import (
 )
 from backfill_core.transfer.ways import Whole
 from backfill_spark.delta.deletion_vectors import vector_of
-from backfill_spark.delta.log import LoggedFile, files_at, hidden_rows, same_rows
-from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.delta.log import files_at, hidden_rows, same_rows
+from backfill_spark.delta.source_file import LoggedFile, SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.delta.statistics.misstated import misstated
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
@@ -46,8 +46,8 @@ from backfill_spark.transfer.job_ways import JobWays
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from backfill_spark.driver.job_context import OpenedJob
     from backfill_spark.opening.compared import ComparedFiles
+    from backfill_spark.opening.tables import Tables
 
 AT_ONCE = 4
 """Number of files that are read back in parallel."""
@@ -59,16 +59,16 @@ UNREADABLE = frozenset({Trouble.GONE, Trouble.DAMAGED, Trouble.UNKNOWN})
 class FileProof:
     """The files of a source and of one version of a target."""
 
-    def __init__(self, job: OpenedJob, files: ComparedFiles, version: int) -> None:
-        """Store the job, the compared files of the source, and the target's version; reads nothing yet."""
-        self._job, self._spark = job, job.spark
+    def __init__(self, tables: Tables, files: ComparedFiles, version: int) -> None:
+        """Store the tables, the compared files of the source, and the target's version; reads nothing yet."""
+        self._tables, self._spark = tables, tables.spark
         self._source, self._version = files, version
         self._target: Sequence[tuple[LoggedFile, LoggedTargetFile]] = ()
 
     @classmethod
-    def of(cls, job: OpenedJob, files: ComparedFiles | None, version: int) -> Self | None:
+    def of(cls, tables: Tables, files: ComparedFiles | None, version: int) -> Self | None:
         """Return the proof; `None` if the source or the target has no files that can be copied."""
-        return None if files is None or not isinstance(job.sink, SupportsCopies) else cls(job, files, version)
+        return None if files is None or not isinstance(tables.sink, SupportsCopies) else cls(tables, files, version)
 
     def proven(self, check: Callable[[], None]) -> Proven:
         """Read the copied files of the target back; `check` is called often, and an exception that it raises ends the reading.
@@ -76,11 +76,11 @@ class FileProof:
         Raises:
             JAVA_ERRORS: the storage failed, and the file may exist.
         """
-        ways = JobWays.of(self._job)
+        ways = JobWays.of(self._tables)
         # With a filter, the source's statistics decided which files are copied; only rows can prove that.
-        if ways.source is None or not isinstance(ways.best, Whole) or self._job.transform.where is not None:
+        if ways.source is None or not isinstance(ways.best, Whole) or self._tables.transform.where is not None:
             return Proven()
-        logged = files_at(self._spark, self._job.sink.path, self._version, nulls_of=())
+        logged = files_at(self._spark, self._tables.sink.path, self._version, nulls_of=())
         kinds = {column.physical: column.type for column in ways.target.columns}
         self._target = [(file, _existing(file, kinds)) for file in logged]
         existing = [file for _, file in self._target]
@@ -88,21 +88,21 @@ class FileProof:
             return Proven()
         expected = (_expected(file, ways) for file in self._source.listed)
         pairing = paired([copy for copy in expected if copy is not None], existing)
-        reader = ByteReader(self._spark, self._job.sink.path)
+        reader = ByteReader(self._spark, self._tables.sink.path)
         tasks = [partial(self._read, pair, reader, check) for pair in pairing.pairs]
         result, doubtful = proven(pairing, at_once(tasks, AT_ONCE)), {file.id for file in pairing.doubtful}
         wrong = self._misstated([file for file, target_file in self._target if target_file.id in doubtful])
         return replace(result, wrong=(*result.wrong, *wrong))
 
     def _misstated(self, files: Sequence[LoggedFile]) -> tuple[FileMismatch, ...]:
-        return misstated(self._spark, self._job.sink.path, self._version, files)
+        return misstated(self._spark, self._tables.sink.path, self._version, files)
 
     def rest(self, proof: Proven) -> tuple[DataFrame, DataFrame] | None:
         """Return the rows of both sides in files that are not proven, before the transform; `None` without such files."""
         unproven = [file for file, target_file in self._target if target_file.id not in proof.target_ids]
         if not unproven and self._source.are_all(proof.source_paths):
             return None
-        log = SparkDeltaLog(self._spark, self._job.sink.path)
+        log = SparkDeltaLog(self._spark, self._tables.sink.path)
         actions = delta_actions(self._spark, [file.action for file in unproven])
         return self._source.without(proof.source_paths), log.frame(actions, log.at(self._version))
 
@@ -118,9 +118,9 @@ class FileProof:
             return result
         assert pair.source.vector is not None
         assert pair.target.vector is not None
-        hidden_in_source = hidden_rows(self._spark, self._job.source.path, pair.source.vector)
+        hidden_in_source = hidden_rows(self._spark, self._tables.source.path, pair.source.vector)
         try:
-            hidden_in_target = hidden_rows(self._spark, self._job.sink.path, pair.target.vector)
+            hidden_in_target = hidden_rows(self._spark, self._tables.sink.path, pair.target.vector)
         except JAVA_ERRORS as error:
             if trouble_of(error) in UNREADABLE:
                 return Damaged(f"its deletion vector cannot be read: {first_line(error)}")
@@ -128,16 +128,16 @@ class FileProof:
         return Same() if same_rows(self._spark, hidden_in_source, hidden_in_target) else HidesOthers()
 
 
-def misstated_files(job: OpenedJob, version: int) -> tuple[FileMismatch, ...]:
+def misstated_files(tables: Tables, version: int) -> tuple[FileMismatch, ...]:
     """Return the files of a target version whose statistics exclude rows that they contain; reads all files.
 
     Raises:
         JAVA_ERRORS: the storage failed.
     """
-    if not isinstance(job.sink, SupportsCopies):
+    if not isinstance(tables.sink, SupportsCopies):
         return ()
-    path = job.sink.path
-    return misstated(job.spark, path, version, files_at(job.spark, path, version, nulls_of=()))
+    path = tables.sink.path
+    return misstated(tables.spark, path, version, files_at(tables.spark, path, version, nulls_of=()))
 
 
 def _expected(file: LoggedFile, ways: JobWays) -> LoggedCopy | None:

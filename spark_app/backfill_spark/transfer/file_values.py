@@ -22,8 +22,7 @@ from backfill_spark.delta.statistics.column_bounds import (
 )
 
 if TYPE_CHECKING:
-    from backfill_spark.delta.log import LoggedValues
-    from backfill_spark.delta.source_file import SourceFile
+    from backfill_spark.delta.source_file import LoggedValues, SourceFile
 
 SETTLED = date(1900, 1, 1)
 """First day on which the Julian and Gregorian calendars of writers agree for all later dates."""

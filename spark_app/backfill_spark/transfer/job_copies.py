@@ -17,15 +17,15 @@ from backfill_spark.transfer.file_transfer import FileTransfer, MadeCopy, Planne
 from backfill_spark.transfer.job_ways import JobWays, PlannedRange
 
 if TYPE_CHECKING:
-    from backfill_spark.driver.job_context import OpenedJob
+    from backfill_spark.opening.tables import Tables
 
 
 class JobCopies:
     """Copy modes and copier of one attempt. Thread-safe."""
 
-    def __init__(self, job: OpenedJob) -> None:
-        """Store the job; reads nothing yet, because the target may be created later."""
-        self._job, self._lock = job, threading.Lock()
+    def __init__(self, tables: Tables) -> None:
+        """Store the tables; reads nothing yet, because the target may be created later."""
+        self._tables, self._lock = tables, threading.Lock()
         self._ways: JobWays | None = None
         self._transfer: FileTransfer | None = None
 
@@ -34,7 +34,7 @@ class JobCopies:
         """Copy mode of each file of the pinned version."""
         with self._lock:
             if self._ways is None:
-                self._ways = JobWays.of(self._job)
+                self._ways = JobWays.of(self._tables)
             return self._ways
 
     def split(self, ranges: Sequence[FileRange]) -> tuple[list[PlannedRange], list[FileRange]]:
@@ -68,7 +68,7 @@ class JobCopies:
 
     def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
         """Return the staging folder of a piece of work, or of one of its segments, below the target's folder."""
-        return ability(self._job.sink, SupportsCopies).folder_of(attempt, work_id, segment)
+        return ability(self._tables.sink, SupportsCopies).folder_of(attempt, work_id, segment)
 
     def staged_path(self, below: str) -> str:
         """See `FileTransfer.staged_path`."""
@@ -77,12 +77,12 @@ class JobCopies:
     def _copier(self) -> FileTransfer:
         with self._lock:
             if self._transfer is None:
-                source, sink = ability(self._job.source, SupportsFiles), ability(self._job.sink, SupportsCopies)
+                source, sink = ability(self._tables.source, SupportsFiles), ability(self._tables.sink, SupportsCopies)
                 self._transfer = FileTransfer(
-                    self._job.spark,
+                    self._tables.spark,
                     source=source.path,
                     target=sink.path,
-                    measure=self._job.committer.statistics,
-                    computed=ComputedColumns(self._job.spark, self._job.transform, source, sink),
+                    measure=self._tables.committer.statistics,
+                    computed=ComputedColumns(self._tables.spark, self._tables.transform, source, sink),
                 )
             return self._transfer

@@ -21,7 +21,7 @@ from backfill_spark.transfer.file_values import FilterColumns
 
 if TYPE_CHECKING:
     from backfill_spark.delta.source_file import SourceFile
-    from backfill_spark.driver.job_context import OpenedJob
+    from backfill_spark.opening.tables import Tables
 
 PlannedRange = tuple[FileRange, PlannedCopy]
 """A whole file of the pinned version, with its copy."""
@@ -47,23 +47,23 @@ class JobWays:
     """Columns that the filter uses."""
 
     @classmethod
-    def of(cls, job: OpenedJob) -> Self:
+    def of(cls, tables: Tables) -> Self:
         """Collect the facts of source, transform and target; analyzes plans, but reads no file."""
-        source, sink, opened = job.source, job.sink, job.opened
+        source, sink, opened = tables.source, tables.sink, tables.opened
         nothing = TableFacts(())
         if not (
             isinstance(opened, PinnedSource) and isinstance(source, SupportsFiles) and isinstance(sink, SupportsCopies)
         ):
             return cls(None, TransformFacts({}), nothing, nothing, Decoded(Reason.NO_STORE), FilterColumns())
-        copied = job.transform.taken(job.spark, opened.schema)
-        failing = job.transform.may_fail(job.spark, opened.schema) if None in copied.values() else {}
+        copied = tables.transform.taken(tables.spark, opened.schema)
+        failing = tables.transform.may_fail(tables.spark, opened.schema) if None in copied.values() else {}
         outputs = {
             name: Computed(name, failing[name]) if column is None else Taken(column) for name, column in copied.items()
         }
-        condition = job.transform.condition(job.spark, opened.schema)
-        transform = TransformFacts(outputs, condition, adds_columns=bool(job.mode.columns))
+        condition = tables.transform.condition(tables.spark, opened.schema)
+        transform = TransformFacts(outputs, condition, adds_columns=bool(tables.mode.columns))
         table = source.table_facts()
-        target = sink.table_facts(job.transform.output_schema(job.spark, opened.schema))
+        target = sink.table_facts(tables.transform.output_schema(tables.spark, opened.schema))
         filtered = FilterColumns.of(condition, table, opened.schema)
         return cls(source, transform, table, target, of_table(transform, table, target), filtered)
 

@@ -72,7 +72,7 @@ class ExecutorUnderTest(SparkActionExecutor):
         return self._job
 
     def lose_session(self):
-        self._job = replace(self._job, spark=None)
+        self._tables = replace(self._tables, spark=None)
 
     def run_in_turn(self):
         self._workers = WorkersThatAreWaitedFor(1, "work")

@@ -11,7 +11,7 @@ from support.tables.oracle import coming_back
 from backfill_core.protocol.work import FileRange, ReadSplit, ShipVersions
 from backfill_spark.delta.log import newest_version
 from backfill_spark.driver.job_context import JobContext
-from backfill_spark.runners.context import SparkWorkContext, WorkLedger
+from backfill_spark.runners.context import WorkContext, WorkLedger
 from backfill_spark.runners.kinds import read_split
 from backfill_spark.runners.kinds.ship_versions import RUNNER as SHIP
 from backfill_spark.settings import DriverSettings
@@ -32,13 +32,13 @@ def replica(spark, tmp_path, monkeypatch):
             settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
             with JobContext.open(given, settings, command="run", spark=spark) as context:
                 self.job = stack.enter_context(context.open_job())
-            layout = self.job.source.shippable()
+            layout = self.job.tables.source.shippable()
             self.job.sink.follow(layout)
-            self.job.make_target()
-            self.copies, self.ledger, self.work, self.txn = JobCopies(self.job), WorkLedger(), 0, 0
+            self.job.tables.make_target()
+            self.copies, self.ledger, self.work, self.txn = JobCopies(self.job.tables), WorkLedger(), 0, 0
             self.committer = DeltaCommitter(spark, self.target, app_id="backfill-app", domain="backfill.x", alone=True)
             self.committer.fence(0, "", opened=self.committer.read_state())
-            pinned = self.job.pinned
+            pinned = self.job.tables.pinned
             self.at = pinned.version
             ranges = tuple(FileRange(at, 0, rows, rows) for at, rows in enumerate(pinned.rows))
             self.copied = self.do(read_split.RUNNER, lambda number: ReadSplit(number, ranges, 0, sum(pinned.rows), 0))
@@ -46,7 +46,7 @@ def replica(spark, tmp_path, monkeypatch):
 
         def do(self, runner, work):
             self.work += 1
-            context = SparkWorkContext(self.job, 1, self.work, self.ledger, self.copies)
+            context = WorkContext(self.job.tables, 1, self.work, self.ledger, self.copies)
             return runner.run(work(self.work), context)
 
         def seal(self, files, removed=()):

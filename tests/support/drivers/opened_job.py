@@ -4,6 +4,7 @@ from backfill_api.load import load_backfill
 from backfill_core.job.owner import Claim
 from backfill_spark.driver.job_context import JobContext, OpenedJob, Plugins
 from backfill_spark.opening.source import PinnedSource
+from backfill_spark.opening.tables import Tables
 from backfill_spark.ports.committer import StoredState
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import APPEND
@@ -30,16 +31,16 @@ def opened_job(spark, source, sink, committer, *, mode=APPEND, key=(), transform
             },
         }
     )
+    plugins, opened = Plugins.of(backfill), PinnedSource(source, source.pinned)
+    transform = transform or Transform()
     return OpenedJob(
         spark=spark,
         backfill=backfill,
-        plugins=Plugins.of(backfill),
+        plugins=plugins,
         sink=sink,
         committer=committer,
         stored=StoredState(text=None, table_version=-1, txn_version=None),
         state=None,
         claim=Claim("backfill.parts", backfill.job_id, shares=False, begins=True),
-        source=source,
-        transform=transform or Transform(),
-        opened=PinnedSource(source, source.pinned),
+        tables=Tables(spark, backfill.spec, plugins.source, source, sink, committer, transform, opened),
     )

@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 )
 
 from backfill_core.transfer.facts import partition_value
-from backfill_spark.delta.log import LoggedValues
+from backfill_spark.delta.source_file import LoggedValues
 from backfill_spark.delta.statistics.moments import read_moment
 
 NOT_A_VALUE = (ValueError, ArithmeticError, TypeError, KeyError, StructError)

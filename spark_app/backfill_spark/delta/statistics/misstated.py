@@ -15,9 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, StructType, TimestampNTZType, TimestampType
 
 from backfill_core.protocol.receipt import FileMismatch
-from backfill_spark.delta.log import LoggedFile, table_at
+from backfill_spark.delta.log import table_at
 from backfill_spark.delta.properties import physical_name
 from backfill_spark.delta.schemas import schema_of
+from backfill_spark.delta.source_file import LoggedFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.rows.columns import quoted
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from backfill_core.protocol.work import ApplyChanges, ChangesApplied
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsChanges
-from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.changes import check_net_changes
 from backfill_spark.rows.key_ranges import within
 from backfill_spark.runners.appended_files import stage_appended
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.merging import is_merged, merge
 from backfill_spark.runners.runner import WorkRunner
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 
 def _run(work: ApplyChanges, context: WorkContext) -> ChangesApplied:
-    job, source = context.job, ability(context.job.source, SupportsChanges)
+    tables, source = context.tables, ability(context.tables.source, SupportsChanges)
     source.check_versions(work.after, work.upto)
-    copied = None if job.mode.merges or work.bound is not None else stage_appended(work.after, work.upto, context)
+    copied = None if tables.mode.merges or work.bound is not None else stage_appended(work.after, work.upto, context)
     if copied is not None:
         return ChangesApplied(work.work_id, sum(file.rows for file in copied), copied)
     changes = source.changes(work.after, work.upto)
     bound = None if work.bound is None else within(work.bound)
-    rows = job.mode.change_rows(changes, job.transform, key=job.key, epoch=work.epoch, within=bound)
-    if job.mode.merges:
+    rows = tables.mode.change_rows(changes, tables.transform, key=tables.key, epoch=work.epoch, within=bound)
+    if tables.mode.merges:
         return _merge(work, context, rows)
     files = context.stage(rows, what=f"the changes of versions {work.after + 1} to {work.upto}")
     return ChangesApplied(work.work_id, sum(file.rows for file in files), files)
 
 
 def _merge(work: ApplyChanges, context: WorkContext, rows: DataFrame) -> ChangesApplied:
-    job = context.job
+    tables = context.tables
     # Computed once, but not with cache(): Delta rejects a MERGE whose source is cached.
-    net = job.sink.as_stored(rows).localCheckpoint()
-    changed = check_net_changes(net, job.key)
+    net = tables.sink.as_stored(rows).localCheckpoint()
+    changed = check_net_changes(net, tables.key)
     if changed == 0:
         return ChangesApplied(work.work_id, 0)
     merge(net, context, work.txn_version)
@@ -45,7 +45,7 @@ def _merge(work: ApplyChanges, context: WorkContext, rows: DataFrame) -> Changes
 
 
 def _took_effect(work: ApplyChanges, context: WorkContext) -> ChangesApplied | None:
-    if not context.job.mode.merges:
+    if not context.tables.mode.merges:
         return None
     what = f"the changes up to version {work.upto}"
     return ChangesApplied(work.work_id, 0) if is_merged(context, work.txn_version, what) else None

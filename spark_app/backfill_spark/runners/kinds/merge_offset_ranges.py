@@ -5,28 +5,28 @@ from __future__ import annotations
 from backfill_core.protocol.work import MergeOffsetRanges, OffsetRangesMerged
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsOffsets
-from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.changes import check_net_changes
 from backfill_spark.rows.counted_rows import CountedPartitions, CountedRows
 from backfill_spark.rows.records.folding import PARTITION, SPREAD_HINT, FoldingTransform
 from backfill_spark.rows.records.parsing import bad_record, is_bad
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.merging import is_merged, merge
 from backfill_spark.runners.offset_ranges import check_same_source, words
 from backfill_spark.runners.runner import WorkRunner
 
 
 def _run(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged:
-    job, transform, what = context.job, context.job.transform, words(work.ranges)
+    tables, transform, what = context.tables, context.tables.transform, words(work.ranges)
     assert isinstance(transform, FoldingTransform), "a target with one row per key has a folding transform"
-    records = ability(job.source, SupportsOffsets).read_offsets(work.ranges)
-    of_partitions = CountedPartitions(job.spark, records, len(work.ranges))
-    judged = CountedRows(job.spark, transform.judged(of_partitions.frame), only=is_bad())
+    records = ability(tables.source, SupportsOffsets).read_offsets(work.ranges)
+    of_partitions = CountedPartitions(tables.spark, records, len(work.ranges))
+    judged = CountedRows(tables.spark, transform.judged(of_partitions.frame), only=is_bad())
     # Computed once, but not with cache(): Delta rejects a MERGE whose source is cached.
-    net = job.sink.as_stored(transform.folded(judged.frame).drop(PARTITION)).localCheckpoint()
+    net = tables.sink.as_stored(transform.folded(judged.frame).drop(PARTITION)).localCheckpoint()
     bad = judged.rows()
     if bad and not work.skips_bad:
         raise bad_record(transform.bad(transform.judged(records)), bad, what)
-    changed = check_net_changes(net, job.key, doubled="has records in several partitions", hint=SPREAD_HINT)
+    changed = check_net_changes(net, tables.key, doubled="has records in several partitions", hint=SPREAD_HINT)
     check_same_source(context)
     if changed:
         merge(net, context, work.txn_version)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from backfill_core.protocol.work import KeyProven, ProveKey
-from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.verification import check_one_row_a_key
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.runner import WorkRunner
 
 
 def _run(work: ProveKey, context: WorkContext) -> KeyProven:
-    check_one_row_a_key(context.job.sink.at(work.target_version), context.job.key, what="the target")
+    check_one_row_a_key(context.tables.sink.at(work.target_version), context.tables.key, what="the target")
     return KeyProven(work.work_id)
 
 

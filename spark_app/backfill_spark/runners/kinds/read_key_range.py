@@ -11,10 +11,10 @@ from backfill_core.protocol.work import KeyRangeStaged, ReadKeyRange
 from backfill_spark.crash_points import crash_point
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsKeyRanges
-from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.counted_rows import CountedRows
 from backfill_spark.rows.key_ranges import nth_position, of_vnodes, upto
 from backfill_spark.rows.verification import check_one_row_a_key
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.runner import WorkRunner
 
 if TYPE_CHECKING:
@@ -37,19 +37,19 @@ def _run(work: ReadKeyRange, context: WorkContext) -> KeyRangeStaged:
 
 
 def _stage(work: ReadKeyRange, context: WorkContext) -> KeyRangeStaged:
-    job = context.job
+    tables = context.tables
     rows, last = _rows(work, context)
     # Without a filter, the staged files have the number of rows.
-    counted = None if job.transform.where is None else CountedRows(job.spark, rows)
-    view = job.transform.apply(rows if counted is None else counted.frame)
+    counted = None if tables.transform.where is None else CountedRows(tables.spark, rows)
+    view = tables.transform.apply(rows if counted is None else counted.frame)
     # Spark gives free cores to changes first, but never takes a core from a running task.
-    tasks = max(1, job.spark.sparkContext.defaultParallelism // work.readers)
+    tasks = max(1, tables.spark.sparkContext.defaultParallelism // work.readers)
     files = context.stage(
-        job.mode.history_rows(view, epoch=work.epoch, version=work.version).coalesce(tasks),
+        tables.mode.history_rows(view, epoch=work.epoch, version=work.version).coalesce(tasks),
         what=f"a range of the key at version {work.version}",
     )
     if work.proves_key:
-        check_one_row_a_key(job.transform.apply(rows), job.key, what=f"version {work.version} of the source")
+        check_one_row_a_key(tables.transform.apply(rows), tables.key, what=f"version {work.version} of the source")
     read = sum(file.rows for file in files) if counted is None else counted.rows()
     return KeyRangeStaged(work.work_id, files, read, last, _new_line(work, context) if last is not None else None)
 
@@ -57,13 +57,13 @@ def _stage(work: ReadKeyRange, context: WorkContext) -> KeyRangeStaged:
 def _new_line(work: ReadKeyRange, context: WorkContext) -> KeyLine | None:
     if not work.takes_cuts:
         return None
-    source, cut_rows = context.job.source, context.job.backfill.spec.strategy.params.rows_per_cut
+    source, cut_rows = context.tables.source, context.tables.spec.strategy.params.rows_per_cut
     return ability(source, SupportsKeyRanges).key_line_at(work.version, work.space, cut_rows=cut_rows)
 
 
 def _rows(work: ReadKeyRange, context: WorkContext) -> tuple[DataFrame, KeyPosition | None]:
     """Return the rows to read, and the position of the last one; `None` if `rows_max` does not cut the range."""
-    source, order = ability(context.job.source, SupportsKeyRanges), work.space.order
+    source, order = ability(context.tables.source, SupportsKeyRanges), work.space.order
     rows = source.key_range(work.version, order, work.low, work.high).where(of_vnodes(work.space, work.vnodes))
     last = None if work.rows_max is None else nth_position(rows, order, work.rows_max)
     return rows if last is None else rows.where(upto(order, last)), last
@@ -71,8 +71,8 @@ def _rows(work: ReadKeyRange, context: WorkContext) -> tuple[DataFrame, KeyPosit
 
 def _is_expired(work: ReadKeyRange, context: WorkContext, error: Exception) -> bool:
     """Return True if a VACUUM removed files of a version that is no longer the newest."""
-    job = context.job
-    return isinstance(job.explain(error), SnapshotExpiredError) and work.version < job.source.head().position
+    tables = context.tables
+    return isinstance(tables.explain(error), SnapshotExpiredError) and work.version < tables.source.head().position
 
 
 RUNNER = WorkRunner("ReadKeyRange", ReadKeyRange, _run)

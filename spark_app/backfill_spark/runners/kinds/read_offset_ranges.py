@@ -6,19 +6,19 @@ from backfill_core.protocol.work import OffsetRangesStaged, ReadOffsetRanges, Wo
 from backfill_spark.crash_points import crash_point
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsOffsets
-from backfill_spark.ports.work import WorkContext
 from backfill_spark.rows.counted_rows import CountedPartitions
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.offset_ranges import check_same_source, words
 from backfill_spark.runners.runner import WorkRunner
 
 
 def _run(work: ReadOffsetRanges, context: WorkContext) -> OffsetRangesStaged:
     crash_point("before_stage")
-    job = context.job
-    rows = ability(job.source, SupportsOffsets).read_offsets(work.ranges)
+    tables = context.tables
+    rows = ability(tables.source, SupportsOffsets).read_offsets(work.ranges)
     # History is counted by partition; for new records, the row count of the files is enough.
     history = work.kind is WorkKind.HISTORY
-    counted = CountedPartitions(job.spark, rows, len(work.ranges)) if history else None
+    counted = CountedPartitions(tables.spark, rows, len(work.ranges)) if history else None
     files = context.stage_records(rows if counted is None else counted.frame, what=words(work.ranges))
     check_same_source(context)
     crash_point("after_stage")

@@ -13,7 +13,7 @@ from backfill_spark.crash_points import crash_point
 from backfill_spark.opening.shipping import ships
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsFiles, SupportsPin
-from backfill_spark.ports.work import WorkContext
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.runner import WorkRunner
 
 if TYPE_CHECKING:
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 def _run(work: ReadSplit, context: WorkContext) -> SplitStaged:
-    job, source = context.job, ability(context.job.source, SupportsPin)
+    tables, source = context.tables, ability(context.tables.source, SupportsPin)
     crash_point("before_stage")
-    if ships(job.backfill.spec):
+    if ships(tables.spec):
         files = _stage_by_file(work, context)
     elif work.boundaries:
         files = _stage_segments(work, context)
     else:
         files = _stage_whole_files(work, context)
     crash_point("after_stage")
-    if not job.transform.where and all(part.whole for part in work.ranges):
+    if not tables.transform.where and all(part.whole for part in work.ranges):
         read = sum(file.rows for file in files)
         check_read(_what(work), read=read, promised=source.live_rows(work.ranges))
     return SplitStaged(work.work_id, files)
@@ -38,7 +38,7 @@ def _run(work: ReadSplit, context: WorkContext) -> SplitStaged:
 
 def _stage_by_file(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
     """Copy or decode file by file: the folder of a staged file identifies its source file."""
-    source, staged = context.job.source, list[StagedFile]()
+    source, staged = context.tables.source, list[StagedFile]()
     assert isinstance(source, SupportsFiles)
     assert isinstance(source, SupportsPin)
     for segment, ranges in enumerate(work.segment_ranges):
@@ -62,7 +62,7 @@ def _stage_whole_files(work: ReadSplit, context: WorkContext) -> tuple[StagedFil
 
 
 def _decoded(work: ReadSplit, context: WorkContext, ranges: Sequence[FileRange]) -> tuple[StagedFile, ...]:
-    rows = ability(context.job.source, SupportsPin).read(ranges)
+    rows = ability(context.tables.source, SupportsPin).read(ranges)
     return context.stage(_history(work, context, rows), what=_what(work))
 
 
@@ -99,13 +99,15 @@ def _decoded_segments(
     """Stage some ranges of each segment in one job, with the same files as one job per segment."""
     if not any(parts):
         return ()
-    read, label = ability(context.job.source, SupportsPin).read_segments(parts)
+    read, label = ability(context.tables.source, SupportsPin).read_segments(parts)
     return context.stage_segments(_history(work, context, read, label), label=label, what=_what(work))
 
 
 def _history(work: ReadSplit, context: WorkContext, rows: DataFrame, *labels: str) -> DataFrame:
-    job = context.job
-    return job.mode.history_rows(job.transform.apply(rows, *labels), epoch=work.epoch, version=job.pinned.version)
+    tables = context.tables
+    return tables.mode.history_rows(
+        tables.transform.apply(rows, *labels), epoch=work.epoch, version=tables.pinned.version
+    )
 
 
 def _what(work: ReadSplit) -> str:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from backfill_core.log_shipping.folding import beginning, fold
 from backfill_core.protocol.work import ShipVersions, VersionsShipped
 from backfill_spark.crash_points import crash_point
+from backfill_spark.opening.shipping import relaid
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsShipping
 from backfill_spark.ports.source import SupportsLog
-from backfill_spark.ports.work import WorkContext
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.runner import WorkRunner
 from backfill_spark.shipping.new_columns import new_columns
 from backfill_spark.shipping.staged_step import check_known, stage_step
 
 
 def _run(work: ShipVersions, context: WorkContext) -> VersionsShipped:
-    source, sink = ability(context.job.source, SupportsLog), ability(context.job.sink, SupportsShipping)
+    source, sink = ability(context.tables.source, SupportsLog), ability(context.tables.sink, SupportsShipping)
     crash_point("before_stage")
     versions = beginning(source.log_actions(work.after, work.upto), bytes_max=work.bytes_max)
     files_now = sink.target_files()
@@ -25,7 +26,7 @@ def _run(work: ShipVersions, context: WorkContext) -> VersionsShipped:
     # A version with another layout is never combined with others.
     columns = None if versions[0].layout is None else new_columns(versions[0], work.after, context)
     if columns is not None and columns.reopens:
-        context = context.relaid(upto, columns)
+        context = context.with_tables(relaid(context.tables, upto, columns))
     files, removed = stage_step(step, upto, context)
     crash_point("after_stage")
     changes = sum(version.rows_changed for version in versions)

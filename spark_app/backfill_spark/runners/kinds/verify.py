@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from backfill_core.protocol.work import Verified, Verify
-from backfill_spark.ports.work import WorkContext
+from backfill_spark.rows.comparison import compare
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.runner import WorkRunner
 
 
 def _run(work: Verify, context: WorkContext) -> Verified:
-    compared = context.job.comparison(
+    compared = compare(
+        context.tables,
         work.position,
         target_version=work.target_version,
         covered=work.covered,

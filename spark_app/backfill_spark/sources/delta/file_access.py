@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from backfill_core.errors import InvalidSpecError, SourceDamagedError
 from backfill_core.log_shipping.file_locations import FileLocations, is_below, local_path, suggested_folder
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
-from backfill_spark.delta.log import LoggedFile, LoggedValues
+from backfill_spark.delta.source_file import LoggedFile, LoggedValues
 from backfill_spark.jvm.errors import without_values
 from backfill_spark.jvm.gateway import hadoop_conf, java
 

@@ -18,8 +18,9 @@ from pyspark.sql.types import StructType
 
 from backfill_core.positions.key_order import KeyColumn, KeyOrder, KeyPosition, KeyValue
 from backfill_core.transfer.bounds import NOT_A_TEXT
-from backfill_spark.delta.log import LoggedValues, values_at
+from backfill_spark.delta.log import values_at
 from backfill_spark.delta.properties import physical_name
+from backfill_spark.delta.source_file import LoggedValues
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.delta.statistics.column_bounds import Bounds, FileBounds, OnlyNulls, bounds_of
 from backfill_spark.sources.delta.file_access import FileAccess

@@ -24,10 +24,10 @@ from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.work import FileRange
 from backfill_core.transfer.facts import TableFacts
-from backfill_spark.delta.log import LOG_ERRORS, LoggedFile, LoggedTable, files_at, newest_version, table_at
+from backfill_spark.delta.log import LOG_ERRORS, LoggedTable, files_at, newest_version, table_at
 from backfill_spark.delta.properties import CHANGE_FEED, is_on, kept_seconds, physical_name
 from backfill_spark.delta.schemas import check_schema_text, schema_of
-from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.delta.source_file import LoggedFile, SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions, log_damage
 from backfill_spark.delta.table_facts import facts_of
 from backfill_spark.ports.source import PinnedTable

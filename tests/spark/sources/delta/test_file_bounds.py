@@ -13,7 +13,7 @@ from pyspark.sql.types import DecimalType, DoubleType, FloatType, LongType, Stri
 from support.tables.jobs import job
 
 from backfill_core.errors import InvalidSpecError
-from backfill_spark.delta.log import LoggedValues
+from backfill_spark.delta.source_file import LoggedValues
 from backfill_spark.delta.statistics.column_bounds import Bounds, OnlyNulls, Unknown, bounds_of
 from backfill_spark.sources.delta.file_bounds import file_order, overlap_percent
 from backfill_spark.sources.delta.source import DeltaSource

@@ -5,15 +5,15 @@ from __future__ import annotations
 from backfill_core.positions.offsets import OffsetRange
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsOffsets
-from backfill_spark.ports.work import WorkContext
+from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.runner import WorkRunner
 
 from .work import OffsetsRead, ReadOffsets
 
 
 def _run(work: ReadOffsets, context: WorkContext) -> OffsetsRead:
-    job = context.job
-    rows = ability(job.source, SupportsOffsets).read_offsets((OffsetRange(work.partition, work.start, work.stop),))
+    tables = context.tables
+    rows = ability(tables.source, SupportsOffsets).read_offsets((OffsetRange(work.partition, work.start, work.stop),))
     what = f"the offsets {work.start} to {work.stop} of partition {work.partition}"
     return OffsetsRead(work.work_id, context.stage_records(rows, what=what))
 
