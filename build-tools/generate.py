@@ -9,7 +9,6 @@ import errors_page
 import gitops_page
 import lifecycle_page
 import reach_page
-import troubleshooting_page
 
 from backfill_api.crd import fields, schema
 
@@ -27,7 +26,6 @@ GENERATED = (
     (lifecycle_page.LIFECYCLE_FILE, lifecycle_page.render),
     (driver_page.DRIVER_FILE, driver_page.render),
     (reach_page.PAGE_FILE, reach_page.render),
-    (troubleshooting_page.PAGE_FILE, troubleshooting_page.render),
 )
 
 

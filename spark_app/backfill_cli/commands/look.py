@@ -69,8 +69,11 @@ def validate(file: Path | None) -> None:
 @FILE
 @OUTPUT
 @click.option("--check-unique", is_flag=True, help="Prove that the key is unique; reads the key columns once.")
+@click.option(
+    "--explain", is_flag=True, help="Show all reasons of copy modes, and what the time of each step depends on."
+)
 @spark_settings
-def plan(file: Path | None, output: str, check_unique: bool, conf: dict[str, str]) -> None:
+def plan(file: Path | None, output: str, check_unique: bool, explain: bool, conf: dict[str, str]) -> None:
     """Show the plan of a job with an estimate of its time; writes nothing to source or target."""
     job = read(file, conf=conf)
     with beside(file):
@@ -78,7 +81,8 @@ def plan(file: Path | None, output: str, check_unique: bool, conf: dict[str, str
         with steps_shown(job) as on_step:
             made = job.plan(check_unique=check_unique, on_step=on_step)
     if output == "table":
-        terminal(sys.stdout).print(show_plan(job.job_id, made, places))
+        explained_by = job.spec if explain else None
+        terminal(sys.stdout).print(show_plan(job.job_id, made, places, explained_by=explained_by))
     else:
         print_value(made.model_dump(mode="json", by_alias=True), output)
 

@@ -10,7 +10,9 @@ from rich.text import Text
 
 from backfill.words import STEP_WORDS, WAY_WORDS, show_bytes, show_rows
 from backfill_api.amounts import counted, show_seconds
+from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.plan import Plan, PlannedOrder, PlannedPartitions, PlannedTarget
+from backfill_cli.terminal.plan_explained import explain_files, explain_time
 from backfill_cli.terminal.view import TITLE, named_lines
 
 
@@ -53,10 +55,25 @@ def _target(target: PlannedTarget | None) -> list[tuple[str, str]]:
     return lines
 
 
-def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> RenderableType:
-    """Return a plan as a table, with the warnings below it."""
+def _time(plan: Plan) -> list[tuple[str, str]]:
+    """Return the time of the job and that of each step."""
+    low, high = show_seconds(plan.estimated_seconds_low), show_seconds(plan.estimated_seconds_high)
+    steps = [("", f"{STEP_WORDS.get(step.name, step.name)} {show_seconds(step.seconds)}") for step in plan.steps]
+    return [("time", f"about {show_seconds(plan.estimated_seconds)} ({low} to {high})"), *steps]
+
+
+def show_plan(
+    job: str, plan: Plan, places: Sequence[tuple[str, str]] = (), *, explained_by: BackfillSpec | None = None
+) -> RenderableType:
+    """Return a plan as a table, with the warnings below it.
+
+    Args:
+        job: Id of the job.
+        plan: Its plan.
+        places: Source and target with their locations.
+        explained_by: The job's spec, whose settings explain copy modes and times; `None` to leave explanations out.
+    """
     table = named_lines()
-    low, high = plan.estimated_seconds_low, plan.estimated_seconds_high
     feed = {None: None, True: "yes", False: "no: appends only"}[plan.change_feed]
     unique = {None: "not checked (--check-unique)", True: "yes", False: "NO"}[plan.key_unique]
     amplification = plan.read_amplification_percent
@@ -71,11 +88,10 @@ def show_plan(job: str, plan: Plan, places: Sequence[tuple[str, str]] = ()) -> R
             show_rows(plan.rows)
             + (f" in {counted(plan.files, 'file')}, {show_bytes(plan.bytes)}" if plan.files else ""),
         ),
-        *_ways(plan),
+        *(_ways(plan) if explained_by is None else explain_files(plan)),
         *_partition_plan(plan.partitions),
         *([] if plan.version is None else [("version", str(plan.version))]),
-        ("time", f"about {show_seconds(plan.estimated_seconds)} ({show_seconds(low)} to {show_seconds(high)})"),
-        *(("", f"{STEP_WORDS.get(step.name, step.name)} {show_seconds(step.seconds)}") for step in plan.steps),
+        *(_time(plan) if explained_by is None else explain_time(plan, explained_by)),
         ("splits", f"about {plan.splits}"),
         *(() if plan.order is None else (("order", _order_words(plan.order)),)),
         *(

@@ -1,6 +1,6 @@
 """The driver's metrics: gauges from the progress that users see, so that both always agree, and counters and times of the loop.
 
-docs/driver-metrics.md lists them, and a test compares the list. If a metric is renamed, alerts on its old name never fire again.
+docs/metrics.md lists them, and a test compares the list. If a metric is renamed, alerts on its old name never fire again.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from backfill_core.protocol.work import (
 )
 from backfill_spark.control.metrics import LoopMeter, progress_registry
 
-PAGE = (ROOT / "docs" / "driver-metrics.md").read_text()
+PAGE = (ROOT / "docs" / "metrics.md").read_text()
 PROGRESS = Progress(
     attempt=2, epoch=7, rows_total=100, rows_done=40, throttle_rows_per_second=50, throttle_bytes_per_second=70, eta_seconds=3, table_version=9,
     last_commit_time="2026-01-01T00:00:10Z", last_barrier_time="2026-01-01T00:00:10Z", last_look_time="2026-01-01T00:00:10Z", stopping=True, lag_records=0,
