@@ -51,7 +51,7 @@ from backfill_core.strategies.rearranged_chain import strategy as rearranged_cha
 from backfill_core.strategies.replica import strategy as replica
 from backfill_core.strategies.snapshot import strategy
 from backfill_core.strategies.snapshot.params import SnapshotSettings
-from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
+from backfill_core.strategies.snapshot.strategy import snapshot
 
 ROOT = Path(__file__).parent.parent
 DRIVER_FILE = ROOT / "docs" / "driver-lifecycle.md"
@@ -68,7 +68,7 @@ class Walker:
     def __init__(self, *, verify_final: bool) -> None:
         """Start before the fence."""
         pinned = Pinned(3, WALL_MS, "table", "files", (ROWS,), ROWS)
-        made = SnapshotStrategy(Opened(pinned, proves_key=True), SnapshotSettings(merges=True, filtered=False))
+        made = snapshot(Opened(pinned, proves_key=True), SnapshotSettings(merges=True, filtered=False))
         settings = JobSettings(verify_final=verify_final)
         self.now_s, self._verify_final = 0.0, verify_final
         self.work: dict[int, Work] = {}

@@ -205,8 +205,8 @@ class SourceReplacedError(BackfillError):
     exit_code = 44
 
 
-MADE_AGAIN_HINT = "It was deleted and created again: give the job another jobId and another target."
-"""Hint for a source with offsets, such as a topic, that was recreated."""
+MADE_AGAIN_HINT = "The source was deleted and created again: give the job another jobId and another target."
+"""Hint for a source that was recreated under its path or name."""
 
 
 class SchemaChangedError(BackfillError):

@@ -7,9 +7,12 @@ from typing import Any, Self
 
 from backfill_core.errors import StateMismatchError
 from backfill_core.phases.copy import Copy
+from backfill_core.phases.replay import AnnouncedMerge
 from backfill_core.positions.done_files import Done, from_json, in_row_index
 from backfill_core.protocol.stored_fields import StoredFields
-from backfill_core.protocol.strategy import Pinned, PinVersion, StoredSummary
+from backfill_core.protocol.strategy import OpenRequest, Pinned, PinVersion, StoredSummary
+
+SNAPSHOT, CATCH_UP, LIVE = "Snapshot", "CatchUp", "Live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +130,44 @@ class CopiedState:
                 hint="The source was replaced: give the job another jobId and another target.",
             )
         copy.resume(in_row_index(self.done, pinned.rows), self.rows_read, self.splits, self.rows_filtered)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReplayState:
+    """State that a new attempt resumes from; its size does not depend on the size of the table.
+
+    The JSON value belongs to the strategy.
+    """
+
+    copied: CopiedState
+    phase: str
+    consumed: int
+    """The source version that the target is complete up to; the pinned version while its rows are incomplete."""
+
+    merging: AnnouncedMerge | None = None
+    key_proven: bool = True
+    """True if the key was proven unique, in source or target. If the proof is required, no change is merged before it."""
+
+    reopened_at: int | None = None
+    """The source version whose columns the target has; `None` for the pinned version."""
+
+    def encode(self) -> dict[str, Any]:
+        """Return the fields that all strategies store."""
+        return {**self.copied.encode(), "phase": self.phase}
+
+
+def open_request(stored: CopyReplayState | None) -> OpenRequest:
+    """Pin the version of the state (R-SNAP-8); after the copy, the last consumed version suffices.
+
+    After the target followed a schema change, only the last consumed version has the target's columns.
+    """
+    if stored is None:
+        return PinVersion()
+    if stored.reopened_at is not None:
+        return PinVersion(stored.consumed, None, stored.copied.table_id)
+    return stored.copied.open_request(None if stored.phase == SNAPSHOT else stored.consumed)
+
+
+def summarize(stored: CopyReplayState) -> StoredSummary:
+    """Summarize the job's progress."""
+    return stored.copied.summary(stored.phase, copied=stored.phase != SNAPSHOT)

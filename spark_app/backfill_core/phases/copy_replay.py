@@ -1,7 +1,7 @@
 """Copy, then replay: one pinned version in splits, the proof of the key if it is due, then the changes after that version.
 
-Several strategies share this machine. Each owns a `CopyReplay`, forwards every event to it, and adds its rule for the end of the
-catch-up. The proof (`phases/key_proof.py`) waits for the commit of the last split, and all changes wait for the proof: a MERGE would
+`CopyReplayStrategy` is the complete state machine of the strategies that end the catch-up by a `CatchUpEnd`. A strategy with a rule of
+its own owns a `CopyReplay` and forwards every event to it. The proof (`phases/key_proof.py`) waits for the commit of the last split, and all changes wait for the proof: a MERGE would
 hide two rows with one key (ADR 0011).
 """
 
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from backfill_api.spec.params import SplitParams
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import AccountingError, BackfillError
 from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF
 from backfill_core.phases import view
+from backfill_core.phases.copied_state import CATCH_UP as CATCHING_UP
+from backfill_core.phases.copied_state import LIVE, SNAPSHOT, CopiedState, CopyReplayState
 from backfill_core.phases.copy import Copy, CopySettings
 from backfill_core.phases.key_proof import PROVING, KeyProver
 from backfill_core.phases.pending import LimitRule
@@ -34,6 +36,8 @@ from backfill_core.protocol.events import (
 )
 from backfill_core.protocol.strategy import CommitRequest, Opened, Permits, Pinned, StrategyStatus, StrategyView
 from backfill_core.protocol.work import ChangesApplied, KeyProven, Result, SplitStaged, VersionsShipped, Work
+
+S = TypeVar("S", bound=CopyReplayState)
 
 READS_AHEAD_INTERVAL_MS = 1500
 
@@ -273,3 +277,94 @@ class CopyReplay:
             rate_limit=copy.rate_limit,
             watermark=copy.watermark,
         )
+
+
+class CopyReplayStrategy(Generic[S]):
+    """State machine without a rule of its own; implements `protocol.strategy.Strategy`."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        settings: CopyReplaySettings,
+        *,
+        resumed: S | None,
+        state: type[S],
+        limit: LimitRule,
+        end: CatchUpEnd = CatchUpEnd.WITH_ITS_COMMIT,
+        holds_source: bool = False,
+        key_proven: bool = False,
+    ) -> None:
+        """Start a new job, or resume the committed state of an earlier attempt.
+
+        Args:
+            opened: The opened source and target.
+            settings: Settings of the machine.
+            resumed: The committed state; `None` for a new job.
+            state: Class of the stored state.
+            limit: Rule for the pending changes during the catch-up.
+            end: The commit that records the catch-up.
+            holds_source: True if a source with back-pressure waits while the limit admits no version.
+            key_proven: True if the strategy never proves the key.
+
+        Raises:
+            StateMismatchError: The pinned version no longer consists of the same files.
+        """
+        self._state, self._holds_source = state, holds_source
+        self._pinned = opened.pinned if resumed is None else resumed.copied.recall(opened.pinned)
+        proven = key_proven or (resumed is not None and resumed.key_proven)
+        self._machine = CopyReplay(opened, self._pinned, settings, limit=limit, end=end, key_proven=proven)
+        self._copy, self._replay = self._machine.copy, self._machine.replay
+        self._was_live, self._reopened_at = False, None if resumed is None else resumed.reopened_at
+        if resumed is not None:
+            # The replay resumes at the first version that is not consumed (R-SNAP-39).
+            self._was_live = resumed.phase == LIVE
+            resumed.copied.resume(self._copy, self._pinned)
+            self._replay.resume(resumed.consumed, resumed.merging, opened.last_txn)
+        self._replay.pending.know(opened.pinned.version, opened.pinned.timestamp_ms)
+
+    @property
+    def phase(self) -> str:
+        """The phase of the state that the next commit stores."""
+        if not self._copy.complete:
+            return SNAPSHOT
+        return LIVE if self._was_live or self._replay.caught_up else CATCHING_UP
+
+    @property
+    def stored(self) -> S:
+        """See `Strategy`."""
+        return self._state(
+            copied=CopiedState.of(self._copy, self._pinned),
+            phase=self.phase,
+            consumed=self._replay.consumed,
+            merging=self._replay.announced,
+            key_proven=self._machine.key_proven,
+            reopened_at=self._reopened_at,
+        )
+
+    @property
+    def status(self) -> StrategyStatus:
+        """See `Strategy`."""
+        # The copy blocks no writer (R-SNAP-10), and a job that follows the source keeps its pace.
+        waits = self._copy.complete and not self._replay.caught_up and not self._replay.pending.admits
+        return self._machine.status(holds_source=self._holds_source and waits)
+
+    def on(self, event: StrategyEvent, now: Now) -> None:
+        """See `Strategy`."""
+        if not isinstance(event, SourcePolled):
+            self._replay.pending.settle()
+        self._machine.on(event, now)
+
+    def propose(self, permits: Permits, now: Now) -> tuple[Work, ...]:
+        """See `Strategy`."""
+        return self._machine.propose(permits, now)
+
+    def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
+        """See `Strategy`."""
+        request = self._machine.prepare_commit(epoch, permits, now, forgets_polls=True)
+        if request.columns is not None and request.columns.reopens:
+            self._reopened_at = self._replay.consumed
+        return request
+
+    def view(self, now: Now) -> StrategyView:
+        """See `Strategy`."""
+        return self._machine.view(self.phase, self._machine.doing(), now)

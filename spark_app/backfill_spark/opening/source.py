@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.strategies import Strategy
-from backfill_core.errors import InvalidSpecError, SnapshotExpiredError, SourceReplacedError
+from backfill_core.errors import MADE_AGAIN_HINT, InvalidSpecError, SnapshotExpiredError, SourceReplacedError
 from backfill_core.positions import offsets
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.file_ranges import file_ranges
@@ -305,5 +305,5 @@ def _pinned(source: Source, pins: SupportsPin, request: PinVersion, spec_version
 def _replaced(source: Source, when: str) -> SourceReplacedError:
     return SourceReplacedError(
         f"{source.path} is not the same source as when {when}.",
-        hint="The source was dropped and created again: give the job another jobId and another target.",
+        hint=MADE_AGAIN_HINT,
     )

@@ -12,7 +12,7 @@ from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.events import SealFailed, Tick
 from backfill_core.protocol.strategy import Opened, Pinned
 from backfill_core.strategies.snapshot.params import SnapshotSettings
-from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
+from backfill_core.strategies.snapshot.strategy import snapshot
 
 START = Now(0.0, 0)
 
@@ -20,9 +20,7 @@ START = Now(0.0, 0)
 def new_job():
     pinned = Pinned(version=0, timestamp_ms=0, table_id="t", fingerprint="f", rows=(10, 10), rows_live=20)
     state = JobState("ns/job", "hash", attempt=3, epoch=7, strategy="Snapshot", driver="ab12")
-    return Job(
-        state, SnapshotStrategy(Opened(pinned), SnapshotSettings(merges=True, filtered=False)), JobSettings(), START
-    )
+    return Job(state, snapshot(Opened(pinned), SnapshotSettings(merges=True, filtered=False)), JobSettings(), START)
 
 
 def seals_of(actions):

@@ -19,7 +19,7 @@ from backfill_core.protocol.receipt import FileMismatch, Receipt, VnodeMismatch
 from backfill_core.protocol.strategy import Opened, Pinned
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import decode
-from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
+from backfill_core.strategies.snapshot.strategy import snapshot
 
 RECEIPT = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 5, 4),), 1.5, verified_ms=7, source_position="version 3")
 BY_BYTES = replace(RECEIPT, files_by_bytes=100_000, rows_by_rows=7, files=(FileMismatch("w-a.parquet", "bits"),))
@@ -111,9 +111,9 @@ class TestTheStateComesBackAsItWas:
         split = 50_000_000
         spans = [[sum(rows) - at * split, sum(rows) - at * split + split - 1] for at in range(SPANS_MAX, 0, -1)]
         opened, settings = Opened(pinned), SnapshotSettings(merges=True, filtered=False)
-        fresh = SnapshotStrategy(opened, settings).stored.encode()
+        fresh = snapshot(opened, settings).stored.encode()
         stored = decode(fresh | {"done": spans, "rowsRead": 10**11, "splits": 10**5})
-        strategy = SnapshotStrategy(opened, settings, stored)
+        strategy = snapshot(opened, settings, stored)
         wrong = tuple(VnodeMismatch(vnode, 10**9, 10**9) for vnode in range(256))
         state = JobState(
             "n" * 63 + "/" + "n" * 253, "h" * 64, 999, 10**9, "Snapshot", strategy.stored.encode(), 9, 10**11, 10**11, 10**13,

@@ -20,7 +20,7 @@ from backfill_core.protocol.strategy import Facts, Opened, Pinned
 from backfill_core.protocol.work import ApplyChanges, ChangesApplied, KeyProven, Verified, Verify
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import decode
-from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
+from backfill_core.strategies.snapshot.strategy import snapshot
 from backfill_spark.driver.progress import progress_of
 
 WHOLE = (START, COPY, KEY_PROOF, CATCH_UP, RECEIPT)
@@ -357,9 +357,9 @@ class TestWhatAnEarlierReleaseWrote:
         """The earlier release named this phase after a storage class of Delta."""
         opened = Opened(Pinned(3, 0, "table", "files", (10,), 10))
         settings = SnapshotSettings(merges=True, filtered=False)
-        fresh = SnapshotStrategy(opened, settings).stored.encode()
+        fresh = snapshot(opened, settings).stored.encode()
         early = fresh | {"phase": "LogStore", "done": [[0, 10]], "rowsRead": 10, "consumed": 5}
-        resumed = SnapshotStrategy(opened, settings, decode(early))
+        resumed = snapshot(opened, settings, decode(early))
 
         assert resumed.stored.phase == "CatchUp"
         assert (resumed.status.covered, resumed.status.consumed) == (None, 5)

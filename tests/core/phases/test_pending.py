@@ -23,7 +23,7 @@ from backfill_core.protocol.events import BarrierPassed, Head, Sealed, SourcePol
 from backfill_core.protocol.strategy import Opened, Permits, Pinned
 from backfill_core.protocol.work import ApplyChanges, ChangesApplied
 from backfill_core.strategies.snapshot.params import SnapshotSettings
-from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
+from backfill_core.strategies.snapshot.strategy import snapshot
 
 FIRST = 10_000
 """The epoch of the snapshot: so large that a limit measured from 0 has no effect."""
@@ -150,7 +150,7 @@ class Driven:
         """Commit the snapshot and poll the source."""
         pinned = Pinned(3, 3000, "table", "files", files, sum(files))
         settings = SnapshotSettings(merges=False, filtered=False, limit=rule)
-        self.strategy = SnapshotStrategy(Opened(pinned), settings)
+        self.strategy = snapshot(Opened(pinned), settings)
         self.look(newest)
         self.commit()
         self.look(newest)

@@ -9,7 +9,7 @@ from backfill_core.protocol.commands import Pause, Stop
 from backfill_core.protocol.events import CommandReceived, Event, Head, WorkCancelled
 from backfill_core.protocol.strategy import Opened, Pinned
 from backfill_core.strategies.snapshot.params import SnapshotSettings
-from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
+from backfill_core.strategies.snapshot.strategy import snapshot
 from backfill_spark.driver.event_loop import Loop, now
 
 ROWS = (1000, 1000)
@@ -48,9 +48,7 @@ class NeverDone:
 def progress_after(pause):
     """Run a job until it is paused and quiet; return the events and the observed views in order."""
     pinned = Pinned(3, now().wall_ms, "table", "files", ROWS, sum(ROWS))
-    strategy = SnapshotStrategy(
-        Opened(pinned), SnapshotSettings(merges=True, filtered=False, follow=False, reads_ahead=True)
-    )
+    strategy = snapshot(Opened(pinned), SnapshotSettings(merges=True, filtered=False, follow=False, reads_ahead=True))
     story, commanded = [], []
 
     def observe(view):
@@ -103,9 +101,7 @@ def test_commit_without_an_answer_is_in_flight():
     Then no commit is in flight, even if the observer is slow.
     """
     pinned = Pinned(3, now().wall_ms, "table", "files", ROWS, sum(ROWS))
-    strategy = SnapshotStrategy(
-        Opened(pinned), SnapshotSettings(merges=True, filtered=False, follow=False, reads_ahead=True)
-    )
+    strategy = snapshot(Opened(pinned), SnapshotSettings(merges=True, filtered=False, follow=False, reads_ahead=True))
     executor = HangsInItsCommits()
     loop = Loop(
         Job(JobState("a/b", "h", 1, 0, "Snapshot"), strategy, JobSettings(), now()),

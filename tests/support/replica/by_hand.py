@@ -20,7 +20,7 @@ from backfill_core.protocol.work import (
 )
 from backfill_core.strategies.replica.params import ReplicaSettings
 from backfill_core.strategies.replica.stored import ReplicaStored
-from backfill_core.strategies.replica.strategy import ReplicaStrategy
+from backfill_core.strategies.replica.strategy import replica
 
 WALL_MS = 1_700_000_000_000
 
@@ -43,7 +43,7 @@ class ByHand:
         """Begin, or resume from a state."""
         version = pinned if pinned.rows else Pinned(3, WALL_MS, "table", "files", rows, sum(rows))
         settings = ReplicaSettings(merges=False, filtered=False, follow=follow, whole_files=True, reads_ahead=False)
-        self.strategy = ReplicaStrategy(Opened(version), settings, stored)
+        self.strategy = replica(Opened(version), settings, stored)
         self.epoch, self.now, self._next_id, self._version = Epoch(1, 1), Now(0.0, WALL_MS), 1, 0
 
     def on(self, event: StrategyEvent) -> None:

@@ -29,7 +29,7 @@ from backfill_core.protocol.strategy import Opened, Pinned
 from backfill_core.protocol.work import ApplyChanges, FileWay, ProveKey, ReadSplit, SplitStaged, StagedFile
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import SnapshotStored
-from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
+from backfill_core.strategies.snapshot.strategy import snapshot
 
 STEP_S = 0.05
 WALL_MS = 1_700_000_000_000
@@ -83,7 +83,7 @@ class HandDriven:
 
         self._offsets, self._live = [0, *accumulate(rows)], live
         pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(live or rows), order, file_bytes, live)
-        strategy = SnapshotStrategy(
+        strategy = snapshot(
             Opened(pinned, proves_key=proves_key, decodes=decodes),
             SnapshotSettings(merges=True, filtered=filtered, follow=follow, reads_ahead=reads_ahead),
             stored,

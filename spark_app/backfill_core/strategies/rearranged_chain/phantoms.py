@@ -47,3 +47,12 @@ class PhantomQueue:
         """Return the queue without the phantoms that the target reached, and the newest of these (R-CHAIN-5)."""
         count = sum(phantom.version <= version for phantom in self.phantoms)
         return replace(self, phantoms=self.phantoms[count:]), self.phantoms[count - 1] if count else None
+
+
+def overtaken(reached: Phantom | None, newest_epoch: int, queue: PhantomQueue) -> str:
+    """Describe the barrier that the data reached; empty until the snapshot is complete (R-CHAIN-7)."""
+    if reached is None:
+        return ""
+    waiting = len(queue.phantoms)
+    behind = f", {waiting} wait" if waiting else ""
+    return f"the data reached barrier {reached.epoch} of {newest_epoch}{behind}"

@@ -26,9 +26,8 @@ from backfill_core.protocol.events import BarrierPassed, Sealed, SourcePolled, S
 from backfill_core.protocol.strategy import CommitRequest, Opened, Permits, StrategyStatus, StrategyView
 from backfill_core.protocol.work import Work
 from backfill_core.strategies.rearranged_chain.params import ChainSettings
-from backfill_core.strategies.rearranged_chain.phantoms import Phantom, PhantomQueue
+from backfill_core.strategies.rearranged_chain.phantoms import Phantom, PhantomQueue, overtaken
 from backfill_core.strategies.rearranged_chain.stored import DRAINING, FORWARDING, REARRANGING, ChainStored
-from backfill_core.strategies.rearranged_chain.view import overtaken
 
 
 @dataclass(frozen=True, slots=True)

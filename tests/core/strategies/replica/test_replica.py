@@ -6,10 +6,11 @@ import pytest
 from support.replica.by_hand import ByHand, pinned
 
 from backfill_core.errors import SourceReplacedError, StateMismatchError
+from backfill_core.phases.copied_state import open_request, summarize
 from backfill_core.protocol.events import BarrierPassed, LimitSet, WorkLost
 from backfill_core.protocol.strategy import PinVersion
 from backfill_core.protocol.work import NewColumns, ReadSplit, RemovedFile, ShipVersions, StagedFile
-from backfill_core.strategies.replica.stored import decode, open_request, summarize
+from backfill_core.strategies.replica.stored import decode
 
 
 class TestTheFirstBatch:
@@ -78,7 +79,7 @@ class TestABatch:
         assert attempt.strategy.status.wants_commit
         request = attempt.prepare()
         assert (request.files, request.removed, request.changes) == (files, removed, 5)
-        assert attempt.strategy.stored.shipped == 7
+        assert attempt.strategy.stored.consumed == 7
 
     def test_a_batch_without_rows_is_committed_too(self):
         """The source must not keep versions without rows (R-SNAP-22)."""
@@ -240,10 +241,10 @@ class TestOtherColumns:
     def test_the_next_attempt_reads_the_version_of_the_new_columns(self):
         """The pinned version has the old columns, which no longer fit the target."""
         attempt, _ = self.followed()
-        assert attempt.strategy.stored.laid_out is None
+        assert attempt.strategy.stored.reopened_at is None
         attempt.prepare()
         stored = decode(attempt.strategy.stored.encode())
-        assert (stored.shipped, stored.laid_out) == (5, 5)
+        assert (stored.consumed, stored.reopened_at) == (5, 5)
         assert open_request(stored) == PinVersion(5, None, "table")
 
         later_version = replace(pinned(3, 4), version=5, fingerprint="later")
@@ -262,7 +263,7 @@ class TestOtherColumns:
         one.shipped(one.ship(7), upto=5, columns=wider)
 
         assert one.prepare().columns == wider
-        assert one.strategy.stored.laid_out is None
+        assert one.strategy.stored.reopened_at is None
 
     def test_new_columns_of_another_table_at_the_same_path_are_refused(self):
         """The version with this number has other rows."""

@@ -8,7 +8,7 @@ from backfill_core.protocol.events import BarrierPassed, Head, LimitSet, Sealed,
 from backfill_core.protocol.strategy import Opened, Permits, Pinned
 from backfill_core.protocol.work import ChangesApplied, SplitStaged, StagedFile
 from backfill_core.strategies.snapshot.params import SnapshotSettings
-from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
+from backfill_core.strategies.snapshot.strategy import snapshot
 
 EPOCH = Epoch(1, 1)
 OPEN = Permits(history=True, changes=True, checks=True, epoch=EPOCH, first_id=1)
@@ -19,7 +19,7 @@ SEALED = Sealed(1, 1, 0.1)
 def strategy(*rows, rate=None, merges=True):
     """Return a strategy at a barrier."""
     opened = Opened(Pinned(3, 0, "t", "f", rows, sum(rows)))
-    made = SnapshotStrategy(opened, SnapshotSettings(merges=merges, filtered=False))
+    made = snapshot(opened, SnapshotSettings(merges=merges, filtered=False))
     made.on(LimitSet(rate, 1.0), NOW)
     made.on(BarrierPassed(EPOCH, scheduled=True), NOW)
     return made

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from backfill_core.errors import AccountingError, StateMismatchError
+from backfill_core.phases.copy_replay import CopyReplayStrategy
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, LimitSet, Sealed, SourcePolled, WorkFinished
@@ -14,7 +15,7 @@ from backfill_core.protocol.strategy import Opened, Permits, Pinned
 from backfill_core.protocol.work import ApplyChanges, SplitStaged, StagedFile
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import SnapshotStored
-from backfill_core.strategies.snapshot.strategy import SnapshotStrategy
+from backfill_core.strategies.snapshot.strategy import snapshot
 
 PINNED = Pinned(3, 0, "table", "files", (100, 100), 200)
 SETTINGS = SnapshotSettings(merges=True, filtered=False)
@@ -22,9 +23,9 @@ NOW = Now(1.0, 1000)
 PERMITS = Permits(history=True, changes=True, checks=True, epoch=Epoch(1, 1), first_id=1)
 
 
-def copied(rows: int) -> SnapshotStrategy:
+def copied(rows: int) -> CopyReplayStrategy[SnapshotStored]:
     """Return a strategy that has handed over all splits, which contained this number of rows."""
-    strategy = SnapshotStrategy(Opened(PINNED), SETTINGS)
+    strategy = snapshot(Opened(PINNED), SETTINGS)
     strategy.on(LimitSet(None, 1.0), NOW)
     (work,) = strategy.propose(PERMITS, NOW)
     strategy.on(WorkFinished(SplitStaged(work.work_id, (StagedFile("a", 1, rows),))), NOW)
@@ -37,16 +38,16 @@ class TestAPinnedVersion:
 
     def stored(self) -> SnapshotStored:
         """Return the state that an attempt with the same files stored."""
-        return SnapshotStrategy(Opened(PINNED), SETTINGS).stored
+        return snapshot(Opened(PINNED), SETTINGS).stored
 
     def test_a_pinned_version_of_the_same_files_is_resumed(self) -> None:
         """A restart with the same files is accepted."""
-        SnapshotStrategy(Opened(PINNED), SETTINGS, self.stored())
+        snapshot(Opened(PINNED), SETTINGS, self.stored())
 
     def test_a_completely_copied_version_is_not_read_again(self) -> None:
         """R-SNAP-7: the first version that is not consumed comes next, whatever the job had pinned."""
         behind = replace(copied(200).stored, consumed=5)
-        strategy = SnapshotStrategy(Opened(replace(PINNED, version=5)), SETTINGS, behind)
+        strategy = snapshot(Opened(replace(PINNED, version=5)), SETTINGS, behind)
         strategy.on(LimitSet(None, 1.0), NOW)
         strategy.on(SourcePolled(Head(7, 0)), NOW)
 
@@ -62,7 +63,7 @@ class TestAPinnedVersion:
         other = replace(PINNED, fingerprint="others")
 
         with pytest.raises(StateMismatchError, match="differ from those at the start of the job"):
-            SnapshotStrategy(Opened(other), SETTINGS, self.stored())
+            snapshot(Opened(other), SETTINGS, self.stored())
 
 
 class TestACompleteCopy:
