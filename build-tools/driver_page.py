@@ -33,7 +33,7 @@ from backfill_core.protocol.events import (
     WorkFailed,
     WorkFinished,
 )
-from backfill_core.protocol.receipt import Receipt, VnodeMismatch
+from backfill_core.protocol.receipt import TableReceipt, VnodeMismatch
 from backfill_core.protocol.strategy import Opened, Permits, Pinned
 from backfill_core.protocol.work import (
     ApplyChanges,
@@ -142,9 +142,11 @@ def _results(work: Work) -> Iterator[tuple[str, Result]]:
         case ApplyChanges():
             yield "work is done", ChangesApplied(work.work_id, 1)
         case Verify():
-            receipt = Receipt(work.position, work.target_version, work.epoch, 1, 1, "", (), 0.1)
+            receipt = TableReceipt(work.position, work.target_version, work.epoch, 1, 1, "", (), 0.1)
             yield "both sides are equal", Verified(work.work_id, receipt)
-            other = Receipt(work.position, work.target_version, work.epoch, 1, 1, "", (VnodeMismatch(0, 1, 2),), 0.1)
+            other = TableReceipt(
+                work.position, work.target_version, work.epoch, 1, 1, "", (VnodeMismatch(0, 1, 2),), 0.1
+            )
             yield "both sides differ", Verified(work.work_id, other)
         case _:
             yield "work is done", KeyProven(work.work_id)
@@ -207,7 +209,7 @@ def explore_batch() -> Edges:
 
 
 def _work_id(machine: Replay) -> int:
-    return machine.batch.work_id if isinstance(machine.batch, replay.Running) else 0
+    return machine.batch.work_id if isinstance(machine.batch, replay.RunningBatch) else 0
 
 
 def _batch(machine: Replay) -> str:

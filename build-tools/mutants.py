@@ -41,7 +41,7 @@ def copy_to(folder: Path) -> Path:
     return folder
 
 
-class Run:
+class TestRun:
     """Tests of a copy in a separate process, created by a fork so that third-party modules are already imported."""
 
     def __init__(self, root: Path, tests: list[str], only: str) -> None:
@@ -88,7 +88,7 @@ def _test(root: Path, tests: list[str], only: str, log: Path) -> int:
         sys.stderr.flush()
 
 
-def seen(run: Run, code: int) -> str | None:
+def seen(run: TestRun, code: int) -> str | None:
     """Return `None` if a test failed as expected, or else a message."""
     if code == FAILED and "\nFAILED " in run.said:
         return None
@@ -102,12 +102,12 @@ def judge(chosen: list[Mutant], jobs: int) -> int:
         free = [
             copy_to(Path(scratch.enter_context(tempfile.TemporaryDirectory(prefix="mutants-")))) for _ in range(jobs)
         ]
-        running: list[tuple[Mutant, Path, Run]] = []
+        running: list[tuple[Mutant, Path, TestRun]] = []
         while waiting or running:
             while waiting and free:
                 mutant, root = waiting.pop(0), free.pop()
                 mutant.plant(root)
-                running.append((mutant, root, Run(root, [mutant.test], mutant.only)))
+                running.append((mutant, root, TestRun(root, [mutant.test], mutant.only)))
             time.sleep(0.05)
             for mutant, root, run in list(running):
                 code = run.poll()
@@ -127,7 +127,7 @@ def untouched_pass(chosen: list[Mutant]) -> bool:
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
         root = copy_to(Path(scratch))
         for only in sorted({mutant.only for mutant in chosen}):
-            run = Run(root, sorted({mutant.test for mutant in chosen if mutant.only == only}), only)
+            run = TestRun(root, sorted({mutant.test for mutant in chosen if mutant.only == only}), only)
             while (code := run.poll()) is None:
                 time.sleep(0.05)
             if code != 0:

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 
 from backfill_api.spec.sources.kafka import OPTIONS as KAFKA_OPTIONS
-from backfill_api.spec.spec import Backfill, BackfillSpec
+from backfill_api.spec.spec import BackfillResource, BackfillSpec
 from backfill_operator.manifests.rules import conf_rules, env_rules, limits
 from backfill_operator.settings import OperatorSettings
 from backfill_spark.jvm.session import NEVER_OTHERWISE, OF_STORES
@@ -132,7 +132,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def spec_fields() -> list[str]:
     """Return the fields of a document that a user writes."""
-    metadata = text_fields(Backfill.model_fields["metadata"].annotation, "metadata.")  # type: ignore[arg-type]
+    metadata = text_fields(BackfillResource.model_fields["metadata"].annotation, "metadata.")  # type: ignore[arg-type]
     return [*metadata, *text_fields(BackfillSpec, "spec.")]
 
 

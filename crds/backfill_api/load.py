@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from backfill_api.crd.explain import FieldError, child, explain, nearest, shown
 from backfill_api.names import API_VERSION, GROUP, KIND
-from backfill_api.spec.spec import Backfill
+from backfill_api.spec.spec import BackfillResource
 
 __all__ = ["FieldError", "SpecError", "load_backfill"]
 
@@ -57,7 +57,7 @@ class SpecError(ValueError):
         self.excerpt = excerpt
 
 
-def load_backfill(source: str | Mapping[str, Any]) -> Backfill:
+def load_backfill(source: str | Mapping[str, Any]) -> BackfillResource:
     """Parse and validate one document.
 
     Fields are spelled in camelCase only. A field that is null counts as absent, as in a cluster.
@@ -73,10 +73,10 @@ def load_backfill(source: str | Mapping[str, Any]) -> Backfill:
         raise _refused(DOCUMENT, "must be a mapping", document, f"start with apiVersion: {API_VERSION}")
     _check_kind(document)
     try:
-        return Backfill.model_validate(_without_nulls(document), by_alias=True, by_name=False)
+        return BackfillResource.model_validate(_without_nulls(document), by_alias=True, by_name=False)
     except ValidationError as error:
         details = error.errors(include_url=False)
-        errors = [_of_template(explain(Backfill, detail)) for detail in details[:ERRORS_MAX]]
+        errors = [_of_template(explain(BackfillResource, detail)) for detail in details[:ERRORS_MAX]]
         if len(details) > ERRORS_MAX:
             errors.append(
                 FieldError(DOCUMENT, f"has {len(details) - ERRORS_MAX:,} further errors", "", "correct these first")

@@ -17,7 +17,7 @@ from rich.console import Console
 from backfill.errors import EXIT_USAGE
 from backfill_cli.commands.options import terminal
 from demo.stage import Child, DemoError, Stage, copies
-from demo.story import RECEIPT, SNAPSHOT, STORIES, Story, is_newer, seen_words
+from demo.story import RECEIPT, SNAPSHOT, STORIES, Story, describe_change, is_newer
 
 WRITER = Path(__file__).with_name("writer.py")
 SLOWER = 3
@@ -35,7 +35,7 @@ class Demo(Stage):
         super().__init__(folder, "orders", console)
         self._rows, self._story = rows, story
 
-    def writer_words(self, line: Mapping[str, Any]) -> str:
+    def describe_writer(self, line: Mapping[str, Any]) -> str:
         """See `Stage`."""
         return f"the writer: version {line['version']}, {line['what']}"
 
@@ -111,9 +111,9 @@ class Demo(Stage):
         if not self.writer.wait_for(lambda line: is_newer(line, since)):
             raise DemoError(f"the reader found no change in the copy; its log is {self.folder}/writer.log")
         self.where()
-        self.note(seen_words(self.writer.newest, self.progress.rows_total - self.progress.rows_done))
+        self.note(describe_change(self.writer.newest, self.progress.rows_total - self.progress.rows_done))
 
-    def closing_words(self, line: Mapping[str, Any]) -> str:
+    def describe_end(self, line: Mapping[str, Any]) -> str:
         """See `Stage`."""
         return f"complete, while the writer continued to version {line['version']}"
 

@@ -23,8 +23,8 @@ from rich.live import Live
 from rich.text import Text
 
 from backfill import Progress, Receipt
+from backfill.formatting import one_line
 from backfill.lines import progress_in
-from backfill.words import one_line
 from backfill_cli.terminal.view import show_progress, show_receipt
 
 STEP_TIMEOUT_S = 180.0
@@ -141,11 +141,11 @@ class Stage(ABC):
         """Run the steps, and return the outcome that the driver reported."""
 
     @abstractmethod
-    def writer_words(self, line: Mapping[str, Any]) -> str:
+    def describe_writer(self, line: Mapping[str, Any]) -> str:
         """Describe the writer's activity from its newest line."""
 
     @abstractmethod
-    def closing_words(self, line: Mapping[str, Any]) -> str:
+    def describe_end(self, line: Mapping[str, Any]) -> str:
         """Return the closing caption, from the writer's newest line."""
 
     @abstractmethod
@@ -159,7 +159,7 @@ class Stage(ABC):
             self.progress = progress_in(newest)
         parts = [show_progress(self.job, self.progress)] if self.driver is not None else []
         if self.writer is not None and self.writer.newest:
-            parts.append(Text(self.writer_words(self.writer.newest), style="magenta"))
+            parts.append(Text(self.describe_writer(self.writer.newest), style="magenta"))
         # The empty last line takes keys that a terminal echoes (^C): on a full line they would move the block.
         return Group(*parts, Text())
 
@@ -242,7 +242,7 @@ class Stage(ABC):
 
     def _show_end(self, outcome: Mapping[str, Any]) -> None:
         assert self.writer is not None
-        self.say(self.closing_words(self.writer.newest))
+        self.say(self.describe_end(self.writer.newest))
         self.writer.end()
         self.console.print(show_receipt(Receipt.model_validate(outcome["receipt"])))
         self.console.print("[bold cyan]commands to try next[/]")

@@ -74,7 +74,7 @@ def is_newer(line: dict[str, Any], version: int) -> bool:
     return "seen" in line and line["seen"]["version"] > version
 
 
-def seen_words(line: dict[str, Any], rows_left: int) -> str:
+def describe_change(line: dict[str, Any], rows_left: int) -> str:
     """Describe the change that the reader saw, and the number of rows still to be read."""
     seen = line["seen"]
     left = f"{rows_left:,} rows are still to be read" if rows_left else "all rows are read"

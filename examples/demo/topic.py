@@ -47,7 +47,7 @@ class KafkaDemo(Stage):
         self._rows, self._address = rows, address
         self._table = f"{folder}/lake/orders"
 
-    def writer_words(self, said: Mapping[str, Any]) -> str:
+    def describe_writer(self, said: Mapping[str, Any]) -> str:
         """See `Stage`."""
         seen = f"; the newest one in the table was written {said['seen_s']:.1f} s before" if "seen_s" in said else ""
         return f"the producer: {said['written']:,} records{seen}"
@@ -106,7 +106,7 @@ class KafkaDemo(Stage):
         age_s = self.writer.newest["seen_s"]
         self.note(f"its newest record was written {age_s:.1f} s before; {left:,} old ones are still to be read")
 
-    def closing_words(self, said: Mapping[str, Any]) -> str:
+    def describe_end(self, said: Mapping[str, Any]) -> str:
         """See `Stage`."""
         return f"complete; the producer has written {said['written']:,} records, some in transactions"
 

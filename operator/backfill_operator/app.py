@@ -29,7 +29,7 @@ from backfill_operator.kube.event_recorder import EventRecorder
 from backfill_operator.kube.server_clock import ServerClock, wall_ms
 from backfill_operator.manifests.attempt import Installation
 from backfill_operator.metrics import Metrics
-from backfill_operator.reconcile.actions import ActionExecutor
+from backfill_operator.reconcile.actions import ReconcileActions
 from backfill_operator.reconcile.driver_slots import DriverSlots
 from backfill_operator.reconcile.launcher import Launcher, manifests_of
 from backfill_operator.reconcile.reconciler import Reconciler
@@ -98,7 +98,7 @@ class Operator:
 
     def _reconciler(self, writer: BackfillWriter, clock: ServerClock) -> Reconciler:
         launcher = Launcher(self.cluster, manifests_of(_installation(self.settings)))
-        executor = ActionExecutor(
+        executor = ReconcileActions(
             cluster=self.cluster, cache=self.cache, drivers=self.drivers, launcher=launcher, writer=writer,
             events=self.events, metrics=self.metrics, enqueue=self.queue.add,
             ensure_every_s=self.settings.relist_max_seconds, now_ms=clock.now_ms,

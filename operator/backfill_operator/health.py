@@ -17,7 +17,7 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import generate_latest
 
-from backfill_operator.http_limits import CONNECTION_S, REQUEST_LIMITS, UNREAD_BYTES_MAX, Connections
+from backfill_operator.http_limits import CONNECTION_S, REQUEST_LIMITS, UNREAD_BYTES_MAX, HttpConnections
 from backfill_operator.informer.relist import Relist
 from backfill_operator.kube.election import Election
 from backfill_operator.kube.rate import wait
@@ -114,7 +114,7 @@ class Health:
                 # Connections inherit the size of the buffer.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_BYTES_MAX)
                 ports.append(int(listener.getsockname()[1]))
-                connections = Connections(runner.server, self._connection_s)
+                connections = HttpConnections(runner.server, self._connection_s)
                 servers.append(await asyncio.get_running_loop().create_server(connections.protocol, sock=listener))
             yield ports[0], ports[1]
         finally:

@@ -30,7 +30,7 @@ REQUEST_LIMITS: Final[dict[str, Any]] = {
 """Limits of aiohttp's server. By default it keeps an idle connection for an hour."""
 
 
-class Connections:
+class HttpConnections:
     """Admits connections to one port. Over the limit, it aborts the oldest one of the address with the most connections.
 
     So a flood from one pod does not interrupt the kubelet's probes. A failed probe would restart the operator.
@@ -68,7 +68,7 @@ class Connections:
 class _Limited(asyncio.Protocol):
     """A connection with a maximum lifetime; aiohttp's protocol does everything else."""
 
-    def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
+    def __init__(self, connections: HttpConnections, inner: asyncio.Protocol) -> None:
         self._connections, self._inner = connections, inner
         self.address = ""
         self._transport: asyncio.Transport | None = None

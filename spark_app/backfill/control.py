@@ -270,7 +270,7 @@ def find(state_dir: Path, job_id: str | None) -> Client:
         raise NotRunningError(f"several backfills run: {names}.", hint="Name one with -f FILE or --job ID.")
     missing = f"job {job_id!r} is not running" if job_id else "no backfill runs"
     killed = [address for address in left_behind(state_dir) if job_id == address.job_id]
-    last = f"; {_killed_words(killed[0])}" if killed else ""
+    last = f"; {_describe_killed(killed[0])}" if killed else ""
     hint = (
         f"There is: {names}."
         if names
@@ -279,7 +279,7 @@ def find(state_dir: Path, job_id: str | None) -> Client:
     raise NotRunningError(f"{missing} on this machine{last}.", hint=hint)
 
 
-def _killed_words(last: Address) -> str:
+def _describe_killed(last: Address) -> str:
     if last.starting:
         return f"its last driver (pid {last.pid}) was killed while it started"
     return f"its attempt {last.attempt} (pid {last.pid}) was killed"

@@ -8,18 +8,18 @@ from collections.abc import Callable
 from html import escape
 from typing import Any, Protocol
 
-from backfill.lines import GOODBYE_S, Lines, clock
-from backfill.words import (
-    eta_words,
-    filtered_words,
-    lag_words,
-    limit_words,
+from backfill.formatting import (
+    format_eta,
+    format_filtered,
+    format_lag,
+    format_limit,
+    format_phase,
+    format_position,
+    format_state,
     one_line,
-    phase_words,
-    position_words,
     show_rows,
-    state_words,
 )
+from backfill.lines import GOODBYE_S, Lines, clock
 from backfill_api.amounts import show_seconds
 from backfill_api.status.progress import Progress
 
@@ -115,28 +115,28 @@ class _Html:
 
 def html(job_id: str, progress: Progress) -> str:
     """Return the progress of a job as HTML: a bar and the most important values. All text of the job is escaped."""
-    state = state_words(progress)
+    state = format_state(progress)
     colour = COLOURS.get("paused" if progress.paused else state, "#1565c0")
-    phase = phase_words(progress)
+    phase = format_phase(progress)
     head = f"<b>{escape(job_id)}</b> {f'attempt {progress.attempt}, ' if progress.attempt else ''}{escape(phase)}"
     bar = (
         '<div style="background:#ddd;width:100%;height:0.6em;border-radius:0.3em;margin:0.3em 0">'
         f'<div style="background:{colour};width:{progress.percent}%;height:100%;border-radius:0.3em"></div></div>'
     )
     rows = (
-        f"{show_rows(progress.rows_done)} of {show_rows(progress.rows_total)}{filtered_words(progress.rows_filtered)}"
+        f"{show_rows(progress.rows_done)} of {show_rows(progress.rows_total)}{format_filtered(progress.rows_filtered)}"
     )
     facts = {
         "rows": rows,
         "rate": f"{show_rows(progress.rows_per_second)} rows/s" if progress.rows_per_second else "-",
-        "limit": limit_words(progress),
-        "ETA": eta_words(progress),
-        "lag": f"{lag_words(progress)}, {show_seconds(progress.lag_seconds)}",
+        "limit": format_limit(progress),
+        "ETA": format_eta(progress),
+        "lag": f"{format_lag(progress)}, {show_seconds(progress.lag_seconds)}",
         "changes": show_rows(progress.changes_done),
         "state": state,
     }
     cells = "".join(f'<span style="opacity:0.6">{name}</span> {escape(value)} &emsp;' for name, value in facts.items())
-    notes = [note for note in (position_words(progress), progress.reason) if note]
+    notes = [note for note in (format_position(progress), progress.reason) if note]
     notes += [f"warning: {warning}" for warning in progress.warnings]
     body = f"{progress.percent} % &emsp;{cells}" if progress.attempt else ""
     lines = "".join(f'<div style="color:#b58900">{escape(note)}</div>' for note in notes)

@@ -22,8 +22,8 @@ from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
 from backfill_core.errors import InvalidSpecError
 from backfill_spark.control.local_registry import control_file, make_state_folder
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,7 +146,7 @@ class Backfill(Commands):
         made._take(_loaded(document), folder, settings)  # noqa: SLF001 - our own class
         return made
 
-    def _take(self, backfill: api.Backfill, folder: Path | None, settings: DriverSettings | None) -> None:
+    def _take(self, backfill: api.BackfillResource, folder: Path | None, settings: DriverSettings | None) -> None:
         self._backfill = backfill
         self._folder = folder
         self._settings = settings or DriverSettings.from_environ()
@@ -365,13 +365,13 @@ class Backfill(Commands):
     def _session(self, spark: SparkSession | None) -> Iterator[SparkSession | None]:
         """Yield a new session of the caller's Spark, or `None` for an embedded one; paths are relative to the job's folder."""
         from backfill_spark.delta.location import relative_to
-        from backfill_spark.jvm.callers_session import check_no_session, session_beside
+        from backfill_spark.jvm.callers_session import check_no_session, separate_session
         from backfill_spark.jvm.java_process import deaths_named
 
         with relative_to(self._folder or Path()), deaths_named(spark):
             if spark is None:
                 check_no_session()
-            yield None if spark is None else session_beside(spark, self.spec.spark.conf)
+            yield None if spark is None else separate_session(spark, self.spec.spark.conf)
 
 
 def spark_is_installed() -> bool:
@@ -387,7 +387,7 @@ def _typed(part: Fields) -> Fields:
     return {"type": members[0][:1].upper() + members[0][1:], **part}
 
 
-def _loaded(document: str | Mapping[str, Any]) -> api.Backfill:
+def _loaded(document: str | Mapping[str, Any]) -> api.BackfillResource:
     try:
         return load_backfill(document)
     except SpecError as error:

@@ -1,5 +1,5 @@
 """A run as lines: for logs, and as JSON for programs."""
 
-from backfill_spark.driver.lines import GOODBYE_S, Lines, clock, json_line, progress_in, progress_words
+from backfill_spark.driver.lines import GOODBYE_S, Lines, clock, json_line, progress_document, progress_in
 
-__all__ = ["GOODBYE_S", "Lines", "clock", "json_line", "progress_in", "progress_words"]
+__all__ = ["GOODBYE_S", "Lines", "clock", "json_line", "progress_document", "progress_in"]

@@ -18,8 +18,8 @@ from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
 from backfill_core.errors import BackfillError
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ class Driver(Protocol):
 
     def run_driver(
         self,
-        backfill: api.Backfill,
+        backfill: api.BackfillResource,
         *,
         settings: DriverSettings,
         observe: Callable[[Progress], None],
@@ -76,7 +76,7 @@ class Run:
 
     def __init__(
         self,
-        backfill: api.Backfill,
+        backfill: api.BackfillResource,
         settings: DriverSettings,
         *,
         view: Callable[[Run], Observer],
@@ -125,10 +125,10 @@ class Run:
     @property
     def receipt(self) -> Receipt | None:
         """The last receipt of an attempt that has ended, also of one that failed by it; None before."""
-        from backfill_spark.control.wire import receipt_words
+        from backfill_spark.control.wire import to_api_receipt
 
         stored = None if self._outcome is None else self._outcome.receipt
-        return None if stored is None else receipt_words(stored)
+        return None if stored is None else to_api_receipt(stored)
 
     @property
     def done(self) -> bool:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from backfill.formatting import head_json
 from backfill.lines import clock
-from backfill.words import head_json
 from backfill_api.spec import spec as api
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,7 +117,7 @@ def _status(
 
 
 def of_target(
-    backfill: api.Backfill,
+    backfill: api.BackfillResource,
     settings: DriverSettings,
     spark: SparkSession | None,
     stop: StopSignal | None = None,
@@ -128,7 +128,7 @@ def of_target(
     Raises:
         BackfillError: the target cannot be opened, or its state belongs to another spec.
     """
-    from backfill_spark.control.wire import receipt_words
+    from backfill_spark.control.wire import to_api_receipt
     from backfill_spark.driver.job_context import JobContext
     from backfill_spark.driver.offline_verify import newest_of_source
     from backfill_spark.driver.progress import progress_of_state
@@ -145,5 +145,5 @@ def of_target(
     progress = progress_of_state(state, summary, target.words).model_copy(
         update={"table_version": target.stored.table_version}
     )
-    receipt = None if state.receipt is None else receipt_words(state.receipt)
+    receipt = None if state.receipt is None else to_api_receipt(state.receipt)
     return _status(backfill.job_id, "Finished" if state.finished else "Stopped", progress, receipt, head)

@@ -11,7 +11,7 @@ import click
 from backfill import Settings
 from backfill_cli.commands.control import pause, resume, stop, throttle, verify
 from backfill_cli.commands.look import jobs, plan, status, validate
-from backfill_cli.commands.options import FILE, Commands, beside, leave, parsed, read, spark_settings
+from backfill_cli.commands.options import FILE, CommandGroup, in_folder_of, leave, parsed, read, spark_settings
 from backfill_cli.commands.release import release
 from backfill_cli.terminal.amounts import parse_memory
 
@@ -19,7 +19,7 @@ DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo"
 """Scripts of the demo, which are part of the repository and not of the wheel."""
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="backfill-operator")
 @click.option("--debug", is_flag=True, help="Show the traceback of an unexpected error.")
 def cli(debug: bool) -> None:
@@ -54,7 +54,7 @@ def run(
     """Run the job on an embedded Spark; Ctrl-C stops at a barrier, a second one at once."""
     given = {name: value for name, value in (("cores", cores), ("memory", memory)) if value is not None}
     job = read(file, changes, conf, Settings.from_environ().model_copy(update=given))
-    from backfill_cli.commands.run import Run, Shown
+    from backfill_cli.commands.run import RunCommand, Shown
 
     shown = Shown(
         json_lines=output == "json",
@@ -64,8 +64,8 @@ def run(
         quiet=quiet,
         verbose=verbose,
     )
-    with beside(file):
-        code = Run(job, shown).to_end()
+    with in_folder_of(file):
+        code = RunCommand(job, shown).to_end()
     leave(code)
 
 

@@ -205,7 +205,7 @@ class SourceReplacedError(BackfillError):
     exit_code = 44
 
 
-MADE_AGAIN_HINT = "The source was deleted and created again: give the job another jobId and another target."
+RECREATED_HINT = "The source was deleted and created again: give the job another jobId and another target."
 """Hint for a source that was recreated under its path or name."""
 
 

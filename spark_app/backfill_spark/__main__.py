@@ -20,16 +20,16 @@ from typing import Any
 
 from backfill_api.json_lines import JsonLines, log_what_python_prints, write_json
 from backfill_api.load import SpecError, load_backfill
-from backfill_api.spec.spec import Backfill
+from backfill_api.spec.spec import BackfillResource
 from backfill_api.status.progress import Progress
 from backfill_core.errors import EXIT_COMPLETE, BackfillError, InvalidSpecError
-from backfill_spark.control.wire import receipt_words
+from backfill_spark.control.wire import to_api_receipt
 from backfill_spark.driver import termination_message
 from backfill_spark.driver.attempt import run_driver
-from backfill_spark.driver.lines import POD_EVERY_S, Lines, clock, json_line, progress_words
+from backfill_spark.driver.lines import POD_EVERY_S, Lines, clock, json_line, progress_document
 from backfill_spark.driver.plan import plan_job
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings, InvalidSettingError, in_a_pod
-from backfill_spark.stop_signal import StopSignal
 
 _log = logging.getLogger("backfill_spark")
 
@@ -71,7 +71,7 @@ def _text(file: Path) -> str:
         ) from error
 
 
-def _run(backfill: Backfill, settings: DriverSettings) -> int:
+def _run(backfill: BackfillResource, settings: DriverSettings) -> int:
     stop = StopSignal()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -81,7 +81,7 @@ def _run(backfill: Backfill, settings: DriverSettings) -> int:
     signal.signal(signal.SIGINT, on_signal)
     began_s = time.monotonic()
     lines = Lines(
-        lambda progress: _print(progress_words(backfill.job_id, progress, time.monotonic() - began_s, grid=False)),
+        lambda progress: _print(progress_document(backfill.job_id, progress, time.monotonic() - began_s, grid=False)),
         POD_EVERY_S,
     )
     try:
@@ -95,13 +95,15 @@ def _run(backfill: Backfill, settings: DriverSettings) -> int:
         )
     finally:
         lines.close()
-    receipt = None if outcome.receipt is None else receipt_words(outcome.receipt).model_dump(mode="json", by_alias=True)
+    receipt = (
+        None if outcome.receipt is None else to_api_receipt(outcome.receipt).model_dump(mode="json", by_alias=True)
+    )
     _say_end(outcome.outcome, outcome.reason, outcome.message, outcome.hint, receipt)
     termination_message.leave(settings, termination_message.of_outcome(outcome))
     return outcome.exit_code
 
 
-def _plan(backfill: Backfill, settings: DriverSettings) -> int:
+def _plan(backfill: BackfillResource, settings: DriverSettings) -> int:
     ending = termination_message.of_plan(plan_job(backfill, settings=settings))
     print(ending.model_dump_json(by_alias=True, exclude_none=True), flush=True)
     termination_message.leave(settings, ending)

@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from backfill_api.environment import MASTER, SOURCE_SECRET_DIR
 from backfill_core.errors import EXIT_USAGE, BackfillError
 from backfill_spark import crash_points as crash
-from backfill_spark.jvm.jars import DELTA_PACKAGE
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 LOOPBACK = "127.0.0.1"
 MEMORY_PATTERN = r"^[1-9][0-9]{0,5}[mMgG]$"

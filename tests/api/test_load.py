@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from backfill_api.load import FieldError, SpecError, load_backfill
 from backfill_api.spec.pods import CONF_RESERVED, CONF_RESERVED_PREFIXES
-from backfill_api.spec.spec import Backfill
+from backfill_api.spec.spec import BackfillResource
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
@@ -384,7 +384,7 @@ class TestAModel:
 
     def test_a_model_cannot_be_changed(self) -> None:
         """An accidental assignment would change a running job."""
-        backfill: Backfill = load_backfill(VALID)
+        backfill: BackfillResource = load_backfill(VALID)
 
         with pytest.raises(ValueError, match="frozen"):
             setattr(backfill.spec, "after", "Follow")

@@ -23,7 +23,7 @@ from backfill_core.protocol.work import ApplyChanges, ProveKey, ReadSplit, Verif
 from backfill_spark import sinks, sources
 from backfill_spark.ports.abilities import PROTOCOLS, ability, broken_promises, check_promises
 from backfill_spark.ports.sink import Sink as SinkPort
-from backfill_spark.ports.sink import SupportsMerge
+from backfill_spark.ports.sink import SinkPlugin, SupportsMerge
 from backfill_spark.ports.source import Source as SourcePort
 from backfill_spark.runners import runner
 
@@ -216,7 +216,7 @@ class TestADoor:
         for module in [loaded for loaded in sys.modules if loaded.split(".")[0] == "planted_kind"]:
             monkeypatch.delitem(sys.modules, module)
         return lambda: discover(
-            "planted_kind", [str(package)], group="backfill.none", attribute="SINK", kind=sinks.SinkPlugin
+            "planted_kind", [str(package)], group="backfill.none", attribute="SINK", kind=SinkPlugin
         )
 
     def door(self, word):

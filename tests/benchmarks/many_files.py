@@ -59,12 +59,12 @@ def peak_mib(process: str) -> float:
 def measure(path: str, heap: str) -> None:
     """Pin the table with the code on the path, and print time and memory."""
     from backfill_spark.jvm.session import open_session
-    from backfill_spark.sources.delta.source import DeltaSource
+    from backfill_spark.sources.delta.source import DeltaTableSource
 
     began_s = time.monotonic()
     spark = open_session(app_name="many files", memory=heap, jars_dir=Path(os.environ["BACKFILL_JARS_DIR"]))
     opened_s = time.monotonic()
-    pinned = DeltaSource(spark, path, key=("id",)).pin(None)
+    pinned = DeltaTableSource(spark, path, key=("id",)).pin(None)
     pinned_s = time.monotonic()
     process = java(spark).java.lang.ProcessHandle.current()
     pid, java_cpu_s = str(process.pid()), process.info().totalCpuDuration().get().toMillis() / 1000

@@ -45,7 +45,7 @@ from backfill.control import DriverStartingError, NotRunningError, find  # noqa:
 from backfill_api.wire import Command, PauseCommand  # noqa: E402
 from backfill_spark.driver.attempt import run_driver  # noqa: E402
 from backfill_spark.jvm.session import open_session  # noqa: E402
-from backfill_spark.rows.verification import take_receipt  # noqa: E402
+from backfill_spark.receipts.row_sums import take_receipt  # noqa: E402
 from backfill_spark.settings import DriverSettings  # noqa: E402
 
 BARS = {

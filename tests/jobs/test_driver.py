@@ -14,10 +14,10 @@ from backfill_core.errors import EXIT_COMPLETE
 from backfill_spark.control.local_registry import control_file
 from backfill_spark.delta.location import target_location
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.rows.write_modes import UPSERT
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta.sink import DeltaSink
-from backfill_spark.stop_signal import StopSignal
 
 ROWS = 4000
 

@@ -8,8 +8,8 @@ from support.tables.oracle import seals, violations
 from support.tables.other_engine import update
 
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 
 @pytest.fixture

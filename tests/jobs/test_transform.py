@@ -7,8 +7,8 @@ from support.tables.oracle import rows_in, seals
 from support.tables.other_engine import insert, update
 
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 GUARDED = {"select": ["id", "100 / amount AS share"], "where": "amount <> 0"}
 

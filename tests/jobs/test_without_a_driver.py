@@ -20,8 +20,8 @@ from support.tables.jobs import job, make_orders, write_yaml
 from backfill_core.protocol.commands import VerifyNow
 from backfill_spark.control.local_registry import LocalRegistry, running
 from backfill_spark.driver import attempt as driver
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 ROWS = 5_000
 REPLICA = {"source": {"key": []}, "strategy": {"type": "Replica"}}

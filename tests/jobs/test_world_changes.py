@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from support.endings import assert_ending
 from support.tables.jobs import job, make_orders, vacuum
-from support.tables.oracle import rows_in, seals, strangers, violations
+from support.tables.oracle import foreign_files, rows_in, seals, violations
 from support.tables.other_engine import delete, update
 
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 ROWS = 200
 
@@ -56,7 +56,7 @@ class World:
         """
         last = seals(self.target)[-1]
         assert (last.state["finished"], last.state["snapshot"]["consumed"]) == (False, consumed)
-        return strangers(self.target, str(self.folder / "kept")), last.state["rowsDone"] - rows_in(self.target)
+        return foreign_files(self.target, str(self.folder / "kept")), last.state["rowsDone"] - rows_in(self.target)
 
     def keep(self):
         """Copy the source: its rows may be gone later."""

@@ -7,7 +7,7 @@ from support.kafka.topics import producing
 from support.sessions.callers import callers_session
 from support.tables.oracle import columns_of
 
-from backfill_spark.jvm.callers_session import session_beside
+from backfill_spark.jvm.callers_session import separate_session
 
 
 class TestTopicInACallersSession:
@@ -21,7 +21,7 @@ class TestTopicInACallersSession:
             send(topic, b"1", partition=0, timestamp_ms=1_719_792_000_000)
         with callers_session(spark, {"spark.sql.session.timeZone": "America/New_York"}) as caller:
             before = SparkSession.getActiveSession()
-            run = job_of(session_beside(caller, {}), broker.address, tmp_path)
+            run = job_of(separate_session(caller, {}), broker.address, tmp_path)
             outcome = run(topic, transform={"select": ["offset", "cast(timestamp AS string) AS said"]})
             assert SparkSession.getActiveSession() is before
 

@@ -8,8 +8,8 @@ from support.tables.jobs import document
 from backfill_api.load import load_backfill
 from backfill_core.errors import SessionUnfitError
 from backfill_spark.jvm import session_scope as scope
+from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StoppedEarly, StopSignal
 
 WAIT_S = 30
 

@@ -36,7 +36,7 @@ class ScriptedDriver:
             return RunOutcome("Failed", 22, error.reason, error.message, error.hint, None, None, error)
         if self.end == "stop":
             stop_requested = threading.Event()
-            with stop.heard_by(lambda request: (self.requests.append(request.force), stop_requested.set())):
+            with stop.subscribe(lambda request: (self.requests.append(request.force), stop_requested.set())):
                 assert stop_requested.wait(WAIT_S)
             return RunOutcome("Stopped", 10, "Stopped", "stopped at a barrier", "", HALF, None)
         return RunOutcome("Complete", 0, "Complete", "", "", HALF, None)

@@ -238,7 +238,7 @@ class Metadata(Model):
     self_link: str | None = None
 
 
-class Backfill(Model):
+class BackfillResource(Model):
     """Fills a table from another one that keeps changing: exactly once, sealed every second, under control."""
 
     api_version: Literal["backfill.dev/v1alpha1"] = API_VERSION

@@ -30,7 +30,7 @@ from backfill_operator.kube.errors import (
     UnavailableError,
     error_of,
 )
-from backfill_operator.kube.rate import TokenBucket, retry_after_s, wait
+from backfill_operator.kube.rate import RequestBucket, retry_after_s, wait
 from backfill_operator.kube.resources import Raw, Resource
 from backfill_operator.kube.server_clock import ServerClock
 from backfill_operator.kube.shallow_json import loads_aside
@@ -98,7 +98,7 @@ class Cluster:
         self._good_pages = 0
         """Pages within the limit, in a row."""
 
-        self._bucket = TokenBucket(settings.queries_per_second, settings.query_burst)
+        self._bucket = RequestBucket(settings.queries_per_second, settings.query_burst)
         self._observe = observe
         self._clock = clock or ServerClock()
         self._bytes_max = response_bytes_max

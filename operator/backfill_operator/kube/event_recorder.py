@@ -14,7 +14,7 @@ from backfill_api.names import API_VERSION, FIELD_MANAGER, KIND
 from backfill_core.lifecycle.actions import EventNote
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import ApiError
-from backfill_operator.kube.rate import TokenBucket
+from backfill_operator.kube.rate import RequestBucket
 from backfill_operator.kube.resources import EVENTS, Raw
 
 SILENCE_MS: Final = 600_000
@@ -40,7 +40,7 @@ class EventRecorder:
         self._now_ms = now_ms
         self._recorded: OrderedDict[bytes, int] = OrderedDict()
         self._waiting: asyncio.Queue[tuple[str, Raw]] = asyncio.Queue(WAITING_MAX)
-        self._bucket = TokenBucket(EVENTS_PER_S, 5 * EVENTS_PER_S)
+        self._bucket = RequestBucket(EVENTS_PER_S, 5 * EVENTS_PER_S)
 
     def note(self, backfill: Raw, note: EventNote) -> None:
         """Queue an event about a Backfill, unless the same one is recent or the queue is full."""

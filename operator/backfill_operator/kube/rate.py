@@ -54,7 +54,7 @@ def jittered(seconds: float, spread: float = 0.25, *, chance: Callable[[], float
     return seconds * (1 + spread * (2 * chance() - 1))
 
 
-class TokenBucket:
+class RequestBucket:
     """Grants at most `rate` tokens a second on average and `burst` at once, in order of request."""
 
     def __init__(self, rate: float, burst: float) -> None:
@@ -65,7 +65,7 @@ class TokenBucket:
         self._filled_at: float | None = None
 
     @classmethod
-    def capped(cls, per_s: float) -> TokenBucket:
+    def capped(cls, per_s: float) -> RequestBucket:
         """Return a bucket that gives at most this many tokens in any second, bursts included."""
         burst = max(1.0, per_s / 10)
         return cls(max(per_s - burst, per_s / 2), burst)

@@ -56,15 +56,15 @@ def quantity(text: object, path: str) -> Decimal:
 
 
 def size(
-    resources: Mapping[str, Any], path: str, *, beside_mib: int, beside_per_cent: int, heap_per_cent: int = 60
+    resources: Mapping[str, Any], path: str, *, off_heap_mib: int, off_heap_per_cent: int, heap_per_cent: int = 60
 ) -> Size:
     """Return the heap and cores that fit into container resources.
 
     Args:
         resources: `requests` and `limits`.
         path: Path of the field, for refusals.
-        beside_mib: Minimum off-heap memory, in MiB.
-        beside_per_cent: Minimum off-heap memory, in per cent of the whole.
+        off_heap_mib: Minimum off-heap memory, in MiB.
+        off_heap_per_cent: Minimum off-heap memory, in per cent of the whole.
         heap_per_cent: Minimum heap of a small container, in per cent of the whole.
 
     Raises:
@@ -77,7 +77,7 @@ def size(
     memory_mib = int(quantity(memory, which) / MIB)
     if memory_mib < MEMORY_MIB_MIN:
         raise ManifestRefusedError(which, f"is too small (got {memory!r})", hint=f"give at least {MEMORY_MIB_MIN}Mi")
-    beside = max(beside_mib, memory_mib * beside_per_cent // 100)
+    beside = max(off_heap_mib, memory_mib * off_heap_per_cent // 100)
     heap = max(memory_mib - beside, memory_mib * heap_per_cent // 100, HEAP_MIB_MIN)
     cpu = limits.get("cpu", requests.get("cpu", "1"))
     cores = max(1, math.ceil(quantity(cpu, f"{path}.cpu")))

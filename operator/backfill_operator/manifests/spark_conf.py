@@ -42,14 +42,14 @@ def driver_size(launch: Launch) -> Size:
     """Return the driver's heap and cores."""
     path = "spec.driver.resources"
     given = with_defaults(launch.spec.driver.resources, DRIVER_DEFAULT, path)
-    return size(given, path, beside_mib=PYTHON_MIB, beside_per_cent=20)
+    return size(given, path, off_heap_mib=PYTHON_MIB, off_heap_per_cent=20)
 
 
 def executor_size(launch: Launch) -> Size:
     """Return an executor's heap and cores."""
     path = "spec.executor.resources"
     given = with_defaults(launch.spec.executor.resources, EXECUTOR_DEFAULT, path)
-    return size(given, path, beside_mib=EXECUTOR_MIB, beside_per_cent=30, heap_per_cent=40)
+    return size(given, path, off_heap_mib=EXECUTOR_MIB, off_heap_per_cent=30, heap_per_cent=40)
 
 
 def cores(launch: Launch) -> int:

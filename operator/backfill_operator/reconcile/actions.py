@@ -66,7 +66,7 @@ class Execution:
         return str(self.raw["metadata"]["resourceVersion"])
 
 
-class ActionExecutor:
+class ReconcileActions:
     """Executes decisions; never two of the same Backfill at once."""
 
     def __init__(

@@ -25,7 +25,7 @@ from backfill_operator.kube.event_recorder import EventRecorder
 from backfill_operator.kube.resources import Raw
 from backfill_operator.logs import log_context
 from backfill_operator.metrics import Metrics
-from backfill_operator.reconcile.actions import ActionExecutor, Execution
+from backfill_operator.reconcile.actions import Execution, ReconcileActions
 from backfill_operator.reconcile.driver_slots import DriverSlots
 from backfill_operator.reconcile.observer import Observer
 from backfill_operator.reconcile.shared_targets import SharedTargets
@@ -47,7 +47,7 @@ class Reconciler:
         cluster: Cluster,
         cache: Cache,
         drivers: DriverPoller,
-        executor: ActionExecutor,
+        executor: ReconcileActions,
         events: EventRecorder,
         metrics: Metrics,
         slots: DriverSlots,

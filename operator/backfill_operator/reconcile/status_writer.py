@@ -13,7 +13,7 @@ from backfill_core.lifecycle.status.write_policy import PROGRESS_EVERY_MS, decid
 from backfill_operator.informer.cache import Cache
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import RefusedError
-from backfill_operator.kube.rate import TokenBucket
+from backfill_operator.kube.rate import RequestBucket
 from backfill_operator.kube.resources import BACKFILLS, Raw
 from backfill_operator.metrics import Metrics
 
@@ -62,7 +62,7 @@ class BackfillWriter:
         self._cluster = cluster
         self._cache = cache
         self._metrics = metrics
-        self._bucket = TokenBucket.capped(progress_per_s)
+        self._bucket = RequestBucket.capped(progress_per_s)
         self._notify = notify
         self._now_ms = now_ms
         self._monotonic = monotonic

@@ -14,9 +14,20 @@ from click.core import ParameterSource
 from backfill import Ack, Comparison, NotRunningError, Progress, Settings
 from backfill.control import Client, drivers, find
 from backfill.errors import SourceAheadError, VerificationFailedError
-from backfill.words import head_json, source_head_words
+from backfill.formatting import format_source_head, head_json
 from backfill_api.wire import Command, PauseCommand, StopCommand, ThrottleCommand
-from backfill_cli.commands.options import FILE, JOB, WAIT, beside, job_of, leave, parsed, read, spark_settings, terminal
+from backfill_cli.commands.options import (
+    FILE,
+    JOB,
+    WAIT,
+    in_folder_of,
+    job_of,
+    leave,
+    parsed,
+    read,
+    spark_settings,
+    terminal,
+)
 from backfill_cli.terminal.acknowledgements import describe_effect
 from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_rate
 from backfill_cli.terminal.steps import steps_shown
@@ -181,7 +192,7 @@ def verify(
             click.echo("rows that differ are shown with -f FILE", err=True)
         else:
             # A driver names the vnodes that differ; the rows are compared here.
-            with beside(file), steps_shown(named) as on_step:
+            with in_folder_of(file), steps_shown(named) as on_step:
                 comparison = named.compare(explain=explain, by_rows=rows, statistics=statistics, on_step=on_step)
     assert comparison is not None
     if output == "json":
@@ -195,6 +206,6 @@ def verify(
         leave(VerificationFailedError.exit_code)
     if head and comparison.source_head is not None and comparison.source_head.behind:
         raise SourceAheadError(
-            f"{source_head_words(comparison.source_head)}.",
+            f"{format_source_head(comparison.source_head)}.",
             hint="Create a new Backfill with after: Follow if the target must keep up.",
         )

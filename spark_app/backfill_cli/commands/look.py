@@ -13,16 +13,16 @@ import yaml
 
 from backfill import Backfill, NotRunningError, Settings, Status
 from backfill.control import Client, drivers, find
+from backfill.formatting import format_source_head, one_line
 from backfill.job import spark_is_installed
 from backfill.status import of_running
-from backfill.words import one_line, source_head_words
 from backfill_api.amounts import counted
-from backfill_cli.commands.options import FILE, JOB, OUTPUT, beside, read, spark_settings, terminal
+from backfill_cli.commands.options import FILE, JOB, OUTPUT, in_folder_of, read, spark_settings, terminal
 from backfill_cli.terminal.plan_view import show_plan
 from backfill_cli.terminal.screen import Screen
 from backfill_cli.terminal.steps import steps_shown
 from backfill_cli.terminal.streams import Out
-from backfill_cli.terminal.view import show_progress, verdict_words
+from backfill_cli.terminal.view import format_verdict, show_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,7 +60,7 @@ def validate(file: Path | None) -> None:
     click.echo(f"{job.job_id}: valid ({spec.strategy.type}, {spec.write_mode})")
     if unread and (spec.transform.select or spec.transform.where):
         click.echo(f"the SQL was not parsed: {unread}", err=True)
-    with beside(file):
+    with in_folder_of(file):
         for name, place in tables_of(job):
             click.echo(f"{name}: {place}")
 
@@ -76,7 +76,7 @@ def validate(file: Path | None) -> None:
 def plan(file: Path | None, output: str, check_unique: bool, explain: bool, conf: dict[str, str]) -> None:
     """Show the plan of a job with an estimate of its time; writes nothing to source or target."""
     job = read(file, conf=conf)
-    with beside(file):
+    with in_folder_of(file):
         places = tables_of(job)
         with steps_shown(job) as on_step:
             made = job.plan(check_unique=check_unique, on_step=on_step)
@@ -113,7 +113,7 @@ def status(
         if backfill is None or not spark_is_installed():
             raise
         click.echo(f"{gone.message.rstrip('.')}; reading the target, which takes seconds", err=True)
-        with beside(file), steps_shown(backfill) as on_step:
+        with in_folder_of(file), steps_shown(backfill) as on_step:
             stored = backfill.status(offline=True, on_step=on_step)
         _show_stored(stored, output, grid=grid)
         return
@@ -170,11 +170,11 @@ def _show_stored(stored: Status, output: str, *, grid: bool) -> None:
     console.print(show_progress(stored.job_id, stored.progress, resting=RESTING[stored.state]))
     if stored.receipt is not None:
         console.print(
-            f"receipt: {verdict_words(stored.receipt)}, {counted(stored.receipt.rows, 'row')}",
+            f"receipt: {format_verdict(stored.receipt)}, {counted(stored.receipt.rows, 'row')}",
             markup=False,
             soft_wrap=True,
         )
-    if newer := source_head_words(stored.source_head):
+    if newer := format_source_head(stored.source_head):
         console.print(newer, markup=False, soft_wrap=True, style="bold yellow")
 
 

@@ -89,7 +89,7 @@ def spark_settings(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_conf
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """Prints an error as one red line and a hint, and ends with its exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -223,7 +223,7 @@ def _value(change: str, text: str) -> Any:
 
 
 @contextmanager
-def beside(file: Path | None) -> Iterator[None]:
+def in_folder_of(file: Path | None) -> Iterator[None]:
     """Change to the folder of a file, so that its relative paths are relative to the file; standard input changes nothing."""
     here = file is None or str(file) == "-"
     with nullcontext() if here or file is None else chdir(file.resolve().parent):

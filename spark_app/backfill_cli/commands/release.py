@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from backfill_cli.commands.options import FILE, beside, read, spark_settings
+from backfill_cli.commands.options import FILE, in_folder_of, read, spark_settings
 from backfill_cli.terminal.steps import steps_shown
 
 DELETION_VECTORS = "deletionVectors"
@@ -21,7 +21,7 @@ DELETION_VECTORS = "deletionVectors"
 def release(file: Path | None, force: bool, output: str, conf: dict[str, str]) -> None:
     """Remove the state of a finished job from its target, so that any writer may use the table."""
     job = read(file, conf=conf)
-    with beside(file), steps_shown(job) as on_step:
+    with in_folder_of(file), steps_shown(job) as on_step:
         done = job.release(force=force, on_step=on_step)
     if output == "json":
         fields = {"path": done.path, "tableVersion": done.table_version, "tableFeatures": list(done.features)}

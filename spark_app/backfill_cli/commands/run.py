@@ -19,8 +19,8 @@ from backfill import Backfill, BackfillError, Outcome, Progress, Receipt
 from backfill import run as attempt
 from backfill.display import Observer
 from backfill.errors import EXIT_COMPLETE, EXIT_STOPPED
-from backfill.lines import Lines, clock, json_line, progress_words
-from backfill.words import filtered_words, head_json, one_line, source_head_words
+from backfill.formatting import format_filtered, format_source_head, head_json, one_line
+from backfill.lines import Lines, clock, json_line, progress_document
 from backfill_api.amounts import counted, show_seconds
 from backfill_cli.commands.options import EXIT_INTERRUPTED, say_error, terminal
 from backfill_cli.terminal.redrawn import JSON_EVERY_S, LINE_EVERY_S, Redrawn
@@ -52,7 +52,7 @@ class Shown:
     """Messages of Spark and the JVM go to standard error."""
 
 
-class Run:
+class RunCommand:
     """One attempt, its view, and the two presses of Ctrl-C."""
 
     def __init__(self, job: Backfill, shown: Shown, driver: attempt.Driver | None = None) -> None:
@@ -77,7 +77,7 @@ class Run:
             ended, receipt = self._ended(view)
             elapsed_s = time.monotonic() - self._began_s
             if self._shown.json_lines:
-                fields = outcome_words(ended, receipt, elapsed_s)
+                fields = outcome_document(ended, receipt, elapsed_s)
                 out.write(json_line({"time": clock(), "jobId": self._job.job_id, **fields}))
             else:
                 if receipt is not None and isinstance(view, _Drawn) and _exit_code(ended) == EXIT_COMPLETE:
@@ -131,7 +131,7 @@ class Run:
         return view
 
     def _write_json(self, out: Out, progress: Progress) -> None:
-        out.write(json_line(progress_words(self._job.job_id, progress, self.elapsed_s, grid=self._shown.grid)))
+        out.write(json_line(progress_document(self._job.job_id, progress, self.elapsed_s, grid=self._shown.grid)))
 
     @property
     def elapsed_s(self) -> float:
@@ -199,7 +199,7 @@ class Run:
 class _Drawn:
     """Progress block on a terminal, redrawn repeatedly."""
 
-    def __init__(self, screen: Screen, run: Run, first: Progress) -> None:
+    def __init__(self, screen: Screen, run: RunCommand, first: Progress) -> None:
         """Start to draw."""
         self._screen = screen
         self._redrawn = Redrawn(lambda progress: run.draw(screen, progress), first)
@@ -233,7 +233,7 @@ def _exit_code(ended: Outcome | BackfillError) -> int:
     return EXIT_COMPLETE if ended.state == "Complete" else EXIT_STOPPED
 
 
-def outcome_words(ended: Outcome | BackfillError, receipt: Receipt | None, elapsed_s: float) -> dict[str, object]:
+def outcome_document(ended: Outcome | BackfillError, receipt: Receipt | None, elapsed_s: float) -> dict[str, object]:
     """Return the last line of JSON output."""
     return {
         "outcome": "Failed" if isinstance(ended, BackfillError) else ended.state,
@@ -261,11 +261,11 @@ def conclude(console: Console, ended: Outcome | BackfillError, receipt: Receipt 
     if not message and ended.progress is not None:
         done = ended.progress
         message = (
-            f"{counted(done.rows_done, 'row')} of the snapshot{filtered_words(done.rows_filtered)} "
+            f"{counted(done.rows_done, 'row')} of the snapshot{format_filtered(done.rows_filtered)} "
             f"and {counted(done.changes_done, 'change')}, "
             f"up to source {done.consumed_position or f'version {done.consumed_version}'}, in target version {done.table_version}"
         )
-    newer = "" if receipt is not None else source_head_words(head)
+    newer = "" if receipt is not None else format_source_head(head)
     message += f"; {newer}" if newer else ""
     end = message.removeprefix(word) if message.startswith(word) else f": {message}"
     took = f" (after {show_seconds(int(elapsed_s))})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backfill.words import limit_words, rate_words, show_rows
+from backfill.formatting import format_limit, format_rate, show_rows
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.status.progress import Progress
 from backfill_api.wire import Command, PauseCommand, ThrottleCommand
@@ -25,7 +25,7 @@ def _effect(command: Command, progress: Progress | None) -> tuple[str, str]:
         case "Pause":
             return _paused(command.pause or PauseCommand()), "undo: backfill resume"
         case "Resume":
-            limit = "none" if progress is None else limit_words(progress)
+            limit = "none" if progress is None else format_limit(progress)
             return ("running without a limit" if limit == "none" else f"running, with a limit of {limit}"), ""
         case "Throttle":
             return _limited(command.throttle or ThrottleCommand())
@@ -47,7 +47,7 @@ def _limited(command: ThrottleCommand) -> tuple[str, str]:
         return "there is no limit", ""
     during = "" if command.for_seconds is None else f" for {show_seconds(command.for_seconds)}"
     unread = ", so the snapshot is not read" if 0 in limits else ""
-    return f"the limit is {rate_words(*limits)}{during}{unread}", "undo: backfill throttle none"
+    return f"the limit is {format_rate(*limits)}{during}{unread}", "undo: backfill throttle none"
 
 
 def _committed(progress: Progress | None) -> str:

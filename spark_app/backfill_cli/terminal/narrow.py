@@ -13,7 +13,7 @@ NAME_MIN = 8
 """Minimum of characters that identify a name."""
 
 
-def whole_words(text: str, columns: int) -> str:
+def cut_at_word(text: str, columns: int) -> str:
     """Return a string, cut after the last word that fits."""
     if len(text) <= columns:
         return text
@@ -26,7 +26,7 @@ def whole_parts(value: str, columns: int) -> str:
     ends = [part.start() for part in PARTS.finditer(value)]
     fitting = [end for end in ends if end <= columns]
     if len(value) <= columns or not fitting:
-        return whole_words(value, columns)
+        return cut_at_word(value, columns)
     return value[: fitting[-1]]
 
 

@@ -5,7 +5,7 @@ Everything comes from the plan and the spec. Nothing is computed again.
 
 from __future__ import annotations
 
-from backfill.words import STEP_WORDS, WAY_WORDS, show_bytes, show_rows
+from backfill.formatting import STEP_WORDS, WAY_WORDS, show_bytes, show_rows
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.spec.override import ThrottleSpec
 from backfill_api.spec.spec import BackfillSpec

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from backfill.words import STEP_WORDS, WAY_WORDS, show_bytes, show_rows
+from backfill.formatting import STEP_WORDS, WAY_WORDS, show_bytes, show_rows
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.plan import Plan, PlannedOrder, PlannedPartitions, PlannedTarget
@@ -16,7 +16,7 @@ from backfill_cli.terminal.plan_explained import explain_files, explain_time
 from backfill_cli.terminal.view import TITLE, named_lines
 
 
-def _order_words(order: PlannedOrder) -> str:
+def _format_order(order: PlannedOrder) -> str:
     unknown = f"; {counted(order.files_unknown, 'file')} without statistics last" if order.files_unknown else ""
     return (
         f"{order.column}, {order.direction.lower()}; {order.overlap_percent} % of all pairs of files overlap{unknown}"
@@ -93,7 +93,7 @@ def show_plan(
         *([] if plan.version is None else [("version", str(plan.version))]),
         *(_time(plan) if explained_by is None else explain_time(plan, explained_by)),
         ("splits", f"about {plan.splits}"),
-        *(() if plan.order is None else (("order", _order_words(plan.order)),)),
+        *(() if plan.order is None else (("order", _format_order(plan.order)),)),
         *(
             ()
             if amplification is None

@@ -12,29 +12,29 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from backfill.words import (
+from backfill.formatting import (
     STEP_WORDS,
-    bad_words,
-    compared_words,
-    eta_words,
-    filtered_words,
-    lag_words,
-    limit_words,
-    phase_words,
-    position_words,
-    proof_words,
+    format_bad_records,
+    format_comparison,
+    format_eta,
+    format_filtered,
+    format_lag,
+    format_limit,
+    format_phase,
+    format_position,
+    format_proof,
+    format_source_head,
+    format_state,
     show_clock,
     show_moment,
     show_rows,
-    source_head_words,
-    state_words,
 )
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.status.progress import Progress, StepProgress
 from backfill_api.status.receipt import PartitionReceipt, Receipt
 from backfill_api.status.source_head import SourceHead
 from backfill_api.wire import Ack
-from backfill_cli.terminal.narrow import title_parts, whole_parts, whole_words
+from backfill_cli.terminal.narrow import cut_at_word, title_parts, whole_parts
 
 SHADES = "·░▒▓█"
 ACKS_SHOWN_MAX = 3
@@ -91,13 +91,13 @@ class ProgressBlock:
         progress = self.progress
         parts: list[tuple[int, RenderableType]] = []
         if not progress.attempt:
-            parts.append((0, Text(whole_words(self._step(), columns), style="yellow")))
+            parts.append((0, Text(cut_at_word(self._step(), columns), style="yellow")))
         else:
             parts += [(0, _job_bar(progress)), (2, _rows_bar(progress, columns))]
             if progress.grid and len(progress.grid) <= columns:
                 parts.append((9, Text(show_grid(progress.grid), style="cyan")))
             parts += _facts(self, columns, compact=not bordered)
-            if position := position_words(progress):
+            if position := format_position(progress):
                 parts.append((3, Text(position)))
             if progress.steps:
                 parts.append((6, Text(show_steps(progress.steps), style="dim")))
@@ -106,9 +106,9 @@ class ProgressBlock:
         parts += [(1, Text(f"warning: {warning}", style="red")) for warning in progress.warnings]
         for ack in self.acks[-ACKS_SHOWN_MAX:]:
             line = f"revision {ack.revision} {ack.outcome.lower()} at epoch {ack.epoch}"
-            parts.append((8, Text(whole_words(line, columns), style="dim")))
+            parts.append((8, Text(cut_at_word(line, columns), style="dim")))
         if self.note:
-            parts.append((0, Text(whole_words(self.note, columns), style="bold yellow")))
+            parts.append((0, Text(cut_at_word(self.note, columns), style="bold yellow")))
         return parts
 
     def _step(self) -> str:
@@ -147,7 +147,7 @@ def _fitting(
 
 
 def _on_one_line(text: Text, columns: int) -> Text:
-    return Text(whole_words(text.plain, columns), style=text.style) if len(text) > columns else text
+    return Text(cut_at_word(text.plain, columns), style=text.style) if len(text) > columns else text
 
 
 def _title(block: ProgressBlock, columns: int) -> Text:
@@ -155,7 +155,7 @@ def _title(block: ProgressBlock, columns: int) -> Text:
     progress = block.progress
     attempt = f"attempt {progress.attempt}" if progress.attempt else ""
     elapsed = "" if block.elapsed_s is None else show_seconds(int(block.elapsed_s))
-    job, *more = title_parts(block.job, attempt, block.resting or phase_words(progress), elapsed, columns)
+    job, *more = title_parts(block.job, attempt, block.resting or format_phase(progress), elapsed, columns)
     return Text.assemble((job, f"bold {TITLE}"), *((f"  {part}", TITLE) for part in more))
 
 
@@ -173,7 +173,7 @@ def _rows_bar(progress: Progress, columns: int) -> RenderableType:
         if has_total
         else counted(progress.rows_done, "row")
     )
-    longest = long + filtered_words(progress.rows_filtered)
+    longest = long + format_filtered(progress.rows_filtered)
     percent = 100 * progress.rows_done // total if total else 0
     label = next((text for text in (longest, long) if len(text) <= columns - BAR_MIN), f"{percent} %")
     return _bar("rows", percent, label)
@@ -243,9 +243,9 @@ def _left(block: ProgressBlock) -> list[tuple[int, str, str]]:
     until = f" until {show_clock(progress.throttle_until)}" if progress.throttle_until else ""
     return [
         (2, "rate", rate),
-        (4, "limit", limit_words(progress) + until),
-        (2, "ETA", eta_words(progress)),
-        (3, "state", block.resting or state_words(progress)),
+        (4, "limit", format_limit(progress) + until),
+        (2, "ETA", format_eta(progress)),
+        (3, "state", block.resting or format_state(progress)),
     ]
 
 
@@ -254,7 +254,7 @@ def _right(block: ProgressBlock) -> list[tuple[int, str, str]]:
     seals = "-" if progress.seal_ms_p50 is None else f"{progress.seal_ms_p50} ms, p99 {progress.seal_ms_p99} ms"
     sealed = "" if progress.table_version is None else f", committed as version {progress.table_version}"
     behind = progress.lag_versions or progress.lag_records or progress.lag_seconds
-    lag = f"{lag_words(progress)}, {show_seconds(progress.lag_seconds)}" if behind else "none"
+    lag = f"{format_lag(progress)}, {show_seconds(progress.lag_seconds)}" if behind else "none"
     if block.resting:
         seals = "-" if progress.last_commit_time is None else show_moment(progress.last_commit_time)
         lag = "-"
@@ -262,7 +262,7 @@ def _right(block: ProgressBlock) -> list[tuple[int, str, str]]:
         (6, "barrier", f"epoch {progress.epoch}{sealed}"),
         (7, "commit", seals),
         (3, "lag", lag),
-        (5, "changes", f"{show_rows(progress.changes_done)} applied{bad_words(progress.bad_records)}"),
+        (5, "changes", f"{show_rows(progress.changes_done)} applied{format_bad_records(progress.bad_records)}"),
     ]
 
 
@@ -275,7 +275,7 @@ def _colour(progress: Progress) -> str:
     return "yellow" if progress.paused else "green" if progress.caught_up else "cyan"
 
 
-def verdict_words(receipt: Receipt) -> str:
+def format_verdict(receipt: Receipt) -> str:
     """Describe the result of a receipt."""
     if not receipt.equal:
         differences = [f"{len(receipt.mismatches)} of {counted(receipt.vnodes, 'vnode')}"] if receipt.mismatches else []
@@ -305,13 +305,13 @@ def partition_rows(partitions: Sequence[PartitionReceipt]) -> list[tuple[str, st
             f"{counted(partition.gaps, 'offset')} without a record (the broker's own)" if partition.gaps else "",
         ]
         facts += [counted(partition.bad_records, "bad record") if partition.bad_records else ""]
-        facts += ["" if partition.missing is None else _missing_words(partition.missing)]
+        facts += ["" if partition.missing is None else _format_missing(partition.missing)]
         rows.append((f"partition {partition.partition}", "; ".join(filter(None, facts))))
     more = len(partitions) - PARTITIONS_SHOWN_MAX
     return [*rows, ("", f"and {more} more")] if more > 0 else rows
 
 
-def _missing_words(missing: int) -> str:
+def _format_missing(missing: int) -> str:
     if missing == 0:
         return "the target has all"
     return f"the target lacks {missing:,}" if missing > 0 else f"the target has {-missing:,} too many"
@@ -329,18 +329,18 @@ def show_receipt(receipt: Receipt, head: SourceHead | None = None) -> Renderable
     """Return a receipt for the records; `head` is the newest position of the source."""
     table = named_lines()
     equal = receipt.equal
-    newer = source_head_words(head)
+    newer = format_source_head(head)
     verdict = (
         f"equal at source {receipt.source_position or receipt.source_version}"
         if newer and equal and receipt.complete
-        else verdict_words(receipt)
+        else format_verdict(receipt)
     )
     table.add_row("verdict", Text(verdict, style="bold green" if equal else "bold red"))
     if newer:
         table.add_row("source", Text(newer, style="bold yellow"))
-    table.add_row("rows", show_rows(receipt.rows) + filtered_words(receipt.rows_filtered))
-    table.add_row("compared", compared_words(receipt))
-    table.add_row("proof", f"{proof_words(receipt)}, digest {receipt.digest[:16]}")
+    table.add_row("rows", show_rows(receipt.rows) + format_filtered(receipt.rows_filtered))
+    table.add_row("compared", format_comparison(receipt))
+    table.add_row("proof", f"{format_proof(receipt)}, digest {receipt.digest[:16]}")
     taken = f", at {show_clock(receipt.verified_at)}" if receipt.verified_at else ""
     table.add_row("took", f"{receipt.seconds:.1f} s{taken}")
     for mismatch in receipt.mismatches[:MISMATCHES_SHOWN_MAX]:

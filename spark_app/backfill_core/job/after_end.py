@@ -7,10 +7,10 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError, InvalidSpecError
 from backfill_core.job.state import JobState
 from backfill_core.protocol.after_end import unmet_after_end
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import TableReceipt
 
 
-def refuse_after_end(spec: BackfillSpec, receipt: Receipt | None) -> BackfillError | None:
+def refuse_after_end(spec: BackfillSpec, receipt: TableReceipt | None) -> BackfillError | None:
     """Return the error if an ended job does not meet its spec; `None` if nothing is missing.
 
     Args:

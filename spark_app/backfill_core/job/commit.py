@@ -30,7 +30,7 @@ from backfill_core.protocol.actions import Acknowledge, Action, Durable, Seal
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import CommandReceived, Sealed
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.protocol.strategy import CommitRequest, JobWarning
 
 RETRY_MAX_S = 30.0
@@ -146,7 +146,7 @@ class CommitLog:
     @property
     def warnings(self) -> tuple[JobWarning, ...]:
         """Warnings for the user about the target's log."""
-        others = f"other writers changed the target: {self.others_words}"
+        others = f"other writers changed the target: {self.foreign_summary}"
         failed = f"the target's log has no new checkpoint; the job tries again: {self.hooks_failure}"
         return (
             *((JobWarning("ForeignCommits", others),) if self.others else ()),
@@ -154,20 +154,20 @@ class CommitLog:
         )
 
     @property
-    def others_words(self) -> str:
+    def foreign_summary(self) -> str:
         """Description of the newest foreign commits, for messages."""
         return _join_shown(map(str, self.others[-OTHERS_SHOWN_MAX:]), more=len(self.others) - OTHERS_SHOWN_MAX)
 
-    def mismatch(self, receipt: Receipt, suspects: Sequence[str] = ()) -> VerificationFailedError:
+    def mismatch(self, receipt: TableReceipt, suspects: Sequence[str] = ()) -> VerificationFailedError:
         """Return the error for a receipt whose sides differ; `suspects` decide which rows the target has."""
-        others = f" Other writers committed {self.others_words}." if self.others else ""
+        others = f" Other writers committed {self.foreign_summary}." if self.others else ""
         where = " and in ".join(filter(None, (_describe_vnodes(receipt), _describe_files(receipt))))
         return VerificationFailedError(
             f"source {receipt.source_position} and target version {receipt.target_version} differ in {where}.{others}",
             hint=self._hint(receipt, suspects),
         )
 
-    def _hint(self, receipt: Receipt, suspects: Sequence[str]) -> str:
+    def _hint(self, receipt: TableReceipt, suspects: Sequence[str]) -> str:
         if not receipt.mismatches:
             return RESTORE_HINT
         if self.others:
@@ -192,13 +192,13 @@ def describe_suspects(where: str | None, partitions: Iterable[str], pinned_versi
     )
 
 
-def _describe_vnodes(receipt: Receipt) -> str:
+def _describe_vnodes(receipt: TableReceipt) -> str:
     shown = [str(mismatch.vnode) for mismatch in receipt.mismatches[:VNODES_SHOWN_MAX]]
     vnodes = _join_shown(shown, more=len(receipt.mismatches) - VNODES_SHOWN_MAX)
     return f"vnode {vnodes} of {receipt.vnodes}" if shown else ""
 
 
-def _describe_files(receipt: Receipt) -> str:
+def _describe_files(receipt: TableReceipt) -> str:
     shown = (f"file {file.path} ({file.what})" for file in receipt.files[:FILES_SHOWN_MAX])
     return _join_shown(shown, more=len(receipt.files) - FILES_SHOWN_MAX)
 
@@ -261,7 +261,7 @@ class Commits:
         self.in_flight = Committing(action, commands, verify, request.polls, state, self._failures_before)
         return action
 
-    def begin_beside(self, epoch: Epoch, state: JobState, commands: tuple[CommandReceived, ...]) -> Seal:
+    def begin_state_only(self, epoch: Epoch, state: JobState, commands: tuple[CommandReceived, ...]) -> Seal:
         """Begin a state-only commit, after a first commit and while the strategy writes to the target itself."""
         assert self._durable is not None
         text, txn_version = state.encode(), self._durable.txn_version
@@ -303,6 +303,6 @@ class Commits:
         if self._compared_again > COMPARED_AGAIN_MAX:
             message = f"other writers changed the target during each of {self._compared_again} comparisons"
             hint = "Keep other writers away from the target until the job is finished, then run the job again."
-            return TargetChangedError(f"{message}, most recently with {self.log.others_words}.", hint=hint), None
+            return TargetChangedError(f"{message}, most recently with {self.log.foreign_summary}.", hint=hint), None
         self.in_flight, self._failures_before = Idle(), commit.failures
         return None, commit

@@ -136,7 +136,7 @@ class Controls:
         return (self.rows_per_s, self.bytes_per_s) != (None, None)
 
     @property
-    def limit_words(self) -> str:
+    def format_limit(self) -> str:
         """Description of the limits for users; empty without a limit."""
         rows = [] if self.rows_per_s is None else [f"{self.rows_per_s:,} rows/s"]
         return " and ".join(rows + ([] if self.bytes_per_s is None else [f"{self.bytes_per_s:,} bytes/s"]))

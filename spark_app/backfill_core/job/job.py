@@ -32,7 +32,7 @@ from backfill_core.job.phase import (
 )
 from backfill_core.job.source_watch import KEPT_EVERY
 from backfill_core.job.state import JobState
-from backfill_core.job.view import Attempt, Backoff
+from backfill_core.job.view import AttemptView, RetryWait
 from backfill_core.job.work_table import held_by
 from backfill_core.pacing.open_transactions import describe_cut_off
 from backfill_core.protocol.actions import Action, Finish, PollSource, Seal, StartWork
@@ -55,12 +55,12 @@ from backfill_core.protocol.events import (
     WorkFinished,
     WorkLost,
 )
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.protocol.strategy import CommitRequest
 from backfill_core.protocol.work import Verified, Verify, WorkKind
 
 
-class Job(Attempt):
+class Job(AttemptView):
     """One attempt at one job; `Job(state, …)` resumes from `state`."""
 
     # ------------------------------------------------------------------ entry points
@@ -134,7 +134,7 @@ class Job(Attempt):
             self._times = self._times.hurry()
         return answers
 
-    def _on_verified(self, receipt: Receipt) -> None:
+    def _on_verified(self, receipt: TableReceipt) -> None:
         self._state = replace(self._state, receipt=receipt)
         if isinstance(self.phase, Verifying) and receipt.equal:
             self._state = replace(self._state, finished=True)
@@ -147,7 +147,7 @@ class Job(Attempt):
         # After such an error, another try under this state could record less than the target holds.
         if error.ends_attempt or not error.retryable or self._failures > self._settings.retries_max:
             return self._fail(error)
-        self._backoff = Backoff(now.mono_s + backoff_s(self._failures), self._failures, error)
+        self._backoff = RetryWait(now.mono_s + backoff_s(self._failures), self._failures, error)
         return ()
 
     def _lose(self, work_id: int, now: Now) -> None:
@@ -244,7 +244,7 @@ class Job(Attempt):
     def _maybe_commit(self, now: Now, *, due: bool, changed: bool) -> list[Action]:
         blocked = self._strategy.status.blocks_commit
         if blocked and self._commits.idle and self._inbox.waits_for_a_state:
-            return [self._seal_beside(now)]
+            return [self._seal_state(now)]
         if blocked or not self._commits.idle:
             self._epoch = self._epoch.after(1 if due and self._commits.idle else 0)
             return []
@@ -351,7 +351,7 @@ class Job(Attempt):
         self._epoch = epoch.after(2 if request.announces else 1)
         return action
 
-    def _seal_beside(self, now: Now) -> Seal:
+    def _seal_state(self, now: Now) -> Seal:
         """Commit while a MERGE runs: the durable state, with the commands in force."""
         epoch, commands = self._epoch, self._inbox.applied
         self._state = replace(
@@ -363,7 +363,7 @@ class Job(Attempt):
         )
         self._inbox, self._epoch = replace(self._inbox, applied=()), epoch.after()
         self._times = replace(self._times, hurried=False)
-        return self._commits.begin_beside(epoch, self._state, commands)
+        return self._commits.begin_state_only(epoch, self._state, commands)
 
     def _poll(self) -> PollSource:
         """Poll the source; every `KEPT_EVERY` barriers also check that it keeps the data needed next (port.md 5.1)."""

@@ -17,7 +17,7 @@ from backfill_core.job.controls import Controls
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.quarantine import Quarantine
-from backfill_core.protocol.receipt import FileMismatch, Receipt, VnodeMismatch
+from backfill_core.protocol.receipt import FileDifference, TableReceipt, VnodeMismatch
 from backfill_core.protocol.stored_fields import HINT, StoredFields, check_numbers
 from backfill_core.protocol.work import Position
 
@@ -50,7 +50,7 @@ class JobState:
     changes_done: int = 0
     bytes_done: int = 0
     controls: Controls = field(default_factory=Controls)
-    receipt: Receipt | None = None
+    receipt: TableReceipt | None = None
     finished: bool = False
     spec_fields: Mapping[str, str] = field(default_factory=dict)
     """Hash of each field of the spec that must not change, by its path; empty in states of earlier releases."""
@@ -206,7 +206,7 @@ def check_same_spec(
     )
 
 
-def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
+def receipt_to_json(receipt: TableReceipt) -> dict[str, Any]:
     """Return the stored form of a receipt; only the first mismatches and differing files are kept."""
     kept = receipt.mismatches[:MISMATCHES_STORED_MAX]
     return {
@@ -230,7 +230,7 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
     }
 
 
-def _files_to_json(receipt: Receipt) -> dict[str, Any]:
+def _files_to_json(receipt: TableReceipt) -> dict[str, Any]:
     if receipt.rows_by_rows is None and not receipt.files:
         return {}
     files = [[file.path[-FILE_CHARACTERS:], file.what[:FILE_CHARACTERS]] for file in receipt.files[:FILES_STORED_MAX]]
@@ -241,7 +241,7 @@ def _spans_to_json(ranges: tuple[OffsetRange, ...]) -> list[list[Any]]:
     return [[span.partition, span.start, span.stop] for span in ranges[:MISMATCHES_STORED_MAX]]
 
 
-def receipt_from_json(value: dict[str, Any]) -> Receipt:
+def receipt_from_json(value: dict[str, Any]) -> TableReceipt:
     """Read the output of `receipt_to_json`.
 
     Raises:
@@ -254,7 +254,7 @@ def receipt_from_json(value: dict[str, Any]) -> Receipt:
     seconds = value["seconds"]
     if type(seconds) not in {int, float} or seconds < 0:
         raise stored.unfit("seconds")
-    return Receipt(
+    return TableReceipt(
         source_version=version,
         target_version=stored.count("targetVersion"),
         epoch=stored.count("epoch"),
@@ -270,7 +270,7 @@ def receipt_from_json(value: dict[str, Any]) -> Receipt:
         source_position=str(value.get("source", f"version {version}"))[:MESSAGE_MAX],
         files_by_bytes=stored.count("filesByBytes", 0),
         rows_by_rows=stored.optional_count("rowsByRows"),
-        files=tuple(FileMismatch(*map(str, file)) for file in value.get("files", ())),
+        files=tuple(FileDifference(*map(str, file)) for file in value.get("files", ())),
         cut_off=tuple(_cut_off(*span) for span in value.get("cutOff", ())),
     )
 

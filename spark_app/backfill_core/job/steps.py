@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from backfill_core.pacing.eta import Eta
+from backfill_core.protocol.eta import Eta
 from backfill_core.protocol.strategy import Facts
 
 START, COPY, KEY_PROOF, CATCH_UP, RECEIPT = "Start", "Copy", "KeyProof", "CatchUp", "Receipt"
@@ -83,7 +83,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class StepTimeline:
     """Progress of a job through its steps; `seen` updates it."""
 
     names: tuple[str, ...]
@@ -129,7 +129,7 @@ class Course:
         """Return whether an update is due: every `SEEN_EVERY_S`, and at once when the step changes."""
         return at != self.at or now_s - self.seen_s >= SEEN_EVERY_S
 
-    def seen(self, at: str, facts: Facts, now_s: float, *, durable: int = 0) -> Course:
+    def seen(self, at: str, facts: Facts, now_s: float, *, durable: int = 0) -> StepTimeline:
         """Return the progress updated to now.
 
         Args:
@@ -199,7 +199,7 @@ class Course:
         return Step(name, state, so_far, left, done)
 
 
-def begin(names: Sequence[str], spent: Mapping[str, float], *, percent: int, now_s: float) -> Course:
+def begin(names: Sequence[str], spent: Mapping[str, float], *, percent: int, now_s: float) -> StepTimeline:
     """Return the progress of an attempt that has not fenced yet.
 
     Args:
@@ -213,7 +213,9 @@ def begin(names: Sequence[str], spent: Mapping[str, float], *, percent: int, now
     steps = tuple(Step(name, "Running" if name == START else "Pending", spent.get(name), None, 0.0) for name in ordered)
     speed = 1 / slower(spent.get(START, START_S))
     spent = {START: 0.0, **spent}
-    return Course(ordered, reached=float(percent), shown=percent, steps=steps, spent=spent, seen_s=now_s, speed=speed)
+    return StepTimeline(
+        ordered, reached=float(percent), shown=percent, steps=steps, spent=spent, seen_s=now_s, speed=speed
+    )
 
 
 def slower(start_s: float) -> float:

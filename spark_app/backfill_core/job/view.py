@@ -28,12 +28,12 @@ from backfill_core.job.phase import (
 )
 from backfill_core.job.source_watch import SourceWatch
 from backfill_core.job.state import JobState
-from backfill_core.job.steps import RECEIPT, START, Course, begin
+from backfill_core.job.steps import RECEIPT, START, StepTimeline, begin
 from backfill_core.job.work_table import WorkTable
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import LimitSet
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.protocol.strategy import Facts, JobWarning, Permits, Strategy, StrategyView
 
 
@@ -54,7 +54,7 @@ class JobView:
     quiet: bool
     stopping: bool
     verifying: bool
-    receipt: Receipt | None
+    receipt: TableReceipt | None
     seal_seconds: tuple[float, ...]
     sealed_ms: int | None
     """Time at which the newest seal became durable, in milliseconds."""
@@ -67,7 +67,7 @@ class JobView:
 
     table_version: int
     reason: str
-    course: Course
+    course: StepTimeline
     """Steps of the job, and the finished part of the whole."""
 
     finished: bool = False
@@ -81,7 +81,7 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class RetryWait:
     """Work failed and is retried later; until then nothing starts."""
 
     until_s: float
@@ -98,7 +98,7 @@ class Backoff:
 
 def reason_of(
     phase: JobPhase,
-    backoff: Backoff | None,
+    backoff: RetryWait | None,
     work: WorkTable,
     controls: Controls,
     now: Now,
@@ -126,7 +126,7 @@ def reason_of(
     if controls.limited and not history_complete:
         until_ms = controls.until_ms
         until = "" if until_ms is None else f", for {show_seconds(max(0, until_ms - now.wall_ms) // 1000)} more"
-        return f"throttled to {controls.limit_words} {_by(controls.limited_by)}{until}{also}"
+        return f"throttled to {controls.format_limit} {_by(controls.limited_by)}{until}{also}"
     return doing
 
 
@@ -134,7 +134,7 @@ def _by(revision: int) -> str:
     return f"by command (revision {revision})" if revision else "by the spec"
 
 
-class Attempt:
+class AttemptView:
     """Data of one attempt, and queries about it."""
 
     def __init__(
@@ -168,7 +168,7 @@ class Attempt:
         self._passed_ms: int | None = None
         self._verify_wanted = False
         self._failures = 0
-        self._backoff: Backoff | None = None
+        self._backoff: RetryWait | None = None
         self._set_limit(now)
         receipt = (RECEIPT,) if settings.verify_final and not settings.follows else ()
         steps = (START, *strategy.status.steps, *receipt)

@@ -65,7 +65,7 @@ TOLD_ONCE: Final[Mapping[str, Literal["Normal", "Warning"]]] = {
 }  # fmt: skip
 """Reasons that come and go within a phase, so that no event about the phase reports them."""
 
-BESIDE_SHOWN_MAX: Final = 3
+SHARED_SHOWN_MAX: Final = 3
 
 
 def decide(observation: Observation, now_ms: int) -> Decision:
@@ -141,8 +141,8 @@ def _shared_target(observation: Observation, conditions: ConditionSet) -> dict[s
     """Return the detail about other Backfills that write the same target; a finished job no longer writes."""
     if not observation.beside or conditions.finished:
         return {}
-    more = len(observation.beside) - BESIDE_SHOWN_MAX
-    names = ", ".join(observation.beside[:BESIDE_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+    more = len(observation.beside) - SHARED_SHOWN_MAX
+    names = ", ".join(observation.beside[:SHARED_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
     message = f"{names} write the same target, but only one Backfill can own it; delete the others, or give each a separate target"
     return {SHARED_TARGET: Fact("True", SHARED_TARGET, message)}
 

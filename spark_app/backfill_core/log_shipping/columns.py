@@ -34,7 +34,7 @@ class Columns:
     """True with column mapping: columns can be renamed or dropped without rewriting files."""
 
 
-def kinds_of_words(features: Collection[str]) -> tuple[str, ...]:
+def kept_metadata(features: Collection[str]) -> tuple[str, ...]:
     """Return the metadata keys of comments and defaults that a table with these features supports."""
     return (COMMENT, DEFAULT) if DEFAULTS in features else (COMMENT,)
 

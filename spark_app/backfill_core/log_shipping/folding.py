@@ -14,7 +14,7 @@ from backfill_core.log_shipping.actions import FileAdded, FileRemoved, VersionAc
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ShippedStep:
     """Net effect of several versions."""
 
     present: Mapping[str, FileAdded]
@@ -30,7 +30,7 @@ class Step:
     """Paths of the files whose addition, removal or new vector changes data."""
 
 
-def fold(versions: Sequence[VersionActions]) -> Step:
+def fold(versions: Sequence[VersionActions]) -> ShippedStep:
     """Return the net effect of consecutive versions."""
     last: dict[str, FileAdded | None] = {}
     needed: dict[str, int] = {}
@@ -42,7 +42,7 @@ def fold(versions: Sequence[VersionActions]) -> Step:
         last |= {file.path: file for file in version.files if isinstance(file, FileAdded)}
     present = {path: file for path, file in last.items() if file is not None}
     absent = tuple(path for path, file in last.items() if file is None)
-    return Step(present, absent, needed, frozenset(_changed(versions)))
+    return ShippedStep(present, absent, needed, frozenset(_changed(versions)))
 
 
 def beginning(versions: Iterable[VersionActions], *, bytes_max: int) -> tuple[VersionActions, ...]:

@@ -29,7 +29,7 @@ from backfill_core.log_shipping.columns import (
     Columns,
     Field,
     fields_of,
-    kinds_of_words,
+    kept_metadata,
     loose,
     physical,
     shape,
@@ -233,7 +233,7 @@ class _Fields:
         for part in fields_of({"type": "struct", "fields": [field]}):
             self._check_type(part["type"], name)
         mapped = self.target.columns.mapped
-        made = loose(field, mapped=mapped, kept=kinds_of_words(self.target.features))
+        made = loose(field, mapped=mapped, kept=kept_metadata(self.target.features))
         if not mapped:
             return made
         inside = list(fields_of({"type": "struct", "fields": [made]}))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from backfill_core.log_shipping.actions import DeletionVector, FileAdded
-from backfill_core.log_shipping.folding import Step
+from backfill_core.log_shipping.folding import ShippedStep
 from backfill_core.positions.source_names import RowOrder, source_of, tag_of
 
 
@@ -51,7 +51,7 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class TargetCopy:
     """A source file to copy to the target."""
 
     file: FileAdded
@@ -71,7 +71,7 @@ class OtherVector:
 class TargetStep:
     """Effect of a source step on the target."""
 
-    copies: tuple[Copy, ...]
+    copies: tuple[TargetCopy, ...]
     vectors: tuple[OtherVector, ...]
     kept: tuple[tuple[TargetFile, FileAdded], ...]
     """Copies that stay, each with its source file in the step; includes copies that get another vector."""
@@ -86,7 +86,7 @@ class TargetFiles:
     """Files of a target, by the tag of the source file they were made of. Immutable: changes return a new value."""
 
     groups: dict[str, tuple[TargetFile, ...]] = field(default_factory=dict)
-    strangers: tuple[str, ...] = ()
+    foreign_files: tuple[str, ...] = ()
     """Paths of files whose name contains no source file's tag."""
 
     @classmethod
@@ -102,24 +102,24 @@ class TargetFiles:
                 groups[origin.tag] = (*groups.get(origin.tag, ()), file)
         return cls(groups, tuple(foreign))
 
-    def step(self, step: Step) -> TargetStep:
+    def step(self, step: ShippedStep) -> TargetStep:
         """Return the effect of a source step on these files.
 
         If a source file gets another vector, its copy gets it, too. Decoded rows lost their positions, so their files are removed,
         and the source file is copied again. So is a file whose vector a RESTORE removed.
         """
-        copies: list[Copy] = []
+        copies: list[TargetCopy] = []
         vectors: list[OtherVector] = []
         kept: list[tuple[TargetFile, FileAdded]] = []
         removals: list[Removal] = []
         for path, source in step.present.items():
             group, changed = self.groups.get(tag_of(path), ()), path in step.changed
             if not group:
-                copies.append(Copy(source, changed))
+                copies.append(TargetCopy(source, changed))
                 continue
             if len(group) > 1 or not _in_place(group[0]) or _comes_back(group[0], source):
                 removals += [Removal(file, changed) for file in group]
-                copies.append(Copy(source, changed))
+                copies.append(TargetCopy(source, changed))
                 continue
             kept.append((group[0], source))
             if not _same(group[0].vector, source.vector):
@@ -138,7 +138,7 @@ class TargetFiles:
         more = TargetFiles.of(added)
         for tag, files in more.groups.items():
             groups[tag] = (*groups.get(tag, ()), *files)
-        foreign = (*(path for path in self.strangers if path not in removed_paths), *more.strangers)
+        foreign = (*(path for path in self.foreign_files if path not in removed_paths), *more.foreign_files)
         return TargetFiles({tag: files for tag, files in groups.items() if files}, foreign)
 
 

@@ -11,18 +11,18 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from backfill_core.pacing.eta import RateMeter
 from backfill_core.pacing.row_costs import RowCosts, mean_row_bytes
 from backfill_core.pacing.sizing import SplitSizer, leaves_more, split_span, tapered
 from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.phases.prefetch import RATE_MIN, ChargePolicy, is_short
 from backfill_core.phases.split_tracker import Splits
 from backfill_core.positions.done_files import SPANS_MAX, Done, bounded
-from backfill_core.positions.file_order import FileOrder, Watermark
+from backfill_core.positions.file_order import FileOrder, OrderWatermark
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.positions.reading_order import ReadingOrder
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.eta import RateMeter
 from backfill_core.protocol.events import LimitSet
 from backfill_core.protocol.strategy import Permits
 from backfill_core.protocol.work import ReadSplit, SplitStaged, StagedFile
@@ -165,7 +165,7 @@ class Copy:
         return self._filtered(self.prepared, self.rows)
 
     @property
-    def watermark(self) -> Watermark | None:
+    def watermark(self) -> OrderWatermark | None:
         """Position that the copy has reached in the requested order."""
         return self._reading.watermark(self.sealed)
 

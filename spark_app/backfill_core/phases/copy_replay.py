@@ -22,7 +22,7 @@ from backfill_core.phases.copy import Copy, CopySettings
 from backfill_core.phases.key_proof import PROVING, KeyProver
 from backfill_core.phases.pending import LimitRule
 from backfill_core.phases.replay import CatchUpEnd, ChangeWay, Replay
-from backfill_core.phases.view import Copied
+from backfill_core.phases.view import CopyProgress
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import (
@@ -260,11 +260,11 @@ class CopyReplay:
         """Return the progress; see `Strategy`."""
         pinned, copied, replay, copying = self._pinned, self._copied(), self.replay, not self.copy.complete
         warnings = view.pinned_warnings(pinned, copied, replay, now, copying=copying)
-        return view.Look(pinned, copied, replay, phase, doing, copying).at(now, warnings)
+        return view.PinnedView(pinned, copied, replay, phase, doing, copying).at(now, warnings)
 
-    def _copied(self) -> Copied:
+    def _copied(self) -> CopyProgress:
         copy, filtered = self.copy, self.copy.rows_filtered
-        return Copied(
+        return CopyProgress(
             rows=copy.total,
             rows_left=copy.rows_left,
             rows_total=self._pinned.rows_live,

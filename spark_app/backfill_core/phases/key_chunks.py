@@ -6,8 +6,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 
-from backfill_core.positions.key_line import KeyLine
 from backfill_core.positions.key_order import KeyPosition
+from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.vnode_positions import Completed, Reached, Span, UpTo
 from backfill_core.protocol.work import StagedFile
 
@@ -18,7 +18,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningChunk:
     """The chunk is being read."""
 
     work_id: int
@@ -34,7 +34,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedChunk:
     """The rows of the chunk are in files that no commit contains yet."""
 
     files: tuple[StagedFile, ...]
@@ -53,7 +53,7 @@ class Chunk:
     rows: int
     """Estimated rows."""
 
-    state: Waiting | Running | Staged = Waiting()
+    state: Waiting | RunningChunk | StagedChunk = Waiting()
 
     @property
     def reached(self) -> Reached:
@@ -64,7 +64,7 @@ class Chunk:
 class KeyCells:
     """Cells between cuts, numbered from 0; the last cell has no end."""
 
-    def __init__(self, line: KeyLine) -> None:
+    def __init__(self, line: KeyScan) -> None:
         """Build the cells from the cuts."""
         self._order = line.space.order
         self._cuts = [cut.position for cut in line.cuts]

@@ -18,14 +18,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from backfill_core.errors import BackfillError, KeyInvalidError, SourceDamagedError
-from backfill_core.pacing.eta import RateMeter
 from backfill_core.pacing.sizing import SplitSizer, tapered
 from backfill_core.pacing.throttle import TokenBucket
-from backfill_core.phases.key_chunks import Chunk, KeyCells, Running, Staged, Waiting
-from backfill_core.positions.key_line import KeyLine
+from backfill_core.phases.key_chunks import Chunk, KeyCells, RunningChunk, StagedChunk, Waiting
 from backfill_core.positions.key_order import KeyPosition
+from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.vnode_positions import Completed, NotStarted, Reached, Span, UpTo, VnodePositions
 from backfill_core.protocol.clock import Now
+from backfill_core.protocol.eta import RateMeter
 from backfill_core.protocol.events import LimitSet
 from backfill_core.protocol.strategy import Permits
 from backfill_core.protocol.work import KeyRangeStaged, ReadKeyRange, StagedFile
@@ -62,7 +62,7 @@ class KeyCopySettings:
 class KeyCopy:
     """The chunks of one attempt, from their selection to their commit."""
 
-    def __init__(self, line: KeyLine, settings: KeyCopySettings, version: int) -> None:
+    def __init__(self, line: KeyScan, settings: KeyCopySettings, version: int) -> None:
         """Start before the first row; `version` is that of the line."""
         self._settings, self.space, self._order = settings, line.space, line.space.order
         self._cells, self._cells_version = KeyCells(line), version
@@ -127,7 +127,7 @@ class KeyCopy:
 
     def reads(self, version: int) -> bool:
         """Return whether a chunk of a version is being read."""
-        return any(isinstance(chunk.state, Running) and chunk.version == version for chunk in self._queue)
+        return any(isinstance(chunk.state, RunningChunk) and chunk.version == version for chunk in self._queue)
 
     def ready(self, version: int) -> bool:
         """Return whether a commit would take a chunk of a version."""
@@ -135,7 +135,7 @@ class KeyCopy:
 
     @staticmethod
     def _is_ready(chunk: Chunk, version: int) -> bool:
-        return isinstance(chunk.state, Staged) and chunk.version == version
+        return isinstance(chunk.state, StagedChunk) and chunk.version == version
 
     def completes(self, version: int) -> bool:
         """Return whether a commit would complete the copy."""
@@ -154,8 +154,8 @@ class KeyCopy:
         return planned
 
     @property
-    def _running(self) -> list[Running]:
-        return [chunk.state for chunk in self._queue if isinstance(chunk.state, Running)]
+    def _running(self) -> list[RunningChunk]:
+        return [chunk.state for chunk in self._queue if isinstance(chunk.state, RunningChunk)]
 
     # -------------------------------------------------------------- events
     def set_limit(self, limit: LimitSet, now: Now) -> None:
@@ -169,7 +169,7 @@ class KeyCopy:
         self._barrier_passed = True
 
     def _find(self, work_id: int) -> int | None:
-        numbers = [chunk.state.work_id if isinstance(chunk.state, Running) else None for chunk in self._queue]
+        numbers = [chunk.state.work_id if isinstance(chunk.state, RunningChunk) else None for chunk in self._queue]
         return numbers.index(work_id) if work_id in numbers else None
 
     def finish(self, result: KeyRangeStaged, now: Now) -> None:
@@ -179,20 +179,20 @@ class KeyCopy:
         if at is None:
             return
         chunk = self._queue[at]
-        assert isinstance(chunk.state, Running)
+        assert isinstance(chunk.state, RunningChunk)
         if chunk.state.charged is not None:
             self._bucket = self._bucket.take(result.rows_read - chunk.state.charged, now.mono_s)
         else:
             self._sizer = self._sizer.observe(result.rows_read, now.mono_s - chunk.state.since_s)
         if chunk.version != self._cells_version:
             self._surplus += max(0, result.rows_read - chunk.rows)
-        staged = replace(chunk, state=Staged(result.files, result.rows_read, chunk.state.limit))
+        staged = replace(chunk, state=StagedChunk(result.files, result.rows_read, chunk.state.limit))
         parts = [staged] if result.last is None else self._parted(staged, result.last, result.rows_read)
         self._queue[at : at + 1] = parts
         if result.line is not None:
             self._cut_again(result.line, chunk.version)
 
-    def _cut_again(self, line: KeyLine, version: int) -> None:
+    def _cut_again(self, line: KeyScan, version: int) -> None:
         """Take new cuts; a waiting chunk without an end is removed and planned again."""
         self._cells, self._cells_version = KeyCells(line), version
         self._surplus = self._read_since_cut = 0
@@ -284,7 +284,7 @@ class KeyCopy:
         if charged is not None:
             self._bucket = self._bucket.take(charged, now.mono_s)
         work_id = next(ids)
-        self._queue[at] = replace(chunk, state=Running(work_id, now.mono_s, charged, cut_off, self._limit))
+        self._queue[at] = replace(chunk, state=RunningChunk(work_id, now.mono_s, charged, cut_off, self._limit))
         return ReadKeyRange(
             work_id=work_id,
             version=chunk.version,
@@ -378,7 +378,7 @@ class KeyCopy:
         files: list[StagedFile] = []
         while self.ready(version):
             chunk = self._queue.pop(0)
-            assert isinstance(chunk.state, Staged)
+            assert isinstance(chunk.state, StagedChunk)
             files += chunk.state.files
             self._mixed = self._mixed or chunk.state.limit != self._limit
             self.prepared = self.prepared.moved(chunk.spans, chunk.reached)

@@ -44,7 +44,7 @@ SHIPPED_BYTES_MAX = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ReplayBatch:
     """The versions `(after, upto]`."""
 
     after: int
@@ -79,30 +79,30 @@ class AnnouncedMerge:
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class AnnouncedBatch:
     """A commit announces that the next transaction of the job is the MERGE of this batch."""
 
-    batch: Batch
+    batch: ReplayBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningBatch:
     """The work of the batch is under way."""
 
-    batch: Batch
+    batch: ReplayBatch
     work_id: int
     since_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedBatch:
     """The rows of the batch are merged or staged, and no commit records it yet."""
 
-    batch: Batch
+    batch: ReplayBatch
     result: ChangesApplied | VersionsShipped
 
 
-ChangeBatch = Announced | Running | Applied | None
+ChangeBatch = AnnouncedBatch | RunningBatch | AppliedBatch | None
 
 
 class ChangeWay(Enum):
@@ -171,7 +171,7 @@ class Replay:
 
         self._first_head: Head | None = None
         self._age = Age()
-        self._committing: Batch | None = None
+        self._committing: ReplayBatch | None = None
         """Batch in a commit that is not durable yet."""
 
         self._sizer = BatchSizer(batch_target_s, FIRST_BATCH_VERSIONS, BATCH_VERSIONS_MAX)
@@ -181,7 +181,7 @@ class Replay:
     @property
     def merging(self) -> bool:
         """True if a MERGE runs, so that commits must wait."""
-        return self._merges and isinstance(self.batch, Running)
+        return self._merges and isinstance(self.batch, RunningBatch)
 
     @property
     def _merges(self) -> bool:
@@ -195,12 +195,12 @@ class Replay:
     @property
     def applied(self) -> bool:
         """True if a finished batch waits for its commit."""
-        return isinstance(self.batch, Applied)
+        return isinstance(self.batch, AppliedBatch)
 
     @property
     def announced(self) -> AnnouncedMerge | None:
         """The MERGE that the next commit must announce; `None` if there is none."""
-        if not self._merges or not isinstance(self.batch, Announced | Running):
+        if not self._merges or not isinstance(self.batch, AnnouncedBatch | RunningBatch):
             return None
         batch = self.batch.batch
         return AnnouncedMerge(batch.upto, batch.txn, batch.whole)
@@ -283,18 +283,18 @@ class Replay:
 
     def finish(self, result: ChangesApplied | VersionsShipped, now: Now) -> None:
         """Take a finished batch, which waits for the next commit. A batch of shipped versions may have ended early."""
-        if isinstance(self.batch, Running) and self.batch.work_id == result.work_id:
+        if isinstance(self.batch, RunningBatch) and self.batch.work_id == result.work_id:
             batch, since_s = self.batch.batch, self.batch.since_s
             if isinstance(result, VersionsShipped) and result.upto < batch.upto:
                 left = batch.left + batch.upto - result.upto
                 batch = replace(batch, upto=result.upto, whole=False, left=left)
-            self.batch = Applied(batch, result)
+            self.batch = AppliedBatch(batch, result)
             self.revision += 1
             self._sizer = self._sizer.observe(batch.upto - batch.after, now.mono_s - since_s)
 
     def lose(self, work_id: int) -> None:
         """Forget a batch; a commit announces a MERGE again."""
-        if isinstance(self.batch, Running) and self.batch.work_id == work_id:
+        if isinstance(self.batch, RunningBatch) and self.batch.work_id == work_id:
             self.batch = None
             self.revision += self._merges
 
@@ -306,7 +306,7 @@ class Replay:
         match self.batch:
             case _ if not permits.changes:
                 batch = None
-            case Announced(batch=announced) if not dirty:
+            case AnnouncedBatch(batch=announced) if not dirty:
                 batch = announced
             case None if self._way is ChangeWay.STAGED or (self._way is ChangeWay.SHIPPED and not dirty):
                 batch = self._plan(0)
@@ -319,10 +319,10 @@ class Replay:
         work: ApplyChanges | ShipVersions = ApplyChanges(work_id, batch.after, batch.upto, epoch, batch.txn, bound)
         if self._way is ChangeWay.SHIPPED:
             work = ShipVersions(work_id, batch.after, batch.upto, epoch, SHIPPED_BYTES_MAX)
-        self.batch = Running(batch, work.work_id, now.mono_s)
+        self.batch = RunningBatch(batch, work.work_id, now.mono_s)
         return (work,)
 
-    def _plan(self, txn: int) -> Batch | None:
+    def _plan(self, txn: int) -> ReplayBatch | None:
         """Choose the next batch; no pending version at a fresh poll ends the catch-up (R-SNAP-32)."""
         head = self.head
         if head is None or self._owes_finish or (self.caught_up and not self._follow):
@@ -333,7 +333,7 @@ class Replay:
             return None
         upto = min(head.position, self.consumed + self._sizer.versions)
         whole = upto == head.position and self._fresh
-        return Batch(self.consumed, upto, txn, whole=whole, left=head.position - upto)
+        return ReplayBatch(self.consumed, upto, txn, whole=whole, left=head.position - upto)
 
     def _catch_up(self) -> None:
         if self._end is not CatchUpEnd.BY_ITS_OWNER:
@@ -347,7 +347,7 @@ class Replay:
     # -------------------------------------------------------------- committing
     def take_applied(self) -> ChangesApplied | VersionsShipped | None:
         """Hand the applied batch to a commit. All its versions are consumed, those without rows included (R-SNAP-22)."""
-        if not isinstance(self.batch, Applied):
+        if not isinstance(self.batch, AppliedBatch):
             return None
         batch, result = self.batch.batch, self.batch.result
         self.batch, self._committing, self.consumed = None, batch, batch.upto
@@ -359,12 +359,12 @@ class Replay:
 
     def announce(self, epoch: Epoch | None) -> bool:
         """Announce the MERGE of an epoch. With `None` no MERGE may start, and an earlier announcement is withdrawn."""
-        if not self._merges or isinstance(self.batch, Running | Applied):
+        if not self._merges or isinstance(self.batch, RunningBatch | AppliedBatch):
             return False
         planned = None if epoch is None else self._plan(epoch.txn_version)
         if planned is not None or self.batch is not None:
             self.revision += 1
-        self.batch = None if planned is None else Announced(planned)
+        self.batch = None if planned is None else AnnouncedBatch(planned)
         return planned is not None
 
     def seal(self, now: Now) -> None:

@@ -21,7 +21,7 @@ from backfill_core.protocol.work import FileWay, ReadSplit, StagedFile
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningSplit:
     """A split that is being read."""
 
     split: ReadSplit
@@ -53,7 +53,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedSplit:
     """Rows of the row index that a commit may take."""
 
     start: int
@@ -79,8 +79,8 @@ class Splits:
         self.limit = 0
         """Number of the limit in force."""
 
-        self.running: dict[int, Running] = {}
-        self.staged: list[Staged] = []
+        self.running: dict[int, RunningSplit] = {}
+        self.staged: list[StagedSplit] = []
         self.buffer = PrefetchBuffer()
         self._asked_s: float | None = None
         self._copied: bool | None = None
@@ -100,7 +100,7 @@ class Splits:
         return prepared
 
     @property
-    def reading_ahead(self) -> tuple[Running, ...]:
+    def reading_ahead(self) -> tuple[RunningSplit, ...]:
         """Splits that are being read ahead of a limit."""
         return tuple(running for running in self.running.values() if running.charged is ChargePolicy.WHEN_SEALED)
 
@@ -132,12 +132,12 @@ class Splits:
     def begin(self, split: ReadSplit, now_s: float, charged: ChargePolicy, costs: RowCosts) -> ReadSplit:
         """Record that a split is being read."""
         cuts = not all(span.whole for ranges in split.segment_ranges for span in ranges)
-        self.running[split.work_id] = Running(split, now_s, charged, costs, cuts, self.limit)
+        self.running[split.work_id] = RunningSplit(split, now_s, charged, costs, cuts, self.limit)
         return split
 
     def finish(
         self, work_id: int, files: tuple[StagedFile, ...], now_s: float, bucket: TokenBucket
-    ) -> tuple[TokenBucket, Running]:
+    ) -> tuple[TokenBucket, RunningSplit]:
         """Take the staged rows of a split. A sub-file range was charged for its average rows, and is now charged for its actual rows."""
         running = self.running.pop(work_id)
         split = running.split
@@ -146,13 +146,13 @@ class Splits:
             if not _too_slow(bucket):
                 self.buffer = self.buffer.add(segments_of(split, files, running.costs, filtered=self._filtered))
             return bucket, running
-        self.staged.append(Staged(split.start, split.stop, files, split.epoch, running.charged, running.limit))
+        self.staged.append(StagedSplit(split.start, split.stop, files, split.epoch, running.charged, running.limit))
         if running.charged is ChargePolicy.WHEN_STARTED and not self._filtered and not running.known:
             read = sum(file.rows for file in files)
             bucket = bucket.take(running.costs.surplus(read, running.rows, running.cost), now_s)
         return bucket, running
 
-    def _learn(self, running: Running, files: tuple[StagedFile, ...], took_s: float, bucket: TokenBucket) -> None:
+    def _learn(self, running: RunningSplit, files: tuple[StagedFile, ...], took_s: float, bucket: TokenBucket) -> None:
         if any(file.way is not FileWay.DECODED for file in files):
             self._copied = True
         elif files and not running.cuts and self._copied is None:
@@ -181,15 +181,17 @@ class Splits:
             return bucket
         self.buffer, bucket, segments = self.buffer.admit(bucket, now_s)
         self.staged += [
-            Staged(segment.start, segment.stop, segment.files, None, ChargePolicy.WHEN_SEALED, self.limit, segment.last)
+            StagedSplit(
+                segment.start, segment.stop, segment.files, None, ChargePolicy.WHEN_SEALED, self.limit, segment.last
+            )
             for segment in segments
         ]
         return bucket
 
-    def take_ready(self, before_epoch: int | None) -> list[Staged]:
+    def take_ready(self, before_epoch: int | None) -> list[StagedSplit]:
         """Hand over the staged rows; with an epoch, without sub-file ranges that were started in it."""
-        ready: list[Staged] = []
-        kept: list[Staged] = []
+        ready: list[StagedSplit] = []
+        kept: list[StagedSplit] = []
         for staged in self.staged:
             held = before_epoch is not None and staged.epoch is not None and staged.epoch >= before_epoch
             (kept if held else ready).append(staged)

@@ -6,12 +6,12 @@ import itertools
 from dataclasses import dataclass
 from functools import lru_cache
 
-from backfill_core.pacing.eta import Eta, RateMeter, estimate
 from backfill_core.pacing.retention import warn, warn_short
-from backfill_core.phases.replay import ChangeWay, Replay, Running
-from backfill_core.positions.file_order import Watermark
+from backfill_core.phases.replay import ChangeWay, Replay, RunningBatch
+from backfill_core.positions.file_order import OrderWatermark
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.protocol.clock import Now
+from backfill_core.protocol.eta import Eta, RateMeter, estimate
 from backfill_core.protocol.strategy import Facts, JobWarning, Pinned, StrategyView
 
 GRID_CELLS_MAX = 64
@@ -30,7 +30,7 @@ def percent_done(rows: int, done: IntervalSet) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopyProgress:
     """Progress of a copy; counts are of durable rows."""
 
     rows: int
@@ -49,7 +49,7 @@ class Copied:
 
     meter: RateMeter
     rate_limit: float | None
-    watermark: Watermark | None
+    watermark: OrderWatermark | None
     position: str = ""
 
     @property
@@ -69,11 +69,11 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PinnedView:
     """Inputs of a view in addition to the copy and the replay."""
 
     pinned: Pinned
-    copied: Copied
+    copied: CopyProgress
     replay: Replay
     phase: str
     doing: str
@@ -125,7 +125,7 @@ class Look:
 
 
 def pinned_warnings(
-    pinned: Pinned, copied: Copied, replay: Replay, now: Now, *, copying: bool
+    pinned: Pinned, copied: CopyProgress, replay: Replay, now: Now, *, copying: bool
 ) -> tuple[JobWarning, ...]:
     """Warn in time before the source deletes versions that the job still needs.
 
@@ -162,7 +162,7 @@ VERBS = {
 
 def doing(replay: Replay, way: ChangeWay) -> str:
     """Describe the changes under way; empty if there are none."""
-    if isinstance(replay.batch, Running):
+    if isinstance(replay.batch, RunningBatch):
         batch = replay.batch.batch
         first = batch.after + 1
         versions = f"version {first}" if first == batch.upto else f"versions {first} to {batch.upto}"

@@ -27,7 +27,7 @@ class FileOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Watermark:
+class OrderWatermark:
     """A value in the order of reading before which all rows of the pinned version are in the target."""
 
     column: str

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from backfill_core.positions.file_order import FileOrder, Watermark
-from backfill_core.positions.file_ranges import file_ranges
+from backfill_core.positions.file_order import FileOrder, OrderWatermark
+from backfill_core.positions.file_ranges import FileRange, file_ranges
 from backfill_core.positions.intervals import IntervalSet
-from backfill_core.protocol.work import FileRange
 
 GAPS_MAX = 64
 """Most gaps in the done rows before done files count as read first: a split has rows of one gap only."""
@@ -74,13 +73,13 @@ class ReadingOrder:
         places = dict(zip(self._files, self.offsets, strict=False))
         return _moved(spans, self._row_offsets, [places[file] for file in range(len(self._files))])
 
-    def watermark(self, done: IntervalSet) -> Watermark | None:
+    def watermark(self, done: IntervalSet) -> OrderWatermark | None:
         """Return the progress in the order for its done intervals; `None` at its start, or if it is unknown."""
         order, gap = self._order, done.first_gap(0, self.offsets[-1])
         if order is None or gap is None or self._blind:
             return None
         mark = self._marks[bisect_right(self.offsets, gap[0]) - 1]
-        return None if mark is None or mark == order.marks[0] else Watermark(order.column, order.direction, mark)
+        return None if mark is None or mark == order.marks[0] else OrderWatermark(order.column, order.direction, mark)
 
 
 def _whole_files(offsets: Sequence[int], done: IntervalSet) -> frozenset[int]:

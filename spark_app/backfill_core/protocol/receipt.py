@@ -17,7 +17,7 @@ class VnodeMismatch:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionReceipt:
+class PartitionComparison:
     """Partition of a source with offsets, read again and compared with the target."""
 
     partition: str
@@ -57,7 +57,7 @@ class PartitionReceipt:
 
 
 @dataclass(frozen=True, slots=True)
-class FileMismatch:
+class FileDifference:
     """File that differs from the file that it was copied from."""
 
     path: str
@@ -68,7 +68,7 @@ class FileMismatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class TableReceipt:
     """Result of a comparison: files by bytes, other rows by counts and hash sums per vnode, and all differences."""
 
     source_version: int | None
@@ -98,7 +98,7 @@ class Receipt:
     source_position: str = ""
     """Compared part of the source, for display."""
 
-    partitions: tuple[PartitionReceipt, ...] = ()
+    partitions: tuple[PartitionComparison, ...] = ()
     """Partitions of a source with offsets; not stored in the state."""
 
     files_by_bytes: int = 0
@@ -110,7 +110,7 @@ class Receipt:
     cut_off: tuple[OffsetRange, ...] = ()
     """Source offsets that were not compared because an open transaction precedes them; the target lacks them."""
 
-    files: tuple[FileMismatch, ...] = ()
+    files: tuple[FileDifference, ...] = ()
     """Files whose bytes differ, and, if rows differ, files that may be the reason."""
 
     @property

@@ -14,12 +14,12 @@ from backfill_api.spec.params import StrategyParams
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.progress import WarningCode
 from backfill_core.errors import BackfillError
-from backfill_core.pacing.eta import Eta
-from backfill_core.positions.file_order import FileOrder, Watermark
-from backfill_core.positions.key_line import KeyLine
+from backfill_core.positions.file_order import FileOrder, OrderWatermark
+from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.offsets import Largest, OffsetRange, Subscribed
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.eta import Eta
 from backfill_core.protocol.events import Head, StrategyEvent
 from backfill_core.protocol.work import Covered, NewColumns, Position, RemovedFile, StagedFile, Work
 
@@ -118,7 +118,7 @@ class Opened:
     splits_keys: bool = False
     """True if two rows of a key can be in two ranges of `line`. Then no range proves the key."""
 
-    line: KeyLine | None = None
+    line: KeyScan | None = None
     """Rows in the order of the strategy's key, of a source opened with `ReadNewest`."""
 
     decodes: bool = False
@@ -300,7 +300,7 @@ class StrategyView:
     rows_filtered: int = 0
     """Rows of `rows_done` that the filter excluded; an average for parts of a file."""
 
-    watermark: Watermark | None = None
+    watermark: OrderWatermark | None = None
     """`None` if no order was requested, no bound is known yet, or the copy is complete."""
 
     position: str = ""

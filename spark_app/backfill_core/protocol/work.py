@@ -11,11 +11,12 @@ from enum import Enum, auto
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol
 
-from backfill_core.positions.key_line import KeyLine
+from backfill_core.positions.file_ranges import FileRange
 from backfill_core.positions.key_order import KeyPosition
+from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.positions.vnode_positions import KeyBound, KeySpace, Span
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import TableReceipt
 
 Position = Any
 """Position in a source: a version, or an offset per partition. Only the strategy, its source and the comparison read it."""
@@ -50,27 +51,6 @@ class Result(Protocol):
     @property
     def work_id(self) -> int:
         """Number of the work."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileRange:
-    """Rows `[start, stop)` of a source file with `of` rows; the whole file if they are 0 and `of`.
-
-    A part of a file is selected by hash residue (`pmod(xxhash64(all columns), of)` in `[start, stop)`),
-    so it has `stop - start` rows on average. Whole files are exact.
-    """
-
-    file: int
-    """Index of the file in the path order of the pinned version."""
-
-    start: int
-    stop: int
-    of: int
-
-    @property
-    def whole(self) -> bool:
-        """True if it covers its file."""
-        return self.start == 0 and self.stop == self.of
 
 
 class FileWay(Enum):
@@ -323,7 +303,7 @@ class KeyRangeStaged:
     last: KeyPosition | None = None
     """Position of the last row if `rows_max` ended the read before `high`; `None` if all rows up to `high` were read."""
 
-    line: KeyLine | None = None
+    line: KeyScan | None = None
     """New cuts, of the version of the work; `None` if none were requested, or the source has none."""
 
 
@@ -388,7 +368,7 @@ class Verified:
     """`Verify` is finished."""
 
     work_id: int
-    receipt: Receipt
+    receipt: TableReceipt
 
 
 @dataclass(frozen=True, slots=True)

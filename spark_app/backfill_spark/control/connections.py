@@ -45,7 +45,7 @@ class _Connection:
     """True after a request with a valid token."""
 
 
-class Connections:
+class ControlConnections:
     """The open connections of one server; every method may be called from any thread."""
 
     def __init__(self, *, header_s: float = HEADER_S, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -101,14 +101,14 @@ class Connections:
 
 
 class BoundedServer(ThreadingHTTPServer):
-    """Runs a thread for each connection that `Connections` admits; the host decides the address family."""
+    """Runs a thread for each connection that `ControlConnections` admits; the host decides the address family."""
 
     daemon_threads = True
     request_queue_size = 128
     """Connections that wait to be accepted; with the library's default of 5, the sixth simultaneous connection is reset."""
 
     def __init__(
-        self, host: str, port: int, handler: Callable[..., BaseHTTPRequestHandler], connections: Connections
+        self, host: str, port: int, handler: Callable[..., BaseHTTPRequestHandler], connections: ControlConnections
     ) -> None:
         """Bind the port."""
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from backfill_api.status.progress import Progress
 from backfill_core.protocol.actions import Acknowledge
 from backfill_core.protocol.events import CommandReceived
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import TableReceipt
 from backfill_spark.control.server import ControlServer
 from backfill_spark.settings import DriverSettings, InvalidSettingError
 
@@ -32,7 +32,7 @@ class OperatorBinding:
         job_id: str,
         submit: Callable[[CommandReceived], None],
         progress: Callable[[], Progress],
-        receipt: Callable[[], Receipt | None],
+        receipt: Callable[[], TableReceipt | None],
         alive: Callable[[], bool] = lambda: True,
         registry: CollectorRegistry | None = None,
     ) -> None:

@@ -33,10 +33,10 @@ from backfill_api.status.progress import Progress
 from backfill_api.wire import Ack, Command, CommandRequest
 from backfill_core.protocol.actions import Acknowledge
 from backfill_core.protocol.events import CommandReceived
-from backfill_core.protocol.receipt import Receipt
-from backfill_spark.control.connections import BoundedServer, Connections, HeaderReader
+from backfill_core.protocol.receipt import TableReceipt
+from backfill_spark.control.connections import BoundedServer, ControlConnections, HeaderReader
 from backfill_spark.control.metrics import progress_registry
-from backfill_spark.control.wire import ack_words, receipt_words, received
+from backfill_spark.control.wire import received, to_api_ack, to_api_receipt
 
 BODY_MAX_BYTES = 64 * 1024
 WAIT_MAX_S = 60.0
@@ -61,13 +61,13 @@ class ControlServer:
         token: str,
         submit: Callable[[CommandReceived], None],
         progress: Callable[[], Progress],
-        receipt: Callable[[], Receipt | None],
+        receipt: Callable[[], TableReceipt | None],
         alive: Callable[[], bool] = lambda: True,
         registry: CollectorRegistry | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
         ssl_context: ssl.SSLContext | None = None,
-        connections: Connections | None = None,
+        connections: ControlConnections | None = None,
     ) -> None:
         """Bind the port at once, without answering yet; port 0 selects a free port.
 
@@ -83,14 +83,14 @@ class ControlServer:
             host: Address to listen on.
             port: Port to listen on.
             ssl_context: If set, the server uses HTTPS.
-            connections: Limits of the connections; by default, those of `Connections`.
+            connections: Limits of the connections; by default, those of `ControlConnections`.
         """
         self.attempt = attempt
         self.job_id = job_id
         self.progress = progress
         self.receipt = receipt
         self.alive = alive
-        self.connections = Connections() if connections is None else connections
+        self.connections = ControlConnections() if connections is None else connections
         self._token = token
         self._submit = submit
         self._registry = registry or progress_registry(job_id, progress)
@@ -98,10 +98,10 @@ class ControlServer:
         self._acks: dict[int, Ack] = {}
         self._changed = threading.Condition()
         self._answering = 0
-        self._unread: list[Receipt | None] = []
+        self._unread: list[TableReceipt | None] = []
         """The previous receipt of each `Verify` command whose receipt no client has read yet."""
         self._started = self._closed = False
-        self._http = BoundedServer(host, port, partial(_Connection, self), self.connections)
+        self._http = BoundedServer(host, port, partial(_RequestConnection, self), self.connections)
         scheme = "http"
         if ssl_context is not None:
             # The request's thread does the handshake, because a silent client must not delay the others.
@@ -135,7 +135,7 @@ class ControlServer:
         """Pass the core's answer to the client that waits for it."""
         with self._changed:
             if ack.attempt == self.attempt:
-                self._acks[ack.revision] = ack_words(ack)
+                self._acks[ack.revision] = to_api_ack(ack)
                 for old in sorted(self._acks)[: -ACKS_KEPT_MAX or None]:
                     del self._acks[old]
                     self._commands.pop(old, None)
@@ -145,7 +145,7 @@ class ControlServer:
         newest = self.receipt()
         return newest is not None and any(before != newest for before in self._unread)
 
-    def receipt_read(self, receipt: Receipt | None) -> None:
+    def receipt_read(self, receipt: TableReceipt | None) -> None:
         """Record that a client got a receipt, which completes the oldest waiting `Verify` command."""
         with self._changed:
             served = next((index for index, before in enumerate(self._unread) if before != receipt), None)
@@ -218,7 +218,7 @@ class ControlServer:
                 self._changed.notify_all()
 
 
-class _Connection(BaseHTTPRequestHandler):
+class _RequestConnection(BaseHTTPRequestHandler):
     """One connection to a control server."""
 
     protocol_version = "HTTP/1.1"
@@ -292,7 +292,7 @@ class _Connection(BaseHTTPRequestHandler):
                 return self._json(200, fields)
             case "/v1/receipt":
                 receipt = self._control.receipt()
-                shown = None if receipt is None else receipt_words(receipt).model_dump(mode="json", by_alias=True)
+                shown = None if receipt is None else to_api_receipt(receipt).model_dump(mode="json", by_alias=True)
                 self._json(200, shown)
                 return self._control.receipt_read(receipt)
             case "/v1/acks":

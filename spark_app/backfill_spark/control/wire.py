@@ -14,7 +14,7 @@ from backfill_api.wire import Command as WireCommand
 from backfill_core.protocol.actions import Acknowledge
 from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
 from backfill_core.protocol.events import CommandReceived, Head
-from backfill_core.protocol.receipt import FileMismatch, PartitionReceipt, Receipt
+from backfill_core.protocol.receipt import FileDifference, PartitionComparison, TableReceipt
 from backfill_core.protocol.work import Position
 
 
@@ -39,14 +39,14 @@ def _command(wire: WireCommand) -> Command:
             return Stop(force=(wire.stop or StopCommand()).force)
 
 
-def ack_words(ack: Acknowledge) -> Ack:
+def to_api_ack(ack: Acknowledge) -> Ack:
     """Convert the core's acknowledgement to the API's `Ack`."""
     outcome: Any = ack.outcome
     return Ack(attempt=ack.attempt, epoch=ack.epoch, revision=ack.revision, outcome=outcome, message=ack.message)
 
 
-def receipt_words(receipt: Receipt) -> api.Receipt:
-    """Convert the core's receipt to the API's `Receipt`."""
+def to_api_receipt(receipt: TableReceipt) -> api.Receipt:
+    """Convert the core's receipt to the API's `TableReceipt`."""
     return api.Receipt(
         source_version=receipt.source_version,
         source_position=receipt.source_position,
@@ -59,38 +59,38 @@ def receipt_words(receipt: Receipt) -> api.Receipt:
             api.Mismatch(vnode=mismatch.vnode, source_rows=mismatch.source_rows, target_rows=mismatch.target_rows)
             for mismatch in receipt.mismatches
         ),
-        verified_at=None if receipt.verified_ms is None else moment_words(receipt.verified_ms),
+        verified_at=None if receipt.verified_ms is None else format_timestamp(receipt.verified_ms),
         seconds=receipt.seconds,
         complete=receipt.complete,
         rows_filtered=receipt.rows_filtered,
         rows_total=receipt.rows_total,
-        partitions=tuple(map(_partition_words, receipt.partitions[: api.PARTITIONS_MAX])),
+        partitions=tuple(map(_to_api_partition, receipt.partitions[: api.PARTITIONS_MAX])),
         cut_off=tuple(
             api.CutOff(partition=offsets.partition, start=offsets.start, stop=offsets.stop)
             for offsets in receipt.cut_off[: api.PARTITIONS_MAX]
         ),
         files_by_bytes=receipt.files_by_bytes,
         rows_by_rows=receipt.rows_by_rows,
-        files=tuple(_file_words(file) for file in receipt.files[: api.FILES_MAX]),
+        files=tuple(_to_api_file(file) for file in receipt.files[: api.FILES_MAX]),
     )
 
 
-def source_head_words(head: Head, position: Position, say: Callable[[Position], str], *, now_ms: int) -> SourceHead:
+def to_api_source_head(head: Head, position: Position, say: Callable[[Position], str], *, now_ms: int) -> SourceHead:
     """Convert the newest position of a source to the API's `SourceHead`, relative to the position that a target holds."""
     return SourceHead(
         version=count(head.position) if isinstance(head.position, int) else None,
         position=say(head.position)[:MESSAGE_MAX],
         behind=count(head.newer_than(position)),
-        committed_at=moment_words(head.timestamp_ms),
+        committed_at=format_timestamp(head.timestamp_ms),
         age_seconds=count((now_ms - head.timestamp_ms) // 1000),
     )
 
 
-def _file_words(file: FileMismatch) -> api.FileMismatch:
+def _to_api_file(file: FileDifference) -> api.FileMismatch:
     return api.FileMismatch(path=file.path[-MESSAGE_MAX:], what=file.what[:MESSAGE_MAX])
 
 
-def _partition_words(receipt: PartitionReceipt) -> api.PartitionReceipt:
+def _to_api_partition(receipt: PartitionComparison) -> api.PartitionReceipt:
     return api.PartitionReceipt(
         partition=receipt.partition,
         start=receipt.start,
@@ -113,6 +113,6 @@ FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_000
 """0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z, the limits for formatting; the log of a source may contain any number."""
 
 
-def moment_words(ms: int) -> str:
+def format_timestamp(ms: int) -> str:
     """Format milliseconds since 1970 as RFC 3339; times outside the years 1 to 9999 are clamped."""
     return datetime.fromtimestamp(max(FIRST_MS, min(ms, LAST_MS)) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

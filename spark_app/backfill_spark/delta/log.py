@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from backfill_core.file_copies.logged_statistics import LoggedStatistics
 from backfill_core.log_shipping.actions import DeletionVector
 from backfill_core.protocol.events import Head
-from backfill_core.transfer.logged_statistics import LoggedStatistics
 from backfill_spark.delta.properties import PropertyNamesPlaceError, check_names_no_place, kept_seconds
 from backfill_spark.delta.schemas import UserDefinedTypeError, check_schema_text
 from backfill_spark.delta.source_file import LoggedFile, LoggedValues, values_of, without_statistics

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import unquote
 
+from backfill_core.file_copies.logged_statistics import LoggedStatistics
 from backfill_core.log_shipping.file_locations import is_below
 from backfill_core.positions.source_names import RowOrder, name_of
-from backfill_core.transfer.logged_statistics import LoggedStatistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 
 

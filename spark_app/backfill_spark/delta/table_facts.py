@@ -16,8 +16,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from backfill_core.file_copies.facts import ColumnFacts, TableFacts, UnsupportedColumn
 from backfill_core.log_shipping.columns import WIDENING
-from backfill_core.transfer.facts import ColumnFacts, Oddity, TableFacts
 from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import (
     CHANGE_FEED,
@@ -31,12 +31,12 @@ from backfill_spark.delta.properties import (
     value,
 )
 from backfill_spark.delta.schemas import schema_of
-from backfill_spark.rows.columns import every_type, nullable
+from backfill_spark.delta.types import every_type, nullable
 
 LAST_ID = "delta.columnMapping.maxColumnId"
-ODDITIES = {
-    "__CHAR_VARCHAR_TYPE_STRING": Oddity.LENGTH,
-    "EXISTS_DEFAULT": Oddity.FILLED,
+UNSUPPORTED = {
+    "__CHAR_VARCHAR_TYPE_STRING": UnsupportedColumn.LENGTH,
+    "EXISTS_DEFAULT": UnsupportedColumn.FILLED,
 }
 """Features of columns that restrict copies, by their key in a column's metadata."""
 
@@ -74,17 +74,21 @@ def _column(field: StructField, *, mapped: bool, key: Sequence[str], widens: boo
     data_type = field.dataType
     within = StructType([field])
     changes = _type_changes(within)
-    odd = [oddity for name, oddity in ODDITIES.items() if any(name in part.metadata for _, part in every_field(within))]
+    odd = [
+        oddity for name, oddity in UNSUPPORTED.items() if any(name in part.metadata for _, part in every_field(within))
+    ]
     if is_collated(data_type):
-        odd.append(Oddity.COLLATION)
-    silent = [Oddity.TYPE_CHANGED] if changes and not widens else []  # the protocol does not make readers check it
+        odd.append(UnsupportedColumn.COLLATION)
+    silent = (
+        [UnsupportedColumn.TYPE_CHANGED] if changes and not widens else []
+    )  # the protocol does not make readers check it
     variants = [part for _, part in every_field(within) if _holds_variant(part.dataType)]
     return ColumnFacts(
         name=field.name,
         physical=str(field.metadata.get(PHYSICAL_NAME, field.name)) if mapped else field.name,
         type=(physical_type(data_type) if mapped else nullable(data_type)).json(),
         takes_null=field.nullable and field.name not in key,
-        oddity=Oddity.VARIANT if variants else next(iter([*odd, *silent]), None),
+        oddity=UnsupportedColumn.VARIANT if variants else next(iter([*odd, *silent]), None),
         is_instant=isinstance(data_type, TimestampType),
         widened=changes if widens else "",
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backfill_core.transfer.bounds import Path
+from backfill_core.file_copies.bounds import Path
 from backfill_spark.delta.partition_values import instant, partition_of
 from backfill_spark.jvm.gateway import items
 

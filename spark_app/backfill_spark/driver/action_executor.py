@@ -26,18 +26,18 @@ from backfill_core.protocol.events import (
 from backfill_core.protocol.quarantine import AnnouncedRecords
 from backfill_core.protocol.work import Position, Result, Work, WorkKind
 from backfill_spark.crash_points import crash_point
+from backfill_spark.file_copies.job_copies import JobCopies
 from backfill_spark.jvm.gateway import activate, java_context
 from backfill_spark.jvm.java_process import java_died
 from backfill_spark.jvm.thread_priority import CopyPriority
 from backfill_spark.jvm.workers import Workers
-from backfill_spark.opening.quarantine import no_quarantine
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.committer import SupportsColumns
 from backfill_spark.ports.sink import Sink
-from backfill_spark.runners.context import WorkContext, WorkLedger
+from backfill_spark.records.quarantine import no_quarantine
 from backfill_spark.runners.runner import WorkRunner, discover
-from backfill_spark.transfer.job_copies import JobCopies
+from backfill_spark.work.context import WorkContext, WorkLedger
 
 if TYPE_CHECKING:
     from backfill_spark.driver.job_context import OpenedJob

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from backfill_api.spec.combinations import knows_bytes
-from backfill_api.spec.spec import Backfill
+from backfill_api.spec.spec import BackfillResource
 from backfill_api.status.progress import Progress
 from backfill_api.status.source_head import SourceHead
 from backfill_core.errors import (
@@ -37,7 +37,7 @@ from backfill_core.pacing.executor_losses import ExecutorLosses
 from backfill_core.pacing.executors import ExecutorCount, executors_wanted, on_kubernetes
 from backfill_core.protocol.actions import Acknowledge, Finish
 from backfill_core.protocol.clock import Now
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import TableReceipt
 from backfill_spark import crash_points as crash
 from backfill_spark.control.local_registry import OPENING, LocalRegistry
 from backfill_spark.control.metrics import LoopMeter, progress_registry
@@ -50,10 +50,10 @@ from backfill_spark.driver.orphan_cleanup import OrphanRemoval
 from backfill_spark.driver.progress import progress_of, while_silent
 from backfill_spark.jvm.java_process import JavaWatch
 from backfill_spark.jvm.session import executors_removed, executors_there
+from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.opening.tables import Tables
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StoppedEarly, StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +80,7 @@ class RunOutcome:
     message: str
     hint: str
     progress: Progress | None
-    receipt: Receipt | None
+    receipt: TableReceipt | None
     error: BackfillError | None = None
     """The failure; `None` unless the attempt failed."""
 
@@ -102,7 +102,7 @@ class _Caller:
 
 
 def run_driver(
-    backfill: Backfill,
+    backfill: BackfillResource,
     *,
     settings: DriverSettings,
     observe: Callable[[Progress], None] = lambda _: None,
@@ -275,7 +275,7 @@ class _Attempt:
         try:
             server.start()
             registry.publish(url=server.url, token=server.token, attempt=server.attempt)
-            with stop.heard_by(self._loop.put), self._java.running():
+            with stop.subscribe(self._loop.put), self._java.running():
                 finish = self._loop.run()
             crash.crash_point("after_finish")
             if isinstance(finish.error, StateMovedError | StagedFilesGoneError):
@@ -357,5 +357,5 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
     )
 
 
-def _failed(error: BackfillError, progress: Progress | None, receipt: Receipt | None) -> RunOutcome:
+def _failed(error: BackfillError, progress: Progress | None, receipt: TableReceipt | None) -> RunOutcome:
     return RunOutcome("Failed", error.exit_code, error.reason, error.message, error.hint, progress, receipt, error)

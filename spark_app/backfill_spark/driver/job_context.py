@@ -7,33 +7,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from backfill_api.spec.spec import Backfill
+from backfill_api.spec.spec import BackfillResource
 from backfill_core import strategies
 from backfill_core.errors import StateMismatchError, StateMovedError
 from backfill_core.job.owner import PREFIX, Claim, check_claim
 from backfill_core.job.state import JobState, check_same_spec
 from backfill_core.plugins import choose
-from backfill_core.positions.key_line import KeyLine
+from backfill_core.positions.key_scan import KeyScan
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.strategy import Opened, ReadNewest, StartOver, StoredProgress, Strategy, StrategyPlugin
 from backfill_core.protocol.work import Position
 from backfill_spark import sinks, sources
 from backfill_spark.jvm.session_scope import session_scope
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.opening.failures import Side, explained
-from backfill_spark.opening.key_line import key_line
-from backfill_spark.opening.quarantine import open_quarantine
-from backfill_spark.opening.shipping import lay_out
+from backfill_spark.opening.key_scan import key_line
+from backfill_spark.opening.shipping import adopt_layout
 from backfill_spark.opening.source import PinnedSource, in_order, open_source
 from backfill_spark.opening.tables import Tables
 from backfill_spark.opening.transform import transform_of
 from backfill_spark.ports.abilities import ability, check_promises, closing
 from backfill_spark.ports.committer import Committer, StoredState
-from backfill_spark.ports.sink import Sink, SupportsStartOver
-from backfill_spark.ports.source import Source
+from backfill_spark.ports.sink import Sink, SinkPlugin, SupportsStartOver
+from backfill_spark.ports.source import Source, SourcePlugin
+from backfill_spark.records.quarantine import open_quarantine
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import WriteMode, write_mode
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,11 +49,11 @@ class Plugins:
     """Plug-ins that a spec chooses."""
 
     strategy: StrategyPlugin[Any]
-    source: sources.SourcePlugin
-    sink: sinks.SinkPlugin
+    source: SourcePlugin
+    sink: SinkPlugin
 
     @classmethod
-    def of(cls, backfill: Backfill) -> Self:
+    def of(cls, backfill: BackfillResource) -> Self:
         """Return the plug-ins of a spec; raise `InvalidSpecError` if one does not exist."""
         spec = backfill.spec
         return cls(
@@ -68,7 +68,7 @@ class JobContext:
     """A spec with its session and its target, which suffice to read the job's progress. The source may be gone."""
 
     spark: SparkSession
-    backfill: Backfill
+    backfill: BackfillResource
     plugins: Plugins
     sink: Sink
     committer: Committer
@@ -85,7 +85,7 @@ class JobContext:
     @contextmanager
     def open(
         cls,
-        backfill: Backfill,
+        backfill: BackfillResource,
         settings: DriverSettings,
         *,
         command: str,
@@ -157,7 +157,7 @@ class JobContext:
             line = key_line(source, spec, begins=self.state is None) if isinstance(request, ReadNewest) else None
             schema = transform.output_schema(self.spark, opened.schema)
         with self.explained("reading the target", self.sink):
-            lay_out(spec, source, self.sink)
+            adopt_layout(spec, source, self.sink)
             if start_over is not None and start_over.drop_rows:
                 ability(self.sink, SupportsStartOver)
             path = source.path if isinstance(opened, PinnedSource) else None
@@ -187,7 +187,7 @@ class OpenedJob(JobContext):
     start_over: StartOver | None = None
     """Set if the stored state is not resumed."""
 
-    line: KeyLine | None = None
+    line: KeyScan | None = None
     """The source's rows in the order of a key; `None` if they are not read by key."""
 
     @property
@@ -234,7 +234,7 @@ class OpenedJob(JobContext):
         return self.plugins.strategy.resume(self.backfill.spec, self.resumes, opened)
 
 
-def _look(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> JobContext:
+def _look(spark: SparkSession, backfill: BackfillResource, plugins: Plugins) -> JobContext:
     """Read the target and the job's state in it."""
     with explained(spark, "reading the target"):
         sink = plugins.sink.open(spark, backfill)
@@ -252,7 +252,7 @@ def _look(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> JobConte
     return JobContext(spark, backfill, plugins, sink, committer, stored, state, claim)
 
 
-def _check_spec(spark: SparkSession, backfill: Backfill, plugins: Plugins, state: JobState) -> None:
+def _check_spec(spark: SparkSession, backfill: BackfillResource, plugins: Plugins, state: JobState) -> None:
     """Reject a state of another spec."""
     try:
         # A state without fields comes from an earlier release.
@@ -267,12 +267,12 @@ def _check_spec(spark: SparkSession, backfill: Backfill, plugins: Plugins, state
         raise
 
 
-def _source(spark: SparkSession, backfill: Backfill, plugins: Plugins) -> tuple[Source, Transform]:
+def _source(spark: SparkSession, backfill: BackfillResource, plugins: Plugins) -> tuple[Source, Transform]:
     spec = backfill.spec
     source = plugins.source.open(spark, spec.source)
     check_promises(source, spec.source.variant.abilities, field="spec.source.type")
     return source, Transform(tuple(spec.transform.select) or None, spec.transform.where)
 
 
-def _mode(backfill: Backfill) -> WriteMode:
+def _mode(backfill: BackfillResource) -> WriteMode:
     return write_mode(backfill.spec.write_mode)

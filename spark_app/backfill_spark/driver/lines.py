@@ -30,7 +30,7 @@ def clock() -> str:
     return datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def progress_words(job_id: str, progress: Progress, elapsed_s: float | None = None, *, grid: bool) -> dict[str, Any]:
+def progress_document(job_id: str, progress: Progress, elapsed_s: float | None = None, *, grid: bool) -> dict[str, Any]:
     """Return a job's progress for programs: time, job, seconds since the start, and the fields of the progress."""
     left_out = set() if grid else {"grid"}
     return {
@@ -42,7 +42,7 @@ def progress_words(job_id: str, progress: Progress, elapsed_s: float | None = No
 
 
 def progress_in(fields: dict[str, Any]) -> Progress:
-    """Parse a result of `progress_words`."""
+    """Parse a result of `progress_document`."""
     return Progress.model_validate(
         {name: value for name, value in fields.items() if name not in {"time", "jobId", "elapsedSeconds"}}
     )

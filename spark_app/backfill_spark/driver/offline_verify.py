@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from backfill_api.spec.spec import Backfill
+from backfill_api.spec.spec import BackfillResource
 from backfill_api.status import receipt as api
 from backfill_api.status.plan import Plan, PlanWarning
 from backfill_api.status.source_head import SourceHead
@@ -16,20 +16,20 @@ from backfill_core.job.after_end import refuse_after_end
 from backfill_core.job.state import JobState
 from backfill_core.protocol.strategy import PinVersion, ReadNewest, Subscribe
 from backfill_core.protocol.work import Position
-from backfill_spark.control.wire import receipt_words, source_head_words
+from backfill_spark.control.wire import to_api_receipt, to_api_source_head
 from backfill_spark.driver.event_loop import now
 from backfill_spark.driver.job_context import JobContext, OpenedJob
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.ports.abilities import closing
-from backfill_spark.rows.comparison import compare
+from backfill_spark.receipts.comparison import compare
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def verify_offline(
-    backfill: Backfill,
+    backfill: BackfillResource,
     *,
     settings: DriverSettings,
     explain: bool = False,
@@ -78,7 +78,7 @@ def verify_offline(
                 receipt = compared.receipt(epoch=state.epoch)
                 examples = compared.examples(receipt) if explain and not receipt.equal else []
             head = newest_of_open_source(job, status.position)
-        return receipt_words(replace(receipt, verified_ms=now().wall_ms)), examples, head
+        return to_api_receipt(replace(receipt, verified_ms=now().wall_ms)), examples, head
 
 
 def newest_of_open_source(job: OpenedJob, position: Position) -> SourceHead:
@@ -89,7 +89,7 @@ def newest_of_open_source(job: OpenedJob, position: Position) -> SourceHead:
     """
     source = job.tables.source
     with job.explained("reading the source", source):
-        return source_head_words(source.head(), position, job.words, now_ms=now().wall_ms)
+        return to_api_source_head(source.head(), position, job.words, now_ms=now().wall_ms)
 
 
 def newest_of_source(context: JobContext, position: Position | None) -> SourceHead | None:
@@ -105,7 +105,7 @@ def newest_of_source(context: JobContext, position: Position | None) -> SourceHe
                 pinned and head.source_id and head.source_id != pinned
             ):
                 return None
-        return source_head_words(head, position, context.words, now_ms=now().wall_ms)
+        return to_api_source_head(head, position, context.words, now_ms=now().wall_ms)
     return None
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from backfill_api.spec.bounds import count as whole
 from backfill_api.spec.params import SourceAbility, SplitParams
-from backfill_api.spec.spec import Backfill, BackfillSpec
+from backfill_api.spec.spec import BackfillResource, BackfillSpec
 from backfill_api.status.plan import (
     PARTITIONS_MAX,
     WAYS_MAX,
@@ -27,6 +27,7 @@ from backfill_api.status.plan import (
     PlanWarning,
 )
 from backfill_core.errors import DuplicateKeyError
+from backfill_core.file_copies.ways import Decoded, Excluded, Way
 from backfill_core.job.steps import (
     CATCH_UP,
     COPY,
@@ -45,9 +46,11 @@ from backfill_core.pacing.row_costs import mean_row_bytes
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.offsets import Largest
 from backfill_core.protocol.events import LimitSet
-from backfill_core.transfer.ways import Decoded, Excluded, Way
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.driver.offline_verify import plan_after_end
+from backfill_spark.file_copies.calibration import copied_rows_per_s
+from backfill_spark.file_copies.planner import JobWays
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.opening.plan_warnings import (
     SPREAD,
     doubts,
@@ -67,9 +70,6 @@ from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSo
 from backfill_spark.opening.tables import Tables
 from backfill_spark.ports.sink import DescribesTarget
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
-from backfill_spark.transfer.calibration import copied_rows_per_s
-from backfill_spark.transfer.job_ways import JobWays
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +83,7 @@ FENCE_SECONDS = 3
 
 
 def plan_job(
-    backfill: Backfill,
+    backfill: BackfillResource,
     *,
     settings: DriverSettings,
     check_unique: bool = False,
@@ -119,7 +119,7 @@ def plan_job(
 
 
 def _plan(
-    opened: OpenedJob, backfill: Backfill, settings: DriverSettings, began_s: float, *, check_unique: bool
+    opened: OpenedJob, backfill: BackfillResource, settings: DriverSettings, began_s: float, *, check_unique: bool
 ) -> Plan:
     # A run opens the same tables, so it needs the same time.
     start_s = time.monotonic() - began_s + FENCE_SECONDS
@@ -199,7 +199,7 @@ def _executors(spec: BackfillSpec, settings: DriverSettings) -> int:
 
 
 def _steps(
-    opened: OpenedJob, backfill: Backfill, settings: DriverSettings, start_s: float, rate: float
+    opened: OpenedJob, backfill: BackfillResource, settings: DriverSettings, start_s: float, rate: float
 ) -> tuple[PlannedStep, ...]:
     """Return the steps of a whole job from its start, each with the time it takes at the rate of the sample."""
     tables, spec, per_s = opened.tables, backfill.spec, rate or ROWS_PER_S

@@ -13,14 +13,14 @@ from backfill_core.job.controls import Controls
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import Step
 from backfill_core.job.view import JobView
-from backfill_core.pacing.eta import Eta
-from backfill_core.positions.file_order import Watermark
+from backfill_core.positions.file_order import OrderWatermark
 from backfill_core.positions.offsets import Largest
 from backfill_core.protocol.clock import Now
+from backfill_core.protocol.eta import Eta
 from backfill_core.protocol.strategy import JobWarning, StoredSummary
 from backfill_core.protocol.work import Position
-from backfill_spark.control.wire import moment_words
-from backfill_spark.sources import version_of
+from backfill_spark.control.wire import format_timestamp
+from backfill_spark.ports.source import version_of
 
 
 def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str] = lambda _: "") -> Progress:
@@ -40,13 +40,13 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         epoch=view.epoch,
         phase=strategy.phase,
         step=course.at,
-        steps=tuple(_step_words(step) for step in course.steps),
+        steps=tuple(_to_api_step(step) for step in course.steps),
         percent=course.shown,
         rows_total=count(strategy.rows_total),
         rows_done=count(strategy.rows_done),
         rows_filtered=strategy.rows_filtered,
         bad_records=view.bad_records,
-        watermark=_watermark_words(strategy.watermark),
+        watermark=_to_api_watermark(strategy.watermark),
         position=strategy.position[:MESSAGE_MAX],
         changes_done=count(view.changes_done),
         bytes_done=count(view.bytes_done),
@@ -61,20 +61,20 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         lag_records=strategy.lag_records,
         lag_by_partition=() if strategy.lag_by_partition is None else tuple(_lags(strategy.lag_by_partition)),
         lag_seconds=count(strategy.lag_ms // 1000),
-        **_eta_words(course.eta, moment),
+        **_to_api_eta(course.eta, moment),
         reason=view.reason[:MESSAGE_MAX],
         warnings=tuple(warning.message[:MESSAGE_MAX] for warning in view.warnings),
         warning_codes=tuple(warning.code for warning in view.warnings),
-        last_commit_time=None if view.sealed_ms is None else moment_words(view.sealed_ms),
-        last_barrier_time=None if view.passed_ms is None else moment_words(view.passed_ms),
-        last_look_time=None if view.looked_ms is None else moment_words(view.looked_ms),
+        last_commit_time=None if view.sealed_ms is None else format_timestamp(view.sealed_ms),
+        last_barrier_time=None if view.passed_ms is None else format_timestamp(view.passed_ms),
+        last_look_time=None if view.looked_ms is None else format_timestamp(view.looked_ms),
         stopping=view.stopping,
         finished=view.finished,
         caught_up=strategy.caught_up,
         executors_lost=losses_of(view.executors_lost),
         non_convergent=strategy.non_convergent,
         quiet=view.quiet,
-        **_control_words(view.controls),
+        **_to_api_controls(view.controls),
         table_version=view.table_version if view.table_version >= 0 else None,
         seal_ms_p50=count(seals[len(seals) // 2] * 1000) if seals else None,
         seal_ms_p99=count(seals[min(len(seals) - 1, len(seals) * 99 // 100)] * 1000) if seals else None,
@@ -112,7 +112,7 @@ def progress_of_state(state: JobState, summary: StoredSummary, say: Callable[[Po
     if total is not None:
         optional |= {"rows_total": total, "splits_total": _splits_total(summary, total)}
     if state.committed_ms is not None:
-        optional["last_commit_time"] = moment_words(state.committed_ms)
+        optional["last_commit_time"] = format_timestamp(state.committed_ms)
     return Progress(
         attempt=state.attempt,
         epoch=state.epoch,
@@ -128,7 +128,7 @@ def progress_of_state(state: JobState, summary: StoredSummary, say: Callable[[Po
         consumed_version=version_of(state.consumed),
         consumed_position=say(state.consumed)[:MESSAGE_MAX],
         finished=state.finished,
-        **_control_words(state.controls),
+        **_to_api_controls(state.controls),
         **optional,
     )
 
@@ -138,17 +138,17 @@ def _splits_total(summary: StoredSummary, rows_total: int) -> int:
     return summary.splits_done * rows_total // summary.rows_done if summary.rows_done else summary.splits_done
 
 
-def _control_words(controls: Controls) -> dict[str, Any]:
+def _to_api_controls(controls: Controls) -> dict[str, Any]:
     return {
         "paused": controls.paused,
         "throttle_rows_per_second": controls.rows_per_s,
         "throttle_bytes_per_second": controls.bytes_per_s,
-        "throttle_until": None if controls.until_ms is None else moment_words(controls.until_ms),
+        "throttle_until": None if controls.until_ms is None else format_timestamp(controls.until_ms),
         "revision": controls.revision,
     }
 
 
-def _eta_words(eta: Eta | None, moment: Now) -> dict[str, Any]:
+def _to_api_eta(eta: Eta | None, moment: Now) -> dict[str, Any]:
     if eta is None:
         return {}
     seconds = {
@@ -156,7 +156,7 @@ def _eta_words(eta: Eta | None, moment: Now) -> dict[str, Any]:
         "eta_seconds_low": count(eta.low),
         "eta_seconds_high": count(eta.high),
     }
-    return {"eta": moment_words(moment.wall_ms + round(eta.seconds * 1000)), **seconds}
+    return {"eta": format_timestamp(moment.wall_ms + round(eta.seconds * 1000)), **seconds}
 
 
 def _lags(lags: Largest) -> Iterator[PartitionLag]:
@@ -166,13 +166,13 @@ def _lags(lags: Largest) -> Iterator[PartitionLag]:
         yield PartitionLag(partition=OTHER_PARTITIONS, records=lags.others_sum)
 
 
-def _watermark_words(reached: Watermark | None) -> api.Watermark | None:
+def _to_api_watermark(reached: OrderWatermark | None) -> api.Watermark | None:
     if reached is None:
         return None
     return api.Watermark(column=reached.column, direction=reached.direction, value=reached.value[:MESSAGE_MAX])
 
 
-def _step_words(step: Step) -> StepProgress:
+def _to_api_step(step: Step) -> StepProgress:
     return StepProgress(
         name=step.name,
         state=step.state,

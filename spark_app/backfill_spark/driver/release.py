@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backfill_api.amounts import counted
-from backfill_api.spec.spec import Backfill
+from backfill_api.spec.spec import BackfillResource
 from backfill_core.errors import NotFinishedError, StateMismatchError
 from backfill_core.protocol.epochs import txn_version
 from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.driver.job_context import JobContext
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.ports.sink import KeepsFeatures
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ class Released:
 
 
 def release(
-    backfill: Backfill,
+    backfill: BackfillResource,
     *,
     settings: DriverSettings,
     force: bool = False,

@@ -9,7 +9,7 @@ from backfill_api.status.ending import Ending
 from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress, ProgressSummary
 from backfill_core.errors import BackfillError
-from backfill_spark.control.wire import receipt_words
+from backfill_spark.control.wire import to_api_receipt
 from backfill_spark.driver.attempt import RunOutcome
 from backfill_spark.settings import DriverSettings
 
@@ -23,7 +23,7 @@ def of_outcome(outcome: RunOutcome) -> Ending:
         hint=outcome.hint[:4096],
         outside=outcome.error is not None and outcome.error.outside,
         progress=None if outcome.progress is None else _summary(outcome.progress),
-        receipt=None if outcome.receipt is None else receipt_words(outcome.receipt).summary,
+        receipt=None if outcome.receipt is None else to_api_receipt(outcome.receipt).summary,
     )
 
 

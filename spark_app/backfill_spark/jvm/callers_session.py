@@ -14,9 +14,9 @@ from backfill_api.spec import session_conf as meaning
 from backfill_core.errors import SessionUnfitError
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import PINNED_THREADS, hadoop_conf, java, java_context, python_gateway
-from backfill_spark.jvm.jars import DELTA_PACKAGE
 from backfill_spark.jvm.session import OF_A_SESSION, settled, tasks_for
 from backfill_spark.jvm.session_scope import EMBEDDED
+from backfill_spark.settings import DELTA_PACKAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ LEFT_OUT = ("spark.databricks.delta.write.",)
 """Prefixes of settings that are not inherited, because they concern the caller's own writes."""
 
 
-def session_beside(spark: SparkSession, spec_conf: Mapping[str, str]) -> SparkSession:
+def separate_session(spark: SparkSession, spec_conf: Mapping[str, str]) -> SparkSession:
     """Return a new session of the caller's Spark, with the caller's settings; the job's settings override them.
 
     Args:

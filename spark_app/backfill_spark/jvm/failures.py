@@ -293,7 +293,7 @@ def while_staging(folder: str) -> Iterator[None]:
         raise
 
 
-def in_words(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return the message of an exception in one line, without lines of a log, which contain values of rows."""
     return _VALUES.sub(r"\1", first_line(error))
 
@@ -314,7 +314,7 @@ def unexplained(error: Exception, *, doing: str) -> BackfillError:
     """Return the error for an exception that neither source nor target explains; only transient troubles are retryable."""
     if isinstance(error, DEFECTS):
         return _defect(error)
-    message = f"{doing} failed: {in_words(error)}"
+    message = f"{doing} failed: {describe_error(error)}"
     match trouble_of(error):
         case Trouble.FULL:
             return StorageFullError(f"{message}.", hint="Free some space; nothing is lost.")
@@ -345,4 +345,4 @@ def _defect(error: Exception) -> UnexpectedError:
     frames = [(frame.f_globals.get("__name__", ""), line) for frame, line in traceback.walk_tb(error.__traceback__)]
     ours = [f"{name}, line {line}" for name, line in frames if name.startswith("backfill")]
     place = ours[-1] if ours else "backfill"
-    return UnexpectedError(f"{place} raised {type(error).__name__}: {in_words(error)}.", hint=REPORT_HINT)
+    return UnexpectedError(f"{place} raised {type(error).__name__}: {describe_error(error)}.", hint=REPORT_HINT)

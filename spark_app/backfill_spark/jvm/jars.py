@@ -25,7 +25,6 @@ from pathlib import Path
 
 from backfill_core.errors import JarsMissingError
 
-DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 _HERE = Path(__file__).parent
 _CLONE = Path(__file__).parents[3] / "requirements" / "jars.sha256"
 CHECKSUMS = _CLONE if _CLONE.is_file() else _HERE / "jars.sha256"

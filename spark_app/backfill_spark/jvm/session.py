@@ -21,13 +21,13 @@ from backfill_api.spec import session_conf as meaning
 from backfill_core.errors import AwayError, JavaMissingError
 from backfill_spark.jvm import class_archive
 from backfill_spark.jvm.errors import JAVA_ERRORS
-from backfill_spark.jvm.failures import Trouble, in_words, trouble_of
+from backfill_spark.jvm.failures import Trouble, describe_error, trouble_of
 from backfill_spark.jvm.gateway import java_context, know_packages
-from backfill_spark.jvm.jars import DELTA_PACKAGE, OF_THE_CLONE, SHIPPED
+from backfill_spark.jvm.jars import OF_THE_CLONE, SHIPPED
 from backfill_spark.jvm.java_process import signals_stay_ours, start_failure
 from backfill_spark.jvm.log_stores import s3
-from backfill_spark.settings import default_jars_dir
-from backfill_spark.stop_signal import StopSignal
+from backfill_spark.jvm.stop_signal import StopSignal
+from backfill_spark.settings import DELTA_PACKAGE, default_jars_dir
 
 JAVA_VERSIONS = (17, 21)
 WAREHOUSE = "spark-warehouse"
@@ -359,7 +359,9 @@ def _start_context(settings: Mapping[str, str]) -> None:
         except JAVA_ERRORS as error:
             if trouble_of(error) is not Trouble.AWAY:
                 raise
-            raise AwayError(f"Spark does not start: {in_words(error)}.", hint="Its master does not answer.") from error
+            raise AwayError(
+                f"Spark does not start: {describe_error(error)}.", hint="Its master does not answer."
+            ) from error
 
 
 def _take_back(then: Callable[[], None]) -> None:

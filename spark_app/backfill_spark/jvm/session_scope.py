@@ -15,8 +15,8 @@ from backfill_spark.jvm.class_archive import warn_when_unused
 from backfill_spark.jvm.gateway import activate
 from backfill_spark.jvm.java_process import deaths_named, java_died
 from backfill_spark.jvm.session import open_session
+from backfill_spark.jvm.stop_signal import LOOK_EVERY_S, StoppedEarly, StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import LOOK_EVERY_S, StoppedEarly, StopSignal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from backfill_core.errors import BackfillError, JavaDiedError, TransientError
 from backfill_spark.jvm.errors import whole_text
 from backfill_spark.jvm.failures import unexplained
 from backfill_spark.jvm.java_process import death, java_died, java_ends
-from backfill_spark.stop_signal import StoppedEarly
+from backfill_spark.jvm.stop_signal import StoppedEarly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

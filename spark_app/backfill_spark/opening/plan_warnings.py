@@ -10,13 +10,13 @@ from backfill_api.amounts import counted, show_seconds
 from backfill_api.spec.override import ThrottleSpec
 from backfill_api.spec.strategies import Strategy
 from backfill_api.status.plan import PlannedTarget, PlanWarning
+from backfill_core.file_copies.ways import Decoded, Way
 from backfill_core.job.state import JobState
 from backfill_core.pacing.open_transactions import warn_of_open
 from backfill_core.pacing.retention import OF_A_TABLE, SHORT
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.protocol.strategy import StartOver
-from backfill_core.transfer.ways import Decoded, Way
-from backfill_spark.opening.outlook import outlook
+from backfill_spark.opening.retention_forecast import outlook
 from backfill_spark.opening.source import PinnedSource, SubscribedSource
 from backfill_spark.opening.tables import Tables
 from backfill_spark.ports.source import PinnedTable

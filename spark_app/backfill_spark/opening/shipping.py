@@ -22,7 +22,7 @@ def ships(spec: BackfillSpec) -> bool:
     return TargetAbility.SHIPPING in spec.strategy.variant.needs
 
 
-def lay_out(spec: BackfillSpec, source: Source, sink: Sink) -> None:
+def adopt_layout(spec: BackfillSpec, source: Source, sink: Sink) -> None:
     """Set the target's layout to that of its source if the strategy follows the log.
 
     Raises:

@@ -15,17 +15,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.strategies import Strategy
-from backfill_core.errors import MADE_AGAIN_HINT, InvalidSpecError, SnapshotExpiredError, SourceReplacedError
+from backfill_core.errors import RECREATED_HINT, InvalidSpecError, SnapshotExpiredError, SourceReplacedError
 from backfill_core.positions import offsets
 from backfill_core.positions.file_order import FileOrder
-from backfill_core.positions.file_ranges import file_ranges
+from backfill_core.positions.file_ranges import FileRange, file_ranges
 from backfill_core.positions.offsets import Subscribed
 from backfill_core.positions.vnode_positions import KeyBound
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import OpenRequest, Pinned, PinVersion, ReadNewest, Subscribe
-from backfill_core.protocol.work import Covered, FileRange, Position
-from backfill_spark.opening.compared import ComparedRows, FilesOfRanges, FilesOfVersion
+from backfill_core.protocol.work import Covered, Position
 from backfill_spark.ports.abilities import ability
+from backfill_spark.ports.compared import ComparedRows, FilesOfRanges, FilesOfVersion
 from backfill_spark.ports.source import PinnedTable, Source, SupportsFiles, SupportsOffsets, SupportsPin
 from backfill_spark.rows.key_ranges import within
 
@@ -305,5 +305,5 @@ def _pinned(source: Source, pins: SupportsPin, request: PinVersion, spec_version
 def _replaced(source: Source, when: str) -> SourceReplacedError:
     return SourceReplacedError(
         f"{source.path} is not the same source as when {when}.",
-        hint=MADE_AGAIN_HINT,
+        hint=RECREATED_HINT,
     )

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError, InvalidSpecError
 from backfill_spark.opening.failures import Side, explain, explained
-from backfill_spark.opening.quarantine import OpenedQuarantine
 from backfill_spark.opening.source import OpenSource, PinnedSource
 from backfill_spark.ports.committer import Committer
 from backfill_spark.ports.sink import Sink
-from backfill_spark.ports.source import PinnedTable, Source
+from backfill_spark.ports.source import PinnedTable, Source, SourcePlugin
+from backfill_spark.records.quarantine import OpenedQuarantine
+from backfill_spark.rows.columns import check_one_row_a_key
 from backfill_spark.rows.transform import Transform
-from backfill_spark.rows.verification import check_one_row_a_key
 from backfill_spark.rows.write_modes import WriteMode, write_mode
-from backfill_spark.sources import SourcePlugin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

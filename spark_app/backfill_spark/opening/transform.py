@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from backfill_spark.opening.source import OpenSource, SubscribedSource
-from backfill_spark.rows.records.folding import folding
-from backfill_spark.rows.records.parsing import parsing
+from backfill_spark.records.folding import folding
+from backfill_spark.records.parsing import parsing
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import WriteMode
 

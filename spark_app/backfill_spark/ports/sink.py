@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from backfill_api.status.plan import PlannedTarget
 from backfill_core.errors import BackfillError
+from backfill_core.file_copies.facts import TableFacts
 from backfill_core.protocol.work import StagedFile
-from backfill_core.transfer.facts import TableFacts
 from backfill_spark.ports.committer import Committer
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from backfill_api.spec.spec import BackfillResource
     from backfill_core.log_shipping.schema_changes import Target
     from backfill_core.log_shipping.target_files import TargetFiles
     from backfill_spark.delta.log import LoggedTable
@@ -63,7 +65,7 @@ class Sink(Protocol):
         """Translate an error of a write; `None` if it is unknown."""
 
 
-class Quarantine(Sink, Protocol):
+class QuarantineTable(Sink, Protocol):
     """A table of bad records: a second target of the job, which may already contain other rows."""
 
     def staged_by(self, attempt: int, work_id: int) -> list[str]:
@@ -158,3 +160,20 @@ class KeepsFeatures(Protocol):
 
     def features(self) -> tuple[str, ...]:
         """Return the features that a writer of the table must support."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPlugin:
+    """One kind of target."""
+
+    name: str
+    """Its `spec.target.type`."""
+
+    open: Callable[[SparkSession, BackfillResource], Sink]
+    """Create the sink of a job; writes nothing."""
+
+    code: Callable[[], type[Sink]]
+    """Load the class that `open` creates; it implements the abilities that the `VARIANT` declares."""
+
+    quarantine: Callable[[SparkSession, BackfillResource, str], QuarantineTable] | None = None
+    """Create the table at a path for the bad records of a job; writes nothing. `None` if such targets have no such table."""

@@ -6,21 +6,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from backfill_api.spec.bounds import count
 from backfill_core.errors import BackfillError
+from backfill_core.file_copies.facts import TableFacts
 from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.positions.file_order import FileOrder
-from backfill_core.positions.key_line import KeyLine
+from backfill_core.positions.file_ranges import FileRange
 from backfill_core.positions.key_order import KeyOrder, KeyPosition
+from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
-from backfill_core.protocol.work import FileRange, Position
-from backfill_core.transfer.facts import TableFacts
+from backfill_core.protocol.work import Position
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from collections.abc import Callable
+
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from backfill_api.spec import sources
     from backfill_spark.delta.log import LoggedTable
     from backfill_spark.delta.source_file import LoggedFile, SourceFile
 
@@ -219,10 +224,10 @@ class SupportsKeyRanges(Protocol):
             InvalidSpecError: a column does not exist, or engines disagree on the order of its type; names the `field`.
         """
 
-    def key_line(self, space: KeySpace, *, cut_rows: int) -> KeyLine:
+    def key_line(self, space: KeySpace, *, cut_rows: int) -> KeyScan:
         """Return cut points of the pinned version, `cut_rows` rows apart, from file statistics or a sample."""
 
-    def key_line_at(self, version: int, space: KeySpace, *, cut_rows: int) -> KeyLine | None:
+    def key_line_at(self, version: int, space: KeySpace, *, cut_rows: int) -> KeyScan | None:
         """Return cut points of another version, from file statistics; `None` if the statistics do not suffice."""
 
     def key_range(self, version: int, order: KeyOrder, low: KeyPosition | None, high: KeyPosition | None) -> DataFrame:
@@ -230,3 +235,30 @@ class SupportsKeyRanges(Protocol):
 
         `None` means the first row as `low`, and the last row as `high`. Files without such rows are not read.
         """
+
+
+def format_version(position: Position) -> str:
+    """Format the position of a source with versions."""
+    return f"version {position}"
+
+
+def version_of(position: Position | None) -> int | None:
+    """Return a position as a version; `None` if it is not one."""
+    return count(position) if isinstance(position, int) else None
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlugin:
+    """One kind of source."""
+
+    name: str
+    """Its `spec.source.type`."""
+
+    open: Callable[[SparkSession, sources.Source], Source]
+    """Create the source of a spec; reads only the catalog, to resolve a name."""
+
+    code: Callable[[], type[Source]]
+    """Load the class that `open` creates; it implements the abilities that the `VARIANT` declares."""
+
+    words: Callable[[Position], str] = format_version
+    """Format a position for users, in at most 256 characters; needs no open source."""

@@ -14,7 +14,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from backfill_core.errors import DuplicateKeyError, KeyInvalidError, SourceNotAppendOnlyError
-from backfill_spark.rows.columns import key_hash, quoted, said_key
+from backfill_spark.delta.types import quoted
+from backfill_spark.rows.columns import key_hash, said_key
 
 if TYPE_CHECKING:
     from backfill_spark.rows.transform import Transform

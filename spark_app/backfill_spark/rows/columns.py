@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -23,6 +23,8 @@ from pyspark.sql.types import (
 )
 
 from backfill_api.crd.explain import nearest
+from backfill_core.errors import DuplicateKeyError
+from backfill_spark.delta.types import quoted
 from backfill_spark.jvm.gateway import java, java_session
 
 if TYPE_CHECKING:
@@ -71,11 +73,6 @@ def by_folder(rows: DataFrame, folders: Sequence[str]) -> DataFrame:
     return rows.sortWithinPartitions(*map(quoted, folders), *names)
 
 
-def quoted(name: str) -> str:
-    """Return a column's name quoted for SQL; it may contain any character."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def unused(name: str, names: Sequence[str]) -> str:
     """Return a name for an internal column that differs from all `names`, case-insensitively."""
     existing = {column.lower() for column in names}
@@ -88,35 +85,6 @@ def instead(name: str, names: Sequence[str]) -> str:
     """Return the hint for a column that does not exist."""
     near = nearest(name, names)
     return f"Did you mean {near!r}?" if near else f"There are {', '.join(names[:LISTED_MAX])}."
-
-
-def every_type(data_type: DataType) -> Iterator[DataType]:
-    """Yield a type and those inside it, outer ones first."""
-    yield data_type
-    match data_type:
-        case StructType():
-            for field in data_type:
-                yield from every_type(field.dataType)
-        case ArrayType():
-            yield from every_type(data_type.elementType)
-        case MapType():
-            yield from every_type(data_type.keyType)
-            yield from every_type(data_type.valueType)
-
-
-def nullable(data_type: DataType) -> DataType:
-    """Return the type with every part nullable, because nullability differs between queries."""
-    match data_type:
-        case StructType():
-            result = StructType()
-            for field in data_type:
-                result.add(field.name, nullable(field.dataType), nullable=True)
-            return result
-        case ArrayType():
-            return ArrayType(nullable(data_type.elementType), containsNull=True)
-        case MapType():
-            return MapType(nullable(data_type.keyType), nullable(data_type.valueType), valueContainsNull=True)
-    return data_type
 
 
 def key_hash(key: Sequence[str]) -> Column:
@@ -186,3 +154,19 @@ def _deep_entry(entry: Column, data_type: MapType) -> Column:
     return F.xxhash64(
         deep_hash(entry.getField("key"), data_type.keyType), deep_hash(entry.getField("value"), data_type.valueType)
     )
+
+
+def check_one_row_a_key(rows: DataFrame, key: tuple[str, ...], *, what: str) -> None:
+    """Reject two rows with one key; reads and shuffles the key's columns once. `what` names the table in the message.
+
+    A receipt cannot detect them: if the source has both rows too, both sides are the same multiset.
+
+    Raises:
+        DuplicateKeyError: names one such key, by its hash.
+    """
+    doubled = doubled_key(rows, key)
+    if doubled:
+        raise DuplicateKeyError(
+            f"key ({', '.join(key)}) is not unique: {doubled[1]} rows of {what} have {doubled[0]}.",
+            hint="An Upsert target holds one row per key: choose another key, or writeMode Changelog, and an empty target.",
+        )

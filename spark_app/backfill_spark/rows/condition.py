@@ -11,9 +11,10 @@ from decimal import Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from backfill_core.transfer.filters import (
+from backfill_core.file_copies.filters import (
     And,
     Column,
+    Comparator,
     Compare,
     Condition,
     IsNull,
@@ -21,7 +22,6 @@ from backfill_core.transfer.filters import (
     Not,
     Opaque,
     Operand,
-    Operator,
     Or,
 )
 from backfill_spark.jvm.errors import JAVA_ERRORS
@@ -37,12 +37,12 @@ SQL_MAX = 60
 
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _COMPARED = {
-    "EqualTo": (Operator.EQUAL, False),
-    "EqualNullSafe": (Operator.SAME, False),
-    "LessThan": (Operator.LESS, False),
-    "LessThanOrEqual": (Operator.LESS_OR_EQUAL, False),
-    "GreaterThan": (Operator.LESS, True),
-    "GreaterThanOrEqual": (Operator.LESS_OR_EQUAL, True),
+    "EqualTo": (Comparator.EQUAL, False),
+    "EqualNullSafe": (Comparator.SAME, False),
+    "LessThan": (Comparator.LESS, False),
+    "LessThanOrEqual": (Comparator.LESS_OR_EQUAL, False),
+    "GreaterThan": (Comparator.LESS, True),
+    "GreaterThanOrEqual": (Comparator.LESS_OR_EQUAL, True),
 }
 """Operator by Spark's class name; True if its operands must be swapped."""
 
@@ -96,9 +96,9 @@ class _Reader:
                 return Not(IsNull(self._operand(node.child())))
             case "In":
                 value = self._operand(node.value())
-                return Or(tuple(Compare(Operator.EQUAL, value, self._operand(item)) for item in _items(node.list())))
+                return Or(tuple(Compare(Comparator.EQUAL, value, self._operand(item)) for item in _items(node.list())))
             case "AttributeReference":
-                return Compare(Operator.EQUAL, self._operand(node), Literal(value=True))
+                return Compare(Comparator.EQUAL, self._operand(node), Literal(value=True))
         if name not in _COMPARED:
             raise _OpaqueError(_sql(node))
         operator, turned = _COMPARED[name]

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from backfill_core.positions.key_order import KeyColumn, KeyOrder, KeyPosition, KeyValue
 from backfill_core.positions.vnode_positions import Completed, KeyBound, KeySpace, NotStarted, Span, UpTo
-from backfill_spark.rows.columns import quoted
+from backfill_spark.delta.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,9 +18,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructType
 
 from backfill_api.crd.explain import nearest
+from backfill_spark.delta.types import every_type
 from backfill_spark.jvm.errors import first_line
 from backfill_spark.jvm.gateway import java, java_frame, java_session
-from backfill_spark.rows.columns import every_type, unused
+from backfill_spark.rows.columns import unused
 from backfill_spark.rows.sql.reach import outside
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backfill_core.errors import InvalidTransformError
+from backfill_spark.delta.types import quoted
 from backfill_spark.jvm.errors import JAVA_ERRORS, RAISED, row_failure
 from backfill_spark.jvm.gateway import java_frame, java_session
-from backfill_spark.rows.columns import deep_hash, no_rows, quoted
+from backfill_spark.rows.columns import deep_hash, no_rows
 from backfill_spark.rows.condition import condition_of
 from backfill_spark.rows.failing import may_fail
 from backfill_spark.rows.row_wise import FIXED_HINT, ROW_WISE_HINT, Fault, asked, find_fault, stray_node, taken, void
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from backfill_core.transfer.filters import Condition
+    from backfill_core.file_copies.filters import Condition
 
 OURS = "__backfill_"
 SAMPLE_ROWS = 8

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from backfill_core.file_copies.ways import Decoded, Excluded
 from backfill_core.protocol.work import StagedFile
-from backfill_core.transfer.ways import Decoded, Excluded
 from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.file_copies.copier import PlannedCopy
 from backfill_spark.ports.source import SupportsAppends
-from backfill_spark.runners.context import WorkContext
-from backfill_spark.transfer.file_transfer import PlannedCopy
+from backfill_spark.work.context import WorkContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

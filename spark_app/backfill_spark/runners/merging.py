@@ -8,7 +8,7 @@ from backfill_core.errors import StateMovedError
 from backfill_spark.crash_points import crash_point
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsMerge
-from backfill_spark.runners.context import WorkContext
+from backfill_spark.work.context import WorkContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

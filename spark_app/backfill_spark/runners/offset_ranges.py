@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from backfill_core.errors import MADE_AGAIN_HINT, SourceReplacedError
+from backfill_core.errors import RECREATED_HINT, SourceReplacedError
 from backfill_core.positions.offsets import OffsetRange, Subscribed, count
-from backfill_spark.runners.context import WorkContext
+from backfill_spark.work.context import WorkContext
 
 
 def words(ranges: tuple[OffsetRange, ...]) -> str:
@@ -25,5 +25,5 @@ def check_same_source(context: WorkContext) -> None:
     if isinstance(opened, Subscribed) and source.head().source_id != opened.source_id:
         raise SourceReplacedError(
             f"{source.path} was replaced since the attempt began.",
-            hint=MADE_AGAIN_HINT,
+            hint=RECREATED_HINT,
         )

@@ -13,7 +13,7 @@ from typing import Any
 from backfill_api import plugins
 from backfill_core.protocol.work import Result, Work
 from backfill_spark.runners import kinds
-from backfill_spark.runners.context import WorkContext
+from backfill_spark.work.context import WorkContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from support.tables.logs import actions_in, commit_of, commits_of
 from support.tables.oracle import coming_back, seals
 
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 pytestmark = pytest.mark.rest
 

@@ -20,8 +20,8 @@ from support.tables.odd_transforms import badly_skipped, draw_target, draw_trans
 from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.jvm.gateway import java
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Apia", "America/St_Johns")
 STARTS_MAX = 6

@@ -63,8 +63,8 @@ class TestNewRecords:
 
     def test_the_producer_line_shows_the_age_of_the_newest_record(self, demo):
         """The line has no age before the table has a new record."""
-        assert demo.writer_words({"written": 600_000}) == "the producer: 600,000 records"
-        assert demo.writer_words({"written": 600_000, "seen_s": 2.345}).endswith("was written 2.3 s before")
+        assert demo.describe_writer({"written": 600_000}) == "the producer: 600,000 records"
+        assert demo.describe_writer({"written": 600_000, "seen_s": 2.345}).endswith("was written 2.3 s before")
 
 
 class TestTheReader:

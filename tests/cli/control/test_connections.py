@@ -13,7 +13,13 @@ import pytest
 from support.cluster.certificates import certificate
 from support.drivers.fake_driver import ScriptedJob
 
-from backfill_spark.control.connections import CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_S, REQUEST_S, Connections
+from backfill_spark.control.connections import (
+    CONNECTIONS_MAX,
+    HEADER_BYTES_MAX,
+    HEADER_S,
+    REQUEST_S,
+    ControlConnections,
+)
 
 UNAUTHENTICATED = 3 * CONNECTIONS_MAX
 CUT_OFF = ConnectionError, ssl.SSLEOFError
@@ -47,7 +53,7 @@ def clock():
 
 @pytest.fixture
 def job(context, clock):
-    with ScriptedJob(ssl_context=context, connections=Connections(monotonic=clock)) as scripted:
+    with ScriptedJob(ssl_context=context, connections=ControlConnections(monotonic=clock)) as scripted:
         yield scripted
 
 

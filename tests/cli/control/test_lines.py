@@ -3,7 +3,7 @@
 import json
 
 from backfill_api.status.progress import Progress
-from backfill_spark.driver.lines import POD_EVERY_S, Lines, json_line, progress_words, turning
+from backfill_spark.driver.lines import POD_EVERY_S, Lines, json_line, progress_document, turning
 
 COPIES = Progress(attempt=1, phase="Snapshot", step="Copy", rows_done=10, rows_total=100, grid=(50, 0), reason="copies")
 
@@ -11,7 +11,9 @@ COPIES = Progress(attempt=1, phase="Snapshot", step="Copy", rows_done=10, rows_t
 def logged(*reports):
     """Return the lines for these progress reports, which all arrive within a second."""
     lines_logged = []
-    lines = Lines(lambda progress: lines_logged.append(progress_words("a/b", progress, 1.5, grid=False)), POD_EVERY_S)
+    lines = Lines(
+        lambda progress: lines_logged.append(progress_document("a/b", progress, 1.5, grid=False)), POD_EVERY_S
+    )
     for report in reports:
         lines.see(report)
     lines.close()

@@ -12,7 +12,7 @@ from backfill_core.errors import TransientError
 from backfill_core.protocol.actions import Acknowledge, Seal, StartWork
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.events import PollFailed, Sealed, SealFailed, Tick, WorkCancelled, WorkFailed, WorkFinished
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.protocol.work import (
     ApplyChanges,
     ChangesApplied,
@@ -112,7 +112,7 @@ class TestWhatTheLoopSaw:
         [
             (ReadSplit(1, (), 0, 5, 1), SplitStaged(1, ()), "split"),
             (ApplyChanges(1, 0, 5, 1, 1), ChangesApplied(1, 5), "merge"),
-            (Verify(1, 0, 5, 1), Verified(1, Receipt(0, 5, 1, 1, 1, "", (), 1.0)), "receipt"),
+            (Verify(1, 0, 5, 1), Verified(1, TableReceipt(0, 5, 1, 1, 1, "", (), 1.0)), "receipt"),
             (ProveKey(1, 5), KeyProven(1), "key"),
         ],
         ids=["split", "merge", "receipt", "key"],

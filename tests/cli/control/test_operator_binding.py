@@ -18,7 +18,7 @@ from backfill_api.status.progress import Progress
 from backfill_core.errors import StateMismatchError
 from backfill_core.protocol.actions import Acknowledge
 from backfill_core.protocol.events import CommandReceived
-from backfill_core.protocol.receipt import Receipt, VnodeMismatch
+from backfill_core.protocol.receipt import TableReceipt, VnodeMismatch
 from backfill_spark.control.operator_binding import OperatorBinding
 from backfill_spark.driver import termination_message
 from backfill_spark.driver.attempt import RunOutcome
@@ -125,7 +125,7 @@ class TestLastWords:
 
     def test_the_message_describes_the_end_of_a_run(self, tmp_path: Path) -> None:
         """It contains the progress and the receipt in the format of the status."""
-        receipt = Receipt(3, 4, 9, 100, 8, "ab", (VnodeMismatch(5, 1, 2),), 0.5, 1_700_000_000_000)
+        receipt = TableReceipt(3, 4, 9, 100, 8, "ab", (VnodeMismatch(5, 1, 2),), 0.5, 1_700_000_000_000)
         outcome = RunOutcome("Failed", 48, "VerificationFailed", "they differ", "Look.", Progress(percent=100), receipt)
         place = tmp_path / "termination-log"
 

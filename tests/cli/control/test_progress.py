@@ -14,9 +14,9 @@ from backfill_core.job.state import JobState
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.commands import Pause
 from backfill_core.protocol.events import CommandReceived, Head, StopRequested
-from backfill_core.protocol.receipt import FileMismatch, Receipt, VnodeMismatch
+from backfill_core.protocol.receipt import FileDifference, TableReceipt, VnodeMismatch
 from backfill_core.protocol.strategy import JobWarning, StoredSummary
-from backfill_spark.control.wire import receipt_words, source_head_words
+from backfill_spark.control.wire import to_api_receipt, to_api_source_head
 from backfill_spark.driver.progress import progress_of, progress_of_state
 
 LONG = [1_000_000] * 40
@@ -57,16 +57,16 @@ class TestWhatIsShown:
 
     def test_the_time_of_a_receipt_is_shown(self):
         """A proof has a date; one of an older release may have none."""
-        receipt = Receipt(3, 9, 12, 100, 256, "ab", (), 1.5, verified_ms=1_700_000_000_000)
+        receipt = TableReceipt(3, 9, 12, 100, 256, "ab", (), 1.5, verified_ms=1_700_000_000_000)
 
-        assert receipt_words(receipt).verified_at == "2023-11-14T22:13:20Z"
-        assert receipt_words(Receipt(3, 9, 12, 100, 256, "ab", (), 1.5)).verified_at is None
+        assert to_api_receipt(receipt).verified_at == "2023-11-14T22:13:20Z"
+        assert to_api_receipt(TableReceipt(3, 9, 12, 100, 256, "ab", (), 1.5)).verified_at is None
 
     def test_a_vnode_with_negative_rows_is_shown(self):
         """A changelog that lost its inserts still has their removals: the receipt reports this difference and no internal error."""
-        receipt = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 0, -2),), 1.5)
+        receipt = TableReceipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 0, -2),), 1.5)
 
-        assert receipt_words(receipt).mismatches[0].target_rows == -2
+        assert to_api_receipt(receipt).mismatches[0].target_rows == -2
 
     def test_a_long_message_is_truncated(self):
         """An error message of a storage may be a page long; reading the progress must not end the job."""
@@ -96,9 +96,9 @@ def with_value(document, path, value):
     return copy
 
 
-RECEIPT = Receipt(
+RECEIPT = TableReceipt(
     3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 0, -2),), 1.5, verified_ms=7, rows_filtered=1, rows_total=2, rows_by_rows=3,
-    files=(FileMismatch("a.parquet", "bits"),), source_position="version 3", cut_off=(OffsetRange("0", 5, 9),),
+    files=(FileDifference("a.parquet", "bits"),), source_position="version 3", cut_off=(OffsetRange("0", 5, 9),),
 )  # fmt: skip
 STATE = JobState(
     "a/b", "h", 3, 7, "Snapshot", {"done": [[0, 4]]}, 5, 10, 2, 3, Controls(ALL, 5, 9, 4, 4, paused_by=4, limited_by=4, bytes_per_s=3), RECEIPT,
@@ -137,7 +137,7 @@ class TestAStateThatAnotherWriterChanged:
         summary = StoredSummary("Snapshot", 100, 10, 0, 1)
         progress_of_state(state, summary, str)
         if state.receipt is not None:
-            receipt_words(state.receipt)
+            to_api_receipt(state.receipt)
 
     @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "7", "null", "\ud800"], ids=lambda text: text[:5])
     def test_a_state_that_is_no_document_is_refused(self, text):
@@ -155,6 +155,6 @@ class TestTheHeadOfASource:
     @pytest.mark.parametrize("version", [0, 2**63])
     def test_any_head_is_shown(self, version, timestamp_ms):
         """Commits may contain any of these numbers."""
-        shown = source_head_words(Head(version, timestamp_ms, "t"), 7, str, now_ms=10**12)
+        shown = to_api_source_head(Head(version, timestamp_ms, "t"), 7, str, now_ms=10**12)
 
         assert shown.behind >= 0

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from support.console.rendered import text
 
-from backfill.words import one_line
+from backfill.formatting import one_line
 from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress, Watermark
 from backfill_api.status.receipt import CutOff, FileMismatch, Mismatch, PartitionReceipt, Receipt

@@ -69,7 +69,7 @@ def older(tmp_path):
     return folder
 
 
-def words_of_crd(api):
+def messages_of_crd(api):
     """Return the description in the CRD on the server."""
     return yaml.safe_dump(client.ApiextensionsV1Api(api).read_custom_resource_definition(CRD).to_dict())
 
@@ -81,11 +81,11 @@ class TestARelease:
         name = f"r-{secrets.token_hex(3)}"
         first = made.install(name, chart=older)
         assert first.returncode == 0, first.stderr
-        assert "Older words." in words_of_crd(api)
+        assert "Older words." in messages_of_crd(api)
 
         second = made.install(name)
         assert second.returncode == 0, second.stderr
-        assert "Older words." not in words_of_crd(api)
+        assert "Older words." not in messages_of_crd(api)
 
         custom, where = (
             client.CustomObjectsApi(api),
@@ -106,7 +106,7 @@ class TestARelease:
 
         back = made.install(name, chart=older, crd={"install": False})
         assert back.returncode == 0, back.stderr
-        assert "Older words." not in words_of_crd(api)
+        assert "Older words." not in messages_of_crd(api)
         again = made.install(name)
         assert again.returncode == 0, again.stderr
 

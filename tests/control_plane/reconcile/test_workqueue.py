@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.operators.virtual_time import run_virtually
 
-from backfill_operator.kube.rate import TokenBucket, jittered, wait
+from backfill_operator.kube.rate import RequestBucket, jittered, wait
 from backfill_operator.reconcile.workqueue import (
     BACKOFF_FIRST_S,
     BACKOFF_MAX_S,
@@ -286,7 +286,7 @@ class TestPacing:
     )
     def test_no_window_has_more_than_rate_and_burst(self, rate, burst, gaps):
         """This guarantee of a token bucket applies to every window."""
-        bucket, now, granted = TokenBucket(rate, burst), 0.0, []
+        bucket, now, granted = RequestBucket(rate, burst), 0.0, []
         for gap in gaps:
             now += gap
             granted.append(now + bucket.delay(now))
@@ -298,7 +298,7 @@ class TestPacing:
         """No caller waits for ever."""
 
         async def play():
-            bucket, order = TokenBucket(10, 1), []
+            bucket, order = RequestBucket(10, 1), []
 
             async def one(number):
                 await bucket.take()
@@ -311,7 +311,7 @@ class TestPacing:
 
     def test_missing_token_is_not_owed(self):
         """Progress that may not be written now is skipped, not queued."""
-        bucket = TokenBucket(10, 2)
+        bucket = RequestBucket(10, 2)
 
         assert [bucket.try_take(0) for _ in range(4)] == [True, True, False, False]
         assert bucket.try_take(0.1) is True

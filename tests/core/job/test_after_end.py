@@ -11,9 +11,9 @@ from backfill_core.errors import InvalidSpecError
 from backfill_core.job.after_end import describe_early_stop, refuse_after_end
 from backfill_core.job.state import JobState
 from backfill_core.positions.offsets import OffsetRange
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import TableReceipt
 
-WHOLE = Receipt(3, 9, 1, 100, 256, "", (), 1.0)
+WHOLE = TableReceipt(3, 9, 1, 100, 256, "", (), 1.0)
 
 
 class TestAnEditAfterTheEnd:
@@ -30,7 +30,7 @@ class TestAnEditAfterTheEnd:
         ],
     )
     def test_an_edit_that_cannot_take_effect_is_refused(
-        self, spec: dict[str, Any], receipt: Receipt | None, field: str
+        self, spec: dict[str, Any], receipt: TableReceipt | None, field: str
     ) -> None:
         """The error contains the field, its value and a remedy."""
         refused = refuse_after_end(job("/a", "/b", **spec).spec, receipt)
@@ -50,7 +50,7 @@ class TestAnEditAfterTheEnd:
             ({"throttle": {"rowsPerSecond": 5}, "desiredState": "Paused"}, None),
         ],
     )
-    def test_an_edit_that_is_already_satisfied_passes(self, spec: dict[str, Any], receipt: Receipt | None) -> None:
+    def test_an_edit_that_is_already_satisfied_passes(self, spec: dict[str, Any], receipt: TableReceipt | None) -> None:
         """A scheduler starts a finished job every night; limits and pauses only concern finished work."""
         assert refuse_after_end(job("/a", "/b", **spec).spec, receipt) is None
 

@@ -24,7 +24,7 @@ from backfill_core.protocol.events import (
     WorkFailed,
     WorkFinished,
 )
-from backfill_core.protocol.receipt import FileMismatch, Receipt, VnodeMismatch
+from backfill_core.protocol.receipt import FileDifference, TableReceipt, VnodeMismatch
 from backfill_core.protocol.work import Verified, Verify
 
 DELETED = ForeignCommit(8, "DELETE", "delta-rs 1.0")
@@ -52,7 +52,7 @@ class ToldToTheEnd(HandDriven):
 
     def answer(self, *wrong, files=()):
         work = self.verifies[-1]
-        receipt = Receipt(3, work.target_version, work.epoch, 0, 8, "", wrong, 0.1, files=files)
+        receipt = TableReceipt(3, work.target_version, work.epoch, 0, 8, "", wrong, 0.1, files=files)
         self.send(WorkFinished(Verified(work.work_id, receipt)))
         self.let_pass(0.2)
 
@@ -116,7 +116,7 @@ class TestACommitAfterTheReceipt:
 
     def test_a_file_that_differs_ends_the_job_by_its_name(self, job):
         """No commit removed rows and no row was compared: the bytes of a file differ."""
-        job.answer(files=tuple(FileMismatch(f"w-{number}.parquet", "bits") for number in range(5)))
+        job.answer(files=tuple(FileDifference(f"w-{number}.parquet", "bits") for number in range(5)))
 
         error = job.finish.error
         assert error.reason == "VerificationFailed"

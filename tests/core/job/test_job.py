@@ -18,7 +18,7 @@ from backfill_core.protocol.events import (
     WorkFailed,
     WorkFinished,
 )
-from backfill_core.protocol.receipt import Receipt, VnodeMismatch
+from backfill_core.protocol.receipt import TableReceipt, VnodeMismatch
 from backfill_core.protocol.work import ChangesApplied, KeyProven, Verified
 
 LONG = [1_000_000] * 120
@@ -224,7 +224,7 @@ class TestWhenThingsHappened:
         """The receipt is stored with its time, so that a later attempt can report it too."""
         job = HandDriven(settings=JobSettings(verify_final=True))
         job.let_pass(0.9)
-        receipt = Receipt(3, 1, 1, 0, 256, "ab", (VnodeMismatch(1, 1, 0),), 0.5)
+        receipt = TableReceipt(3, 1, 1, 0, 256, "ab", (VnodeMismatch(1, 1, 0),), 0.5)
         job.send(WorkFinished(Verified(1, receipt)))
 
         assert job.view.receipt.verified_ms == WALL_MS + round(job.now_s * 1000)

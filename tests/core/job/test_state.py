@@ -15,14 +15,16 @@ from backfill_core.phases.copy import SPANS_MAX
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.protocol.commands import Pause, Resume, Throttle
 from backfill_core.protocol.epochs import txn_version
-from backfill_core.protocol.receipt import FileMismatch, Receipt, VnodeMismatch
+from backfill_core.protocol.receipt import FileDifference, TableReceipt, VnodeMismatch
 from backfill_core.protocol.strategy import Opened, Pinned
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import decode
 from backfill_core.strategies.snapshot.strategy import snapshot
 
-RECEIPT = Receipt(3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 5, 4),), 1.5, verified_ms=7, source_position="version 3")
-BY_BYTES = replace(RECEIPT, files_by_bytes=100_000, rows_by_rows=7, files=(FileMismatch("w-a.parquet", "bits"),))
+RECEIPT = TableReceipt(
+    3, 9, 12, 100, 256, "ab", (VnodeMismatch(7, 5, 4),), 1.5, verified_ms=7, source_position="version 3"
+)
+BY_BYTES = replace(RECEIPT, files_by_bytes=100_000, rows_by_rows=7, files=(FileDifference("w-a.parquet", "bits"),))
 
 
 class TestTheStateComesBackAsItWas:
@@ -44,7 +46,7 @@ class TestTheStateComesBackAsItWas:
 
     def test_a_state_keeps_only_a_few_of_many_differing_files(self):
         """A state has at most 64 KiB, regardless of the table."""
-        wrong = tuple(FileMismatch(f"{number:04}" + "ä" * 4000, "é" * 4000) for number in range(1000))
+        wrong = tuple(FileDifference(f"{number:04}" + "ä" * 4000, "é" * 4000) for number in range(1000))
         state = JobState("a/b", "h", 1, 1, "Snapshot", receipt=replace(BY_BYTES, files=wrong))
 
         kept = JobState.decode(state.encode()).receipt
@@ -118,7 +120,7 @@ class TestTheStateComesBackAsItWas:
         state = JobState(
             "n" * 63 + "/" + "n" * 253, "h" * 64, 999, 10**9, "Snapshot", strategy.stored.encode(), 9, 10**11, 10**11, 10**13,
             Controls(HISTORY, 10**9, 10**13, 10**9, 10**6, HISTORY, 10**9, 10**6, 10**6, 10**6),
-            Receipt(9, 10**9, 10**9, 10**11, 256, "d" * 64, wrong, 1000.5, verified_ms=10**13), False, driver="d" * 16,
+            TableReceipt(9, 10**9, 10**9, 10**11, 256, "d" * 64, wrong, 1000.5, verified_ms=10**13), False, driver="d" * 16,
         )  # fmt: skip
 
         assert len(strategy.status.covered) == SPANS_MAX
@@ -205,10 +207,10 @@ class TestControls:
         """Rows and bytes are one limit: a user who requests a row limit does not want an old byte limit as well."""
         both = Controls().under_spec(None, 9, 90).after(Throttle(None, 30, 50), 1, 0)
 
-        assert (both.rows_per_s, both.bytes_per_s, both.limit_words) == (None, 50, "50 bytes/s")
+        assert (both.rows_per_s, both.bytes_per_s, both.format_limit) == (None, 50, "50 bytes/s")
         back = both.at(30_000)
         assert (back.rows_per_s, back.bytes_per_s, back.limited_by) == (9, 90, 0)
-        assert back.limit_words == "9 rows/s and 90 bytes/s"
+        assert back.format_limit == "9 rows/s and 90 bytes/s"
         assert both.after(Throttle(3), 2, 0).bytes_per_s is None
         assert both.under_spec(None, 9, 90).bytes_per_s == 50
         assert both.under_spec(None, 9, 91).bytes_per_s == 91

@@ -12,10 +12,10 @@ from backfill_core.job.controls import Controls
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF, RECEIPT, START, begin, merge_s, scan_s
-from backfill_core.pacing.eta import Eta
 from backfill_core.protocol.commands import Pause, Resume, Throttle
+from backfill_core.protocol.eta import Eta
 from backfill_core.protocol.events import CommandReceived, Head, Tick, WorkFinished
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.protocol.strategy import Facts, Opened, Pinned
 from backfill_core.protocol.work import ApplyChanges, ChangesApplied, KeyProven, Verified, Verify
 from backfill_core.strategies.snapshot.params import SnapshotSettings
@@ -66,7 +66,7 @@ class Worked(HandDriven):
         for action in actions:
             work = getattr(action, "work", None)
             if isinstance(work, Verify):
-                receipt = Receipt(work.position, work.target_version, work.epoch, 1, 1, "", (), 1.0)
+                receipt = TableReceipt(work.position, work.target_version, work.epoch, 1, 1, "", (), 1.0)
                 self.due.append((self.now_s + self.takes_s, Verified(work.work_id, receipt)))
             elif isinstance(work, ApplyChanges):
                 self.due.append((self.now_s + self.takes_s, ChangesApplied(work.work_id, 1)))

@@ -5,11 +5,11 @@ from hypothesis import example, given
 from hypothesis import strategies as some
 
 from backfill_core.pacing.convergence import LagTrend, PendingLimit
-from backfill_core.pacing.eta import RateMeter, estimate
 from backfill_core.pacing.sizing import SplitSizer, split_span
 from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.positions.file_ranges import file_ranges
 from backfill_core.positions.intervals import IntervalSet
+from backfill_core.protocol.eta import RateMeter, estimate
 
 SPANS = some.lists(some.tuples(some.integers(0, 60), some.integers(0, 60)), max_size=12)
 

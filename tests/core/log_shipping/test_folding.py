@@ -138,7 +138,7 @@ class TestAStep:
 
         expected = {copy_name(path): vector for path, vector in states(source)[-1].items()}
         assert held(after) == held(one_by_one) == expected
-        assert after.strangers == ()
+        assert after.foreign_files == ()
 
     @given(histories())
     @settings(max_examples=300, deadline=None)
@@ -336,8 +336,8 @@ class TestNames:
         """A file of another writer has no source file; the step reports it until it is removed."""
         files = TargetFiles.of([TargetFile("part-1.parquet", None, "{}")])
 
-        assert files.strangers == ("part-1.parquet",)
-        assert files.after(["part-1.parquet"], ()).strangers == ()
+        assert files.foreign_files == ("part-1.parquet",)
+        assert files.after(["part-1.parquet"], ()).foreign_files == ()
 
 
 class TestRowsThatAVersionChanges:

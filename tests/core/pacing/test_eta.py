@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_core.pacing.eta import SAMPLES_MAX, RateMeter, estimate
+from backfill_core.protocol.eta import SAMPLES_MAX, RateMeter, estimate
 
 seals = st.lists(st.tuples(st.floats(0, 10), st.integers(0, 10**6)), max_size=60)
 

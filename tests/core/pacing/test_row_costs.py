@@ -13,9 +13,10 @@ from backfill_core.pacing.row_costs import RowCosts
 from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.phases.prefetch import ChargePolicy
 from backfill_core.phases.split_tracker import Splits
+from backfill_core.positions.file_ranges import FileRange
 from backfill_core.protocol.commands import Throttle
 from backfill_core.protocol.events import CommandReceived, LimitSet
-from backfill_core.protocol.work import FileRange, ReadSplit, StagedFile
+from backfill_core.protocol.work import ReadSplit, StagedFile
 
 FILES = some.lists(some.tuples(some.integers(0, 50), some.integers(1, 5000)), min_size=1, max_size=8).filter(
     lambda files: any(rows for rows, _ in files)

@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backfill_core.pacing.sizing import BatchSizer, SplitSizer, split_span, tapered
-from backfill_core.positions.file_ranges import file_ranges
-from backfill_core.protocol.work import FileRange
+from backfill_core.positions.file_ranges import FileRange, file_ranges
 
 files = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 

@@ -2,7 +2,7 @@
 
 import itertools
 
-from backfill_core.phases.replay import ChangeWay, Replay, Running
+from backfill_core.phases.replay import ChangeWay, Replay, RunningBatch
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, SourcePolled
@@ -21,7 +21,7 @@ class TestPollsThatAreForgotten:
         replay.forget_polls()
         replay.poll(SourcePolled(Head(5, 0), fresh=True))
         replay.propose(OPEN, itertools.count(1), NOW, dirty=False)
-        assert isinstance(replay.batch, Running)
+        assert isinstance(replay.batch, RunningBatch)
         early = replay.batch.batch.whole
 
         replay.seal(NOW)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from backfill_core.errors import StateMismatchError
 from backfill_core.positions.done_files import FILES_MAX, DoneFiles, bounded, from_json, in_row_index
-from backfill_core.positions.file_order import FileOrder, Watermark
+from backfill_core.positions.file_order import FileOrder, OrderWatermark
 from backfill_core.positions.file_ranges import file_ranges
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.positions.reading_order import GAPS_MAX, ReadingOrder
@@ -93,8 +93,8 @@ class TestTheWatermark:
         """Files are sorted by their marks: no later file has earlier rows."""
         reading_order = ReadingOrder([10, 10, 10], order_of([2, 0, 1], ["30", "20", "10"]))
 
-        assert reading_order.watermark(IntervalSet.of([(0, 15)])) == Watermark("at", "Descending", "20")
-        assert reading_order.watermark(IntervalSet.of([(0, 20), (25, 30)])) == Watermark("at", "Descending", "10")
+        assert reading_order.watermark(IntervalSet.of([(0, 15)])) == OrderWatermark("at", "Descending", "20")
+        assert reading_order.watermark(IntervalSet.of([(0, 20), (25, 30)])) == OrderWatermark("at", "Descending", "10")
 
     def test_there_is_no_watermark_at_the_begin_and_at_the_end(self):
         """At the begin the target has no row, and at the end all rows."""
@@ -116,7 +116,7 @@ class TestTheWatermark:
         order = order_of([2, 1, 0], ["30", "20", "10"])
         reading_order = ReadingOrder([10, 10, 10], order, IntervalSet.of([(10, 20)]))
 
-        assert reading_order.watermark(reading_order.in_order(IntervalSet.of([(10, 30)]))) == Watermark(
+        assert reading_order.watermark(reading_order.in_order(IntervalSet.of([(10, 30)]))) == OrderWatermark(
             "at", "Descending", "10"
         )
 

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pytest
 from support.tables.jobs import job
 from support.tables.logs import actions_in, commit_of
-from support.tables.oracle import adds_of, strangers
+from support.tables.oracle import adds_of, foreign_files
 
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.jvm.gateway import java, java_session
@@ -91,7 +91,7 @@ class TestFilesThatALaterVersionAdds:
         assert (outcome.reason, outcome.receipt.equal, outcome.receipt.rows) == ("Complete", True, 50)
         assert copied(source, str(tmp_path / "t")) == set(adds_of(source))
         assert outcome.progress.changes_done == 10 * APPENDED
-        assert strangers(str(tmp_path / "t"), source) == strangers(source, str(tmp_path / "t")) == 0
+        assert foreign_files(str(tmp_path / "t"), source) == foreign_files(source, str(tmp_path / "t")) == 0
 
     def test_the_filter_decides_if_added_files_are_excluded_copied_or_decoded(self, spark, tmp_path, run, source):
         """The bounds in the source's log decide: no row of version 1 passes, some of version 2 do, all of version 3 do."""
@@ -143,7 +143,7 @@ class TestFilesThatALaterVersionAdds:
         target = str(tmp_path / "t")
         assert (outcome.reason, outcome.receipt.equal, outcome.receipt.rows) == ("Complete", True, 59)
         assert outcome.progress.changes_done == 39
-        assert strangers(target, source) == strangers(source, target) == 0
+        assert foreign_files(target, source) == foreign_files(source, target) == 0
 
     def test_a_version_that_only_moves_rows_starts_no_spark_job(self, spark, run, source):
         """An OPTIMIZE started a Spark job that wrote nothing."""

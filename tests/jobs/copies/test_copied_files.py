@@ -13,12 +13,12 @@ from support.endings import assert_ending
 from support.tables.jobs import job, make_kind, make_orders, vacuum
 from support.tables.odd_tables import ID, NoExampleError, OddTable, ticked
 from support.tables.odd_transforms import Output, held
-from support.tables.oracle import adds_of, rows_in, seals, strangers
+from support.tables.oracle import adds_of, foreign_files, rows_in, seals
 
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.plan import plan_job
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 
 @pytest.fixture
@@ -93,9 +93,9 @@ class TestColumnsOfAFile:
         there = DeltaTable(str(tmp_path / "t"))
         assert [field.name for field in there.schema().fields] == ["title", "id"]
         assert (
-            strangers(str(tmp_path / "t"), str(tmp_path / "u"))
+            foreign_files(str(tmp_path / "t"), str(tmp_path / "u"))
             == 0
-            == strangers(str(tmp_path / "u"), str(tmp_path / "t"))
+            == foreign_files(str(tmp_path / "u"), str(tmp_path / "t"))
         )
         assert rows_in(str(tmp_path / "t")) == 800
 
@@ -205,7 +205,7 @@ class TestFilesAheadOfALimit:
         ):  # a file that was taken along with another part would be read twice after a crash
             done = sum(stop - start for start, stop in seal.state["snapshot"]["done"])
             assert seal.state["rowsDone"] == pytest.approx(done * 8 / 9, abs=2_000)
-        assert strangers(str(tmp_path / "t"), str(source)) == strangers(str(source), str(tmp_path / "t")) == 0
+        assert foreign_files(str(tmp_path / "t"), str(source)) == foreign_files(str(source), str(tmp_path / "t")) == 0
 
     def test_files_without_a_vector_are_copied_together(self, spark, source, tmp_path, run):
         """Each file is admitted separately, and its segment is known."""
@@ -222,7 +222,7 @@ class TestFilesAheadOfALimit:
         for seal in seals(tmp_path / "t"):
             done = sum(stop - start for start, stop in seal.state["snapshot"]["done"])
             assert seal.state["rowsDone"] == pytest.approx(done, abs=2_000)
-        assert strangers(str(tmp_path / "t"), str(source)) == strangers(str(source), str(tmp_path / "t")) == 0
+        assert foreign_files(str(tmp_path / "t"), str(source)) == foreign_files(str(source), str(tmp_path / "t")) == 0
 
     def test_the_next_attempt_reads_the_same_rows_again(self, source, tmp_path, spark):
         """Copies without a seal are removed. A file that was sealed in parts continues at the same cut."""

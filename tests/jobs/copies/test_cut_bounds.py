@@ -12,8 +12,8 @@ from support.logs_of_others.rewritten import rewrite_log, with_bounds
 from support.tables.jobs import job
 
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ZONES = {"Europe/Paris": (1910, "+00:09", 561), "Africa/Monrovia": (1971, "-00:44", -2670)}

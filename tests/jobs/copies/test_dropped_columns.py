@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from support.tables.jobs import job
-from support.tables.oracle import adds_of, rows_in, strangers
+from support.tables.oracle import adds_of, foreign_files, rows_in
 
 from backfill_core.positions.source_names import RowOrder, source_of
 from backfill_spark.driver.attempt import run_driver
@@ -88,7 +88,7 @@ class TestADroppedColumn:
         assert {*map(tuple, columns_in(spark, tmp_path / "t"))} == {tuple(physical(tmp_path / "t"))}
         assert all("s7" not in add["stats"] for add in adds_of(tmp_path / "t").values())
         there, here = str(tmp_path / "t"), str(tmp_path / "s")
-        assert strangers(there, here) == strangers(here, there) == 0
+        assert foreign_files(there, here) == foreign_files(here, there) == 0
         assert rows_in(there) == 3 * EACH - 3
 
     @pytest.mark.parametrize("goal", [REPLICA, {"strategy": {"type": "Snapshot"}, "target": {"writeMode": "Append"}}])
@@ -109,7 +109,7 @@ class TestADroppedColumn:
         assert found.execute("SELECT id FROM t WHERE secret IS NOT NULL").read_all()["id"].to_pylist() == [EACH]
         assert len(copies(tmp_path / "t")) == 1
         there, here = str(tmp_path / "t"), str(tmp_path / "s")
-        assert strangers(there, here) == strangers(here, there) == 0
+        assert foreign_files(there, here) == foreign_files(here, there) == 0
 
     def test_is_left_out_of_a_job_with_computed_columns(self, spark, tmp_path, run):
         """The file without the dropped column keeps its chunks; the others are decoded."""
@@ -139,7 +139,7 @@ class TestADroppedColumn:
         assert (outcome.reason, outcome.receipt.equal) == ("Complete", True)
         assert (len(copies(tmp_path / "t")), outcome.receipt.files_by_bytes) == (1, 1)
         there, here = str(tmp_path / "t"), str(tmp_path / "s")
-        assert strangers(there, here) == strangers(here, there) == 0
+        assert foreign_files(there, here) == foreign_files(here, there) == 0
 
     def test_its_table_is_planned_as_decoded(self, spark, tmp_path, dropped):
         """A plan reads no footer: most files have it, and a file without it is copied whole all the same."""

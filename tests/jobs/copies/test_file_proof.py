@@ -8,7 +8,7 @@ import pytest
 from support.tables.jobs import job, make_kind
 from support.tables.oracle import adds_of
 
-from backfill_core.transfer.copy_digest import TAG
+from backfill_core.file_copies.copy_digest import TAG
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.offline_verify import verify_offline
 from backfill_spark.settings import DriverSettings

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from support.tables.jobs import job
-from support.tables.oracle import adds_of, rows_in, strangers
+from support.tables.oracle import adds_of, foreign_files, rows_in
 
 from backfill_core.positions.source_names import RowOrder, source_of
 from backfill_spark.driver.attempt import run_driver
@@ -84,7 +84,7 @@ class TestComputedColumns:
         assert other.reason == "Complete"
         there = str(tmp_path / "t"), str(tmp_path / "u")
         assert (kept(there[0]), kept(there[1])) == (grafted, 0)
-        assert strangers(*there) == 0 == strangers(*reversed(there))
+        assert foreign_files(*there) == 0 == foreign_files(*reversed(there))
         assert rows_in(there[0]) == outcome.progress.rows_done == ROWS - (FILES if kind == "hidden" else 0)
 
     def test_a_row_that_cannot_be_computed_ends_the_job(self, tmp_path, run):

@@ -11,8 +11,8 @@ from support.tables.oracle import adds_of
 
 from backfill_core.positions.source_names import RowOrder, source_of
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 ROWS = 12_000
 """So many that computed columns are joined to a file."""

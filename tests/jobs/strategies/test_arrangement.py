@@ -18,8 +18,8 @@ from support.tables.oracle import adds_of, seals, violations
 from backfill_core.errors import InvalidSpecError
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.plan import plan_job
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 

@@ -9,7 +9,7 @@ from backfill_core.errors import InvalidSpecError
 from backfill_spark.driver import attempt as driver
 from backfill_spark.driver.plan import plan_job
 from backfill_spark.settings import DriverSettings
-from backfill_spark.sources.delta import key_line
+from backfill_spark.sources.delta import key_scan as key_line
 
 ARRANGEMENT = {"type": "Arrangement", "arrangement": {"chunkRows": 300, "maxReadAmplification": 100}}
 CHAIN = {"type": "RearrangedChain"}

@@ -5,7 +5,7 @@ import json
 import pytest
 from deltalake import DeltaTable
 from support.replica.pair import Pair
-from support.tables.oracle import adds_of, strangers
+from support.tables.oracle import adds_of, foreign_files
 
 from backfill_core.log_shipping.columns import COLUMN_ID, PHYSICAL_NAME, fields_of
 
@@ -72,7 +72,7 @@ class TestATargetThatIsMade:
         assert outcome.outcome == "Stopped", outcome.message
         assert words(pair.source) == words(pair.target) == ALL
         assert "delta.logRetentionDuration" not in DeltaTable(pair.target).metadata().configuration
-        assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
+        assert foreign_files(pair.target, pair.source) == foreign_files(pair.source, pair.target) == 0
 
     def test_has_what_its_job_says_of_it(self, pair):
         """A property in the spec wins; computed columns have no comment."""
@@ -128,7 +128,7 @@ class TestMetadataThatChanges:
         assert pair.with_metadata() == [{"metaData"}]
         assert set(files) < set(adds_of(pair.target))
         assert outcome.progress.attempt == 2
-        assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
+        assert foreign_files(pair.target, pair.source) == foreign_files(pair.source, pair.target) == 0
 
     def test_comes_with_a_new_column_and_stays_with_a_renamed_one(self, pair):
         """A dropped column takes its comment along."""
@@ -143,7 +143,7 @@ class TestMetadataThatChanges:
 
         assert outcome.outcome == "Stopped", outcome.message
         assert words(pair.target)[2] == words(pair.source)[2] == {"number": "the number", "w": "new"}
-        assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
+        assert foreign_files(pair.target, pair.source) == foreign_files(pair.source, pair.target) == 0
 
 
 ODD = "it's \u2028 \U0001f600"
@@ -179,7 +179,7 @@ class TestDefaults:
 
         assert outcome.outcome == "Stopped", outcome.message
         assert defaults(pair.target) == self.FIRST
-        assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
+        assert foreign_files(pair.target, pair.source) == foreign_files(pair.source, pair.target) == 0
         row = self.written_to(pair)
         assert (row["v"], row["n"], row["at"] is None) == (ODD, None, False)
 

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from support.crashes.drivers import OwnJava, Start
 from support.replica.pair import FOLLOW, Pair
 from support.tables.jobs import write_yaml
-from support.tables.oracle import adds_of, seals, strangers, violations
+from support.tables.oracle import adds_of, foreign_files, seals, violations
 
 MAPPED = "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"
 
@@ -178,7 +178,7 @@ class TestColumnsOfAMappedTable:
         added = [action["add"]["path"] for commit in pair.commits() for action in commit if "add" in action]
         assert all("/w-" in path for path in added)
         assert final.receipt.files_by_bytes == len(adds_of(pair.target))
-        assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
+        assert foreign_files(pair.target, pair.source) == foreign_files(pair.source, pair.target) == 0
 
     def test_dropped_before_the_job_are_in_no_statistics(self, pair):
         """The source's log keeps statistics of the dropped column; files that have it are decoded, with their hidden rows left out."""
@@ -196,7 +196,7 @@ class TestColumnsOfAMappedTable:
         stats = [json.loads(add["stats"]) for add in adds_of(pair.target).values()]
         assert {file["numRecords"] for file in stats} <= {29, 30}
         assert {json.dumps(name) for file in stats for name in file["minValues"]} <= known
-        assert strangers(pair.target, pair.source) == strangers(pair.source, pair.target) == 0
+        assert foreign_files(pair.target, pair.source) == foreign_files(pair.source, pair.target) == 0
 
     def test_are_compared_by_their_new_names(self, pair):
         """The receipt of a job that ends right behind a change."""

@@ -17,8 +17,8 @@ from support.tables.oracle import seals
 from backfill_api.load import load_backfill
 from backfill_core.positions.offsets import OffsetRange
 from backfill_spark.driver.plan import plan_job
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 DAY_S = 86_400
 QUICK = {"default.api.timeout.ms": "4000", "request.timeout.ms": "2000"}

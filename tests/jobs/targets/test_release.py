@@ -15,8 +15,8 @@ from backfill_core.job.owner import released
 from backfill_core.protocol.epochs import txn_version
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.release import release
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 ROWS = 500
 PAGE = ROOT / "docs/after-the-backfill.md"

@@ -10,10 +10,10 @@ from support.tables.oracle import rows_in
 
 from backfill_core.errors import TargetTakenError
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta.sink import DeltaSink
-from backfill_spark.stop_signal import StopSignal
 
 ROWS = 300
 

@@ -16,8 +16,8 @@ from backfill_spark.driver import job_context
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.offline_verify import verify_offline
 from backfill_spark.driver.plan import plan_job
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 ROWS, GONE = 60, 10
 

@@ -23,7 +23,7 @@ from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
-from backfill_spark.sources.delta.source import DeltaSource
+from backfill_spark.sources.delta.source import DeltaTableSource
 
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
 SMALL = 40_000
@@ -63,7 +63,7 @@ class TestAFullDisk:
 
     def test_a_full_disk_while_staging_is_retryable(self, spark, sink):
         """Administrators free space on a full disk, so the job retries."""
-        source = DeltaSource(spark, sink.path, key=())
+        source = DeltaTableSource(spark, sink.path, key=())
         source.pin(None)
 
         with files_of_at_most(spark, SMALL), pytest.raises(Exception) as failure:
@@ -131,7 +131,7 @@ class TestAFullDisk:
             if "no space left" in progress.reason:
                 room.set()
 
-        monkeypatch.setattr("backfill_spark.transfer.bytes._copied", full_disk)
+        monkeypatch.setattr("backfill_spark.file_copies.bytes._copied", full_disk)
         with contextlib.ExitStack() as full:
             full.enter_context(files_of_at_most(spark, SMALL))
             waiting = threading.Thread(target=lambda: (room.wait(30), full.close()))
@@ -210,7 +210,7 @@ class Refusing:
         raise Py4JJavaError("An error occurred", self.exception)
 
 
-class SourceOnAFailingDisk(DeltaSource):
+class SourceOnAFailingDisk(DeltaTableSource):
     """A source that at some time can no longer open the files of its log."""
 
     def fail_with(self, exception):

@@ -19,7 +19,7 @@ from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import write_mode
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
-from backfill_spark.sources.delta.source import DeltaSource
+from backfill_spark.sources.delta.source import DeltaTableSource
 
 
 class World:
@@ -34,7 +34,7 @@ class World:
         make_orders(self.spark, self.at, 4, files=1)
         if changed:
             other_engine.update(self.at, "id = 1", amount="7.0")
-        return DeltaSource(self.spark, self.at, key=("id",))
+        return DeltaTableSource(self.spark, self.at, key=("id",))
 
     def sink(self, path=None, mode="Append", key=(), **options):
         return DeltaSink(self.spark, path or self.to, write_mode=write_mode(mode), key=key, job_id="j", **options)
@@ -74,7 +74,7 @@ class World:
 
     def job(self, run, *select):
         """Run a Spark job as the executor does, and explain its exception."""
-        source, sink = DeltaSource(self.spark, self.at, key=()), self.sink()
+        source, sink = DeltaTableSource(self.spark, self.at, key=()), self.sink()
         try:
             run()
         except Exception as error:

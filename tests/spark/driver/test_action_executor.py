@@ -9,14 +9,15 @@ from support.drivers.opened_job import opened_job
 from support.tables.jobs import make_orders
 
 from backfill_core.errors import InvalidSpecError, StateMovedError, TransientError
+from backfill_core.positions.file_ranges import FileRange
 from backfill_core.protocol.events import WorkCancelled, WorkFailed, WorkFinished
-from backfill_core.protocol.work import ApplyChanges, FileRange, ReadSplit, WorkKind
+from backfill_core.protocol.work import ApplyChanges, ReadSplit, WorkKind
 from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.jvm.workers import Workers
 from backfill_spark.rows.write_modes import UPSERT
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
-from backfill_spark.sources.delta.source import DeltaSource
+from backfill_spark.sources.delta.source import DeltaTableSource
 
 APP, TXN = "backfill-x", (1 << 32) + 2
 WAITS_S = 240
@@ -85,7 +86,7 @@ def executor(spark, tmp_path):
 
     def make(sink_of=DeltaSink, sealer_of=DeltaCommitter):
         make_orders(spark, str(tmp_path / "s"), 20, files=1)
-        source = DeltaSource(spark, str(tmp_path / "s"), key=("id",))
+        source = DeltaTableSource(spark, str(tmp_path / "s"), key=("id",))
         source.pin(None)
         spark.sql(f"UPDATE delta.`{tmp_path / 's'}` SET amount = 5 WHERE id = 3")
         sink = sink_of(spark, str(tmp_path / "t"), write_mode=UPSERT, key=("id",), job_id="j")

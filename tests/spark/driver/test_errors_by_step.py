@@ -24,7 +24,7 @@ from backfill_spark.delta.location import location, target_location
 from backfill_spark.jvm.gateway import java
 from backfill_spark.sinks.delta.failures import explain_commit, explain_making
 from backfill_spark.sources.delta.failures import explain_look
-from backfill_spark.sources.delta.source import DeltaSource
+from backfill_spark.sources.delta.source import DeltaTableSource
 
 TABLE = tomllib.loads((ROOT / "build-tools" / "raised.toml").read_text())
 ROWS = {f"{step}: {name}": row[1] for step, rows in TABLE.items() for name, row in rows.items()}
@@ -75,7 +75,7 @@ def other_checksum(world):
     """Spark caches the session's log, and Kernel reads the checksum file."""
     world.source().pin(None)
     with_other_column(world.at, "amount", "sum")
-    DeltaSource(world.spark, world.at, key=("id",)).pin(None)
+    DeltaTableSource(world.spark, world.at, key=("id",)).pin(None)
 
 
 def lost_state(path, version):
@@ -230,7 +230,7 @@ FULL, READ_ONLY = "No space left on device", "/lake/t: Read-only file system"
 QUICKER = "io.delta.kernel.exceptions.ConcurrentWriteException"
 
 PROVOKE = {
-    "pin: no-table": lambda w: DeltaSource(w.spark, w.at, key=()).pin(None),
+    "pin: no-table": lambda w: DeltaTableSource(w.spark, w.at, key=()).pin(None),
     "pin: no-file-system": lambda w: location(w.spark, "foo://a/b", None),
     "pin: no-access": explained_by(explain_look, DENIED, "Permission denied"),
     "pin: no-answer": explained_by(explain_look, SLOW, "no"),

@@ -4,7 +4,7 @@ import pytest
 
 from backfill_api.load import load_backfill
 from backfill_core.errors import InvalidSpecError
-from backfill_spark.opening.key_line import key_line
+from backfill_spark.opening.key_scan import key_line
 
 
 def test_a_source_without_a_key_needs_an_order():

@@ -4,7 +4,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from backfill_spark.jvm.errors import RowFailure, first_line, row_failure, without_values
-from backfill_spark.jvm.failures import DAMAGED_LOG, Trouble, in_words, log_conditions, trouble_of
+from backfill_spark.jvm.failures import DAMAGED_LOG, Trouble, describe_error, log_conditions, trouble_of
 from backfill_spark.jvm.gateway import java
 
 KERNEL = (
@@ -77,5 +77,5 @@ class TestDamage:
         error = ValueError(message)
 
         assert trouble_of(error) is Trouble.DAMAGED
-        assert "secret" not in in_words(error)
+        assert "secret" not in describe_error(error)
         assert not log_conditions(error)

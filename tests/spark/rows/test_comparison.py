@@ -7,20 +7,20 @@ from support.tables.jobs import make_kind
 
 from backfill_core.positions.offsets import OffsetRange
 from backfill_spark.opening.source import ComparedRows, PinnedSource
-from backfill_spark.rows.comparison import Comparison
-from backfill_spark.rows.records.folding import folding
-from backfill_spark.rows.records.parsing import parsing
+from backfill_spark.receipts.comparison import TableComparison
+from backfill_spark.records.folding import folding
+from backfill_spark.records.parsing import parsing
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import APPEND, UPSERT
 from backfill_spark.sinks.delta.sink import DeltaSink
-from backfill_spark.sources.delta.source import DeltaSource
+from backfill_spark.sources.delta.source import DeltaTableSource
 
 
 @pytest.fixture
 def sides(spark, tmp_path):
     """A source of 800 live rows of 900 in five files, and a target with those of its first two, as Spark wrote them."""
     make_kind(spark, str(tmp_path / "s"), "deleted")
-    source = DeltaSource(spark, str(tmp_path / "s"), key=("id",))
+    source = DeltaTableSource(spark, str(tmp_path / "s"), key=("id",))
     source.pin(None)
     prefix = list(accumulate(source.pinned.rows, initial=0))
 
@@ -36,7 +36,7 @@ def sides(spark, tmp_path):
             if (tmp_path / "t").exists()
             else 0
         )
-        return Comparison(
+        return TableComparison(
             source=PinnedSource(source, source.pinned).compared(source.version, done, prefix), sink=sink,
             transform=Transform(None, where), key=("id",), vnodes=16, mode=APPEND, source_version=source.version,
             source_position="version 1", target_version=version, complete=done is None,
@@ -96,7 +96,7 @@ class TestAReceiptOfATopicThatIsCompacted:
         spark.createDataFrame([("a", "0"), ("b", "1"), ("c", "2")], "key string, value string").write.format(
             "delta"
         ).save(str(tmp_path / "t"))
-        compared = Comparison(
+        compared = TableComparison(
             source=ComparedRows(records, lambda: 2, None, (OffsetRange("0", 0, 3),), lambda _: newer if later else None),
             sink=DeltaSink(spark, str(tmp_path / "t"), write_mode=UPSERT, key=("key",), job_id="j"),
             transform=folding(Transform(("key", "value")), records.limit(0), ("key",)), key=("key",), vnodes=4, mode=UPSERT,
@@ -117,7 +117,7 @@ class TestAReceiptOfATopicThatIsCompacted:
         rows = {offset: (0, offset, f"value {offset}") for offset in range(3)}
         records = spark.createDataFrame([rows[1], rows[2]], shape)
         spark.createDataFrame([rows[offset] for offset in held], shape).write.format("delta").save(str(tmp_path / "t"))
-        compared = Comparison(
+        compared = TableComparison(
             source=ComparedRows(records, lambda: 3, None, (OffsetRange("0", 0, 3),), lambda _: records if later else None),
             sink=DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j"),
             transform=parsing(Transform(None), records.limit(0)), key=(), vnodes=4, mode=APPEND,

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql.types import StructType
 
-from backfill_core.transfer.filters import And, Column, Compare, IsNull, Literal, Not, Opaque, Operator, Or
+from backfill_core.file_copies.filters import And, Column, Comparator, Compare, IsNull, Literal, Not, Opaque, Or
 from backfill_spark.rows.condition import NODES_MAX
 from backfill_spark.rows.transform import Transform
 
@@ -14,7 +14,7 @@ COLUMNS = (
     "n INT, big BIGINT, price DECIMAL(10,2), ratio DOUBLE, single FLOAT, s STRING, d DATE, ts TIMESTAMP, wall TIMESTAMP_NTZ, ok BOOLEAN, "
     "inner STRUCT<x: INT>, other STRING COLLATE UTF8_LCASE"
 )
-EQUAL, SAME, LESS, LESS_OR_EQUAL = Operator.EQUAL, Operator.SAME, Operator.LESS, Operator.LESS_OR_EQUAL
+EQUAL, SAME, LESS, LESS_OR_EQUAL = Comparator.EQUAL, Comparator.SAME, Comparator.LESS, Comparator.LESS_OR_EQUAL
 
 
 def compare(left, operator, right):

@@ -5,9 +5,9 @@ from support.kafka.receipts import receipt_of
 
 from backfill_core.errors import DuplicateKeyError, InvalidTransformError
 from backfill_core.positions.offsets import OffsetRange
+from backfill_spark.records.folding import PARTITION, folding
+from backfill_spark.records.parsing import REASON, parsing
 from backfill_spark.rows.changes import ADD, DELETE, check_net_changes
-from backfill_spark.rows.records.folding import PARTITION, folding
-from backfill_spark.rows.records.parsing import REASON, parsing
 from backfill_spark.rows.transform import Transform
 
 SHAPE = "partition int, offset bigint, key string, value string"

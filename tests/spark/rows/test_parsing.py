@@ -8,10 +8,10 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
 
 from backfill_core.errors import InvalidTransformError
 from backfill_spark.jvm.gateway import java_frame
+from backfill_spark.receipts.partition_sums import tallied
+from backfill_spark.records.folding import folding
+from backfill_spark.records.parsing import REASON, bad_record, is_bad, parsing
 from backfill_spark.rows.counted_rows import CountedRows
-from backfill_spark.rows.records.folding import folding
-from backfill_spark.rows.records.parsing import REASON, bad_record, is_bad, parsing
-from backfill_spark.rows.records.partition_sums import tallied
 from backfill_spark.rows.transform import Transform
 
 SCHEMA = StructType().add("partition", IntegerType()).add("offset", LongType()).add("value", BinaryType())

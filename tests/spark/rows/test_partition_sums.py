@@ -4,9 +4,9 @@ import pytest
 from support.kafka.receipts import receipt_of
 
 from backfill_core.positions.offsets import OffsetRange
-from backfill_spark.rows.records.folding import folding
-from backfill_spark.rows.records.parsing import parsing
-from backfill_spark.rows.records.partition_sums import PlaceColumns, place_columns
+from backfill_spark.receipts.partition_sums import PlaceColumns, place_columns
+from backfill_spark.records.folding import folding
+from backfill_spark.records.parsing import parsing
 from backfill_spark.rows.transform import Transform
 
 RANGES = (OffsetRange("0", 0, 10), OffsetRange("10", 0, 5), OffsetRange("2", 5, 9), OffsetRange("0", 20, 22))

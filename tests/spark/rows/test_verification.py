@@ -2,7 +2,7 @@
 
 import pytest
 
-from backfill_spark.rows.verification import differing_rows, take_receipt
+from backfill_spark.receipts.row_sums import differing_rows, take_receipt
 from backfill_spark.rows.write_modes import CHANGELOG
 
 VNODES = 32768

@@ -7,8 +7,8 @@ from typing import Any
 
 from support.reference.arrangement import Key, Values
 
-from backfill_core.positions.key_line import KeyCut, KeyLine
 from backfill_core.positions.key_order import KeyColumn, KeyOrder
+from backfill_core.positions.key_scan import KeyCut, KeyScan
 from backfill_core.positions.vnode_positions import (
     Completed,
     KeyBound,
@@ -75,7 +75,7 @@ class ByHand:
         columns = (KeyColumn(f"c{at}", type_, directions[at]) for at, type_ in enumerate(types))
         self.space = KeySpace(KeyOrder(tuple(columns)), ("id",), vnodes)
         behind = rows_per_cut if rows_after is None else rows_after
-        line = KeyLine(self.space, tuple(KeyCut(cut, rows_per_cut) for cut in cuts), behind)
+        line = KeyScan(self.space, tuple(KeyCut(cut, rows_per_cut) for cut in cuts), behind)
         newest = len(self.versions) - 1
         opened = Opened(
             Pinned(newest, 0, "table", "", (), len(self.versions[newest])),
@@ -211,13 +211,13 @@ class ByHand:
         last = self._key.of(taken[-1]) if cut_off else None
         return KeyRangeStaged(work.work_id, files, len(taken), last, self._line(work) if cut_off else None)
 
-    def _line(self, work: ReadKeyRange) -> KeyLine | None:
+    def _line(self, work: ReadKeyRange) -> KeyScan | None:
         """Cut a version after every five rows, if the work asks for it."""
         if not work.takes_cuts:
             return None
         rows = sorted(self.versions[work.version], key=self.at)
         ends = [self._key.of(row) for row in rows[4::5]]
-        return KeyLine(self.space, tuple(KeyCut(end, 5) for end in ends), len(rows) - 5 * len(ends))
+        return KeyScan(self.space, tuple(KeyCut(end, 5) for end in ends), len(rows) - 5 * len(ends))
 
     def _merge(self, work: ApplyChanges) -> ChangesApplied:
         old = {row[-1]: row for row in self.versions[work.after]}

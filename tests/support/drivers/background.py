@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from backfill.control import find
 from backfill_api.wire import Command
 from backfill_spark.driver import attempt as driver
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 DEADLINE_S = 90
 

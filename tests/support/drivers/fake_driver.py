@@ -21,8 +21,8 @@ from backfill_api.status.progress import Progress
 from backfill_core.protocol.actions import Acknowledge
 from backfill_core.protocol.commands import Stop, VerifyNow
 from backfill_core.protocol.events import CommandReceived
-from backfill_core.protocol.receipt import Receipt, VnodeMismatch
-from backfill_spark.control.connections import Connections
+from backfill_core.protocol.receipt import TableReceipt, VnodeMismatch
+from backfill_spark.control.connections import ControlConnections
 from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.control.server import ControlServer
 from backfill_spark.settings import DriverSettings
@@ -50,13 +50,13 @@ class ScriptedJob:
     host: str = "127.0.0.1"
     """Address to listen on."""
 
-    connections: Connections | None = None
+    connections: ControlConnections | None = None
     """Limits of connections; `None` for the defaults."""
 
     def __post_init__(self) -> None:
         self.commands: queue.SimpleQueue[CommandReceived | None] = queue.SimpleQueue()
         self.seen: list[CommandReceived] = []
-        self.receipt: Receipt | None = None
+        self.receipt: TableReceipt | None = None
         self.stopped = threading.Event()
         self.alive = True
         self.progress = Progress(
@@ -104,7 +104,7 @@ class ScriptedJob:
     def _take_receipt(self) -> None:
         """Take the receipt after the acknowledgement, as a real driver does; the job may end right after it."""
         wrong = (VnodeMismatch(7, 10, 9),) if self.different else ()
-        self.receipt = Receipt(3, 5, self.progress.epoch, 4000, 256, "ab" * 32, wrong, 0.5)
+        self.receipt = TableReceipt(3, 5, self.progress.epoch, 4000, 256, "ab" * 32, wrong, 0.5)
         if self.ends:
             self.stopped.set()
             self.server.close()

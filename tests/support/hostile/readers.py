@@ -44,10 +44,11 @@ from backfill_spark.control.server import _number
 from backfill_spark.delta.log import action_of, lines_of
 from backfill_spark.delta.partition_values import instant
 from backfill_spark.delta.properties import kept_seconds
+from backfill_spark.delta.types import quoted
 from backfill_spark.jvm.errors import first_line, row_failure
-from backfill_spark.jvm.failures import in_words, is_about, trouble_of
+from backfill_spark.jvm.failures import describe_error, is_about, trouble_of
 from backfill_spark.jvm.log_stores.refusals import hint_of
-from backfill_spark.rows.columns import instead, quoted
+from backfill_spark.rows.columns import instead
 from backfill_spark.rows.sql_parser import _reason
 from backfill_spark.sinks.delta.staging import listed_files
 from backfill_spark.sources.kafka.failures import explain as explain_kafka
@@ -138,7 +139,7 @@ class JavaSaysError(Exception):
 
 def _explained(text: str) -> None:
     error = JavaSaysError(text)
-    for explain in (first_line, row_failure, trouble_of, in_words):
+    for explain in (first_line, row_failure, trouble_of, describe_error):
         explain(error)
     is_about(error, "/lake/orders")
     hint_of(error, "")

@@ -3,8 +3,8 @@
 from backfill_api.load import load_backfill
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.jvm.gateway import java
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 
 def job_of(spark, address, folder):

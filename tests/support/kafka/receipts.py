@@ -1,7 +1,7 @@
 """Receipts of the partitions of a topic, without a job."""
 
-from backfill_spark.rows.records.partition_sums import Tallies, tallied, target_tally
-from backfill_spark.rows.verification import take_receipt
+from backfill_spark.receipts.partition_sums import Tallies, tallied, target_tally
+from backfill_spark.receipts.row_sums import take_receipt
 
 
 def receipt_of(records, target, transform, ranges, key=()):

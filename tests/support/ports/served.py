@@ -68,7 +68,7 @@ def _driver(name, folder, deadline_s):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*certificate(folder, "driver"))
     longest_s = connections.HEADER_S if deadline_s is None else deadline_s
-    admitted = connections.Connections(header_s=longest_s)
+    admitted = connections.ControlConnections(header_s=longest_s)
     with ScriptedJob(ssl_context=context, connections=admitted) as job:
         yield Port(
             int(job.server.url.rsplit(":", 1)[1]), "/healthz", tls=context is not None, token=job.token,

@@ -8,8 +8,8 @@ from support.tables.jobs import job
 from support.tables.oracle import coming_back
 
 from backfill_spark.driver.attempt import RunOutcome, run_driver
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
-from backfill_spark.stop_signal import StopSignal
 
 FOLLOW: dict[str, Any] = {
     "source": {"key": [], "schemaChange": "Follow"},

@@ -30,7 +30,7 @@ from backfill_core.protocol.events import (
     WorkFailed,
     WorkFinished,
 )
-from backfill_core.protocol.receipt import Receipt, VnodeMismatch
+from backfill_core.protocol.receipt import TableReceipt, VnodeMismatch
 from backfill_core.protocol.strategy import StrategyPlugin
 from backfill_core.protocol.work import (
     KeyProven,
@@ -385,7 +385,7 @@ class Shell:
         promise, actual = self._opened.wanted(work), self._world.target.commits[work.target_version].rows
         wrong = () if promise.kept_by(actual) else (VnodeMismatch(0, promise.rows.total(), actual.total()),)
         version = work.position if isinstance(work.position, int) else None
-        receipt = Receipt(version, work.target_version, work.epoch, actual.total(), 1, "", wrong, 0.1)
+        receipt = TableReceipt(version, work.target_version, work.epoch, actual.total(), 1, "", wrong, 0.1)
         return Verified(work.work_id, receipt)
 
 

@@ -21,9 +21,9 @@ from support.simulation.scenario import Scenario
 from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Row
 
 from backfill_core.errors import BackfillError
-from backfill_core.positions.file_ranges import file_ranges
+from backfill_core.positions.file_ranges import FileRange, file_ranges
 from backfill_core.protocol.events import Event, Head, SourcePolled
-from backfill_core.protocol.work import ApplyChanges, FileRange, Work
+from backfill_core.protocol.work import ApplyChanges, Work
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 GROWTH = 25

@@ -15,7 +15,7 @@ import yaml
 from pyspark.sql.types import StructType
 
 from backfill_api.load import load_backfill
-from backfill_api.spec.spec import Backfill
+from backfill_api.spec.spec import BackfillResource
 from backfill_spark.jvm.gateway import java, java_context
 from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.sinks.delta.sink import DeltaSink
@@ -33,7 +33,7 @@ def document(source_path: str, target_path: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def job(source_path: str, target_path: str, **spec: Any) -> Backfill:
+def job(source_path: str, target_path: str, **spec: Any) -> BackfillResource:
     """Return the same, loaded; with five barriers a second, so that a test waits less for them."""
     return load_backfill(document(source_path, target_path, **({"barrier": {"intervalMs": 200}} | spec)))
 

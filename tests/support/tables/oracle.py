@@ -161,7 +161,7 @@ def rows_in(table: str) -> int:
     return rows
 
 
-def strangers(target: str, other: str) -> int:
+def foreign_files(target: str, other: str) -> int:
     """Return the number of rows of a target that another table lacks, with their multiplicity, in the target's columns."""
     columns = ", ".join(f'"{field.name}"' for field in opened(target).schema().fields)
     surplus = f"SELECT {columns} FROM target EXCEPT ALL SELECT {columns} FROM other"

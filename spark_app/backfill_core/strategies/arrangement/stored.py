@@ -114,12 +114,12 @@ def open_request(stored: ArrangementStored | None) -> OpenRequest:
 
 def summarize(stored: ArrangementStored) -> StoredSummary:
     """Summarize the job's progress; the total number of rows is unknown without the source."""
-    position, filtered = position_words(stored.space, stored.positions), stored.rows_read - stored.rows
+    position, filtered = describe_positions(stored.space, stored.positions), stored.rows_read - stored.rows
     total = stored.rows_read if stored.positions.complete else None
     return StoredSummary(stored.phase, total, stored.rows_read, filtered, stored.chunks, position)
 
 
-def position_words(space: KeySpace, positions: VnodePositions) -> str:
+def describe_positions(space: KeySpace, positions: VnodePositions) -> str:
     """Format the position of each vnode's copied rows, as `rows up to ts = 2026-03-01T00:00:00Z, id = 5`.
 
     If positions differ, the string names the first `RUNS_SHOWN_MAX` ranges of vnodes. It is empty before the first row, and after the
@@ -131,13 +131,13 @@ def position_words(space: KeySpace, positions: VnodePositions) -> str:
     first = 0
     for count, reached in positions.runs[:RUNS_SHOWN_MAX]:
         name = "" if count == space.vnodes else f"vnodes {first} to {first + count - 1}: "
-        messages.append(name + _reached_words(space, reached))
+        messages.append(name + _describe_reached(space, reached))
         first += count
     more = len(positions.runs) - len(messages)
     return "; ".join([*messages, *([f"and {more} more ranges of vnodes"] if more else [])])
 
 
-def _reached_words(space: KeySpace, reached: Reached) -> str:
+def _describe_reached(space: KeySpace, reached: Reached) -> str:
     match reached:
         case UpTo(position=position):
             direction = "down" if space.order.columns[0].descending else "up"

@@ -36,9 +36,9 @@ from backfill_core.job.steps import COPY, KEY_PROOF
 from backfill_core.pacing.row_costs import mean_row_bytes
 from backfill_core.phases.key_copy import KeyCopy
 from backfill_core.phases.key_proof import PROVING, KeyProver
-from backfill_core.phases.replay import Applied, ChangeWay, Replay, Running
+from backfill_core.phases.replay import AppliedBatch, ChangeWay, Replay, RunningBatch
 from backfill_core.phases.view import doing
-from backfill_core.positions.key_line import KeyLine
+from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.vnode_positions import KeyBound
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
@@ -71,7 +71,7 @@ class ArrangementStrategy:
     """State machine of Arrangement, see the module; implements `protocol.strategy.Strategy`."""
 
     def __init__(
-        self, opened: Opened, line: KeyLine, settings: ArrangementSettings, stored: ArrangementStored | None = None
+        self, opened: Opened, line: KeyScan, settings: ArrangementSettings, stored: ArrangementStored | None = None
     ) -> None:
         """Start a new job, or resume the committed state of an earlier attempt.
 
@@ -282,11 +282,11 @@ class ArrangementStrategy:
             if work:
                 self._close_round()
         match replay.batch:
-            case Running(batch=batch) | Applied(batch=batch):
+            case RunningBatch(batch=batch) | AppliedBatch(batch=batch):
                 version, opens = batch.upto, not self._is_lost(batch.upto)
             case batch:
                 version, opens = replay.consumed, batch is None and not self._ends_round
-        shares = isinstance(replay.batch, Running)
+        shares = isinstance(replay.batch, RunningBatch)
         return (*work, *self._copy.propose(permits, ids, now, version, opens=opens, shares=shares))
 
     # -------------------------------------------------------------- committing

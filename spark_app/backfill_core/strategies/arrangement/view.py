@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from backfill_core.phases.key_copy import KeyCopy
 from backfill_core.phases.replay import Replay
-from backfill_core.phases.view import Copied, Look, retention_warnings
-from backfill_core.positions.file_order import Watermark
+from backfill_core.phases.view import CopyProgress, PinnedView, retention_warnings
+from backfill_core.positions.file_order import OrderWatermark
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.positions.vnode_positions import NotStarted, UpTo
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.strategy import Pinned, StrategyView
-from backfill_core.strategies.arrangement.stored import READING, position_words
+from backfill_core.strategies.arrangement.stored import READING, describe_positions
 
 WATERMARK_MAX = 200
 """Maximum characters of a displayed value."""
@@ -20,12 +20,12 @@ def of(pinned: Pinned, copy: KeyCopy, replay: Replay, phase: str, activity: str,
     """Return the current view of the state machine."""
     # Before the first row, the job needs no old versions; afterwards it needs the changes of all copied rows.
     warnings = retention_warnings(replay, replay.consumed_ms() if copy.sealed.started else None, now)
-    return Look(pinned, _copied(copy), replay, phase, activity, phase == READING).at(now, warnings)
+    return PinnedView(pinned, _copied(copy), replay, phase, activity, phase == READING).at(now, warnings)
 
 
-def _copied(copy: KeyCopy) -> Copied:
+def _copied(copy: KeyCopy) -> CopyProgress:
     done, total = copy.rows_read_sealed, copy.rows_read_sealed + copy.rows_left
-    return Copied(
+    return CopyProgress(
         rows=total,
         rows_left=copy.rows_left,
         rows_total=total,
@@ -38,11 +38,11 @@ def _copied(copy: KeyCopy) -> Copied:
         meter=copy.meter,
         rate_limit=copy.rate_limit,
         watermark=_watermark(copy),
-        position=position_words(copy.space, copy.sealed),
+        position=describe_positions(copy.space, copy.sealed),
     )
 
 
-def _watermark(copy: KeyCopy) -> Watermark | None:
+def _watermark(copy: KeyCopy) -> OrderWatermark | None:
     """Return the value of the first column that copied rows reach in all vnodes; `None` if the target has all rows or none.
 
     Rows before the value are in the target. Rows with the value itself may be missing, because values may repeat.
@@ -54,4 +54,4 @@ def _watermark(copy: KeyCopy) -> Watermark | None:
     least = min(positions, key=order.sort_key)
     column = order.columns[0]
     value = column.words(least[0])
-    return Watermark(column.name, "Descending" if column.descending else "Ascending", value[:WATERMARK_MAX])
+    return OrderWatermark(column.name, "Descending" if column.descending else "Ascending", value[:WATERMARK_MAX])

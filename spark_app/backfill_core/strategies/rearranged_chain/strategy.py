@@ -38,7 +38,7 @@ class Rearranging:
 
 
 @dataclass(frozen=True, slots=True)
-class Draining:
+class DrainingChain:
     """The data reached the newest barrier; versions up to `upto` are still missing, and no further barrier is reported."""
 
     upto: int
@@ -49,7 +49,7 @@ class Forwarding:
     """The job has caught up at least once."""
 
 
-Way = Rearranging | Draining | Forwarding
+Way = Rearranging | DrainingChain | Forwarding
 
 
 class RearrangedChain:
@@ -95,7 +95,7 @@ class RearrangedChain:
         match self._way:
             case Rearranging():
                 return REARRANGING
-            case Draining():
+            case DrainingChain():
                 return DRAINING
             case Forwarding():
                 return FORWARDING
@@ -154,7 +154,7 @@ class RearrangedChain:
         queue, reached = self._way.queue.reach(self._there)
         self._reached, self._way = reached or self._reached, Rearranging(queue)
         if reached is not None and reached.epoch >= self._barrier:
-            self._way = Draining(head.position)
+            self._way = DrainingChain(head.position)
 
     # -------------------------------------------------------------- choosing work
     def propose(self, permits: Permits, now: Now) -> tuple[Work, ...]:
@@ -164,7 +164,7 @@ class RearrangedChain:
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
         """See `Strategy`; the first barrier after the drained versions commits that the job caught up (R-CHAIN-10)."""
-        if isinstance(self._way, Draining) and self._there >= self._way.upto:
+        if isinstance(self._way, DrainingChain) and self._there >= self._way.upto:
             self._forward()
         return self._machine.prepare_commit(epoch, permits, now, forgets_polls=False)
 

@@ -14,7 +14,7 @@ work is durable. A batch is staged; the next commit contains it completely, with
 from __future__ import annotations
 
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core.errors import MADE_AGAIN_HINT, SourceReplacedError
+from backfill_core.errors import RECREATED_HINT, SourceReplacedError
 from backfill_core.phases.copy_replay import CopyReplayStrategy
 from backfill_core.protocol.strategy import Opened
 from backfill_core.strategies.replica.params import ReplicaSettings
@@ -32,7 +32,7 @@ def replica(
     if stored is not None and stored.reopened_at is not None and opened.pinned.table_id != stored.copied.table_id:
         raise SourceReplacedError(
             f"the source was replaced by another table after version {stored.copied.version} was pinned.",
-            hint=MADE_AGAIN_HINT,
+            hint=RECREATED_HINT,
         )
     return CopyReplayStrategy(opened, settings, resumed=stored, state=ReplicaStored, limit="Barriers", key_proven=True)
 

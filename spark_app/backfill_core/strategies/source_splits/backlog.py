@@ -10,7 +10,7 @@ from backfill_core.protocol.strategy import JobWarning
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class BacklogSample:
     """The start of one read."""
 
     at_s: float
@@ -26,11 +26,11 @@ class Backlog:
     """Observations of the last reads. A read of all polled offsets leaves a backlog of 0."""
 
     trend: LagTrend = field(default_factory=LagTrend)
-    observed: tuple[Observation, ...] = ()
+    observed: tuple[BacklogSample, ...] = ()
 
     def observe(self, written: int, left: int, now: Now) -> Backlog:
         """Record the start of a read, with the backlog after it."""
-        observed = (*self.observed[-STEPS_WATCHED:], Observation(now.mono_s, written, left))
+        observed = (*self.observed[-STEPS_WATCHED:], BacklogSample(now.mono_s, written, left))
         return replace(self, trend=self.trend.observe(left), observed=observed)
 
     @property

@@ -11,14 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from backfill_core.errors import MADE_AGAIN_HINT, BackfillError, SourceReplacedError
+from backfill_core.errors import RECREATED_HINT, BackfillError, SourceReplacedError
 from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
 from backfill_core.job.steps import COPY
-from backfill_core.pacing.eta import RateMeter
 from backfill_core.pacing.open_transactions import OpenTransactions, TransactionWait
 from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed, count
 from backfill_core.protocol.clock import Now
+from backfill_core.protocol.eta import RateMeter
 from backfill_core.protocol.events import (
     BarrierPassed,
     Head,
@@ -46,7 +46,7 @@ from backfill_core.strategies.source_splits.stored import (
 
 
 @dataclass(frozen=True, slots=True)
-class Durable:
+class DurableOffsets:
     """Positions of the newest durable commit, in the forms that the job uses."""
 
     splits: Mapping[str, Split]
@@ -60,7 +60,7 @@ class Durable:
     """Offset ranges in the target while history is missing; `None` afterwards."""
 
     @classmethod
-    def of(cls, splits: Mapping[str, Split]) -> Durable:
+    def of(cls, splits: Mapping[str, Split]) -> DurableOffsets:
         """Compute the positions once for each commit, because a topic may have a thousand partitions."""
         copied = not has_history_left(splits)
         held = (OffsetRange(name, *span) for name, split in splits.items() for span in split.held)
@@ -69,7 +69,7 @@ class Durable:
         )
 
 
-class Splits(ABC):
+class PartitionSplits(ABC):
     """The partitions of one job of a topic."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Splits(ABC):
         self._sealing: Mapping[str, Split] = dict(self._splits)
         """Positions of the newest commit, durable or not."""
 
-        self._durable = Durable.of(self._sealing)
+        self._durable = DurableOffsets.of(self._sealing)
         self._caught_up = stored is not None and stored.phase == LIVE
         self._head: Head | None = None
         self._highs: dict[str, int] = {}
@@ -209,7 +209,7 @@ class Splits(ABC):
         if head.source_id != self._source_id:
             self._failure = SourceReplacedError(
                 f"the source was {self._source_id or 'nameless'} and is now {head.source_id or 'nameless'}.",
-                hint=MADE_AGAIN_HINT,
+                hint=RECREATED_HINT,
             )
             return
         self._head = head
@@ -226,7 +226,7 @@ class Splits(ABC):
     def _seal(self, now: Now) -> None:
         before = self._durable
         self._sealed_at = self._prepared_at
-        self._durable = Durable.of(self._sealing)
+        self._durable = DurableOffsets.of(self._sealing)
         copied = sum(
             split.next - before.splits[name].next for name, split in self._sealing.items() if name in before.splits
         )
@@ -290,7 +290,7 @@ class Splits(ABC):
     def view(self, now: Now) -> StrategyView:
         """See `Strategy`."""
         return view.of(
-            view.Look(
+            view.TopicView(
                 splits=self._durable.splits,
                 head=self._head,
                 watermarks=self._watermarks,

@@ -34,7 +34,7 @@ Bounds = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningRead:
     """A read in progress."""
 
     work: ReadOffsetRanges
@@ -44,7 +44,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedRead:
     """A read whose files are not committed yet."""
 
     work: ReadOffsetRanges
@@ -58,8 +58,8 @@ class Reads:
         """Start without reads; a read without a rate limit should take `target_s` seconds."""
         self._settings, self._in_flight_max = settings, in_flight_max
         self._sizer = SplitSizer(target_s, FIRST_OFFSETS, OFFSETS_MIN, settings.read_max)
-        self._running: dict[int, Running] = {}
-        self._staged: dict[int, Staged] = {}
+        self._running: dict[int, RunningRead] = {}
+        self._staged: dict[int, StagedRead] = {}
 
     @property
     def running(self) -> bool:
@@ -113,14 +113,14 @@ class Reads:
     # -------------------------------------------------------------- events
     def begin(self, work: ReadOffsetRanges, charged: int | None, now: Now) -> ReadOffsetRanges:
         """Register a read that starts, and return its work."""
-        self._running[work.work_id] = Running(work, now.mono_s, charged)
+        self._running[work.work_id] = RunningRead(work, now.mono_s, charged)
         return work
 
-    def finish(self, result: OffsetRangesStaged, now: Now) -> Running | None:
+    def finish(self, result: OffsetRangesStaged, now: Now) -> RunningRead | None:
         """Move a finished read to the staged ones, and return it; `None` if the read is unknown."""
         read = self._running.pop(result.work_id, None)
         if read is not None:
-            self._staged[result.work_id] = Staged(read.work, result)
+            self._staged[result.work_id] = StagedRead(read.work, result)
             if read.charged is None:
                 self._sizer = self._sizer.observe(count(read.work.ranges), now.mono_s - read.since_s)
         return read
@@ -130,16 +130,16 @@ class Reads:
         self._running.pop(work_id, None)
 
     # -------------------------------------------------------------- committing
-    def take_ready(self, bounds: Bounds) -> list[Staged]:
+    def take_ready(self, bounds: Bounds) -> list[StagedRead]:
         """Remove and return all reads that can be committed, in an order that skips no offset."""
         ready = self._ready(bounds)
         for read in ready:
             del self._staged[read.work.work_id]
         return ready
 
-    def _ready(self, bounds: Bounds) -> list[Staged]:
+    def _ready(self, bounds: Bounds) -> list[StagedRead]:
         positions = {name: first for name, (first, _) in bounds.items()}
-        ready: list[Staged] = []
+        ready: list[StagedRead] = []
         waiting = list(self._staged.values())
         moved = True
         while moved:

@@ -26,13 +26,13 @@ from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.strategy import CommitRequest, Permits, StrategyStatus
 from backfill_core.protocol.work import OffsetRangesStaged, ReadOffsetRanges, Result, StagedFile, WorkKind
-from backfill_core.strategies.source_splits.machine import Splits
+from backfill_core.strategies.source_splits.machine import PartitionSplits
 from backfill_core.strategies.source_splits.params import SourceSplitsSettings
-from backfill_core.strategies.source_splits.reads import Bounds, Reads, Staged
+from backfill_core.strategies.source_splits.reads import Bounds, Reads, StagedRead
 from backfill_core.strategies.source_splits.stored import SourceSplitsStored
 
 
-class SourceSplitsStrategy(Splits):
+class SourceSplitsStrategy(PartitionSplits):
     """State machine of SourceSplits, see the module; implements `protocol.strategy.Strategy`."""
 
     def __init__(
@@ -136,7 +136,7 @@ class SourceSplitsStrategy(Splits):
         )
 
 
-def _files(reads: list[Staged]) -> tuple[StagedFile, ...]:
+def _files(reads: list[StagedRead]) -> tuple[StagedFile, ...]:
     return tuple(itertools.chain.from_iterable(read.result.files for read in reads))
 
 

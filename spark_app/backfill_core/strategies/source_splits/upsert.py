@@ -42,7 +42,7 @@ from backfill_core.protocol.work import (
     Work,
     WorkKind,
 )
-from backfill_core.strategies.source_splits.machine import Splits
+from backfill_core.strategies.source_splits.machine import PartitionSplits
 from backfill_core.strategies.source_splits.params import SourceSplitsSettings
 from backfill_core.strategies.source_splits.reads import FIRST_OFFSETS, OFFSETS_MIN, Bounds
 from backfill_core.strategies.source_splits.share import share
@@ -51,7 +51,7 @@ from backfill_core.strategies.source_splits.stored import AnnouncedRanges, Sourc
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class UpsertBatch:
     """Offsets of history or of new records, with at most one range for each partition."""
 
     kind: WorkKind
@@ -76,7 +76,7 @@ class Batch:
 class Judging:
     """The batch's bad records are being staged."""
 
-    batch: Batch
+    batch: UpsertBatch
     work_id: int
 
 
@@ -84,28 +84,28 @@ class Judging:
 class Chosen:
     """The batch waits for a commit."""
 
-    batch: Batch
+    batch: UpsertBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class AnnouncedUpsert:
     """A commit that is not durable yet announces the batch's MERGE as the next transaction."""
 
-    batch: Batch
+    batch: UpsertBatch
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
     """The newest durable commit announces the batch."""
 
-    batch: Batch
+    batch: UpsertBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningUpsert:
     """The batch's MERGE is running."""
 
-    batch: Batch
+    batch: UpsertBatch
     work_id: int
     since_s: float
     charged: int | None
@@ -113,14 +113,14 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedUpsert:
     """The batch's MERGE is durable; no commit records it yet."""
 
-    batch: Batch
+    batch: UpsertBatch
     result: OffsetRangesMerged
 
 
-class UpsertSplits(Splits):
+class UpsertSplits(PartitionSplits):
     """State machine for `Upsert` targets, see the module; implements `protocol.strategy.Strategy`."""
 
     def __init__(
@@ -135,7 +135,7 @@ class UpsertSplits(Splits):
         resumed = None if stored is None else stored.after_merge(last_txn)
         super().__init__(subscribed, settings, resumed)
         self._aside: dict[str, int] = {} if resumed is None else dict(resumed.aside)
-        self._batch: Judging | Chosen | Announced | Ready | Running | Applied | None = None
+        self._batch: Judging | Chosen | AnnouncedUpsert | Ready | RunningUpsert | AppliedUpsert | None = None
         self._last = WorkKind.HISTORY
         self._permits: Permits | None = None
         size = SplitSizer(settings.batch_target_s, FIRST_OFFSETS, OFFSETS_MIN, settings.read_max)
@@ -145,7 +145,7 @@ class UpsertSplits(Splits):
     @property
     def stored(self) -> SourceSplitsStored:
         """See `Strategy`."""
-        batch = self._batch.batch if isinstance(self._batch, Announced | Ready | Running) else None
+        batch = self._batch.batch if isinstance(self._batch, AnnouncedUpsert | Ready | RunningUpsert) else None
         merging = None if batch is None else AnnouncedRanges(batch.txn, batch.upto)
         return replace(super().stored, merging=merging, aside=self._aside)
 
@@ -154,7 +154,8 @@ class UpsertSplits(Splits):
         """See `Strategy`; a finished MERGE is committed at once, because the target is newer than its state."""
         chosen = isinstance(self._batch, Chosen) and self._permitted(self._batch.batch, self._permits)
         return self._status(
-            wants_commit=chosen or isinstance(self._batch, Applied), blocks_commit=isinstance(self._batch, Running)
+            wants_commit=chosen or isinstance(self._batch, AppliedUpsert),
+            blocks_commit=isinstance(self._batch, RunningUpsert),
         )
 
     @property
@@ -175,8 +176,8 @@ class UpsertSplits(Splits):
         match self._batch, result:
             case Judging(batch, work_id), BadRecordsAside() if work_id == result.work_id:
                 self._batch = Chosen(replace(batch, files=result.files))
-            case Running(batch, work_id, since_s, charged), OffsetRangesMerged() if work_id == result.work_id:
-                self._batch = Applied(batch, result)
+            case RunningUpsert(batch, work_id, since_s, charged), OffsetRangesMerged() if work_id == result.work_id:
+                self._batch = AppliedUpsert(batch, result)
                 self._revision += 1
                 if charged is not None and result.records:
                     # Offsets without a record do not count against the limit.
@@ -186,13 +187,13 @@ class UpsertSplits(Splits):
                 pass
 
     def _lose(self, work_id: int) -> None:
-        if isinstance(self._batch, Judging | Running) and self._batch.work_id == work_id:
-            self._revision += isinstance(self._batch, Running)
+        if isinstance(self._batch, Judging | RunningUpsert) and self._batch.work_id == work_id:
+            self._revision += isinstance(self._batch, RunningUpsert)
             self._batch = None
 
     def _seal(self, now: Now) -> None:
         super()._seal(now)
-        if isinstance(self._batch, Announced):
+        if isinstance(self._batch, AnnouncedUpsert):
             self._batch = Ready(self._batch.batch)
 
     # -------------------------------------------------------------- choosing work
@@ -210,7 +211,7 @@ class UpsertSplits(Splits):
             case _:
                 return ()
 
-    def _choose(self, permits: Permits, now: Now, *, admitted: bool) -> Batch | None:
+    def _choose(self, permits: Permits, now: Now, *, admitted: bool) -> UpsertBatch | None:
         """Return the next batch. New records and history alternate, so that neither has to wait for all of the other."""
         sides = [(WorkKind.CHANGES, self._new, permits.changes), (WorkKind.HISTORY, self._missing, admitted)]
         for kind, bounds, may in sides if self._last is WorkKind.HISTORY else reversed(sides):
@@ -224,7 +225,7 @@ class UpsertSplits(Splits):
             )
             if ranges:
                 sets_aside = self._settings.sets_aside
-                return Batch(kind, ranges, bool(aside) or not sets_aside, bool(aside) or sets_aside)
+                return UpsertBatch(kind, ranges, bool(aside) or not sets_aside, bool(aside) or sets_aside)
         return None
 
     def _batch_offsets(self, kind: WorkKind, now: Now) -> int:
@@ -232,7 +233,7 @@ class UpsertSplits(Splits):
         limited = kind is WorkKind.HISTORY and self._bucket.rate_per_s is not None
         return min(offsets, int(self._bucket.available(now.mono_s))) if limited else offsets
 
-    def _judge(self, batch: Batch | None, ids: Iterator[int]) -> tuple[Work, ...]:
+    def _judge(self, batch: UpsertBatch | None, ids: Iterator[int]) -> tuple[Work, ...]:
         if batch is None:
             return ()
         if batch.judged:
@@ -241,7 +242,7 @@ class UpsertSplits(Splits):
         self._batch = Judging(batch, next(ids))
         return (SetBadRecordsAside(batch.kind, self._batch.work_id, batch.ranges),)
 
-    def _start(self, batch: Batch, ids: Iterator[int], now: Now) -> tuple[Work, ...]:
+    def _start(self, batch: UpsertBatch, ids: Iterator[int], now: Now) -> tuple[Work, ...]:
         """Start the announced MERGE; cancel it if a new rate limit does not admit it."""
         offsets, charged = count(batch.ranges), None
         if batch.kind is WorkKind.HISTORY and self._bucket.rate_per_s is not None:
@@ -252,11 +253,11 @@ class UpsertSplits(Splits):
             self._bucket, charged = self._bucket.take(offsets, now.mono_s), offsets
         if batch.kind is WorkKind.CHANGES:
             self._observe_backlog(batch.ranges, now)
-        self._batch = Running(batch, next(ids), now.mono_s, charged)
+        self._batch = RunningUpsert(batch, next(ids), now.mono_s, charged)
         return (MergeOffsetRanges(batch.kind, self._batch.work_id, batch.ranges, batch.txn, batch.skips_bad),)
 
     @staticmethod
-    def _permitted(batch: Batch, permits: Permits | None) -> bool:
+    def _permitted(batch: UpsertBatch, permits: Permits | None) -> bool:
         if permits is None:
             return False
         return permits.history if batch.kind is WorkKind.HISTORY else permits.changes
@@ -264,7 +265,7 @@ class UpsertSplits(Splits):
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
         """See `Strategy`; the commit reports the applied MERGE, and announces the next one."""
-        applied = self._batch if isinstance(self._batch, Applied) else None
+        applied = self._batch if isinstance(self._batch, AppliedUpsert) else None
         if applied is not None:
             self._move(applied)
         self._catch_up(now)
@@ -281,7 +282,7 @@ class UpsertSplits(Splits):
             polls=False,
         )
 
-    def _move(self, applied: Applied) -> None:
+    def _move(self, applied: AppliedUpsert) -> None:
         """Advance the positions past a merged batch."""
         batch, records = applied.batch, applied.result.records
         if batch.kind is WorkKind.HISTORY:
@@ -304,16 +305,16 @@ class UpsertSplits(Splits):
 
     def _announce(self, epoch: Epoch, permits: Permits, now: Now) -> bool:
         """Announce the next MERGE as the transaction of an epoch, or withdraw the announced one."""
-        if isinstance(self._batch, Judging | Running):
+        if isinstance(self._batch, Judging | RunningUpsert):
             return False
-        batch = self._batch.batch if isinstance(self._batch, Chosen | Announced | Ready) else None
+        batch = self._batch.batch if isinstance(self._batch, Chosen | AnnouncedUpsert | Ready) else None
         if batch is None and not self._over:
             # A rate limit admits history at a barrier only, and a quarantine needs the bad records first.
             unlimited = permits.history and self._bucket.rate_per_s is None
             chosen = self._choose(permits, now, admitted=unlimited)
             batch = chosen if chosen is not None and chosen.judged else None
-        announced = isinstance(self._batch, Announced | Ready)
+        announced = isinstance(self._batch, AnnouncedUpsert | Ready)
         may = batch is not None and self._permitted(batch, permits)
         self._revision += announced or may
-        self._batch = Announced(replace(batch, txn=epoch.txn_version)) if batch is not None and may else None
+        self._batch = AnnouncedUpsert(replace(batch, txn=epoch.txn_version)) if batch is not None and may else None
         return may

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
-from backfill_core.pacing.eta import Eta, RateMeter, estimate
 from backfill_core.pacing.open_transactions import OpenTransactions, TransactionWait
 from backfill_core.pacing.retention import warn_short
 from backfill_core.phases.view import percent_done
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.positions.offsets import Largest, Offsets
 from backfill_core.protocol.clock import Now
+from backfill_core.protocol.eta import Eta, RateMeter, estimate
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import Facts, JobWarning, StrategyView
 from backfill_core.strategies.source_splits.backlog import Backlog
@@ -51,7 +51,7 @@ def _reached(head: Head, splits: Mapping[str, Split]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TopicView:
     """Input of a view of the state machine."""
 
     splits: Mapping[str, Split]
@@ -71,7 +71,7 @@ class Look:
     rate_limit: float | None
 
 
-def of(look: Look, now: Now) -> StrategyView:
+def of(look: TopicView, now: Now) -> StrategyView:
     """Return the current view. Rows are counted as offsets (R-SRC-25), because the number of records is unknown."""
     splits = look.splits.values()
     total = sum(split.end - split.start for split in splits)
@@ -109,13 +109,13 @@ def of(look: Look, now: Now) -> StrategyView:
     )
 
 
-def _reason(look: Look, now: Now) -> str:
+def _reason(look: TopicView, now: Now) -> str:
     if look.head is None:
         return "waiting for the first poll of the source"
     return "" if look.wait is None else look.wait.reason(now.mono_s)
 
 
-def _facts(look: Look, total: int, left: int, eta: Eta | None, *, new: int) -> Facts:
+def _facts(look: TopicView, total: int, left: int, eta: Eta | None, *, new: int) -> Facts:
     """Return the weights of steps. New records are assumed to be read at the unlimited pace of history, if known."""
     pace = look.meter.measured if look.rate_limit is None else look.meter.free
     return Facts(
@@ -131,7 +131,7 @@ def _facts(look: Look, total: int, left: int, eta: Eta | None, *, new: int) -> F
     )
 
 
-def _retention_warnings(look: Look, left: int, eta: Eta | None) -> tuple[JobWarning, ...]:
+def _retention_warnings(look: TopicView, left: int, eta: Eta | None) -> tuple[JobWarning, ...]:
     """Warn if history may expire before it is read, at the pace of the last commits or at the limit."""
     if look.head is None or not left:
         return ()

@@ -32,7 +32,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from backfill_core.transfer.facts import partition_value
+from backfill_core.file_copies.facts import partition_value
 from backfill_spark.delta.source_file import LoggedValues
 from backfill_spark.delta.statistics.moments import read_moment
 

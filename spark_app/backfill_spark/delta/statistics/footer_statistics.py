@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from backfill_core.transfer.bounds import (
+from backfill_core.file_copies.bounds import (
     DAY_US,
     NOT_A_TEXT,
+    BoundsSource,
     Path,
-    Teller,
     Written,
     first_believed,
     has_largest,
     teller,
 )
-from backfill_core.transfer.logged_statistics import LoggedStatistics
+from backfill_core.file_copies.logged_statistics import LoggedStatistics
 from backfill_spark.delta.statistics.moments import read_moment
 
 if TYPE_CHECKING:
@@ -77,14 +77,14 @@ class FooterStatistics:
             JAVA_ERRORS: any error of Kernel or the storage.
         """
         tellers = _tellers(layout, copied)
-        other = frozenset(path for path, source in tellers.items() if source is not Teller.FOOTER)
+        other = frozenset(path for path, source in tellers.items() if source is not BoundsSource.FOOTER)
         schema = layout.schema_without(other, WITHOUT_BOUNDS)
         statistics = self._read(file, schema, layout.statistics_columns)
         changes = _Changes(dict.fromkeys(other), dict.fromkeys(other))
         for column in layout.columns:
-            if tellers[column.path] is Teller.FOOTER:
+            if tellers[column.path] is BoundsSource.FOOTER:
                 self._drop_unreliable(column, statistics, copied, changes)
-            elif tellers[column.path] is Teller.LOG:
+            elif tellers[column.path] is BoundsSource.LOG:
                 _take_logged(column, copied, changes)
         _drop_invalid_strings(str(statistics.serializeAsJson(schema)), layout, changes)
         return self._changed(statistics, layout, changes) if changes.low or changes.high else statistics
@@ -123,10 +123,11 @@ class FooterStatistics:
         return literal.ofTimestamp(value) if column.kind == "timestamp" else literal.ofTimestampNtz(value)
 
 
-def _tellers(layout: Layout, copied: CopiedFile) -> dict[Path, Teller]:
+def _tellers(layout: Layout, copied: CopiedFile) -> dict[Path, BoundsSource]:
     if copied is OURS:
         return {
-            column.path: Teller.NONE if column.kind == WITHOUT_BOUNDS else Teller.FOOTER for column in layout.columns
+            column.path: BoundsSource.NONE if column.kind == WITHOUT_BOUNDS else BoundsSource.FOOTER
+            for column in layout.columns
         }
     stored, same = dict(copied.written.columns), copied.logged is not None
     return {column.path: teller(column.kind, stored.get(column.path), same_bytes=same) for column in layout.columns}

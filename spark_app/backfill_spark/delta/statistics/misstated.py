@@ -14,13 +14,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, StructType, TimestampNTZType, TimestampType
 
-from backfill_core.protocol.receipt import FileMismatch
+from backfill_core.protocol.receipt import FileDifference
 from backfill_spark.delta.log import table_at
 from backfill_spark.delta.properties import physical_name
 from backfill_spark.delta.schemas import schema_of
 from backfill_spark.delta.source_file import LoggedFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
-from backfill_spark.rows.columns import quoted
+from backfill_spark.delta.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ class _Leaf:
     type: DataType
 
 
-def misstated(spark: SparkSession, path: str, version: int, files: Sequence[LoggedFile]) -> tuple[FileMismatch, ...]:
+def misstated(spark: SparkSession, path: str, version: int, files: Sequence[LoggedFile]) -> tuple[FileDifference, ...]:
     """Return the files of one version whose statistics exclude values that the files have; one Spark job reads all of them.
 
     Bounds must include every value that a reader sees. Counts of rows and nulls must be correct in files without hidden rows.
@@ -71,7 +71,7 @@ def misstated(spark: SparkSession, path: str, version: int, files: Sequence[Logg
     compared = values.join(F.broadcast(logged.join(F.broadcast(numbers), "path")), "number")
     wrong = F.array_compact(F.array(*_defects(leaves)))
     mismatches = compared.select("number", wrong.alias("wrong")).where(F.size("wrong") > 0).orderBy("number").collect()
-    return tuple(FileMismatch(files[row["number"]].path, _message(row["wrong"])) for row in mismatches)
+    return tuple(FileDifference(files[row["number"]].path, _message(row["wrong"])) for row in mismatches)
 
 
 def _leaves(schema: StructType, statistics: DataFrame) -> list[_Leaf]:

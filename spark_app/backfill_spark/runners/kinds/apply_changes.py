@@ -10,9 +10,9 @@ from backfill_spark.ports.source import SupportsChanges
 from backfill_spark.rows.changes import check_net_changes
 from backfill_spark.rows.key_ranges import within
 from backfill_spark.runners.appended_files import stage_appended
-from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.merging import is_merged, merge
 from backfill_spark.runners.runner import WorkRunner
+from backfill_spark.work.context import WorkContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,14 +5,14 @@ from __future__ import annotations
 from backfill_core.protocol.work import MergeOffsetRanges, OffsetRangesMerged
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsOffsets
+from backfill_spark.records.folding import PARTITION, SPREAD_HINT, FoldingTransform
+from backfill_spark.records.parsing import bad_record, is_bad
 from backfill_spark.rows.changes import check_net_changes
 from backfill_spark.rows.counted_rows import CountedPartitions, CountedRows
-from backfill_spark.rows.records.folding import PARTITION, SPREAD_HINT, FoldingTransform
-from backfill_spark.rows.records.parsing import bad_record, is_bad
-from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.merging import is_merged, merge
 from backfill_spark.runners.offset_ranges import check_same_source, words
 from backfill_spark.runners.runner import WorkRunner
+from backfill_spark.work.context import WorkContext
 
 
 def _run(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged:

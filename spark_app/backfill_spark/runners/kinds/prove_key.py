@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from backfill_core.protocol.work import KeyProven, ProveKey
-from backfill_spark.rows.verification import check_one_row_a_key
-from backfill_spark.runners.context import WorkContext
+from backfill_spark.rows.columns import check_one_row_a_key
 from backfill_spark.runners.runner import WorkRunner
+from backfill_spark.work.context import WorkContext
 
 
 def _run(work: ProveKey, context: WorkContext) -> KeyProven:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backfill_core.errors import SnapshotExpiredError, TransientError
-from backfill_core.positions.key_line import KeyLine
 from backfill_core.positions.key_order import KeyPosition
+from backfill_core.positions.key_scan import KeyScan
 from backfill_core.protocol.work import KeyRangeStaged, ReadKeyRange
 from backfill_spark.crash_points import crash_point
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsKeyRanges
+from backfill_spark.rows.columns import check_one_row_a_key
 from backfill_spark.rows.counted_rows import CountedRows
 from backfill_spark.rows.key_ranges import nth_position, of_vnodes, upto
-from backfill_spark.rows.verification import check_one_row_a_key
-from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.runner import WorkRunner
+from backfill_spark.work.context import WorkContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,7 +54,7 @@ def _stage(work: ReadKeyRange, context: WorkContext) -> KeyRangeStaged:
     return KeyRangeStaged(work.work_id, files, read, last, _new_line(work, context) if last is not None else None)
 
 
-def _new_line(work: ReadKeyRange, context: WorkContext) -> KeyLine | None:
+def _new_line(work: ReadKeyRange, context: WorkContext) -> KeyScan | None:
     if not work.takes_cuts:
         return None
     source, cut_rows = context.tables.source, context.tables.spec.strategy.params.rows_per_cut

@@ -7,9 +7,9 @@ from backfill_spark.crash_points import crash_point
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsOffsets
 from backfill_spark.rows.counted_rows import CountedPartitions
-from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.offset_ranges import check_same_source, words
 from backfill_spark.runners.runner import WorkRunner
+from backfill_spark.work.context import WorkContext
 
 
 def _run(work: ReadOffsetRanges, context: WorkContext) -> OffsetRangesStaged:

@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from backfill_core.phases.accounting import check_read
+from backfill_core.positions.file_ranges import FileRange
 from backfill_core.positions.source_names import folder_of
-from backfill_core.protocol.work import FileRange, ReadSplit, SplitStaged, StagedFile
+from backfill_core.protocol.work import ReadSplit, SplitStaged, StagedFile
 from backfill_spark.crash_points import crash_point
 from backfill_spark.opening.shipping import ships
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsFiles, SupportsPin
-from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.runner import WorkRunner
+from backfill_spark.work.context import WorkContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,9 +6,9 @@ from backfill_core.protocol.work import BadRecordsAside, SetBadRecordsAside
 from backfill_spark.crash_points import crash_point
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsOffsets
-from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.offset_ranges import check_same_source, words
 from backfill_spark.runners.runner import WorkRunner
+from backfill_spark.work.context import WorkContext
 
 
 def _run(work: SetBadRecordsAside, context: WorkContext) -> BadRecordsAside:

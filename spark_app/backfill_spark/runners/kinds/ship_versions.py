@@ -5,14 +5,14 @@ from __future__ import annotations
 from backfill_core.log_shipping.folding import beginning, fold
 from backfill_core.protocol.work import ShipVersions, VersionsShipped
 from backfill_spark.crash_points import crash_point
+from backfill_spark.log_shipping.new_columns import new_columns
+from backfill_spark.log_shipping.staged_step import check_known, stage_step
 from backfill_spark.opening.shipping import relaid
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsShipping
 from backfill_spark.ports.source import SupportsLog
-from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.runner import WorkRunner
-from backfill_spark.shipping.new_columns import new_columns
-from backfill_spark.shipping.staged_step import check_known, stage_step
+from backfill_spark.work.context import WorkContext
 
 
 def _run(work: ShipVersions, context: WorkContext) -> VersionsShipped:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from backfill_core.protocol.work import Verified, Verify
-from backfill_spark.rows.comparison import compare
-from backfill_spark.runners.context import WorkContext
+from backfill_spark.receipts.comparison import compare
 from backfill_spark.runners.runner import WorkRunner
+from backfill_spark.work.context import WorkContext
 
 
 def _run(work: Verify, context: WorkContext) -> Verified:

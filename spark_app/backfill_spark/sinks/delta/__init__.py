@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.params import TargetAbility
-from backfill_api.spec.spec import Backfill
+from backfill_api.spec.spec import BackfillResource
 from backfill_api.spec.targets.delta import DeltaTarget
-from backfill_spark.sinks import SinkPlugin
+from backfill_spark.ports.sink import SinkPlugin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from backfill_spark.sinks.delta.sink import DeltaSink
 
 
-def _open(spark: SparkSession, backfill: Backfill) -> DeltaSink:
+def _open(spark: SparkSession, backfill: BackfillResource) -> DeltaSink:
     from backfill_spark.delta.location import target_location
     from backfill_spark.rows.write_modes import write_mode
     from backfill_spark.sinks.delta.sink import DeltaSink
@@ -43,7 +43,7 @@ def _code() -> type[DeltaSink]:
     return DeltaSink
 
 
-def _quarantine(spark: SparkSession, backfill: Backfill, path: str) -> DeltaSink:
+def _quarantine(spark: SparkSession, backfill: BackfillResource, path: str) -> DeltaSink:
     from backfill_spark.delta.location import one_spelling
     from backfill_spark.rows.write_modes import APPEND
     from backfill_spark.sinks.delta.sink import DeltaSink

@@ -28,7 +28,7 @@ from backfill_core.job.owner import OWNER_DOMAIN, Claim, check_claim, claimed, c
 from backfill_core.protocol.actions import Durable
 from backfill_core.protocol.work import NewColumns, RemovedFile, StagedFile
 from backfill_spark.delta.added_files import AddedFiles, Statistics
-from backfill_spark.delta.checkpoints.hooks import CommitHooks
+from backfill_spark.delta.checkpoint_hooks import CommitHooks
 from backfill_spark.delta.log import logged_files
 from backfill_spark.delta.statistics.footer_statistics import CopiedFile
 from backfill_spark.delta.table_layout import Layout
@@ -38,8 +38,8 @@ from backfill_spark.jvm.log_stores.kernel import kernel_settings
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks.delta.create import ENGINE_INFO, with_columns
 from backfill_spark.sinks.delta.failures import (
-    BEGIN_ANEW,
     FENCED_HINT,
+    START_AGAIN,
     explain_commit,
     explain_staged,
     explain_target,
@@ -353,7 +353,7 @@ class DeltaCommitter:
             raise TargetGoneError(
                 f"the target {self._path} was dropped and created again: it is at version {txn.getReadTableVersion()}, "
                 f"but this job committed version {self._sealed}.",
-                hint=BEGIN_ANEW,
+                hint=START_AGAIN,
             )
         return txn
 

@@ -16,12 +16,12 @@ from backfill_spark.delta.location import SPARK_CATALOG
 from backfill_spark.delta.properties import CHANGE_FEED, FEATURE, VECTORS, VECTORS_ON, is_on
 from backfill_spark.delta.spark_internals import check_properties, gives_properties, is_feature
 from backfill_spark.delta.table_facts import LAST_ID
+from backfill_spark.delta.types import nullable
 from backfill_spark.jvm.errors import JAVA_ERRORS
-from backfill_spark.jvm.failures import in_words
+from backfill_spark.jvm.failures import describe_error
 from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.log_stores.kernel import kernel_settings
-from backfill_spark.rows.columns import nullable
-from backfill_spark.shipping.layout import carried_schema
+from backfill_spark.log_shipping.layout import carried_schema
 from backfill_spark.sinks.delta.table import TargetTable
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def check_known(spark: SparkSession, properties: Mapping[str, str]) -> None:
         try:
             check_properties(spark, {name: value})
         except JAVA_ERRORS as error:
-            message = in_words(error).partition("To disable this check")[0].strip()
+            message = describe_error(error).partition("To disable this check")[0].strip()
             raise InvalidSpecError(
                 f"{field}: Delta rejects {value!r}: {message}", hint="Correct or remove it."
             ) from error

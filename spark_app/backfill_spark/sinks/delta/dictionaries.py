@@ -25,7 +25,7 @@ TELLING_ROWS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ColumnChunk:
     """One column in one row group of a file."""
 
     column: str
@@ -36,7 +36,7 @@ class Chunk:
     has_dictionary: bool
 
 
-def given_up(chunks: Iterable[Chunk]) -> frozenset[str]:
+def given_up(chunks: Iterable[ColumnChunk]) -> frozenset[str]:
     """Return the columns without a dictionary in every row group; columns of nulls only are never returned."""
     outcomes = [(chunk.column, chunk.values > chunk.nulls and not chunk.has_dictionary) for chunk in chunks]
     return frozenset(name for name, lost in outcomes if lost) - {name for name, lost in outcomes if not lost}
@@ -57,7 +57,7 @@ class Dictionaries:
             self._writes += 1
             return None if self._writes % TRY_EVERY == 0 else self._given_up
 
-    def learn(self, chunks: Sequence[Chunk], rows: int) -> None:
+    def learn(self, chunks: Sequence[ColumnChunk], rows: int) -> None:
         """Record the result of a file that tried all columns."""
         if rows >= TELLING_ROWS:
             with self._lock:
@@ -69,7 +69,7 @@ def options(columns: Iterable[str]) -> dict[str, str]:
     return {f"parquet.enable.dictionary#{column}": "false" for column in sorted(columns)}
 
 
-def read_chunks(spark: SparkSession, path: str) -> tuple[list[Chunk], int]:
+def read_chunks(spark: SparkSession, path: str) -> tuple[list[ColumnChunk], int]:
     """Read a Parquet footer; return its column chunks and its number of rows."""
     jvm = java(spark)
     conf = hadoop_conf(spark)
@@ -82,8 +82,8 @@ def read_chunks(spark: SparkSession, path: str) -> tuple[list[Chunk], int]:
     return [_chunk(column) for block in items(blocks) for column in items(block.getColumns())], rows
 
 
-def _chunk(column: Any) -> Chunk:
+def _chunk(column: Any) -> ColumnChunk:
     statistics = column.getStatistics()
     nulls = statistics.getNumNulls() if statistics.isNumNullsSet() else 0
     kept = column.getEncodingStats().hasDictionaryEncodedPages()
-    return Chunk(column.getPath().toDotString(), column.getValueCount(), nulls, kept)
+    return ColumnChunk(column.getPath().toDotString(), column.getValueCount(), nulls, kept)

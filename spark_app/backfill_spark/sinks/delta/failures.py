@@ -21,7 +21,7 @@ from backfill_core.errors import (
 from backfill_core.phases.accounting import GONE_HINT
 from backfill_spark.delta.spark_internals import log_damage
 from backfill_spark.jvm.errors import causes, first_line, is_a, whole_text, without_values
-from backfill_spark.jvm.failures import Trouble, in_words, is_about, is_about_a_file, long_name, trouble_of
+from backfill_spark.jvm.failures import Trouble, describe_error, is_about, is_about_a_file, long_name, trouble_of
 from backfill_spark.jvm.log_stores import refusals
 from backfill_spark.jvm.log_stores.missing_places import missing_place
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FENCED_HINT = "Nothing to do if another driver runs; otherwise start the job again."
-BEGIN_ANEW = "Run the job again: it creates the table and starts from the beginning."
+START_AGAIN = "Run the job again: it creates the table and starts from the beginning."
 
 
 def explain_target(error: Exception, *, path: str, doing: str) -> BackfillError:
     """Return the error of a step on the target, such as `the seal` or `reading the target`."""
-    message = f"{doing} failed: {in_words(error)}"
+    message = f"{doing} failed: {describe_error(error)}"
     return _explained(error, path=path, message=message) or TransientError(message)
 
 
@@ -67,19 +67,19 @@ def explain_staged(error: Exception, file: str, *, target: str) -> BackfillError
 def explain_job(spark: SparkSession, error: Exception, *, path: str) -> BackfillError | None:
     """Return the error of a Spark job that also uses the target; `None` if the exception does not concern the target."""
     if is_about(error, path):
-        return _explained(error, path=path, message=f"the target: {in_words(error)}")
+        return _explained(error, path=path, message=f"the target: {describe_error(error)}")
     damage = log_damage(spark, path, error)
     if damage is None:
         return None
     return TargetDamagedError(
-        f"the log of the target {path} is damaged: {in_words(damage)}",
+        f"the log of the target {path} is damaged: {describe_error(damage)}",
         hint="Restore its _delta_log, or start again with a new target.",
     )
 
 
 def explain_making(error: Exception, *, path: str) -> BackfillError:
     """Return the error of creating a target; if Delta rejects the table, the spec is invalid."""
-    message = f"the target {path} cannot be made: {in_words(error)}"
+    message = f"the target {path} cannot be made: {describe_error(error)}"
     rejections = (
         "IllegalArgumentException",
         "UnsupportedOperationException",
@@ -96,7 +96,7 @@ def explain_making(error: Exception, *, path: str) -> BackfillError:
         trouble == Trouble.UNKNOWN and any(is_a(error, name) for name in rejections)
     ):
         hint = "Correct spec.target.delta (path, partitionBy, clusterBy, properties), or the columns of spec.transform."
-        return InvalidSpecError(f"spec.target.delta: Delta rejects the table: {in_words(error)}", hint=hint)
+        return InvalidSpecError(f"spec.target.delta: Delta rejects the table: {describe_error(error)}", hint=hint)
     return _explained(error, path=path, message=message) or TransientError(message)
 
 
@@ -114,9 +114,9 @@ def _explained(error: Exception, *, path: str, message: str) -> BackfillError | 
                 hint=refusals.hint_of(error, "Grant read and write access to the table."),
             )
         case Trouble.NO_PLACE:
-            return missing_place(path, field="spec.target.delta.path", words=in_words(error))
+            return missing_place(path, field="spec.target.delta.path", words=describe_error(error))
         case Trouble.NO_TABLE:
-            return TargetGoneError(f"the target {path} was dropped while it was filled.", hint=BEGIN_ANEW)
+            return TargetGoneError(f"the target {path} was dropped while it was filled.", hint=START_AGAIN)
         case Trouble.UNSUPPORTED:
             name, text = causes(error)[-1]
             return UnsupportedTargetFeatureError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from backfill_core.errors import InvalidSpecError, PermissionDeniedError, TargetNotEmptyError
 from backfill_core.log_shipping.file_locations import in_one_store
 from backfill_spark.jvm.errors import JAVA_ERRORS
-from backfill_spark.jvm.failures import Trouble, in_words, trouble_of
+from backfill_spark.jvm.failures import Trouble, describe_error, trouble_of
 from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.jvm.log_stores import refusals
 from backfill_spark.jvm.log_stores.conditional_writes import check_conditional_writes
@@ -66,7 +66,7 @@ class TargetFolder:
             if trouble_of(error) != Trouble.DENIED:
                 raise explain_making(error, path=self._path) from error
             raise PermissionDeniedError(
-                f"spec.target.delta.path: {path.toString()} is not writable for this user: {in_words(error)}.",
+                f"spec.target.delta.path: {path.toString()} is not writable for this user: {describe_error(error)}.",
                 hint=refusals.hint_of(error, "Grant write access, or choose another target."),
             ) from error
 

@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 
 from backfill_core.errors import StateMovedError, TargetChangedError, UnsupportedTargetFeatureError
 from backfill_spark.delta.properties import is_on
+from backfill_spark.delta.types import quoted
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
 from backfill_spark.jvm.failures import Trouble, trouble_of
 from backfill_spark.jvm.gateway import java, java_column, java_frame, java_session
 from backfill_spark.rows.changes import DELETE, of_keys
-from backfill_spark.rows.columns import quoted
 from backfill_spark.sinks.delta.failures import explain_target
 from backfill_spark.sinks.delta.foreign_commits import others_beside
 

@@ -24,25 +24,26 @@ from backfill_core.errors import (
     TargetNotEmptyError,
     TargetSchemaMismatchError,
 )
+from backfill_core.file_copies.facts import TableFacts
 from backfill_core.log_shipping.schema_changes import Target
 from backfill_core.log_shipping.target_files import TargetFiles
 from backfill_core.protocol.work import StagedFile
-from backfill_core.transfer.facts import TableFacts
 from backfill_spark.delta.log import LOG_ERRORS, LoggedTable
 from backfill_spark.delta.spark_internals import named_files
 from backfill_spark.delta.stored_values import NOT_NULL_HINT, StoredValues
 from backfill_spark.delta.table_facts import physical_type
+from backfill_spark.delta.types import nullable, quoted
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.jvm.failures import while_staging
 from backfill_spark.jvm.gateway import java
-from backfill_spark.rows.columns import by_folder, nullable, quoted, unused
+from backfill_spark.log_shipping.layout import carried_properties, check_followed
+from backfill_spark.log_shipping.target_log import TargetLog
+from backfill_spark.rows.columns import by_folder, unused
 from backfill_spark.rows.write_modes import WriteMode
-from backfill_spark.shipping.layout import carried_properties, check_followed
-from backfill_spark.shipping.target_log import TargetLog
 from backfill_spark.sinks.delta import checks, dictionaries, new_table
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.create import check_known, create_table, made_with, name_table, planned_table
-from backfill_spark.sinks.delta.failures import BEGIN_ANEW, explain_job, explain_making, explain_target, may_be_others
+from backfill_spark.sinks.delta.failures import START_AGAIN, explain_job, explain_making, explain_target, may_be_others
 from backfill_spark.sinks.delta.folder import TargetFolder, qualified
 from backfill_spark.sinks.delta.row_changes import drop_rows, merge_rows
 from backfill_spark.sinks.delta.staging import PART, StagingFolder, part_of
@@ -188,7 +189,7 @@ class DeltaSink:
             if failure is not None and not may_be_others(failure):
                 break
         if failure is None:
-            raise TargetGoneError(f"the target {self.path} was dropped directly after its creation.", hint=BEGIN_ANEW)
+            raise TargetGoneError(f"the target {self.path} was dropped directly after its creation.", hint=START_AGAIN)
         raise explain_making(failure, path=self.path) from failure
 
     def _read(self) -> TargetTable | None:
@@ -331,7 +332,9 @@ class DeltaSink:
         except StagedFilesGoneError:
             if self.exists():
                 raise
-            raise TargetGoneError(f"the target {self.path} was dropped while it was filled.", hint=BEGIN_ANEW) from None
+            raise TargetGoneError(
+                f"the target {self.path} was dropped while it was filled.", hint=START_AGAIN
+            ) from None
 
     def staged_by(self, attempt: int, work_id: int) -> list[str]:
         """See `ports.sink.Quarantine`."""

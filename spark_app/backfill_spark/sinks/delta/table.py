@@ -11,9 +11,9 @@ from pyspark.sql.types import StructField, StructType, TimestampNTZType, Variant
 
 from backfill_api.spec.bounds import MESSAGE_MAX
 from backfill_api.status.plan import PlannedTarget
+from backfill_core.file_copies.facts import TableFacts
 from backfill_core.log_shipping.columns import WIDENING, Columns
 from backfill_core.log_shipping.schema_changes import Target
-from backfill_core.transfer.facts import TableFacts
 from backfill_spark.delta.log import table_now
 from backfill_spark.delta.properties import MAPPING_MODE, PHYSICAL_NAME, value
 from backfill_spark.delta.schemas import schema_of

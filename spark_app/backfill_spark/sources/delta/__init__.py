@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.sources import Source, delta
-from backfill_spark.sources import SourcePlugin
+from backfill_spark.ports.source import SourcePlugin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from backfill_spark.sources.delta.source import DeltaSource
+    from backfill_spark.sources.delta.source import DeltaTableSource
 
 
-def _open(spark: SparkSession, spec: Source) -> DeltaSource:
+def _open(spark: SparkSession, spec: Source) -> DeltaTableSource:
     from backfill_spark.delta.location import location, one_spelling
-    from backfill_spark.sources.delta.source import DeltaSource
+    from backfill_spark.sources.delta.source import DeltaTableSource
 
     params = spec.params
     assert isinstance(params, delta.DeltaSource)
@@ -24,15 +24,15 @@ def _open(spark: SparkSession, spec: Source) -> DeltaSource:
         one_spelling(spark, folder, field=f"spec.source.delta.allowFilesOutside[{at}]")
         for at, folder in enumerate(params.allow_files_outside)
     ]
-    return DeltaSource(
+    return DeltaTableSource(
         spark, path, key=params.key, schema_change=params.schema_change, allow_files_outside=tuple(allowed)
     )
 
 
-def _code() -> type[DeltaSource]:
-    from backfill_spark.sources.delta.source import DeltaSource
+def _code() -> type[DeltaTableSource]:
+    from backfill_spark.sources.delta.source import DeltaTableSource
 
-    return DeltaSource
+    return DeltaTableSource
 
 
 SOURCE = SourcePlugin(name="Delta", open=_open, code=_code)

@@ -24,11 +24,11 @@ from backfill_core.errors import (
 from backfill_spark.delta.log import LOG_ERRORS
 from backfill_spark.delta.schemas import schema_of
 from backfill_spark.delta.spark_internals import SparkDeltaLog
+from backfill_spark.delta.types import every_type
 from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, whole_text
-from backfill_spark.jvm.failures import Trouble, in_words, is_about, is_about_a_file, trouble_of
+from backfill_spark.jvm.failures import Trouble, describe_error, is_about, is_about_a_file, trouble_of
 from backfill_spark.jvm.log_stores import refusals
 from backfill_spark.jvm.log_stores.missing_places import missing_place
-from backfill_spark.rows.columns import every_type
 from backfill_spark.sources.delta.range_rows import explain_outside
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ def explain_look(error: Exception, spark: SparkSession | None = None, *, path: s
     """Return the error of opening or reading a source; with `spark`, it names the columns without a type."""
     if VOID in whole_text(error):
         return _without_type(path, spark)
-    message = f"the source {path} cannot be read: {in_words(error)}"
+    message = f"the source {path} cannot be read: {describe_error(error)}"
     match trouble_of(error):
         case Trouble.NO_PLACE:
-            return missing_place(path, field="spec.source.delta.path", words=in_words(error))
+            return missing_place(path, field="spec.source.delta.path", words=describe_error(error))
         case Trouble.NO_TABLE:
             return SourceNotFoundError(f"{path} is not a Delta table.", hint="Check spec.source.delta.path.")
         case Trouble.DENIED:
@@ -95,7 +95,7 @@ def explain_version(
     other_causes = (Trouble.DENIED, Trouble.NO_PLACE)
     if version < newest and VERSION_GONE.search(whole_text(error)) and trouble_of(error) not in other_causes:
         return SnapshotExpiredError(
-            f"version {version} of {path} can no longer be read: {in_words(error)}",
+            f"version {version} of {path} can no longer be read: {describe_error(error)}",
             hint="Log cleanup removed it: start a new job from a newer version.",
         )
     # An expired version is a final error, so it needs proof: the file may be readable again soon.
@@ -116,7 +116,7 @@ def explain_log(error: Exception | None, *, path: str) -> SourceDamagedError | N
     """Return the error of a source whose log Delta cannot rebuild; `None` without an exception."""
     if error is None:
         return None
-    return SourceDamagedError(f"the log of {path} is damaged: {in_words(error)}", hint=LOG_HINT)
+    return SourceDamagedError(f"the log of {path} is damaged: {describe_error(error)}", hint=LOG_HINT)
 
 
 def explain(error: Exception, *, path: str, version: int) -> BackfillError | None:
@@ -136,17 +136,17 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
             return StorageFullError("no space left while staging.", hint="Free some space; no data is lost.")
         case Trouble.DENIED:
             # Java raises FileNotFoundException with `(Permission denied)` for existing files too.
-            return PermissionDeniedError(in_words(error), hint=refusals.hint_of(error, "Grant this user access."))
+            return PermissionDeniedError(describe_error(error), hint=refusals.hint_of(error, "Grant this user access."))
         case Trouble.NO_PLACE if ours:
-            return missing_place(path, field="spec.source.delta.path", words=in_words(error))
+            return missing_place(path, field="spec.source.delta.path", words=describe_error(error))
         case Trouble.GONE if ours and "_change_data" in text:
             return ChangeFeedExpiredError(
-                f"files of the change feed of {path} are gone: {in_words(error)}",
+                f"files of the change feed of {path} are gone: {describe_error(error)}",
                 hint="VACUUM removed them: start a new job on a new target.",
             )
         case Trouble.GONE if ours:
             return SnapshotExpiredError(
-                f"a file of version {version} of {path} is gone: {in_words(error)}",
+                f"a file of version {version} of {path} is gone: {describe_error(error)}",
                 hint="VACUUM removed it: start a new job on a new target, or keep deleted files for longer.",
             )
         case Trouble.NO_TABLE if ours:
@@ -155,15 +155,15 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
             return _damaged_file(error, path)
         case Trouble.ENCRYPTED if ours:
             return UnsupportedSourceFeatureError(
-                f"a file of {path} is encrypted, and Spark has no key for it: {in_words(error)}",
+                f"a file of {path} is encrypted, and Spark has no key for it: {describe_error(error)}",
                 hint="Read a copy that is not encrypted, or give Spark the key (parquet.crypto.factory.class).",
             )
         case Trouble.UNSUPPORTED if ours:
             return explain_look(error, path=path)
         case Trouble.AWAY:
-            return AwayError(in_words(error))
+            return AwayError(describe_error(error))
         case Trouble.CONFLICT:
-            return TransientError(in_words(error))
+            return TransientError(describe_error(error))
         case Trouble.UNKNOWN if is_about_a_file(error, path):
             return _damaged_file(error, path)
     return None
@@ -171,5 +171,5 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
 
 def _damaged_file(error: Exception, path: str) -> SourceDamagedError:
     return SourceDamagedError(
-        f"a file of {path} cannot be read: {in_words(error)}", hint="Restore the file that the message names."
+        f"a file of {path} cannot be read: {describe_error(error)}", hint="Restore the file that the message names."
     )

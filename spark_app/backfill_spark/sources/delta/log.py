@@ -21,9 +21,9 @@ from backfill_spark.delta.log import NO_ACTION, action_of, lines_of
 from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on
 from backfill_spark.delta.schemas import UserDefinedTypeError, schema_of
 from backfill_spark.delta.source_file import without_statistics
+from backfill_spark.delta.types import nullable
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java
-from backfill_spark.rows.columns import nullable
 from backfill_spark.sources.delta.failures import explain_version
 from backfill_spark.sources.delta.file_access import FileAccess
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from backfill_core.file_copies.bounds import NOT_A_TEXT
 from backfill_core.positions.key_order import KeyColumn, KeyOrder, KeyPosition, KeyValue
-from backfill_core.transfer.bounds import NOT_A_TEXT
 from backfill_spark.delta.log import values_at
 from backfill_spark.delta.properties import physical_name
 from backfill_spark.delta.source_file import LoggedValues

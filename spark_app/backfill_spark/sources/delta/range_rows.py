@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 
 from backfill_core.errors import SourceDamagedError
 from backfill_core.positions.key_order import KeyOrder, KeyPosition
+from backfill_spark.delta.types import quoted
 from backfill_spark.jvm.errors import RAISED_BY_US, without_values
-from backfill_spark.rows.columns import quoted
 from backfill_spark.rows.key_ranges import between, beyond, upto
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backfill_core.errors import SourceDamagedError, UnsupportedSourceFeatureError
+from backfill_core.file_copies.ways import HARMLESS
 from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.log_shipping.columns import shape
-from backfill_core.transfer.ways import HARMLESS
 from backfill_spark.delta.log import NO_ACTION, LoggedTable, action_of, lines_of
 from backfill_spark.delta.properties import MAPPING_MODE, ROW_TRACKING, is_on, value
-from backfill_spark.shipping.file_actions import file_actions
+from backfill_spark.log_shipping.file_actions import file_actions
 from backfill_spark.sources.delta.log import VersionLog
 
 OTHER_STRATEGY = "Use the strategy Snapshot, which reads rows."

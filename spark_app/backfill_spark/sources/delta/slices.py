@@ -13,8 +13,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructType, VariantType
 
-from backfill_core.protocol.work import FileRange
-from backfill_spark.rows.columns import quoted
+from backfill_core.positions.file_ranges import FileRange
+from backfill_spark.delta.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,7 +1,6 @@
 """A changing Delta table, read by pinned version, exact files and versions of its change feed.
 
-Files of the pinned version stay in the JVM as a list in path order; Python only has their row counts. A split is a slice of
-this list. Delta itself reads it, and so applies deletion vectors, column mapping and partition values.
+Files of the pinned version stay in the JVM as a list in path order; Python only has their row counts. Delta reads each slice.
 """
 
 from __future__ import annotations
@@ -16,27 +15,28 @@ from pyspark.sql import functions as F
 
 from backfill_api.amounts import counted
 from backfill_core.errors import BackfillError, KeyInvalidError, SnapshotExpiredError, SourceReplacedError
+from backfill_core.file_copies.facts import TableFacts
 from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.positions.file_order import FileOrder
-from backfill_core.positions.key_line import KeyLine
+from backfill_core.positions.file_ranges import FileRange
 from backfill_core.positions.key_order import KeyOrder, KeyPosition
+from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
-from backfill_core.protocol.work import FileRange
-from backfill_core.transfer.facts import TableFacts
 from backfill_spark.delta.log import LOG_ERRORS, LoggedTable, files_at, newest_version, table_at
 from backfill_spark.delta.properties import CHANGE_FEED, is_on, kept_seconds, physical_name
 from backfill_spark.delta.schemas import check_schema_text, schema_of
 from backfill_spark.delta.source_file import LoggedFile, SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions, log_damage
 from backfill_spark.delta.table_facts import facts_of
+from backfill_spark.delta.types import quoted
 from backfill_spark.ports.source import PinnedTable
-from backfill_spark.rows.columns import quoted, unused
+from backfill_spark.rows.columns import unused
 from backfill_spark.sources.delta.checks import CHANGE_TYPE, COMMIT_VERSION, check_schema
 from backfill_spark.sources.delta.failures import explain, explain_log, explain_look, explain_version, explained_version
 from backfill_spark.sources.delta.file_access import FileAccess
 from backfill_spark.sources.delta.file_bounds import check_order_column, file_order, logged_bounds
-from backfill_spark.sources.delta.key_line import key_line, key_order, new_line
+from backfill_spark.sources.delta.key_scan import key_line, key_order, new_line
 from backfill_spark.sources.delta.log import VersionLog
 from backfill_spark.sources.delta.range_files import RangeFiles
 from backfill_spark.sources.delta.row_changes import change_frames
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class DeltaSource:
+class DeltaTableSource:
     """One Delta table. `pin` must be called first; reads are lazy, and may run in several threads."""
 
     def __init__(
@@ -240,14 +240,14 @@ class DeltaSource:
         """See `SupportsKeyRanges`."""
         return key_order(self.pinned.schema, columns, field=field)
 
-    def key_line(self, space: KeySpace, *, cut_rows: int) -> KeyLine:
+    def key_line(self, space: KeySpace, *, cut_rows: int) -> KeyScan:
         """See `SupportsKeyRanges`; runs a Spark job only if the log lacks statistics."""
         assert self._ranges is not None
         with explained_version(self.path, self.version):
             files = self._ranges.files(self.version, space.order)
         return key_line(space, self.pinned, files, lambda: self.at(self.version), cut_rows=cut_rows)
 
-    def key_line_at(self, version: int, space: KeySpace, *, cut_rows: int) -> KeyLine | None:
+    def key_line_at(self, version: int, space: KeySpace, *, cut_rows: int) -> KeyScan | None:
         """See `SupportsKeyRanges`; the files of the version were already listed for its rows."""
         assert self._ranges is not None
         return new_line(space, self._ranges.files(version, space.order), cut_rows=cut_rows)

@@ -6,30 +6,30 @@ from typing import TYPE_CHECKING
 
 from backfill_api.spec.sources import Source, kafka
 from backfill_core.positions.offsets import Offsets
-from backfill_spark.sources import SourcePlugin
+from backfill_spark.ports.source import SourcePlugin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from backfill_spark.sources.kafka.source import KafkaSource
+    from backfill_spark.sources.kafka.source import TopicSource
 
 WORDS_MAX = 256
 
 
-def _open(spark: SparkSession, spec: Source) -> KafkaSource:
+def _open(spark: SparkSession, spec: Source) -> TopicSource:
     from backfill_spark.settings import source_secret_dir
     from backfill_spark.sources.kafka.client import client_settings
-    from backfill_spark.sources.kafka.source import KafkaSource
+    from backfill_spark.sources.kafka.source import TopicSource
 
     params = spec.params
     assert isinstance(params, kafka.KafkaSource)
-    return KafkaSource(spark, params, client_settings(params, source_secret_dir()))
+    return TopicSource(spark, params, client_settings(params, source_secret_dir()))
 
 
-def _code() -> type[KafkaSource]:
-    from backfill_spark.sources.kafka.source import KafkaSource
+def _code() -> type[TopicSource]:
+    from backfill_spark.sources.kafka.source import TopicSource
 
-    return KafkaSource
+    return TopicSource
 
 
 def words(position: Offsets) -> str:

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from backfill_api.amounts import counted
 from backfill_api.spec.sources.kafka import KafkaSource as Params
-from backfill_core.errors import MADE_AGAIN_HINT, BackfillError, InvalidSpecError, SourceReplacedError
+from backfill_core.errors import RECREATED_HINT, BackfillError, InvalidSpecError, SourceReplacedError
 from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed, count
 from backfill_core.protocol.events import Head
 from backfill_spark.rows.columns import no_rows
@@ -63,7 +63,7 @@ TASK_RANGES = 32
 """Offsets and ranges per task, if there are many small ranges: each task writes a file, each range is a request to the broker."""
 
 
-class KafkaSource:
+class TopicSource:
     """The topic of one job; implements `Source`, `SupportsOffsets` and `SupportsMoments`."""
 
     def __init__(self, spark: SparkSession, params: Params, settings: ClientSettings) -> None:
@@ -104,7 +104,7 @@ class KafkaSource:
             name, offset = min(beyond.items())
             raise SourceReplacedError(
                 f"partition {name} of {self.path} ends at offset {newest.get(name, 0)}, but {offset} were consumed.",
-                hint=MADE_AGAIN_HINT,
+                hint=RECREATED_HINT,
             )
         return Subscribed(oldest, newest, seen.topic_id, compacts, seen.watermarks)
 

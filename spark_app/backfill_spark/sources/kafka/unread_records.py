@@ -19,8 +19,8 @@ from backfill_core.errors import SourceDamagedError, TransientError
 from backfill_core.positions.offsets import OffsetRange
 from backfill_spark.jvm.bulk_calls import java_function
 from backfill_spark.jvm.gateway import java
+from backfill_spark.records.parsing import UNREAD
 from backfill_spark.rows.columns import local_rows
-from backfill_spark.rows.records.parsing import UNREAD
 from backfill_spark.sources.kafka.failures import TIMES_HINT
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from backfill_core.protocol.work import ApplyChanges, ReadKeyRange
 from backfill_core.strategies.arrangement.stored import (
     POSITION_WORDS_MAX,
     decode,
+    describe_positions,
     open_request,
-    position_words,
     summarize,
 )
 
@@ -59,16 +59,16 @@ class TestThePositionInWords:
             [reached for reached in (*days[:2], NotStarted(), *days[3:]) for _ in range(32)] + [Completed()] * 64
         )
 
-        assert position_words(space, two) == (
+        assert describe_positions(space, two) == (
             "vnodes 0 to 127: rows down to at = 1970-01-01, id = 7; vnodes 128 to 255: all rows"
         )
-        assert position_words(space, six).endswith("vnodes 64 to 95: no row; and 4 more ranges of vnodes")
+        assert describe_positions(space, six).endswith("vnodes 64 to 95: no row; and 4 more ranges of vnodes")
 
     def test_the_position_of_a_long_key_is_truncated(self) -> None:
         """A status has room for a short message, not for 8 KiB of a key."""
         space = KeySpace(KeyOrder((KeyColumn("name", "string"),)), ("name",), 1)
 
-        assert len(position_words(space, VnodePositions.of([UpTo(("x" * 5000,))]))) == POSITION_WORDS_MAX
+        assert len(describe_positions(space, VnodePositions.of([UpTo(("x" * 5000,))]))) == POSITION_WORDS_MAX
 
 
 class TestTheStoredForm:

@@ -5,7 +5,7 @@ import json
 from support.simulation.hand_driven import HandDriven
 
 from backfill_core.job.state import receipt_from_json, receipt_to_json
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import TableReceipt
 
 
 class TestACompleteJobWithAFilter:
@@ -41,7 +41,7 @@ class TestAStoredReceipt:
     def test_a_stored_receipt_keeps_its_missing_rows(self):
         """A partial receipt must stay partial after a restart."""
         counts = {"rows_filtered": 10, "rows_total": 1000}
-        receipt = Receipt(3, 7, 5, 90, 8, "ab", (), 0.1, 1, complete=False, source_position="version 3", **counts)
+        receipt = TableReceipt(3, 7, 5, 90, 8, "ab", (), 0.1, 1, complete=False, source_position="version 3", **counts)
 
         assert receipt_from_json(receipt_to_json(receipt)) == receipt
 

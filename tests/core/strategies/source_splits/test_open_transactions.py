@@ -14,7 +14,7 @@ from backfill_core.job.state import receipt_from_json, receipt_to_json
 from backfill_core.pacing.open_transactions import LASTING_S
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.events import Head, SourcePolled
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.strategies.source_splits.stored import decode
 
 BEHIND = (OffsetRange("0", 85, 100),)
@@ -185,7 +185,7 @@ class TestAJobThatEnds:
 
     def test_a_stored_receipt_names_the_offsets_that_were_left_out(self) -> None:
         """`backfill run` of a finished job shows them again."""
-        receipt = Receipt(
+        receipt = TableReceipt(
             None, 7, 5, 85, 8, "ab", (), 0.1, 1, complete=False, source_position="offsets 0:85", cut_off=BEHIND
         )
 

@@ -24,7 +24,7 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_spark.delta.properties import VECTORS_ON
-from backfill_spark.rows.columns import nullable
+from backfill_spark.delta.types import nullable
 from backfill_spark.sinks.delta import checks
 from backfill_spark.sinks.delta.create import planned_table
 from backfill_spark.sinks.delta.new_table import check_new

@@ -8,7 +8,7 @@ from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.sinks.delta.dictionaries import (
     TELLING_ROWS,
     TRY_EVERY,
-    Chunk,
+    ColumnChunk,
     Dictionaries,
     given_up,
     options,
@@ -35,13 +35,13 @@ class TestWhatAFileHasGivenUp:
     )
     def test_a_column_gave_up_if_no_row_group_kept_a_dictionary(self, chunks, columns):
         """A column that keeps a dictionary in one row group may keep it again."""
-        assert given_up(Chunk(*fields) for fields in chunks) == columns
+        assert given_up(ColumnChunk(*fields) for fields in chunks) == columns
 
 
 class TestWhenAllIsTried:
     """All columns are tried at first and then now and then, because later rows may differ."""
 
-    GAVE_UP = (Chunk("a", 9, 0, False),)
+    GAVE_UP = (ColumnChunk("a", 9, 0, False),)
 
     def test_all_columns_are_tried_until_a_file_has_enough_rows(self):
         """A guess before the first file would store some columns badly."""
@@ -65,7 +65,7 @@ class TestWhenAllIsTried:
         """A smaller file is worth more than a saved attempt."""
         dictionaries = Dictionaries()
         dictionaries.learn(self.GAVE_UP, TELLING_ROWS)
-        dictionaries.learn((Chunk("a", 9, 0, True),), TELLING_ROWS)
+        dictionaries.learn((ColumnChunk("a", 9, 0, True),), TELLING_ROWS)
 
         assert dictionaries.next_write() == frozenset()
 

@@ -8,9 +8,9 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import DataFrame
 
 from backfill_core.errors import KeyInvalidError, TargetSchemaMismatchError, UnsupportedTargetFeatureError
+from backfill_spark.receipts.row_sums import take_receipt
 from backfill_spark.rows.changes import net_changes
 from backfill_spark.rows.transform import Transform
-from backfill_spark.rows.verification import take_receipt
 from backfill_spark.rows.write_modes import write_mode
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.row_changes import WIDE_COLUMNS

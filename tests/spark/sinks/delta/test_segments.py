@@ -23,7 +23,7 @@ from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import write_mode
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.sink import DeltaSink
-from backfill_spark.sources.delta.source import DeltaSource
+from backfill_spark.sources.delta.source import DeltaTableSource
 
 WAITS_S = 240
 
@@ -40,7 +40,7 @@ def make(spark, path, kind):
 
 
 def opened(spark, path, key=("id",)):
-    source = DeltaSource(spark, path, key=key)
+    source = DeltaTableSource(spark, path, key=key)
     source.pin(None)
     return source, [0, *itertools.accumulate(source.pinned.rows)]
 

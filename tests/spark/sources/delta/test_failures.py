@@ -17,7 +17,7 @@ from backfill_core.errors import (
 )
 from backfill_spark.jvm.gateway import java
 from backfill_spark.sources.delta.failures import explain, explain_look
-from backfill_spark.sources.delta.source import DeltaSource
+from backfill_spark.sources.delta.source import DeltaTableSource
 
 GONE = "java.io.FileNotFoundException: File file:{} does not exist"
 
@@ -33,7 +33,7 @@ class TestAColumnWithoutAType:
         with pytest.raises(
             UnsupportedSourceFeatureError, match=f"cannot be read: {named} has the type VOID"
         ) as refused:
-            DeltaSource(spark, str(tmp_path), key=()).pin(None)
+            DeltaTableSource(spark, str(tmp_path), key=()).pin(None)
 
         assert "DROP COLUMN" in refused.value.hint
         assert "Drop the feature" not in refused.value.hint
@@ -79,7 +79,7 @@ class TestALookAtTheSource:
     def test_a_poll_of_a_folder_without_a_table_names_the_path(self, spark, tmp_path):
         """The message has the path instead of a stack trace."""
         with pytest.raises(SourceNotFoundError, match="not a Delta table"):
-            DeltaSource(spark, str(tmp_path / "none"), key=()).head()
+            DeltaTableSource(spark, str(tmp_path / "none"), key=()).head()
 
     def test_a_poll_of_a_table_with_an_unsupported_feature_names_it(self, spark, path):
         """A newer release may add such a feature."""
@@ -88,7 +88,7 @@ class TestALookAtTheSource:
         commit.write_text(json.dumps({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}) + "\n")
 
         with pytest.raises(UnsupportedSourceFeatureError, match=r"the source .*fromTheFuture"):
-            DeltaSource(spark, path, key=()).pin(None)
+            DeltaTableSource(spark, path, key=()).pin(None)
 
     @pytest.mark.parametrize(
         ("name", "error"),
@@ -111,7 +111,7 @@ class TestALookAtTheSource:
         spark.range(3).withColumnRenamed("id", name).write.format("delta").save(str(tmp_path / "s"))
 
         with pytest.raises(UnsupportedSourceFeatureError, match=name):
-            DeltaSource(spark, str(tmp_path / "s"), key=()).pin(None)
+            DeltaTableSource(spark, str(tmp_path / "s"), key=()).pin(None)
 
     def test_a_partition_column_that_delta_does_not_find_is_refused(self, spark, tmp_path):
         """Delta's filters drop every file: a `where` on such a column yields no row and no error."""
@@ -122,7 +122,7 @@ class TestALookAtTheSource:
         )
 
         with pytest.raises(UnsupportedSourceFeatureError, match="begins or ends with a backtick"):
-            DeltaSource(spark, path, key=()).pin(None)
+            DeltaTableSource(spark, path, key=()).pin(None)
 
 
 class TestAStoreThatRefuses:

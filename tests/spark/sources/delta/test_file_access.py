@@ -12,7 +12,7 @@ from backfill_core.errors import InvalidSpecError
 from backfill_core.positions.file_ranges import file_ranges
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
-from backfill_spark.sources.delta.source import DeltaSource
+from backfill_spark.sources.delta.source import DeltaTableSource
 
 VECTOR = {"storageType": "u", "offset": 1, "sizeInBytes": 34, "cardinality": 1}
 CODE = "a" * 20
@@ -41,7 +41,9 @@ class Lake:
         self.commit(add={"path": path, "stats": '{"numRecords":5}', **fields})
 
     def opened(self, *allowed, version=None):
-        source = DeltaSource(self.spark, str(self.source), key=("id",), allow_files_outside=tuple(map(str, allowed)))
+        source = DeltaTableSource(
+            self.spark, str(self.source), key=("id",), allow_files_outside=tuple(map(str, allowed))
+        )
         source.pin(version)
         return source
 

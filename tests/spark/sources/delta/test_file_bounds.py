@@ -16,7 +16,7 @@ from backfill_core.errors import InvalidSpecError
 from backfill_spark.delta.source_file import LoggedValues
 from backfill_spark.delta.statistics.column_bounds import Bounds, OnlyNulls, Unknown, bounds_of
 from backfill_spark.sources.delta.file_bounds import file_order, overlap_percent
-from backfill_spark.sources.delta.source import DeltaSource
+from backfill_spark.sources.delta.source import DeltaTableSource
 
 FIELD = "spec.strategy.snapshot.order.column"
 
@@ -56,7 +56,7 @@ def table(tmp_path_factory):
 @pytest.fixture(scope="module")
 def source(spark, table):
     """The table, pinned."""
-    pinned = DeltaSource(spark, table, key=("id",))
+    pinned = DeltaTableSource(spark, table, key=("id",))
     pinned.pin(None)
     return pinned
 
@@ -181,7 +181,7 @@ class TestATable:
         spark.range(10).selectExpr("id", "id AS late").write.format("delta").option(
             "delta.dataSkippingNumIndexedCols", "1"
         ).save(path)
-        source = DeltaSource(spark, path, key=("id",))
+        source = DeltaTableSource(spark, path, key=("id",))
         files = len(source.pin(None).rows)
 
         assert source.file_order("late", "Descending", field=FIELD).files_unknown == files

@@ -10,7 +10,7 @@ from support.tables.logs import forget_sums
 
 from backfill_core.errors import SourceDamagedError, UnsupportedSourceFeatureError
 from backfill_spark.delta.schemas import UserDefinedTypeError, schema_of
-from backfill_spark.sources.delta.source import DeltaSource
+from backfill_spark.sources.delta.source import DeltaTableSource
 
 MODULE = "named_by_a_log"
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -86,7 +86,7 @@ class TestASchemaThatNamesAClass:
 
     def test_such_a_schema_is_refused_at_the_pin_and_by_each_poll(self, spark, path, module):
         """The poll for the newest version comes before Spark reads the log."""
-        source = DeltaSource(spark, path, key=("id",))
+        source = DeltaTableSource(spark, path, key=("id",))
         source.pin(None)
         commit(path, '{"commitInfo": {"timestamp": 1, "operation": "x"}}', retyped(path, UDT))
 
@@ -95,7 +95,7 @@ class TestASchemaThatNamesAClass:
         with pytest.raises(UnsupportedSourceFeatureError, match="user-defined type"):
             source.check_versions(0, 1)
         with pytest.raises(UnsupportedSourceFeatureError, match="user-defined type"):
-            DeltaSource(spark, path, key=("id",)).pin(None)
+            DeltaTableSource(spark, path, key=("id",)).pin(None)
         assert module not in sys.modules
 
 
@@ -126,7 +126,7 @@ class TestAPropertyThatNamesAnotherPlace:
     @pytest.mark.parametrize("kind", PLACES)
     def test_such_a_property_is_refused_at_the_pin_and_by_each_poll(self, spark, path, kind):
         """The check comes before Spark opens the log. Delta's own refusal of a coordinator counted as an outage."""
-        source = DeltaSource(spark, path, key=("id",))
+        source = DeltaTableSource(spark, path, key=("id",))
         source.pin(None)
         commit(path, '{"commitInfo": {"timestamp": 1, "operation": "x"}}', configured(path, PLACES[kind]))
 
@@ -134,7 +134,7 @@ class TestAPropertyThatNamesAnotherPlace:
         with pytest.raises(UnsupportedSourceFeatureError, match=refusal):
             source.head()
         with pytest.raises(UnsupportedSourceFeatureError, match=refusal):
-            DeltaSource(spark, path, key=("id",)).pin(None)
+            DeltaTableSource(spark, path, key=("id",)).pin(None)
 
 
 class TestAFormat:
@@ -144,7 +144,7 @@ class TestAFormat:
         metadata["metaData"]["format"] = {"provider": "text", "options": {"path": "/etc/hostname"}}
         commit(path, '{"commitInfo": {"timestamp": 1, "operation": "x"}}', json.dumps(metadata))
 
-        source = DeltaSource(spark, path, key=("id",))
+        source = DeltaTableSource(spark, path, key=("id",))
         source.pin(None)
 
         assert source.rows_at(1) == 4
@@ -158,7 +158,7 @@ class TestACommitOfAHostileWriter:
     )
     def test_an_invalid_line_is_damage_of_the_source(self, spark, path, line):
         """A line with 100,000 brackets ended the driver with a RecursionError, "a bug" (fault S10)."""
-        source = DeltaSource(spark, path, key=("id",))
+        source = DeltaTableSource(spark, path, key=("id",))
         source.pin(None)
         commit(path, line)
         forget_sums(path)
@@ -188,4 +188,4 @@ class TestNumbersOfAHostileWriter:
         forget_sums(path)
 
         with pytest.raises(SourceDamagedError, match=f"version 1 of .* {message}"):
-            DeltaSource(spark, path, key=("id",)).pin(None)
+            DeltaTableSource(spark, path, key=("id",)).pin(None)

@@ -8,7 +8,7 @@ import pytest
 from backfill_core.positions.key_order import KeyColumn, KeyOrder
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_spark.delta.statistics.column_bounds import Bounds, OnlyNulls, Unknown
-from backfill_spark.sources.delta.key_line import CHUNK_ROWS, line_by_files
+from backfill_spark.sources.delta.key_scan import CHUNK_ROWS, line_by_files
 from backfill_spark.sources.delta.range_files import ranged_file
 
 

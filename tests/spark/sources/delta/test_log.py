@@ -17,14 +17,14 @@ from backfill_spark.delta.log import files_at, lines_of, table_at
 from backfill_spark.delta.properties import is_on, value
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
-from backfill_spark.sources.delta.source import DeltaSource
+from backfill_spark.sources.delta.source import DeltaTableSource
 
 ODD = ("next\u0085line", "line\u2028", "\u2029paragraph", "form\x0cfeed", "group\x1dseparator", "a\r\nb")
 """Characters at which some languages end a line."""
 
 
 def opened(spark, path, **options):
-    source = DeltaSource(spark, str(path), key=("id",), **options)
+    source = DeltaTableSource(spark, str(path), key=("id",), **options)
     source.pin(None)
     return source
 

@@ -23,7 +23,7 @@ from backfill_core.errors import (
     SourceReplacedError,
 )
 from backfill_core.positions.file_ranges import file_ranges
-from backfill_spark.sources.delta.source import DeltaSource
+from backfill_spark.sources.delta.source import DeltaTableSource
 
 
 def rows_of(frame):
@@ -31,7 +31,7 @@ def rows_of(frame):
 
 
 def opened(spark, path, **options):
-    source = DeltaSource(spark, path, key=("id",), **options)
+    source = DeltaTableSource(spark, path, key=("id",), **options)
     source.pin(None)
     return source
 
@@ -113,7 +113,7 @@ class TestASplitIsExactlyItsPartOfTheLine:
             row["file"]: row["count"] for row in reduce(DataFrame.unionAll, each).groupBy("file").count().collect()
         }
         assert [counts.get(index, 0) for index in range(len(files))] == [source.live_rows(file) for file in files]
-        counting = DeltaSource(spark, path, key=())
+        counting = DeltaTableSource(spark, path, key=())
         before = jobs_of(spark)
         counting.pin(None)
         assert jobs_of(spark) - before < len(source.pinned.rows)
@@ -136,7 +136,7 @@ class TestASplitIsExactlyItsPartOfTheLine:
         make_orders(spark, path, 10, files=1)
 
         with pytest.raises(SnapshotExpiredError, match="version 9"):
-            DeltaSource(spark, path, key=()).pin(9)
+            DeltaTableSource(spark, path, key=()).pin(9)
 
 
 class TestKeys:
@@ -147,7 +147,7 @@ class TestKeys:
         make_orders(spark, str(tmp_path / "s"), 10, files=1)
 
         with pytest.raises(KeyInvalidError, match="Did you mean 'customer'"):
-            DeltaSource(spark, str(tmp_path / "s"), key=("custmer",)).pin(None)
+            DeltaTableSource(spark, str(tmp_path / "s"), key=("custmer",)).pin(None)
 
     def test_a_null_key_is_refused(self, spark, tmp_path):
         """A filter may remove such rows, and then the key is good."""
@@ -207,7 +207,7 @@ class TestTheVersionsAfter:
         )
         for mode in ("error", "append"):
             spark.sql(rows).write.format("delta").partitionBy("p").mode(mode).save(path)
-        source = DeltaSource(spark, path, key=())
+        source = DeltaTableSource(spark, path, key=())
         source.pin(0)
 
         assert rows_of(source.changes(0, 1).select("id", "p")) == rows_of(
@@ -223,7 +223,7 @@ class TestTheVersionsAfter:
         )
         for _ in range(2):
             rows.write.format("delta").option("delta.enableChangeDataFeed", "true").mode("append").save(path)
-        source = DeltaSource(spark, path, key=())
+        source = DeltaTableSource(spark, path, key=())
         source.pin(0)
 
         assert rows_of(source.changes(0, 1).select(*rows.columns)) == rows_of(rows)
@@ -297,7 +297,7 @@ class TestTheVersionsAfter:
         (log / f"{7:020}.crc").write_text("{}")
 
         with pytest.raises(SourceNotFoundError):
-            DeltaSource(spark, str(log.parent), key=("id",)).head()
+            DeltaTableSource(spark, str(log.parent), key=("id",)).head()
 
     def test_another_table_at_the_path_is_pinned_at_its_newest_version(self, spark, path):
         """The session caches the log of the old table, whose version was higher."""

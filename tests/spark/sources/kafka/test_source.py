@@ -17,10 +17,10 @@ from backfill_core.errors import (
 from backfill_core.pacing.open_transactions import warn_of_open
 from backfill_core.positions.offsets import OffsetRange
 from backfill_spark.jvm.gateway import java_frame
-from backfill_spark.rows.records.parsing import UNREAD
+from backfill_spark.records.parsing import UNREAD
 from backfill_spark.sources.kafka import words
 from backfill_spark.sources.kafka.client import client_settings
-from backfill_spark.sources.kafka.source import SCHEMA, KafkaSource
+from backfill_spark.sources.kafka.source import SCHEMA, TopicSource
 
 QUICK = {"default.api.timeout.ms": "2000", "request.timeout.ms": "1500"}
 
@@ -31,7 +31,7 @@ def opened(spark, broker):
 
     def make(topic, *, folder=None, **given):
         params = Params.model_validate({"bootstrapServers": broker.address, "topic": topic, **given})
-        return KafkaSource(spark, params, client_settings(params, folder))
+        return TopicSource(spark, params, client_settings(params, folder))
 
     return make
 

@@ -12,7 +12,7 @@ from backfill_api.spec.sources.kafka import KafkaSource as Params
 from backfill_core.errors import SourceDamagedError
 from backfill_core.positions.offsets import OffsetRange
 from backfill_spark.sources.kafka.client import client_settings
-from backfill_spark.sources.kafka.source import KafkaSource
+from backfill_spark.sources.kafka.source import TopicSource
 from backfill_spark.sources.kafka.unread_records import UnreadRecord, without
 
 TEXTS = ["`partition`", "`offset`", "CAST(value AS STRING) AS text"]
@@ -125,7 +125,7 @@ class TestATimeInNanoseconds:
         with producing(broker.address) as send:
             send(topic, b"value", timestamp_ms=-(2**62))
         params = Params.model_validate({"bootstrapServers": broker.address, "topic": topic})
-        source = KafkaSource(spark, params, client_settings(params, None))
+        source = TopicSource(spark, params, client_settings(params, None))
 
         with pytest.raises(Exception) as refused:
             source.read_offsets([OffsetRange("0", 0, 1)]).collect()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from backfill_core.positions.offsets import OffsetRange
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsOffsets
-from backfill_spark.runners.context import WorkContext
 from backfill_spark.runners.runner import WorkRunner
+from backfill_spark.work.context import WorkContext
 
 from .work import OffsetsRead, ReadOffsets
 

@@ -21,7 +21,7 @@ from backfill_core.job.owner import Claim
 from backfill_core.protocol.actions import Durable
 from backfill_core.protocol.work import RemovedFile, StagedFile
 from backfill_spark.ports.committer import SealedCommit, StoredState
-from backfill_spark.sinks import SinkPlugin
+from backfill_spark.ports.sink import SinkPlugin
 
 from .contract import ListTarget
 

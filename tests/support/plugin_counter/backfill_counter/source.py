@@ -11,7 +11,7 @@ from pathlib import Path
 from backfill_core.errors import SourceNotFoundError
 from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed
 from backfill_core.protocol.events import Head
-from backfill_spark.sources import SourcePlugin
+from backfill_spark.ports.source import SourcePlugin
 
 from .contract import CounterSource
 

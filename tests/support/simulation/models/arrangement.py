@@ -22,7 +22,7 @@ from support.tables.key_bound import at_or_before
 from backfill_api.spec.params import SplitParams
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.state import JobState
-from backfill_core.positions.key_line import KeyCut, KeyLine
+from backfill_core.positions.key_scan import KeyCut, KeyScan
 from backfill_core.protocol.strategy import Opened, Pinned, ReadNewest, Strategy
 from backfill_core.protocol.work import (
     ApplyChanges,
@@ -139,7 +139,7 @@ class ArrangementModel(TableModel):
         opened = Opened(pinned, txn, proves_key=self.proves_key, splits_keys=self.arranged.banded, line=line)
         return OpenedArrangement(self, ArrangementStrategy(opened, line, settings, progress))
 
-    def line(self, version: int) -> KeyLine:
+    def line(self, version: int) -> KeyScan:
         """Cut the rows of a version at random places; estimates may be wrong."""
         rows = sorted(self.table.rows(version), key=self.arranged.at)
         cuts: list[KeyCut] = []
@@ -151,7 +151,7 @@ class ArrangementModel(TableModel):
         self._cells = [(self.arranged.coordinate(cut.position), cut.rows) for cut in cuts]
         self._cells.append((EVERYTHING, len(rows)))
         self._cells_version = version
-        return KeyLine(self.arranged.space, tuple(cuts), len(rows))
+        return KeyScan(self.arranged.space, tuple(cuts), len(rows))
 
     # -------------------------------------------------------------- a stored state
     def mixed(self) -> Progress:

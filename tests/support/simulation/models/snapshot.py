@@ -22,18 +22,10 @@ from backfill_core import strategies
 from backfill_core.job.state import JobState
 from backfill_core.phases.copy import SPLIT_ROWS_MIN
 from backfill_core.positions.file_order import FileOrder
+from backfill_core.positions.file_ranges import FileRange
 from backfill_core.protocol.events import Event
 from backfill_core.protocol.strategy import Opened, Pinned, PinVersion, Strategy, StrategyPlugin
-from backfill_core.protocol.work import (
-    ApplyChanges,
-    ChangesApplied,
-    FileRange,
-    ReadSplit,
-    SplitStaged,
-    StagedFile,
-    Verify,
-    Work,
-)
+from backfill_core.protocol.work import ApplyChanges, ChangesApplied, ReadSplit, SplitStaged, StagedFile, Verify, Work
 
 COPYING, LAST = "Snapshot", "Live"
 PHASES = {COPYING: 0, "CatchUp": 1, "LogStore": 1, LAST: 2}

@@ -9,8 +9,8 @@ from support.tables.jobs import forget_before
 from backfill_core.errors import TargetChangedError, TransientError
 from backfill_core.protocol.work import RemovedFile
 from backfill_spark.delta.added_files import CommitLine
-from backfill_spark.shipping.file_actions import removal
-from backfill_spark.shipping.target_log import TargetLog
+from backfill_spark.log_shipping.file_actions import removal
+from backfill_spark.log_shipping.target_log import TargetLog
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 
 
@@ -47,7 +47,7 @@ def held(spark, table):
     target.committer.seal(1, target.stage(spark.range(5).coalesce(1)), "one")
     target.first = DeltaTable(target.path).file_uris()[0]
     target.committer.seal(2, target.stage(spark.range(10, 15).coalesce(1)), "two")
-    [file] = [path for path in TargetLog(spark, target.path).newest().strangers if target.first.endswith(path)]
+    [file] = [path for path in TargetLog(spark, target.path).newest().foreign_files if target.first.endswith(path)]
     line = next(action for action in target.actions(1) if "add" in action)
     target.removed = [RemovedFile(file, CommitLine(removal(json.dumps(line), data_change=True, now_ms=1)))]
     return target

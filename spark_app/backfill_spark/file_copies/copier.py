@@ -1,0 +1,395 @@
+"""Copies files of a source into staged files of a target, without decoding. Thread-safe.
+
+Each copy is in the folder of its work, has a name derived from the path of its source file, and its own commit line. The file of
+a deletion vector is in the same folder, as a staged file without rows.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from backfill_core.errors import SourceDamagedError
+from backfill_core.file_copies.bounds import Written
+from backfill_core.file_copies.copy_digest import CopyDigest, statistics_digest
+from backfill_core.file_copies.facts import TableFacts
+from backfill_core.file_copies.grafting import Groups, can_be_joined
+from backfill_core.file_copies.unknown_columns import with_known_columns
+from backfill_core.file_copies.ways import Copying, Decoded, Grafted, Projected, Whole
+from backfill_core.phases.accounting import check_read
+from backfill_core.protocol.work import FileWay, StagedFile
+from backfill_spark.delta.added_files import CommitLine, Statistics
+from backfill_spark.delta.deletion_vectors import VectorDescriptor
+from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.delta.statistics.footer_statistics import CopiedFile
+from backfill_spark.file_copies.bytes import ByteCopier
+from backfill_spark.file_copies.column_chunks import ChunkCopier
+from backfill_spark.file_copies.computed_columns import ComputedColumns, FileToCompute
+from backfill_spark.file_copies.footers import Footer, Footers
+from backfill_spark.file_copies.vector_copies import RESTORE, copied_vectors
+from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
+from backfill_spark.jvm.failures import Trouble, trouble_of, while_staging
+from backfill_spark.jvm.gateway import java
+from backfill_spark.jvm.workers import at_once
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WAYS = {Whole: FileWay.WHOLE, Projected: FileWay.PROJECTED, Grafted: FileWay.GRAFTED}
+
+ASKED_AT_ONCE = 16
+"""Footers and deletion vectors read in parallel from a remote store: each takes a few requests of a few KiB."""
+
+COMPUTED_FOLDER = "computed"
+"""Folder of computed columns, below the folder of the work; removed at the end of the work."""
+
+AT_ONCE = 4
+"""Files that one piece of work copies in parallel from a remote store. Local copies use a core each, and at most all cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCopy:
+    """A file and its copy mode."""
+
+    file: SourceFile
+    way: Copying
+    partition: Mapping[str, str | None]
+    """Its partition values in the target, by physical name."""
+
+    rows: int
+    """Number of rows in the source's log, deleted ones included."""
+
+    known: TableFacts | None = None
+    """Columns of the source, against which the file's footer is checked; `None` if no check remains."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """True if the footer must be read before anything is copied."""
+        return isinstance(self.way, Grafted) or (self.known is not None and self.known.drops)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """A file whose copy mode is final."""
+
+    planned: PlannedCopy
+    footer: Footer | None
+    """`None` if it was not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCopy:
+    """An existing copy."""
+
+    file: SourceFile
+    """Its source file."""
+
+    below: str
+    """Its path below the target's folder."""
+
+    whole: bool
+    """True if it was copied byte by byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A file that was copied."""
+
+    planned: PlannedCopy
+    staged: StagedFile
+    """The staged file; its row count excludes deleted rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """Result of copying some files."""
+
+    copied: tuple[Copied, ...]
+    beside: tuple[StagedFile, ...]
+    """Files of their deletion vectors; without rows."""
+
+    left: tuple[PlannedCopy, ...]
+    """Files that must be decoded, because of their footers.
+
+    The reasons: the file, or a file of its computed columns, is encrypted. It has none of the kept columns. It is projected and
+    has INT96. Computed columns cannot be joined to its row groups. It has a field that was dropped inside a column.
+    """
+
+    @property
+    def staged(self) -> tuple[StagedFile, ...]:
+        """All files that a commit contains or needs."""
+        return (*(copy.staged for copy in self.copied), *self.beside)
+
+
+class FileTransfer:
+    """Copier of files of one source into the staging folders of one target."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        source: str,
+        target: str,
+        measure: Callable[[str, CopiedFile], Statistics],
+        computed: ComputedColumns | None = None,
+    ) -> None:
+        """Prepare copies between the folders of two tables.
+
+        Args:
+            spark: The session.
+            source: Path or URI of the source's folder.
+            target: Path or URI of the target's folder.
+            measure: The committer's `statistics`.
+            computed: Computes the columns of files with copy mode `Grafted`; required for such files.
+        """
+        self._spark = spark
+        self._bytes, self._measure, self._computed = ByteCopier(spark, source, target), measure, computed
+        self._footers, self._chunks = Footers(spark), ChunkCopier(spark, local=self._bytes.is_local)
+        cores = int(java(spark).java.lang.Runtime.getRuntime().availableProcessors())
+        self._at_once = min(AT_ONCE, cores) if self._bytes.is_local else AT_ONCE
+        self._footers_at_once = self._at_once if self._bytes.is_local else ASKED_AT_ONCE
+
+    def copy(
+        self,
+        files: Sequence[PlannedCopy],
+        folder: str,
+        *,
+        check: Callable[[], None],
+        vectors: Sequence[VectorDescriptor] = (),
+    ) -> Transferred:
+        """Copy files, in their order.
+
+        Args:
+            files: Files with different paths.
+            folder: Folder of the work, below the target's: `backfill-<hash>/a<attempt>/s<work>`.
+            check: Called often; an exception that it raises ends the copies.
+            vectors: Deletion vectors to copy in addition to those of the files.
+
+        Raises:
+            SourceDamagedError: a file changed under its name, or is truncated.
+            AccountingError: the number of rows of a file differs from its log.
+            StagedFilesGoneError: a copy disappeared before it was read back.
+            JAVA_ERRORS: one of the two file systems failed.
+        """
+        with while_staging(f"{self._bytes.target}/{folder}"):
+            return self._copied(files, folder, check, vectors)
+
+    def _copied(
+        self,
+        files: Sequence[PlannedCopy],
+        folder: str,
+        check: Callable[[], None],
+        vectors: Sequence[VectorDescriptor],
+    ) -> Transferred:
+        self._bytes.make_folder(folder)
+        decisions = self._decisions(files)
+        kept = [decision.planned for decision in decisions if decision is not None]
+        needed = [*vectors, *(copy.file.vector for copy in kept if copy.file.vector is not None)]
+        stored = [vector for vector in needed if not vector.is_inline]
+        beside = copied_vectors(
+            self._spark, self._bytes, stored, folder, check=check, at_once_max=self._footers_at_once
+        )
+        parts = self._parts(decisions, f"{folder}/{COMPUTED_FOLDER}", check)
+        tasks = [
+            partial(self._copy, decision, folder, check, of_file)
+            for decision, of_file in zip(decisions, parts, strict=True)
+        ]
+        done = at_once(tasks, self._at_once)
+        if any(isinstance(planned.way, Grafted) for planned in files):
+            self._bytes.remove_folder(f"{folder}/{COMPUTED_FOLDER}")
+        copied = tuple(result for result in done if result is not None)
+        left = tuple(planned for planned, result in zip(files, done, strict=True) if result is None)
+        return Transferred(copied, beside, left)
+
+    def by_footers(self, files: Sequence[PlannedCopy]) -> list[PlannedCopy | None]:
+        """Return files with the copy modes that the footers of doubtful ones allow; `None` for a file to decode.
+
+        Raises:
+            JAVA_ERRORS: the source's file system failed.
+        """
+        return [None if decision is None else decision.planned for decision in self._decisions(files)]
+
+    def _decisions(self, files: Sequence[PlannedCopy]) -> list[_Decision | None]:
+        if not any(planned.is_doubtful for planned in files):
+            return [_Decision(planned, None) for planned in files]
+        return at_once([partial(self._decision, planned) for planned in files], self._footers_at_once)
+
+    def _decision(self, planned: PlannedCopy) -> _Decision | None:
+        if not planned.is_doubtful:
+            return _Decision(planned, None)
+        footer = self._footer(planned)
+        decided = None if footer is None else _decided(planned, footer)
+        return None if decided is None else _Decision(decided, footer)
+
+    def _footer(self, planned: PlannedCopy) -> Footer | None:
+        below = planned.file.below
+        try:
+            return self._footers.read(f"{self._bytes.source}/{below}")
+        except JAVA_ERRORS as error:
+            if trouble_of(error) is not Trouble.DAMAGED:
+                raise
+            raise SourceDamagedError(
+                f"the footer of {below} of the source cannot be read: {first_line(error)}.", hint=RESTORE
+            ) from error
+
+    def staged_path(self, below: str) -> str:
+        """Return the path of a file below the target's folder, in the form of staged files."""
+        return self._bytes.staged_path(below)
+
+    def _parts(
+        self, files: Sequence[_Decision | None], folder: str, check: Callable[[], None]
+    ) -> list[list[str] | None]:
+        """Compute the columns of `Grafted` files, which all have the same ones; return the parts of each, or `None`."""
+        by_file: list[list[str] | None] = [None] * len(files)
+        grafted = {
+            at: decision
+            for at, decision in enumerate(files)
+            if decision is not None and isinstance(decision.planned.way, Grafted)
+        }
+        to_compute = {
+            at: FileToCompute(decision.planned.file, groups)
+            for at, decision in grafted.items()
+            if (groups := self._groups(decision))
+        }
+        ways = [decision.planned.way for decision in grafted.values()]
+        columns = {name for way in ways if isinstance(way, Grafted) for name in way.computed}
+        if to_compute:
+            assert self._computed is not None
+            parts = self._computed.parts(
+                list(to_compute.values()), columns, f"{self._bytes.target}/{folder}",
+                listed=lambda below: self._bytes.files(f"{folder}/{below}"), check=check,
+            )  # fmt: skip
+            for at, of_file in zip(to_compute, parts, strict=True):
+                by_file[at] = of_file
+        return by_file
+
+    def _groups(self, decision: _Decision) -> Groups | None:
+        """Return the row groups of a `Grafted` file; `None` if computed columns cannot be joined to them."""
+        planned, footer = decision.planned, decision.footer
+        assert isinstance(planned.way, Grafted)
+        assert footer is not None  # such a file is doubtful, so its footer was read
+        if not _can_be_projected(footer, planned.way.taken) or footer.has_old_days:
+            return None
+        check_read(planned.file.below, read=footer.rows, promised=planned.rows)
+        groups = footer.groups
+        return groups if can_be_joined(groups) else None
+
+    def _copy(
+        self, decision: _Decision | None, folder: str, check: Callable[[], None], parts: Sequence[str] | None
+    ) -> Copied | None:
+        if decision is None:
+            return None
+        below = f"{folder}/{decision.planned.file.name}"
+        match decision.planned.way:
+            case Whole():
+                return self._whole(decision, below, check)
+            case Projected():
+                check()
+                return self._projected(decision, below)
+            case Grafted() as way:
+                check()
+                return None if parts is None else self._grafted(decision, below, way, parts)
+
+    def _whole(self, decision: _Decision, below: str, check: Callable[[], None]) -> Copied | None:
+        planned, file = decision.planned, decision.planned.file
+        # The footer is checked first, so that a file that does not belong to the table is never copied.
+        footer = decision.footer or self._footer(planned)
+        if footer is None:
+            return None
+        _check_size(file, footer.size_bytes)
+        check_read(file.below, read=footer.rows, promised=planned.rows)
+        decided = _decided(planned, footer)
+        if decided is None or decided.way != planned.way:
+            left = None if decided is None else _Decision(decided, footer)
+            return self._copy(left, below.rpartition("/")[0], check, None)
+        copied = self._bytes.copy(file.below, below, check=check)
+        _check_size(file, copied.size_bytes)
+        statistics = self._statistics(file, below, footer.written, whole=True)
+        check_read(file.below, read=statistics.rows, promised=planned.rows)
+        return self._named(planned, below, statistics, copied.digest)
+
+    def _projected(self, decision: _Decision, below: str) -> Copied | None:
+        footer = decision.footer or self._footer(decision.planned)
+        decided = None if footer is None else _decided(decision.planned, footer)
+        if footer is None or decided is None:
+            return None
+        assert isinstance(decided.way, Projected)
+        if not _can_be_projected(footer, decided.way):
+            return None
+        written = self._chunks.project(footer, f"{self._bytes.target}/{below}", decided.way)
+        return self._measured(decided, below, written)
+
+    def _grafted(self, decision: _Decision, below: str, way: Grafted, parts: Sequence[str]) -> Copied | None:
+        assert decision.footer is not None  # its row groups are known
+        computed = [footer for part in parts if (footer := self._footers.read(part)) is not None]
+        if len(computed) < len(parts):
+            return None  # Spark is configured to encrypt the files that it writes
+        written = self._chunks.graft(decision.footer, f"{self._bytes.target}/{below}", way.taken, computed)
+        return None if written is None else self._measured(decision.planned, below, written)
+
+    def statistics(self, copies: Sequence[MadeCopy]) -> list[Statistics]:
+        """Return the statistics of existing copies, in order, with the current deletion vectors of their source files.
+
+        Raises:
+            JAVA_ERRORS: Parquet or the storage failed; exceptions of `measure` are raised too.
+        """
+        return at_once([partial(self._statistics_of, copy) for copy in copies], self._footers_at_once)
+
+    def _statistics_of(self, made: MadeCopy) -> Statistics:
+        footer = self._footers.read(f"{self._bytes.target}/{made.below}")
+        assert footer is not None  # encrypted files are not copied
+        return self._statistics(made.file, made.below, footer.written, whole=made.whole)
+
+    def _statistics(self, file: SourceFile, below: str, written: Written, *, whole: bool) -> Statistics:
+        copied = CopiedFile(written, wide=file.vector is not None, logged=file.statistics if whole else None)
+        return self._measure(self._bytes.staged_path(below), copied)
+
+    def _measured(self, planned: PlannedCopy, below: str, written: Written) -> Copied:
+        statistics = self._statistics(planned.file, below, written, whole=False)
+        check_read(planned.file.below, read=statistics.rows, promised=planned.rows)
+        return self._named(planned, below, statistics, None)
+
+    def _named(self, planned: PlannedCopy, below: str, statistics: Statistics, digest: str | None) -> Copied:
+        """Return a copied file with its `add` action."""
+        vector = planned.file.vector
+        if vector is not None and not vector.is_inline:
+            vector = vector.in_folder(below.rpartition("/")[0])
+        add = {
+            "path": below,
+            "partitionValues": planned.partition,
+            "size": statistics.size_bytes,
+            "modificationTime": time.time_ns() // 1_000_000,
+            "dataChange": True,
+            "stats": statistics.text,
+            "deletionVector": None if vector is None else vector.fields,
+            "tags": None if digest is None else CopyDigest(digest, statistics_digest(statistics.text)).tags,
+        }
+        line = json.dumps({"add": {name: value for name, value in add.items() if value is not None}})
+        rows = statistics.rows - planned.file.deleted
+        way = WAYS[type(planned.way)]
+        staged = StagedFile(self._bytes.staged_path(below), statistics.size_bytes, rows, CommitLine(line), way=way)
+        return Copied(planned, staged)
+
+
+def _check_size(file: SourceFile, size_bytes: int) -> None:
+    if size_bytes != file.size_bytes:
+        raise SourceDamagedError(
+            f"{file.below} of the source has {size_bytes:,} bytes, but its log records {file.size_bytes:,}.",
+            hint="The file changed under its name: restore it, or start a new job from a newer version.",
+        )
+
+
+def _decided(planned: PlannedCopy, footer: Footer) -> PlannedCopy | None:
+    """Return a file with the copy mode that its footer allows; `None` if it must be decoded."""
+    if planned.known is None:
+        return planned
+    way = with_known_columns(planned.way, planned.known, footer.leaves)
+    return None if isinstance(way, Decoded) else replace(planned, known=None)
+
+
+def _can_be_projected(footer: Footer, way: Projected) -> bool:
+    return not footer.has_int96 and not set(footer.names) <= set(way.pruned)

@@ -1,0 +1,88 @@
+"""Copies of one attempt; its pieces of work share the copy modes and the copier."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from backfill_core.positions.file_ranges import FileRange
+from backfill_spark.delta.added_files import Statistics
+from backfill_spark.delta.deletion_vectors import VectorDescriptor
+from backfill_spark.file_copies.computed_columns import ComputedColumns
+from backfill_spark.file_copies.copier import FileTransfer, MadeCopy, PlannedCopy, Transferred
+from backfill_spark.file_copies.planner import JobWays, PlannedRange
+from backfill_spark.ports.abilities import ability
+from backfill_spark.ports.sink import SupportsCopies
+from backfill_spark.ports.source import SupportsFiles
+
+if TYPE_CHECKING:
+    from backfill_spark.opening.tables import Tables
+
+
+class JobCopies:
+    """Copy modes and copier of one attempt. Thread-safe."""
+
+    def __init__(self, tables: Tables) -> None:
+        """Store the tables; reads nothing yet, because the target may be created later."""
+        self._tables, self._lock = tables, threading.Lock()
+        self._ways: JobWays | None = None
+        self._transfer: FileTransfer | None = None
+
+    @property
+    def ways(self) -> JobWays:
+        """Copy mode of each file of the pinned version."""
+        with self._lock:
+            if self._ways is None:
+                self._ways = JobWays.of(self._tables)
+            return self._ways
+
+    def split(self, ranges: Sequence[FileRange]) -> tuple[list[PlannedRange], list[FileRange]]:
+        """Return the result of `JobWays.split`; if columns were dropped, footers decide the copy modes.
+
+        Raises:
+            JAVA_ERRORS: the source's file system failed.
+        """
+        planned, left = self.ways.split(ranges)
+        if not planned or not self.ways.table.drops:
+            return planned, left
+        decided = self._copier().by_footers([copy for _, copy in planned])
+        copied = {part: copy for (part, _), copy in zip(planned, decided, strict=True) if copy is not None}
+        decoded = {*left, *(part for part, _ in planned if part not in copied)}
+        return list(copied.items()), [part for part in ranges if part in decoded]
+
+    def stage(
+        self,
+        files: Sequence[PlannedCopy],
+        folder: str,
+        *,
+        check: Callable[[], None],
+        vectors: Sequence[VectorDescriptor] = (),
+    ) -> Transferred:
+        """Copy files into the folder of a piece of work, or of a segment of it; see `FileTransfer.copy`."""
+        return self._copier().copy(files, folder, check=check, vectors=vectors)
+
+    def statistics(self, copies: Sequence[MadeCopy]) -> list[Statistics]:
+        """Return the statistics of existing copies; see `FileTransfer.statistics`."""
+        return self._copier().statistics(copies)
+
+    def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
+        """Return the staging folder of a piece of work, or of one of its segments, below the target's folder."""
+        return ability(self._tables.sink, SupportsCopies).folder_of(attempt, work_id, segment)
+
+    def staged_path(self, below: str) -> str:
+        """See `FileTransfer.staged_path`."""
+        return self._copier().staged_path(below)
+
+    def _copier(self) -> FileTransfer:
+        with self._lock:
+            if self._transfer is None:
+                source, sink = ability(self._tables.source, SupportsFiles), ability(self._tables.sink, SupportsCopies)
+                self._transfer = FileTransfer(
+                    self._tables.spark,
+                    source=source.path,
+                    target=sink.path,
+                    measure=self._tables.committer.statistics,
+                    computed=ComputedColumns(self._tables.spark, self._tables.transform, source, sink),
+                )
+            return self._transfer

@@ -1,0 +1,107 @@
+"""The part of a source that a receipt compares: rows, and the files that contain them if there are any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from backfill_core.positions.file_ranges import FileRange
+from backfill_core.positions.offsets import OffsetRange
+from backfill_core.protocol.work import Position
+from backfill_spark.ports.source import SupportsFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from backfill_spark.delta.source_file import LoggedFile
+
+
+class ComparedFiles(Protocol):
+    """The whole files among the rows that a receipt compares."""
+
+    @property
+    def listed(self) -> Sequence[LoggedFile]:
+        """Return these files."""
+
+    def are_all(self, paths: frozenset[str]) -> bool:
+        """Return True if all compared rows are in files of these paths."""
+
+    def without(self, paths: frozenset[str]) -> DataFrame:
+        """Return the compared rows except those in files of these paths; lazy."""
+
+
+@dataclass(frozen=True)
+class FilesOfVersion:
+    """All files of a version."""
+
+    source: SupportsFiles
+    version: int
+
+    @cached_property
+    def listed(self) -> Sequence[LoggedFile]:
+        """See `ComparedFiles`."""
+        return self.source.files_of(self.version)
+
+    def are_all(self, paths: frozenset[str]) -> bool:
+        """See `ComparedFiles`."""
+        return all(file.path in paths for file in self.listed)
+
+    def without(self, paths: frozenset[str]) -> DataFrame:
+        """See `ComparedFiles`."""
+        return self.source.rows_of([file.action for file in self.listed if file.path not in paths], self.version)
+
+
+@dataclass(frozen=True)
+class FilesOfRanges:
+    """The whole files among ranges of the pinned version."""
+
+    source: SupportsFiles
+    version: int
+    ranges: Sequence[FileRange]
+    read: Callable[[Sequence[FileRange]], DataFrame]
+
+    @cached_property
+    def _by_index(self) -> Mapping[int, LoggedFile]:
+        files = self.source.files_of(self.version)
+        return {part.file: files[part.file] for part in self.ranges if part.whole}
+
+    @property
+    def listed(self) -> Sequence[LoggedFile]:
+        """See `ComparedFiles`."""
+        return list(self._by_index.values())
+
+    def _left(self, paths: frozenset[str]) -> list[FileRange]:
+        return [part for part in self.ranges if not (part.whole and self._by_index[part.file].path in paths)]
+
+    def are_all(self, paths: frozenset[str]) -> bool:
+        """See `ComparedFiles`."""
+        return not self._left(paths)
+
+    def without(self, paths: frozenset[str]) -> DataFrame:
+        """See `ComparedFiles`."""
+        return self.read(self._left(paths))
+
+
+@dataclass(frozen=True)
+class ComparedRows:
+    """Rows of the source that a receipt compares."""
+
+    rows: DataFrame
+    """Before the transform; lazy."""
+
+    count: Callable[[], int]
+    """Counts these rows, including those that the filter excludes."""
+
+    total: int | None
+    """Number of all rows of the source; `None` if all of them are compared."""
+
+    ranges: tuple[OffsetRange, ...] | None = None
+    """Offsets of the rows; `None` if the source has none."""
+
+    later: Callable[[Position], DataFrame | None] = lambda _: None
+    """Returns the newer rows up to a position; only for a compacted source, which removes a row after a newer one replaced it."""
+
+    files: ComparedFiles | None = None
+    """Files that contain the rows; `None` if the rows are not in files that can be compared."""

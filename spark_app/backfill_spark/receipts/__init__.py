@@ -1,0 +1,1 @@
+"""Receipts: comparison of source and target by rows, sums and file digests."""

@@ -1,0 +1,247 @@
+"""Comparison of a job's source and target for a receipt: the rows of both sides, and how many source rows they cover."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from backfill_core.file_copies.proof import ProvenFiles
+from backfill_core.positions.offsets import OffsetRange
+from backfill_core.protocol.receipt import FileDifference, PartitionComparison, TableReceipt
+from backfill_core.protocol.work import Covered, Position
+from backfill_spark.delta.types import quoted
+from backfill_spark.opening.source import PinnedSource
+from backfill_spark.ports.source import version_of
+from backfill_spark.receipts.file_digests import FileProof, misstated_files
+from backfill_spark.receipts.partition_sums import Tallies, place_columns, tallied, target_tally
+from backfill_spark.receipts.row_sums import differing_rows, receipt_without_rows, take_receipt
+from backfill_spark.records.folding import LAST, PARTITION, FoldingTransform
+from backfill_spark.records.parsing import ParsingTransform
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from backfill_spark.opening.tables import Tables
+    from backfill_spark.ports.compared import ComparedRows
+    from backfill_spark.ports.sink import Sink
+    from backfill_spark.rows.transform import Transform
+    from backfill_spark.rows.write_modes import WriteMode
+
+Sides = tuple["DataFrame", "DataFrame"] | None
+"""The transformed rows of the source, and the target's rows; `None` if no rows are to be compared."""
+
+
+@dataclass(frozen=True)
+class TableComparison:
+    """One position of the source and one version of the target of a job."""
+
+    source: ComparedRows
+    sink: Sink
+    transform: Transform
+    key: tuple[str, ...]
+    vnodes: int
+    mode: WriteMode
+    source_version: int | None
+    """`None` if the source has no versions."""
+
+    source_position: str
+    """Position of the source, formatted by the source."""
+
+    target_version: int
+    complete: bool
+    """True if the comparison covers the whole source."""
+
+    head: Callable[[], Position]
+    """Reads the newest position of the source."""
+
+    files: FileProof | None
+    """Comparison of files by their bytes; `None` if everything is compared by rows."""
+
+    check: Callable[[], None]
+    """Called often while files are read; an exception that it raises ends the reading."""
+
+    misstated: Callable[[], tuple[FileDifference, ...]] | None = None
+    """Compares the statistics of all files of the target with their values; `None` if only doubtful ones are compared."""
+
+    cut_off: tuple[OffsetRange, ...] = ()
+    """Offsets of the source that open transactions hide from every reader of committed records."""
+
+    def receipt(self, *, epoch: int) -> TableReceipt:
+        """Compare both sides and return the receipt.
+
+        Reads both sides once; for files proven by their bytes, it reads only the target's.
+        """
+        began_s = time.monotonic()
+        receipt = self._with_files(
+            self._taken(self._sides(), epoch) if self.source.ranges is None else self._tallied(epoch)
+        )
+        receipt = self._whole(receipt, epoch)
+        if self.misstated is not None:
+            wrong = tuple(file for file in self.misstated() if file not in receipt.files)
+            receipt = replace(receipt, files=(*receipt.files, *wrong))
+        return replace(receipt, seconds=round(time.monotonic() - began_s, 3))
+
+    def _whole(self, receipt: TableReceipt, epoch: int) -> TableReceipt:
+        partitions, left = receipt.partitions, None if receipt.equal else self._left()
+        if left is not None:
+            receipt = self._taken(left, epoch)
+        # If the last record of a key decides, the number of records that the filter rejects is undefined.
+        filtered = self.transform.where is not None and not isinstance(self.transform, FoldingTransform)
+        covered = self._covered(partitions) if filtered else receipt.rows
+        return replace(
+            receipt,
+            source_position=self.source_position,
+            complete=self.complete,
+            cut_off=self.cut_off,
+            rows_filtered=max(0, covered - receipt.rows) if filtered else None,
+            rows_total=covered if self.source.total is None else self.source.total,
+            partitions=partitions,
+        )
+
+    def _with_files(self, receipt: TableReceipt) -> TableReceipt:
+        """Return a receipt of rows with the results of the comparison by files added."""
+        proven = self._proven
+        # If a MERGE by key writes the target, missing or changed files prove nothing.
+        notes = proven.notes if receipt.mismatches and not self.mode.merges else ()
+        if not (proven.source_paths or proven.wrong or notes):
+            return receipt
+        both = hashlib.sha256(f"{receipt.digest}\n{proven.digest}\n".encode()).hexdigest()
+        return replace(
+            receipt,
+            rows=receipt.rows + proven.rows,
+            rows_by_rows=receipt.rows,
+            files_by_bytes=proven.files,
+            files=(*proven.wrong, *notes),
+            digest=both if proven.digest else receipt.digest,
+        )
+
+    def _tallied(self, epoch: int) -> TableReceipt:
+        """Return the receipt of a source with offsets, including its partitions."""
+        transform, ranges = self.transform, self.source.ranges
+        assert isinstance(transform, ParsingTransform), "a source with offsets has a transform of records"
+        assert ranges is not None
+        source, tally = tallied(self.source.rows, transform)
+        sides = self.sink.as_stored(source), self.sink.at(self.target_version)
+        return self._taken(sides, epoch, Tallies(tally, target_tally(transform), ranges))
+
+    def _taken(self, sides: Sides, epoch: int, tallies: Tallies | None = None) -> TableReceipt:
+        if sides is None:
+            return receipt_without_rows(self.vnodes, self.source_version, self.target_version, epoch)
+        source, target = sides
+        return take_receipt(
+            source,
+            target,
+            key=self.key,
+            vnodes=self.vnodes,
+            source_version=self.source_version,
+            target_version=self.target_version,
+            epoch=epoch,
+            mode=self.mode,
+            tallies=tallies,
+        )
+
+    def _left(self) -> Sides:
+        """Return both sides without rows that prove nothing, if the source removes records that newer ones replaced.
+
+        A record behind a target row may be deleted, or its key may have newer records by now.
+        Returns `None` if the source keeps all compared records, or if the target does not store partition and offset.
+        """
+        later, sides = self.source.later(self.head()), self._sides()
+        if later is None or sides is None:
+            return None
+        source, target = sides
+        if isinstance(self.transform, FoldingTransform):
+            replaced = self.transform.folded(self.transform.judged(later)).select(*map(quoted, self.key))
+            return source.join(replaced, list(self.key), "left_anti"), target.join(
+                replaced, list(self.key), "left_anti"
+            )
+        places = place_columns(self.transform)
+        if places is None:
+            return None
+        existing = self.source.rows.select(
+            F.col("partition").cast("string").alias(PARTITION), F.col("offset").alias(LAST)
+        )
+        of_partition = F.col(quoted(places.partition)).cast("string") == F.col(PARTITION)
+        return source, target.join(existing, of_partition & (F.col(quoted(places.offset)) == F.col(LAST)), "left_semi")
+
+    def _covered(self, partitions: tuple[PartitionComparison, ...]) -> int:
+        """Return the number of compared source rows, without bad records and offsets that hold no record."""
+        if self.source.ranges is None:
+            return self.source.count()
+        return sum(partition.records - partition.bad_records for partition in partitions)
+
+    def examples(self, receipt: TableReceipt) -> list[tuple[str, dict[str, Any]]]:
+        """Return rows that differ; reads both sides again."""
+        sides = self._sides()
+        if sides is None or not receipt.mismatches:
+            return []
+        source, target = sides
+        wrong = tuple(mismatch.vnode for mismatch in receipt.mismatches)
+        return differing_rows(source, target, key=self.key, vnodes=self.vnodes, wrong=wrong, mode=self.mode)
+
+    @cached_property
+    def _proven(self) -> ProvenFiles:
+        return ProvenFiles() if self.files is None else self.files.proven(self.check)
+
+    def _sides(self) -> Sides:
+        source, target = self.source.rows, self.sink.at(self.target_version)
+        if self.transform.where is not None and self.source.files is not None:
+            # Reads every file: a filter in the query would skip files whose wrong statistics exclude rows that they contain.
+            source = self.source.files.without(frozenset())
+        if self.files is not None and self._proven.source_paths:
+            rest = self.files.rest(self._proven)
+            if rest is None:
+                return None
+            source, target = rest
+        return self.sink.as_stored(self.transform.apply(source)), target
+
+
+def compare(
+    tables: Tables,
+    position: Position,
+    *,
+    target_version: int,
+    covered: Covered,
+    cut_off: tuple[OffsetRange, ...] = (),
+    check: Callable[[], None],
+    by_rows: bool = False,
+    statistics: bool = False,
+) -> TableComparison:
+    """Return the two sides of a receipt.
+
+    Args:
+        tables: Source and target.
+        position: Position of the source.
+        target_version: Version of the target.
+        covered: Part of the position that is compared; `None` compares all of it.
+        cut_off: Offsets after the position that no reader may read, because an open transaction precedes them.
+        check: Called often while files are read; an exception that it raises ends the comparison.
+        by_rows: Compare rows, also the rows of files that were copied.
+        statistics: Compare the statistics of all files of the target with the files' values; implied by `by_rows`.
+    """
+    prefix = tables.row_offsets if isinstance(tables.opened, PinnedSource) else ()
+    source = tables.opened.compared(position, covered, prefix)
+    by_rows = by_rows or tables.spec.verify == "FinalByRows"
+    return TableComparison(
+        source=source,
+        files=None if by_rows else FileProof.of(tables, source.files, target_version),
+        misstated=(lambda: misstated_files(tables, target_version)) if by_rows or statistics else None,
+        check=check,
+        sink=tables.sink,
+        transform=tables.transform,
+        key=tables.key,
+        vnodes=tables.spec.strategy.params.vnodes,
+        mode=tables.mode,
+        source_version=version_of(position),
+        source_position=tables.source_plugin.words(position),
+        target_version=target_version,
+        complete=covered is None and not cut_off,
+        cut_off=cut_off,
+        head=lambda: tables.source.head().position,
+    )

@@ -1,0 +1,164 @@
+"""Proves copied files by their bytes: pairs the files of both sides of a receipt, and reads the target's files back.
+
+The source's files are not read again, except deletion vectors: the tags of the copies contain the digests from the copying.
+Proven files are removed from both sides; Spark reads the remaining files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Self
+from urllib.parse import unquote
+
+from backfill_core.file_copies.copy_digest import CopyDigest
+from backfill_core.file_copies.facts import partition_value
+from backfill_core.file_copies.proof import (
+    Damaged,
+    HidesOthers,
+    LoggedCopy,
+    LoggedTargetFile,
+    Pair,
+    ProvenFiles,
+    Same,
+    Verdict,
+    paired,
+    proven,
+    verdict,
+)
+from backfill_core.file_copies.ways import Whole
+from backfill_core.protocol.receipt import FileDifference
+from backfill_spark.delta.deletion_vectors import vector_of
+from backfill_spark.delta.log import files_at, hidden_rows, same_rows
+from backfill_spark.delta.source_file import LoggedFile, SourceFile
+from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
+from backfill_spark.delta.statistics.misstated import misstated
+from backfill_spark.file_copies.bytes import ByteReader
+from backfill_spark.file_copies.copier import PlannedCopy
+from backfill_spark.file_copies.planner import JobWays
+from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
+from backfill_spark.jvm.failures import Trouble, trouble_of
+from backfill_spark.jvm.workers import at_once
+from backfill_spark.ports.sink import SupportsCopies
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from backfill_spark.opening.tables import Tables
+    from backfill_spark.ports.compared import ComparedFiles
+
+AT_ONCE = 4
+"""Number of files that are read back in parallel."""
+
+UNREADABLE = frozenset({Trouble.GONE, Trouble.DAMAGED, Trouble.UNKNOWN})
+"""Troubles of the file itself, not of the access to it."""
+
+
+class FileProof:
+    """The files of a source and of one version of a target."""
+
+    def __init__(self, tables: Tables, files: ComparedFiles, version: int) -> None:
+        """Store the tables, the compared files of the source, and the target's version; reads nothing yet."""
+        self._tables, self._spark = tables, tables.spark
+        self._source, self._version = files, version
+        self._target: Sequence[tuple[LoggedFile, LoggedTargetFile]] = ()
+
+    @classmethod
+    def of(cls, tables: Tables, files: ComparedFiles | None, version: int) -> Self | None:
+        """Return the proof; `None` if the source or the target has no files that can be copied."""
+        return None if files is None or not isinstance(tables.sink, SupportsCopies) else cls(tables, files, version)
+
+    def proven(self, check: Callable[[], None]) -> ProvenFiles:
+        """Read the copied files of the target back; `check` is called often, and an exception that it raises ends the reading.
+
+        Raises:
+            JAVA_ERRORS: the storage failed, and the file may exist.
+        """
+        ways = JobWays.of(self._tables)
+        # With a filter, the source's statistics decided which files are copied; only rows can prove that.
+        if ways.source is None or not isinstance(ways.best, Whole) or self._tables.transform.where is not None:
+            return ProvenFiles()
+        logged = files_at(self._spark, self._tables.sink.path, self._version, nulls_of=())
+        kinds = {column.physical: column.type for column in ways.target.columns}
+        self._target = [(file, _existing(file, kinds)) for file in logged]
+        existing = [file for _, file in self._target]
+        if all(file.digest is None for file in existing):
+            return ProvenFiles()
+        expected = (_expected(file, ways) for file in self._source.listed)
+        pairing = paired([copy for copy in expected if copy is not None], existing)
+        reader = ByteReader(self._spark, self._tables.sink.path)
+        tasks = [partial(self._read, pair, reader, check) for pair in pairing.pairs]
+        result, doubtful = proven(pairing, at_once(tasks, AT_ONCE)), {file.id for file in pairing.doubtful}
+        wrong = self._misstated([file for file, target_file in self._target if target_file.id in doubtful])
+        return replace(result, wrong=(*result.wrong, *wrong))
+
+    def _misstated(self, files: Sequence[LoggedFile]) -> tuple[FileDifference, ...]:
+        return misstated(self._spark, self._tables.sink.path, self._version, files)
+
+    def rest(self, proof: ProvenFiles) -> tuple[DataFrame, DataFrame] | None:
+        """Return the rows of both sides in files that are not proven, before the transform; `None` without such files."""
+        unproven = [file for file, target_file in self._target if target_file.id not in proof.target_ids]
+        if not unproven and self._source.are_all(proof.source_paths):
+            return None
+        log = SparkDeltaLog(self._spark, self._tables.sink.path)
+        actions = delta_actions(self._spark, [file.action for file in unproven])
+        return self._source.without(proof.source_paths), log.frame(actions, log.at(self._version))
+
+    def _read(self, pair: Pair, reader: ByteReader, check: Callable[[], None]) -> Verdict:
+        try:
+            read = reader.read(unquote(pair.target.path), check=check)
+        except JAVA_ERRORS as error:
+            if trouble_of(error) is Trouble.GONE:
+                return Damaged("it does not exist")
+            raise
+        result = verdict(pair, read_bytes=read.size_bytes, read_digest=read.digest)
+        if isinstance(result, Damaged) or not pair.vectors_are_read:
+            return result
+        assert pair.source.vector is not None
+        assert pair.target.vector is not None
+        hidden_in_source = hidden_rows(self._spark, self._tables.source.path, pair.source.vector)
+        try:
+            hidden_in_target = hidden_rows(self._spark, self._tables.sink.path, pair.target.vector)
+        except JAVA_ERRORS as error:
+            if trouble_of(error) in UNREADABLE:
+                return Damaged(f"its deletion vector cannot be read: {first_line(error)}")
+            raise
+        return Same() if same_rows(self._spark, hidden_in_source, hidden_in_target) else HidesOthers()
+
+
+def misstated_files(tables: Tables, version: int) -> tuple[FileDifference, ...]:
+    """Return the files of a target version whose statistics exclude rows that they contain; reads all files.
+
+    Raises:
+        JAVA_ERRORS: the storage failed.
+    """
+    if not isinstance(tables.sink, SupportsCopies):
+        return ()
+    path = tables.sink.path
+    return misstated(tables.spark, path, version, files_at(tables.spark, path, version, nulls_of=()))
+
+
+def _expected(file: LoggedFile, ways: JobWays) -> LoggedCopy | None:
+    """Return the expected copy of a source file; `None` if it is not copied whole."""
+    planned = ways.planned(SourceFile.of_logged(file))
+    if not isinstance(planned, PlannedCopy) or not isinstance(planned.way, Whole):
+        return None
+    vector = vector_of(json.loads(file.action)["add"])
+    return LoggedCopy(file.path, file.bytes, planned.rows, planned.partition, vector)
+
+
+def _existing(file: LoggedFile, kinds: Mapping[str, str]) -> LoggedTargetFile:
+    """Return a file of the target; `kinds` are the types of its columns, by physical name."""
+    add = json.loads(file.action)["add"]
+    partition = add.get("partitionValues") or {}
+    return LoggedTargetFile(
+        path=file.path,
+        bytes=file.bytes,
+        rows=file.rows,
+        partition={name: partition_value(text, kinds.get(name, "")) for name, text in partition.items()},
+        statistics=file.statistics,
+        vector=vector_of(add),
+        digest=CopyDigest.of_tags(add.get("tags")),
+    )

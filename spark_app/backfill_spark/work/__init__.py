@@ -1,0 +1,1 @@
+"""The context in which work runs."""

@@ -1,0 +1,332 @@
+"""Computed files have the rows that decoding gives: columns that Spark computed are joined to copied ones, each value in its row.
+
+This holds for any layout of the file, for each engine that wrote it, and for two engines that read it.
+"""
+
+from collections import Counter
+from itertools import count
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.tables.foreign_files import write_encrypted
+from support.tables.layouts import ROWS, layouts, write
+
+from backfill_core.file_copies.facts import Computed, Taken, TransformFacts, UnsupportedColumn
+from backfill_core.file_copies.ways import Decoded, Grafted, Reason, of_table
+from backfill_core.protocol.work import FileWay
+from backfill_spark.delta.added_files import Statistics
+from backfill_spark.file_copies.computed_columns import ComputedColumns
+from backfill_spark.file_copies.copier import FileTransfer, PlannedCopy
+from backfill_spark.file_copies.footers import Footers
+from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.rows.transform import Transform
+from backfill_spark.rows.write_modes import APPEND
+from backfill_spark.sinks.delta.sink import DeltaSink
+from backfill_spark.sources.delta.source import DeltaTableSource
+
+SELECTS = (
+    ("id", "s", "t", "d", "a", "g", "m", "i * 2 + id AS j"),
+    ("upper(s) AS s", "id", "i AS k", "g"),
+    ("m", "a", "struct(i AS x, array(s, null) AS y) AS n", "id", "map(id, g) AS o"),
+    ("*", "concat_ws('-', s, id) AS w", "date_add(DATE '1500-01-01', i) AS old"),
+)
+"""Some columns are computed; one replaces a column of its name, some are nested, and one has dates before 1582."""
+
+numbers = count()
+
+
+class Graft:
+    """One table, and its files as a job would stage them."""
+
+    def __init__(self, spark, folder, target, select, computed=ComputedColumns):
+        self.spark, self.select, self.computed = spark, select, computed
+        self.transform = Transform(select)
+        self.source = DeltaTableSource(spark, str(folder), key=())
+        pinned = self.source.pin(None)
+        schema = self.transform.output_schema(spark, pinned.schema)
+        self.sink = DeltaSink(spark, str(target), write_mode=APPEND, key=(), job_id="ns/job")
+        self.sink.prepare(schema)
+        taken = self.transform.taken(spark, pinned.schema)
+        outputs = {name: Computed(name) if column is None else Taken(column) for name, column in taken.items()}
+        facts = TransformFacts(outputs)
+        self.way = of_table(facts, self.source.table_facts(), self.sink.table_facts(schema))
+        self.planned = [
+            PlannedCopy(file, self.way, {}, rows)
+            for file, rows in zip(self.source.source_files(range(len(pinned.rows))), pinned.rows, strict=True)
+        ]
+        self.target = target
+
+    def stage(self):
+        """Stage all files; return the result."""
+        measured = {copy.file.name: copy.rows for copy in self.planned}
+        footers = Footers(self.spark)
+
+        def measure(path, file):
+            assert file.written == footers.read(path).written  # measuring does not read the footer
+            return Statistics(0, measured[Path(path).name], None)
+
+        return FileTransfer(
+            self.spark, source=self.source.path, target=str(self.target), measure=measure,
+            computed=self.computed(self.spark, self.transform, self.source, self.sink),
+        ).copy(self.planned, "work", check=lambda: None)  # fmt: skip
+
+    def decoded(self):
+        """Return the rows that decoding gives, file by file."""
+        rows_by_file = {}
+        for copy in self.planned:
+            rows = self.transform.apply(self.source.rows_of([action(copy)], self.source.version))
+            rows_by_file[copy.file.name] = [repr(tuple(row)) for row in rows.collect()]
+        return rows_by_file
+
+    def staged(self, done):
+        """Return the rows of the staged files, in their order."""
+        names = self.sink.table_facts(self.spark.range(0).schema).by_name
+        return {
+            Path(copy.staged.path).name: [
+                repr(tuple(row))
+                for row in self.spark.read.parquet(copy.staged.path).select(*(f"`{name}`" for name in names)).collect()
+            ]
+            for copy in done.copied
+        }
+
+
+class EncryptedColumns(ComputedColumns):
+    """Computed parts as Spark writes them if encryption is configured."""
+
+    def parts(self, files, columns, folder, *, listed, check):
+        """Encrypt the files that Spark wrote."""
+        parts = super().parts(files, columns, folder, listed=listed, check=check)
+        for file, paths in zip(files, parts, strict=True):
+            for rows, path in zip(file.groups, paths, strict=True):
+                Path(path).unlink()
+                write_encrypted(self._spark, path, rows, plain_footer=True)
+        return parts
+
+
+def action(planned):
+    """Return the `add` action of a file without a vector."""
+    return f'{{"add": {{"path": "{planned.file.path}", "partitionValues": {{}}, "size": {planned.file.size_bytes}, \
+"modificationTime": 1, "dataChange": true}}}}'
+
+
+def groups(spark, path):
+    """Return for each row group of a file its rows and its number of column chunks."""
+    parquet = java(spark).org.apache.parquet.hadoop
+    file = parquet.util.HadoopInputFile.fromPath(java(spark).org.apache.hadoop.fs.Path(str(path)), hadoop_conf(spark))
+    reader = parquet.ParquetFileReader.open(file)
+    try:
+        return [(block.getRowCount(), block.getColumns().size()) for block in reader.getFooter().getBlocks()]
+    finally:
+        reader.close()
+
+
+def by_another_engine(folder):
+    """Return the rows of files as delta-rs reads them, from a log that it makes."""
+    convert_to_deltalake(str(folder))
+    result = QueryBuilder().register("now", DeltaTable(str(folder))).execute("SELECT * FROM now").read_all()
+    return Counter(
+        zip(*(map(repr, result.column(name).to_pylist()) for name in sorted(result.column_names)), strict=True)
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder of all examples."""
+    return tmp_path_factory.mktemp("grafts")
+
+
+def table(spark, folder, layout, files=1):
+    """Make a Delta table of some files of one layout."""
+    for number in range(files):
+        write(spark, folder / f"part{number}" if files > 1 else folder, layout)
+    if not (folder / "_delta_log").exists():
+        convert_to_deltalake(str(folder))
+
+
+class TestAGraftedFile:
+    """A computed file has the rows that decoding gives, in the order of the source."""
+
+    @pytest.mark.rest
+    @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(layout=layouts(), select=st.sampled_from(SELECTS))
+    def test_a_computed_file_of_any_layout_has_the_rows_of_decoding(self, spark, folder, layout, select):
+        """Codecs, row groups, dictionaries, nulls, nested columns; written by Spark or by delta-rs, read by both."""
+        number = next(numbers)
+        source, target, other = (folder / f"{name}{number}" for name in "stu")
+        table(spark, source, layout)
+        graft = Graft(spark, source, target, select)
+        assert isinstance(graft.way, Grafted)
+
+        done = graft.stage()
+
+        assert (done.left, {copy.staged.way for copy in done.copied}) == ((), {FileWay.GRAFTED})
+        assert graft.staged(done) == graft.decoded()
+        assert not (target / "work" / "computed").exists()
+        spark.read.format("delta").load(str(source)).selectExpr(*select).write.parquet(str(other))
+        assert by_another_engine(target / "work") == by_another_engine(other)
+
+    def test_a_computed_file_has_the_row_groups_of_the_source(self, spark, tmp_path):
+        """Each has a chunk of every column."""
+        table(spark, tmp_path / "s", LAYOUT | {"group_rows": 7})
+        graft = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u"))
+        (staged,) = (copy.staged for copy in graft.stage().copied)
+
+        assert [rows for rows, _ in groups(spark, staged.path)] == [7, 7, 7, 7, 7, 5]
+        assert {columns for _, columns in groups(spark, staged.path)} == {3}
+
+    def test_one_job_computes_the_columns_of_many_files(self, spark, tmp_path):
+        """Files with other row groups are included, and each gets its own rows."""
+        source = tmp_path / "s"
+        for number, rows in enumerate((5, 40, 11, 40, 7)):
+            frame = spark.range(number * 100, number * 100 + rows, 1, 1).selectExpr("id", "id + 1 AS i")
+            options = {"parquet.block.size": "1", "parquet.block.row.count.limit": str(10 + number % 2)}
+            frame.write.options(**options).mode("append").parquet(str(source))
+        convert_to_deltalake(str(source))
+        graft = Graft(spark, source, tmp_path / "t", ("id", "id * 10 AS ten"))
+
+        done = graft.stage()
+
+        assert len(done.copied) == 5
+        assert graft.staged(done) == graft.decoded()
+
+
+LAYOUT = {"writer": "spark", "codec": "zstd", "group_rows": ROWS, "dictionary": True, "nulls": 5, "repeats": 3}
+
+
+class TestAFileThatCannotBeGrafted:
+    """The footer decides that a file is decoded."""
+
+    def test_a_file_with_many_row_groups_is_decoded(self, spark, tmp_path):
+        """A job would keep a file open for each of them."""
+        table(spark, tmp_path / "s", LAYOUT | {"group_rows": 1})
+        done = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u")).stage()
+
+        assert (len(done.copied), len(done.left)) == (0, 1)
+
+    def test_a_file_with_encrypted_computed_columns_is_decoded(self, spark, tmp_path):
+        """Their chunks would be in a file whose footer does not declare encryption."""
+        table(spark, tmp_path / "s", LAYOUT | {"group_rows": 7})
+        done = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i + 1 AS j"), EncryptedColumns).stage()
+
+        assert (len(done.copied), len(done.left)) == (0, 1)
+
+    def test_a_file_with_days_of_another_calendar_is_decoded(self, spark, tmp_path):
+        """A footer declares the calendar for all columns, and computed ones have another."""
+        spark.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
+        try:
+            frame = spark.range(0, ROWS, 1, 1).selectExpr("id", "DATE '1500-01-01' AS day", "id AS i")
+            frame.write.format("delta").save(str(tmp_path / "s"))
+        finally:
+            spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInWrite")
+        done = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "day", "date_add(day, 1) AS next")).stage()
+
+        assert (len(done.copied), len(done.left)) == (0, 1)
+
+
+class TestTheOrderOfRows:
+    """The order does not depend on the number of files that a task may keep open."""
+
+    def test_rows_keep_their_order_with_one_open_file(self, spark, tmp_path):
+        """Spark then sorts rows only by file and row group."""
+        name = "spark.sql.maxConcurrentOutputFileWriters"
+        before = spark.conf.get(name)
+        table(spark, tmp_path / "s", LAYOUT | {"group_rows": 7})
+        graft = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u"))
+        spark.conf.set(name, "0")
+        try:
+            done = graft.stage()
+        finally:
+            spark.conf.set(name, before)
+
+        assert graft.staged(done) == graft.decoded()
+
+
+OF_MAPPED = (
+    ("id", "words", "t", "d", "a", "g", "m", "i * 2 + id AS j"),
+    ("upper(words) AS words", "id", "i AS k", "g"),
+    ("m", "a", "struct(i AS x, g.x AS y) AS n", "id", "upper(words) AS s"),
+    ("*", "concat_ws('-', words, id, g.x) AS w"),
+)
+"""One column has another name than in files, and a computed column may now have that name."""
+
+
+def mapped(spark, folder, layout):
+    """Make a table whose columns have other names in files, from a file of one layout."""
+    table(spark, folder, layout)
+    for change in (
+        "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "RENAME COLUMN s TO words",
+    ):
+        spark.sql(f"ALTER TABLE delta.`{folder}` {change}")
+
+
+class TestAMappedTable:
+    """Names in files are not the columns' names."""
+
+    @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(layout=layouts(), select=st.sampled_from(OF_MAPPED))
+    def test_a_mapped_table_of_any_layout_has_the_rows_of_decoding(self, spark, folder, layout, select):
+        """A target without column mapping gets files with the columns' own names."""
+        number = next(numbers)
+        source = folder / f"s{number}"
+        mapped(spark, source, layout)
+        graft = Graft(spark, source, folder / f"t{number}", select)
+        assert isinstance(graft.way, Grafted)
+
+        done = graft.stage()
+
+        assert (done.left, len(done.copied)) == ((), 1)
+        assert graft.staged(done) == graft.decoded()
+
+    def test_a_table_with_other_names_inside_a_column_is_decoded(self, spark, tmp_path):
+        """A target without column mapping needs other names in its files there."""
+        mapped(spark, tmp_path / "s", LAYOUT)
+        spark.sql(f"ALTER TABLE delta.`{tmp_path}/s` RENAME COLUMN g.x TO z")
+        graft = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "g", "upper(words) AS u"))
+
+        assert graft.way == Decoded(Reason.TYPE, "g")
+
+    def test_a_table_mapped_by_id_is_decoded(self, spark, tmp_path):
+        """Its files may have names that the log does not have."""
+        spark.sql(
+            f"CREATE TABLE delta.`{tmp_path}/s` (id LONG, v STRING) USING delta "
+            "TBLPROPERTIES ('delta.columnMapping.mode' = 'id')"
+        )
+        spark.sql(f"INSERT INTO delta.`{tmp_path}/s` SELECT id, 'x' FROM range(9)")
+        graft = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "v", "upper(v) AS u"))
+
+        assert graft.way == Decoded(Reason.MAPPED_BY_ID)
+
+
+class TestAWidenedColumn:
+    """Older files have the narrow type."""
+
+    @pytest.fixture
+    def source(self, spark, tmp_path):
+        at = f"delta.`{tmp_path}/s`"
+        spark.sql(
+            f"CREATE TABLE {at} (id LONG, v STRING, n INT) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+        )
+        spark.sql(f"INSERT INTO {at} SELECT id, concat('v', id), id FROM range(0, 40, 1, 1)")
+        spark.sql(f"ALTER TABLE {at} ALTER COLUMN n TYPE LONG")
+        spark.sql(f"INSERT INTO {at} SELECT id, concat('v', id), id + 5000000000 FROM range(40, 60, 1, 1)")
+        return tmp_path / "s"
+
+    def test_a_widened_column_is_computed_with_the_wide_type(self, spark, source, tmp_path):
+        """The other columns are copied from narrow and from wide files alike."""
+        graft = Graft(spark, source, tmp_path / "t", ("id", "v", "n * 3 AS thrice"))
+        assert isinstance(graft.way, Grafted)
+
+        done = graft.stage()
+
+        assert len(done.copied) == 2
+        assert graft.staged(done) == graft.decoded()
+
+    def test_a_widened_column_is_not_copied(self, spark, source, tmp_path):
+        """A file of the target would have the narrow type, and its log does not record that."""
+        graft = Graft(spark, source, tmp_path / "t", ("id", "n", "upper(v) AS u"))
+
+        assert graft.way == Decoded(Reason.COLUMN, f"n: {UnsupportedColumn.TYPE_CHANGED.value}")
