@@ -1,4 +1,4 @@
-"""The statistics of a staged file: those of its footer, as far as they are valid for the table (`backfill_core/transfer/bounds.py`)."""
+"""The statistics of a staged file: those of its footer, as far as they are valid for the table (`backfill_core/file_copies/bounds.py`)."""
 
 from __future__ import annotations
 
