@@ -7,6 +7,7 @@ from support.endings import assert_ending
 
 from backfill_core.errors import JarsMissingError
 from backfill_spark.jvm import jars
+from backfill_spark.settings import DELTA_PACKAGE
 
 WORDS = {"one.jar": b"one", "two.jar": b"two"}
 
@@ -74,7 +75,7 @@ class TestAFolderOfJars:
 @pytest.mark.parametrize(
     ("name", "fetched"),
     [
-        ("io.delta_delta-spark_4.2_2.13-4.4.0.jar", jars.DELTA_PACKAGE),
+        ("io.delta_delta-spark_4.2_2.13-4.4.0.jar", DELTA_PACKAGE),
         (
             "org.apache.spark_spark-sql-kafka-0-10_2.13-4.2.0.jar",
             "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
