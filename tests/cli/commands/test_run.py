@@ -18,9 +18,9 @@ SCRIPT = """
 import sys, threading
 from pathlib import Path
 from backfill import Backfill, Progress
-from backfill_cli.commands.run import Run, Shown
+from backfill_cli.commands.run import RunCommand, Shown
 from backfill_core.errors import SourceNotFoundError
-from backfill_core.protocol.receipt import Receipt
+from backfill_core.protocol.receipt import TableReceipt
 from backfill_spark.driver.attempt import RunOutcome
 
 class ScriptedDriver:
@@ -28,7 +28,7 @@ class ScriptedDriver:
         self.script, self.stop = script, threading.Event()
 
     def run_driver(self, backfill, *, settings, observe, starting, spark, stop):
-        with stop.heard_by(lambda request: self.stop.set()):
+        with stop.subscribe(lambda request: self.stop.set()):
             return self.run(observe)
 
     def run(self, observe):
@@ -61,7 +61,7 @@ class ScriptedDriver:
             error = SourceNotFoundError("no table at /x.", hint="Check the path.")
             return RunOutcome("Failed", 22, error.reason, error.message, error.hint, None, None, error)
         observe(progress.model_copy(update={"phase": "Live", "percent": 100, "rows_done": 10, "consumed_version": 8}))
-        receipt = Receipt(8, 9, 7, 10, 256, "ab" * 32, (), 0.5)
+        receipt = TableReceipt(8, 9, 7, 10, 256, "ab" * 32, (), 0.5)
         done = progress.model_copy(update={"rows_done": 10, "changes_done": 2, "consumed_version": 8})
         return RunOutcome("Complete", 0, "Complete", "", "", done, receipt)
 
@@ -70,7 +70,7 @@ log = Path(flags[flags.index("--log") + 1]) if "--log" in flags else None
 shown = Shown(
     json_lines="--json" in flags, log_file=log, grid="--grid" in flags, quiet="--quiet" in flags, verbose="--verbose" in flags
 )
-sys.exit(Run(Backfill.load(spec), shown, ScriptedDriver(script)).to_end())
+sys.exit(RunCommand(Backfill.load(spec), shown, ScriptedDriver(script)).to_end())
 """
 
 

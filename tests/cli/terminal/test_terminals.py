@@ -23,8 +23,8 @@ SCRIPT = """
 import sys
 from backfill import Backfill, Progress
 from backfill_api.status.progress import StepProgress
-from backfill_cli.commands.run import Run, Shown
-from backfill_core.protocol.receipt import Receipt
+from backfill_cli.commands.run import RunCommand, Shown
+from backfill_core.protocol.receipt import TableReceipt
 from backfill_spark.driver.attempt import RunOutcome
 
 class Driver:
@@ -36,10 +36,10 @@ class Driver:
             steps = (StepProgress(name="Copy", state="Done", seconds=95),)
             done = half.model_copy(update={"finished": True, "percent": 100, "rows_done": 10, "steps": steps})
             observe(done)
-            return RunOutcome("Complete", 0, "Complete", "", "", done, Receipt(8, 9, 7, 10, 256, "ab" * 32, (), 0.5))
+            return RunOutcome("Complete", 0, "Complete", "", "", done, TableReceipt(8, 9, 7, 10, 256, "ab" * 32, (), 0.5))
         return RunOutcome("Stopped", 10, "Stopped", "stopped at a barrier", "", half, None)
 
-sys.exit(Run(Backfill.load(sys.argv[1]), Shown(), Driver()).to_end())
+sys.exit(RunCommand(Backfill.load(sys.argv[1]), Shown(), Driver()).to_end())
 """
 
 STEPS = """
