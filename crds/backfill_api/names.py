@@ -30,7 +30,7 @@ RESTART_ANNOTATION: Final = f"{GROUP}/restart-requested"
 """Any text; each new one ends the attempt at a barrier, and the next one continues from there."""
 
 CHANGED_BY_ANNOTATION: Final = f"{GROUP}/changed-by"
-"""JSON of a `Claim`: who changes the Backfill, and why. It is set in the request that changes the spec or the override.
+"""JSON of a `ChangeClaim`: who changes the Backfill, and why. It is set in the request that changes the spec or the override.
 
 A command that this request causes carries the claim in `status.control.acks`. Each new text counts once, so `time` makes it new.
 It is a claim: everybody who may edit the object can write any name. The audit log of the API server is the proof.
@@ -39,7 +39,8 @@ It is a claim: everybody who may edit the object can write any name. The audit l
 WATCHED_ANNOTATION: Final = f"{GROUP}/watched-until"
 """RFC 3339, at most a minute ahead: until then the progress of this object is written every two seconds instead of ten.
 
-The viewer renews it, about every 30 seconds. A time further ahead counts as one minute from now; a past one has no effect.
+The viewer renews it, about every 30 seconds. Only the minute before the given time counts, by the clock of the operator: a past
+time has no effect, and one that is 90 seconds ahead has none for 30 seconds. At most 50 objects are written at this pace at a time.
 """
 
 DRAIN_FINALIZER: Final = f"{GROUP}/drain"

@@ -92,7 +92,7 @@ class PartitionProgress(Model):
     """Files of the partition."""
 
 
-class Limit(Model):
+class LimitInForce(Model):
     """Limit of the snapshot that is in force."""
 
     rows_per_second: Rate | None = None
@@ -106,6 +106,9 @@ class Limit(Model):
 
     origin: Annotated[str, Field(max_length=64, alias="from")] = ""
     """`Spec`, `Override` or `Command`, where it was set; empty: not known."""
+
+    revision: ReportedRevision = 0
+    """Command that set it; 0: the spec with which the driver started, or not known."""
 
     by: By = ""
     """Who set it, as the annotation `backfill.dev/changed-by` claims; empty: nobody claims it."""
@@ -201,7 +204,7 @@ class ProgressSummary(Model):
     seal_ms_p99: Count | None = None
     """99th percentile of the last commits, milliseconds."""
 
-    limit: Limit | None = None
+    limit: LimitInForce | None = None
     """Limit in force; absent: none, or the driver is older than this field."""
 
     partitions: Annotated[tuple[PartitionProgress, ...], Field(max_length=PARTITIONS_SHOWN_MAX)] = ()

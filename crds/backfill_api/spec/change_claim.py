@@ -6,7 +6,7 @@ from backfill_api.model import Model
 from backfill_api.spec.bounds import By, Moment, Note
 
 
-class Claim(Model):
+class ChangeClaim(Model):
     """Who changes a Backfill, and why. The request that changes the spec or the override sets it, too.
 
     An example of the annotation's value: `{"by": "anna", "note": "incident 4711", "time": "2026-11-26T21:37:02Z"}`.
