@@ -35,6 +35,7 @@ from backfill_core.lifecycle.status.condition_details import (
 )
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact, conditions_of
 from backfill_core.lifecycle.status.losses import lost_executors_event
+from backfill_core.lifecycle.status.size import bounded
 from backfill_core.lifecycle.status.write_policy import lease_of
 from backfill_core.lifecycle.steps.finalizing import finalize, reconcile_finished
 from backfill_core.lifecycle.steps.idle import reconcile_idle
@@ -95,7 +96,7 @@ def decide(observation: Observation, now_ms: int) -> Decision:
         }
     )
     return Decision(
-        status,
+        bounded(status),
         result.actions,
         requeue_after_s,
         (
