@@ -84,13 +84,10 @@ LABELS: Final = {OMITTED: (), INFO: INFO_LABELS, RECEIPT: RECEIPT_LABELS} | {
 
 
 class _Row(NamedTuple):
-    """One Backfill. Its name is the last label of each line, because gzip then finds the longest repetitions."""
+    """One Backfill."""
 
-    place: str
-    """Labels of namespace and strategy."""
-
-    name: str
-    """Label of the name."""
+    labels: str
+    """The labels of each of its lines."""
 
     state: str
     """Further labels of `INFO`."""
@@ -125,7 +122,7 @@ class JobMetrics:
         now_ms = self._now_ms()
         rows = [_row(key, backfill, now_ms) for key, backfill in stored[: self._limit]]
         yield f"{_head(OMITTED)}{OMITTED} {len(stored) - len(rows)}\n"
-        yield from _family(INFO, rows, lambda row: f"{INFO}{{{row.place},{row.state},{row.name}}} 1\n")
+        yield from _family(INFO, rows, lambda row: f"{INFO}{{{row.labels},{row.state}}} 1\n")
         yield from _family(RECEIPT, rows, _receipt)
         for position, family in enumerate(FAMILIES):
             yield from _family(family.name, rows, partial(_figure, family, position))
@@ -138,8 +135,7 @@ def _row(key: Key, backfill: StoredBackfill, now_ms: int) -> _Row:
         figures = figures_of(status, active=index.active, now_ms=now_ms)
     step = figures.step if figures else ""
     return _Row(
-        place=f'namespace="{_escaped(key[0])}",strategy="{_escaped(index.strategy)}"',
-        name=f'name="{_escaped(key[1])}"',
+        labels=f'namespace="{_escaped(key[0])}",name="{_escaped(key[1])}",strategy="{_escaped(index.strategy)}"',
         state=f'phase="{_escaped(phase_label(index.phase))}",step="{_escaped(step)}",reason="{_escaped(index.reason)}"',
         receipt=index.receipt,
         figures=figures,
@@ -147,7 +143,7 @@ def _row(key: Key, backfill: StoredBackfill, now_ms: int) -> _Row:
 
 
 def _receipt(row: _Row) -> str:
-    return f'{RECEIPT}{{{row.place},state="{_escaped(row.receipt)}",{row.name}}} 1\n' if row.receipt else ""
+    return f'{RECEIPT}{{{row.labels},state="{_escaped(row.receipt)}"}} 1\n' if row.receipt else ""
 
 
 def _figure(family: JobFamily, position: int, row: _Row) -> str:
@@ -157,10 +153,10 @@ def _figure(family: JobFamily, position: int, row: _Row) -> str:
         return ""
     if isinstance(value, Mapping):
         return "".join(
-            f'{family.name}{{{row.place},{family.label}="{_escaped(label)}",{row.name}}} {number}\n'
+            f'{family.name}{{{row.labels},{family.label}="{_escaped(label)}"}} {number}\n'
             for label, number in sorted(value.items())
         )
-    return f"{family.name}{{{row.place},{row.name}}} {value}\n"
+    return f"{family.name}{{{row.labels}}} {value}\n"
 
 
 def _family(name: str, rows: list[_Row], line: Callable[[_Row], str]) -> Iterator[str]:

@@ -31,7 +31,9 @@ async def operator(rig, folder):
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "HOME") if name in os.environ}
     environ = kept | given | {"KUBECONFIG": str(rig.api.kubeconfig(folder))}
     with (folder / "operator.log").open("wb") as log:
-        child = await asyncio.create_subprocess_exec(sys.executable, "-m", "backfill_operator", env=environ, stdout=log, stderr=log)
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "backfill_operator", env=environ, stdout=log, stderr=log
+        )
         try:
             yield port
         finally:

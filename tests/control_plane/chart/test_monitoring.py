@@ -100,6 +100,16 @@ class TestTheServiceMonitor:
         assert SYSTEM in monitor["metadata"]["name"]
         assert monitor["spec"]["namespaceSelector"]["matchNames"] == [SYSTEM]
 
+    def test_notes_ask_for_the_scraper(self, tmp_path):
+        """The network policy of the operator admits no peer by default."""
+        monitor, peer = {"serviceMonitor": {"enabled": True}}, {"namespaceSelector": {}}
+        closed = "Prometheus cannot reach the operator's metrics"
+
+        assert closed in charts.notes(tmp_path, monitoring=monitor)
+        assert closed not in charts.notes(tmp_path)
+        for policy in ({"operatorMetricsFrom": [peer]}, {"metricsFrom": [peer]}, {"enabled": False}):
+            assert closed not in charts.notes(tmp_path, monitoring=monitor, networkPolicy=policy)
+
     @pytest.mark.parametrize(
         "given", [{"interval": "often"}, {"interval": "0s"}, {"labels": {"a": 1}}, {"every": "5s"}, {"namespace": "A"}]
     )

@@ -90,9 +90,9 @@ class Prometheus:
         self._log.close()
 
     def _is_ready(self):
-        with contextlib.suppress(urllib.error.URLError, OSError):
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=2) as answer:
-                return answer.status == 200
+        url = f"http://127.0.0.1:{self.port}/-/ready"
+        with contextlib.suppress(urllib.error.URLError, OSError), urllib.request.urlopen(url, timeout=2) as answer:
+            return answer.status == 200
         return False
 
     def _get(self, path, **parameters):
