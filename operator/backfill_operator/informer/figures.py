@@ -140,7 +140,8 @@ def measured(status: object) -> dict[str, Any]:
 def strategy_of(spec: object) -> str:
     """Return the strategy of a spec as a label; `Other` if this version has none of that name."""
     strategy = _mapping(_mapping(spec).get("strategy"))
-    return STRATEGIES.get(_text(strategy, "type") or Strategy().type, OTHER)
+    default: str = Strategy().type
+    return STRATEGIES.get(_text(strategy, "type") or default, OTHER)
 
 
 def phase_label(phase: str) -> str:

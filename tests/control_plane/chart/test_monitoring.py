@@ -140,6 +140,7 @@ class TestTheRules:
         """Two installations are watched by one Prometheus."""
         rules = only(rendered(system="other", monitoring=ALL), "PrometheusRule")["spec"]["groups"][-1]["rules"]
 
+        assert rules[0]["labels"]["namespace"] == "other"
         assert rules[0]["expr"] == 'absent(backfill_operator_leader{namespace="other"} == 1)'
         assert SYSTEM not in yaml.safe_dump(rules)
 
