@@ -17,8 +17,8 @@ SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 GZIP: Final = zlib.MAX_WBITS + 16
 """Window size and container format of zlib's functions."""
 
-GZIP_LEVEL: Final = 9
-"""A sixth smaller than the default level, for 0.2 s more with ten thousand Backfills."""
+GZIP_LEVEL: Final = 6
+"""The highest level saves 7 % more in four times the time."""
 
 
 class _Phases(Collector):

@@ -54,32 +54,37 @@ def place(tmp_path):
     return folder
 
 
+async def evaluated(tmp_path, place):
+    """Run an operator with two jobs, let Prometheus scrape it, and evaluate every expression."""
+    async with Rig(start=False, double=DOUBLE) as rig, operator(rig, tmp_path) as port:
+        rig.create("orders")
+        rig.create("items")
+        await rig.until_holds("Running", "orders")
+        rig.edit("items", desiredState="Paused")
+        await rig.until_holds("Paused", "items")
+        await rig.until(lambda: rig.progress("orders").get("rowsDone"))
+        async with Prometheus(place, f"127.0.0.1:{port}", FOLDER / "alerts.yaml") as prometheus:
+            jobs = await prometheus.until('backfill_job_rows_done{name="orders"} > 0')
+            assert {label: jobs[0][0][label] for label in ("namespace", "name", "strategy")} == {
+                "namespace": NAMESPACE, "name": "orders", "strategy": "Snapshot",
+            }  # fmt: skip
+            await prometheus.until("rate(backfill_operator_reconcile_seconds_count[5m])")
+            empty = set()
+            for panel, expression in targets("fleet"):
+                text = fitted(expression)
+                if panel not in QUIET and not await prometheus.query(text):
+                    empty.add((panel, text))
+            # The double reports no time of its end, and no driver has waited for a command.
+            assert {panel for panel, _ in empty} <= {"Jobs", "Acknowledgement, p99"}, empty
+            assert [value for _, value in await prometheus.query(fitted(targets("fleet")[0][1]))] == [1]
+            for _, expression in targets("job"):
+                await prometheus.query(fitted(expression, namespace=NAMESPACE))
+            rules = await prometheus.rules()
+            assert {rule["name"]: rule["health"] for rule in rules} == {rule["alert"]: "ok" for rule in ALERTS}
+            assert await prometheus.query('ALERTS{alertstate="firing"}') == []
+
+
 class TestARealScrape:
-    async def test_dashboards_and_alerts_read_a_running_operator(self, tmp_path, place):
+    def test_dashboards_and_alerts_read_a_running_operator(self, tmp_path, place):
         """Every expression is accepted, and those of the fleet have samples; a new operator pages nobody."""
-        async with Rig(start=False, double=DOUBLE) as rig, operator(rig, tmp_path) as port:
-            rig.create("orders")
-            rig.create("items")
-            await rig.until_holds("Running", "orders")
-            rig.edit("items", desiredState="Paused")
-            await rig.until_holds("Paused", "items")
-            await rig.until(lambda: rig.progress("orders").get("rowsDone"))
-            async with Prometheus(place, f"127.0.0.1:{port}", FOLDER / "alerts.yaml") as prometheus:
-                jobs = await prometheus.until('backfill_job_rows_done{name="orders"} > 0')
-                assert {label: jobs[0][0][label] for label in ("namespace", "name", "strategy")} == {
-                    "namespace": NAMESPACE, "name": "orders", "strategy": "Snapshot",
-                }  # fmt: skip
-                await prometheus.until("rate(backfill_operator_reconcile_seconds_count[5m])")
-                empty = set()
-                for panel, expression in targets("fleet"):
-                    text = fitted(expression)
-                    if panel not in QUIET and not await prometheus.query(text):
-                        empty.add((panel, text))
-                # The double reports no time of its end, and no driver has waited for a command.
-                assert {panel for panel, _ in empty} <= {"Jobs", "Acknowledgement, p99"}, empty
-                assert [value for _, value in await prometheus.query(fitted(targets("fleet")[0][1]))] == [1]
-                for _, expression in targets("job"):
-                    await prometheus.query(fitted(expression, namespace=NAMESPACE))
-                rules = await prometheus.rules()
-                assert {rule["name"]: rule["health"] for rule in rules} == {rule["alert"]: "ok" for rule in ALERTS}
-                assert await prometheus.query('ALERTS{alertstate="firing"}') == []
+        asyncio.run(evaluated(tmp_path, place))
