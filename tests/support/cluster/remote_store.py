@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from kubernetes import config
 from support.cluster.fake_store import RESOURCES, Refusal
 
-EVERY_S = 0.05
+EVERY_S = 0.1
 OWNED = ("pods", "configmaps", "secrets", "services")
 
 
