@@ -119,7 +119,7 @@ def run(folder, tests):
 
 class TestTheRules:
     def test_rules_are_valid(self, tmp_path):
-        """Their expressions and the templates of their texts can be parsed."""
+        """Their expressions, and the templates of their annotations, can be parsed."""
         done = promtool("check", "rules", FOLDER / "alerts.yaml", folder=tmp_path)
 
         assert done.returncode == 0, done.stdout + done.stderr
@@ -144,7 +144,7 @@ class TestTheRules:
 
         assert run(tmp_path, [wrong]).returncode != 0
 
-    def test_texts_name_the_job_and_the_duration(self, tmp_path):
+    def test_annotations_name_the_job_and_the_duration(self, tmp_path):
         """The person on call reads only these."""
         [rule] = [rule for rule in ALERTS if rule["alert"] == "BackfillStalled"]
         annotations = {

@@ -86,5 +86,5 @@ async def evaluated(tmp_path, place):
 
 class TestARealScrape:
     def test_dashboards_and_alerts_read_a_running_operator(self, tmp_path, place):
-        """Every expression is accepted, and those of the fleet have samples; a new operator pages nobody."""
+        """Every expression is accepted, and those of the fleet have samples. No alert fires."""
         asyncio.run(evaluated(tmp_path, place))

@@ -18,7 +18,8 @@ OTHER: Final = "Other"
 """Label value for every name that this version does not define, so that the number of series is bounded."""
 
 NO_PHASE: Final = "New"
-STRATEGIES: Final = {name: name for name in Strategy.VARIANTS}
+DEFAULT_STRATEGY: Final[str] = Strategy().type
+STRATEGIES: Final[dict[str, str]] = {name: name for name in Strategy.VARIANTS}
 PHASES: Final = {name: name for name in (*get_args(Phase), NO_PHASE)}
 STEPS: Final = {name: name for name in ("Start", "Copy", "KeyProof", "CatchUp", "Receipt")}
 WARNING_CODES: Final = {name: name for name in get_args(WarningCode)}
@@ -140,8 +141,7 @@ def measured(status: object) -> dict[str, Any]:
 def strategy_of(spec: object) -> str:
     """Return the strategy of a spec as a label; `Other` if this version has none of that name."""
     strategy = _mapping(_mapping(spec).get("strategy"))
-    default: str = Strategy().type
-    return STRATEGIES.get(_text(strategy, "type") or default, OTHER)
+    return STRATEGIES.get(_text(strategy, "type") or DEFAULT_STRATEGY, OTHER)
 
 
 def phase_label(phase: str) -> str:

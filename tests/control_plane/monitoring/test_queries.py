@@ -37,7 +37,7 @@ class TestEachQuery:
         assert query.grouped <= set().union(*(EXPORTED[metric] for metric in query.metrics)) | SCRAPE_LABELS
 
     def test_every_job_metric_is_in_a_query(self):
-        """A metric that neither an alert nor a dashboard shows is not needed."""
+        """A metric without an alert and without a panel is not needed."""
         used = set().union(*(read(fitted(text)).metrics for _, text in QUERIES))
 
         assert {name for name in EXPORTED if name.startswith("backfill_job_")} <= used
@@ -88,7 +88,7 @@ class TestTheReader:
 
 
 class TestEachAlert:
-    """Who is paged at night reads one page."""
+    """The person on call reads one page."""
 
     @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
     def test_alert_links_to_its_section(self, rule):

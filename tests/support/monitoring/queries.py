@@ -27,7 +27,7 @@ SCRAPE_LABELS = {"job", "instance", "pod", "container", "service", "endpoint"}
 
 @dataclass
 class Query:
-    """What an expression reads."""
+    """Metrics and labels of an expression."""
 
     metrics: set = field(default_factory=set)
     labels: dict = field(default_factory=dict)
@@ -47,7 +47,7 @@ def tokens(text):
     Raises:
         NoQueryError: a character belongs to no token, or a bracket is not closed.
     """
-    found, at, depth = [], 0, []
+    parts, at, depth = [], 0, []
     closing = {"(": ")", "{": "}", "[": "]"}
     while at < len(text):
         match = TOKEN.match(text, at)
@@ -56,18 +56,18 @@ def tokens(text):
         at = match.end()
         if match.lastgroup == "space":
             continue
-        found.append((match.lastgroup, match[0]))
+        parts.append((match.lastgroup, match[0]))
         if match[0] in closing:
             depth.append(closing[match[0]])
         elif match[0] in closing.values() and (not depth or depth.pop() != match[0]):
             raise NoQueryError(f"unexpected {match[0]} in {text}")
     if depth:
         raise NoQueryError(f"{depth[-1]} is missing in {text}")
-    return found
+    return parts
 
 
 def read(text):
-    """Return what an expression reads; `$name` of Grafana stands only in strings and in durations."""
+    """Return the metrics and labels of an expression; `$name` of Grafana stands only in strings and in durations."""
     query, given = Query(), tokens(text)
     position = 0
     while position < len(given):
