@@ -19,10 +19,10 @@ OTHER: Final = "Other"
 
 NO_PHASE: Final = "New"
 DEFAULT_STRATEGY: Final[str] = Strategy().type
-STRATEGIES: Final[dict[str, str]] = {name: name for name in Strategy.VARIANTS}
-PHASES: Final = {name: name for name in (*get_args(Phase), NO_PHASE)}
+STRATEGIES: Final = {name: name for name in Strategy.VARIANTS}
+PHASES: Final[dict[str, str]] = {name: name for name in (*get_args(Phase), NO_PHASE)}
 STEPS: Final = {name: name for name in ("Start", "Copy", "KeyProof", "CatchUp", "Receipt")}
-WARNING_CODES: Final = {name: name for name in get_args(WarningCode)}
+WARNING_CODES: Final[dict[str, str]] = {name: name for name in get_args(WarningCode)}
 REASON_LABELS: Final = {name: name for name in REASONS}
 LOSS_REASONS: Final = {name: name for name in (
     "OOMKilled", "JavaOutOfMemory", "Killed", "Deleted", "Unresponsive", "Disconnected", "Ended", "Unknown", *POD_REASONS, *NODE_TOOK_IT,
