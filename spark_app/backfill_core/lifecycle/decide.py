@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from backfill_api.spec.override import Override
-from backfill_api.status.status import Attempt
+from backfill_api.status.status import Attempt, Control
 from backfill_core.lifecycle.actions import Action, Decision, DeletePod, EventNote
 from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import Context, classify
@@ -143,10 +143,10 @@ def first_step(context: Context) -> Step:
 
 def _shared_target(observation: Observation, conditions: ConditionSet) -> dict[str, Fact]:
     """Return the detail about other Backfills that write the same target; a finished job no longer writes."""
-    if not observation.beside or conditions.finished:
+    if not observation.shared_with or conditions.finished:
         return {}
-    more = len(observation.beside) - SHARED_SHOWN_MAX
-    names = ", ".join(observation.beside[:SHARED_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+    more = len(observation.shared_with) - SHARED_SHOWN_MAX
+    names = ", ".join(observation.shared_with[:SHARED_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
     message = f"{names} write the same target, but only one Backfill can own it; delete the others, or give each a separate target"
     return {SHARED_TARGET: Fact("True", SHARED_TARGET, message)}
 
@@ -174,8 +174,8 @@ def _events(context: Context, conditions: ConditionSet, attempt: Attempt | None)
     ignored = conditions.details.get(OVERRIDE_IGNORED)
     if ignored is not None:
         notes.append(EventNote("Warning", ignored.reason, ignored.message))
-    annotations, used = context.observation.annotations, before.control and before.control.claim_of
-    for error in (new_claim(annotations, used).error, lease_of(annotations, context.now_ms).error):
+    annotations, control = context.observation.annotations, before.control or Control()
+    for error in (new_claim(annotations, control.claim_of).error, lease_of(annotations, context.now_ms).error):
         notes += [EventNote("Warning", ANNOTATION_IGNORED, error)] if error else []
     edited, earlier = conditions.details.get(EDIT_PENDING), context.condition(EDIT_PENDING)
     if edited is not None and (earlier is None or earlier.message != edited.message):
