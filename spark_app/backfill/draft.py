@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from backfill.job import Backfill
-from backfill_api.crd.editor_schema import SCHEMA_NAME
+from backfill_api.crd.editor_schema import SCHEMA_NAME, modeline
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.model import member_of
 from backfill_api.names import API_VERSION, KIND
+from backfill_api.spec.params import SourceAbility, TargetAbility
+from backfill_api.spec.sources import Source
 from backfill_core.errors import InvalidSpecError
 from backfill_core.proposals.manifest_text import manifest_text
-from backfill_core.proposals.propose import propose
+from backfill_core.proposals.propose import propose, strategy_for
 from backfill_core.proposals.seen import Place, Request, SourceSeen
 
 if TYPE_CHECKING:
@@ -68,7 +70,8 @@ class Probe(Backfill):
         Raises:
             InvalidSpecError: a location is invalid.
         """
-        strategy = "SourceSplits" if request.source.type == "Kafka" else "Replica"
+        offsets = SourceAbility.OFFSETS in Source.VARIANTS[request.source.type].abilities
+        strategy = strategy_for(SourceAbility.OFFSETS if offsets else TargetAbility.SHIPPING)
         ends = {
             name: {"type": end.type, member_of(end.type): dict(end.fields)}
             for name, end in (("source", request.source), ("target", request.target))
@@ -100,7 +103,7 @@ def draft(request: Request, seen: SourceSeen, *, file: str) -> str:
     Raises:
         InvalidSpecError: the given values do not work together, such as a strategy that the source does not support.
     """
-    text = manifest_text(request, propose(seen, request), schema=f"./{SCHEMA_NAME}", file=file)
+    text = manifest_text(request, propose(seen, request), modeline=modeline(f"./{SCHEMA_NAME}"), file=file)
     try:
         load_backfill(text)
     except SpecError as error:

@@ -7,7 +7,6 @@ of the CRD, which an editor does not evaluate: `backfill validate` checks them.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Final
 
 from backfill_api.crd.schema import open_api_schema
@@ -15,8 +14,6 @@ from backfill_api.names import API_VERSION, KIND
 
 SCHEMA_NAME: Final = "backfill.schema.json"
 """Name of the file, which manifests refer to."""
-
-SCHEMA_FILE: Final = Path(__file__).resolve().parents[2] / SCHEMA_NAME
 
 NAME_PATTERN: Final = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 

@@ -21,7 +21,7 @@ def _ask(flag: str, value: str | None, question: str) -> str:
     """Return the value of a flag, or ask for it on a terminal.
 
     Raises:
-        click.UsageError: Without a terminal nobody can answer; the message names the flag.
+        click.UsageError: There is no terminal to ask on; the message names the flag.
     """
     if value is not None:
         return value

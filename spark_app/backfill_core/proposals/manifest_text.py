@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from backfill_api.crd.editor_schema import modeline
 from backfill_api.model import member_of
 from backfill_api.names import API_VERSION, KIND
 from backfill_core.proposals.propose import Proposal
@@ -15,10 +14,10 @@ from backfill_core.proposals.seen import Place, Request
 
 PLAIN: Final = re.compile(r"[A-Za-z./][A-Za-z0-9_./-]*")
 NOT_TEXT: Final = re.compile(r"(?i)true|false|yes|no|on|off|y|n|null|\.(nan|inf)|\.+")
-"""Words that YAML reads as another type."""
+"""Strings that YAML reads as another type."""
 
 ESCAPED: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
-"""Characters that JSON has as they are, and that YAML does not accept or reads as a line break."""
+"""Characters that JSON does not escape, and that YAML refuses or reads as a line break."""
 
 COLUMNS_MAX: Final = 30
 """Columns that a comment lists."""
@@ -27,20 +26,20 @@ COLUMN: Final = 42
 """Column in which comments start."""
 
 
-def manifest_text(request: Request, proposal: Proposal, *, schema: str, file: str) -> str:
+def manifest_text(request: Request, proposal: Proposal, *, modeline: str, file: str) -> str:
     """Return the YAML of a proposal.
 
     Args:
         request: Name and locations.
         proposal: Decisions and their reasons.
-        schema: Path of the JSON Schema, relative to the file.
+        modeline: The first line, which names the JSON Schema for editors.
         file: Name of the file, for the commands in its first lines.
     """
-    return "\n".join(_lines(request, proposal, schema, file)) + "\n"
+    return "\n".join(_lines(request, proposal, modeline, file)) + "\n"
 
 
-def _lines(request: Request, proposal: Proposal, schema: str, file: str) -> Iterator[str]:
-    yield modeline(schema)
+def _lines(request: Request, proposal: Proposal, modeline: str, file: str) -> Iterator[str]:
+    yield modeline
     yield "# Proposed by `backfill init`: each comment gives the reason. docs/fields.md describes all fields."
     yield f"#   backfill plan -f {file}"
     yield f"#   backfill run -f {file}"

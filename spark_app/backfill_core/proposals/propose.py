@@ -7,14 +7,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from backfill_api.amounts import counted, show_seconds
+from backfill_api.spec import combinations
+from backfill_api.spec.params import Ability, SourceAbility, StrategyParams, TargetAbility, Variant
+from backfill_api.spec.strategies import Strategy
 from backfill_core.proposals.payloads import format_of, json_fields
 from backfill_core.proposals.seen import ColumnSeen, Request, TableSeen, TopicSeen
 
 KEY_TYPES: Final = ("tinyint", "smallint", "int", "bigint", "string", "decimal")
 """Types of key columns, without their parameters."""
 
-KEY_NAMES: Final = (r"id|uuid|guid", r".*(_id|_key|_no|_number|_code|uuid|guid)", r".*Id|.*Key")
-"""Names of columns that identify a row, the likeliest first."""
+KEY_NAMES: Final = ("id", "uuid", "guid")
+KEY_ENDS: Final = ("_id", "_key", "_no", "_number", "_code", "_uuid", "_guid", "Id", "Key")
+"""Names of columns that identify a row, and ends of such names, which are less likely."""
+
+UNLIKELY: Final = 2
+"""Rank of all other names."""
 
 ROWS_PER_S: Final = 100_000
 """A careful estimate of a copy's rate, only to compare the duration with the time that the source keeps versions."""
@@ -70,6 +77,17 @@ def propose(seen: TableSeen | TopicSeen, request: Request) -> Proposal:
     return _of_table(seen, request) if isinstance(seen, TableSeen) else _of_topic(seen, request)
 
 
+def strategy_for(ability: Ability) -> str:
+    """Return the strategy that uses an ability: the default one if it does, and none with doubts in each of its plans."""
+    needing = [variant for variant in Strategy.VARIANTS.values() if ability in variant.needs and not _doubts(variant)]
+    return min(needing, key=lambda variant: (not variant.default, variant.name)).name
+
+
+def _doubts(variant: Variant) -> bool:
+    params = variant.params()
+    return isinstance(params, StrategyParams) and bool(params.doubts)
+
+
 def likely_key(columns: tuple[ColumnSeen, ...]) -> tuple[ColumnSeen, ...]:
     """Return the columns that may identify a row, the likeliest first: by name, then by position."""
     able = [column for column in columns if column.type.partition("(")[0] in KEY_TYPES]
@@ -77,20 +95,21 @@ def likely_key(columns: tuple[ColumnSeen, ...]) -> tuple[ColumnSeen, ...]:
 
 
 def _rank(name: str) -> int:
-    ranks = (rank for rank, pattern in enumerate(KEY_NAMES) if re.fullmatch(pattern, name))
-    return next(ranks, len(KEY_NAMES))
+    if name.lower() in KEY_NAMES:
+        return 0
+    return 1 if name.endswith(KEY_ENDS) else UNLIKELY
 
 
 # ------------------------------------------------------------------ tables
 def _of_table(seen: TableSeen, request: Request) -> Proposal:
     key, key_reason = _key(seen, request)
     strategy = _strategy(seen, request, key)
-    ships = strategy.value == "Replica"
+    ships = combinations.ships(Strategy.VARIANTS[strategy.value])
     partitions, partitions_reason = _partitions(seen, ships=ships)
     return Proposal(
         strategy=strategy,
         key=() if ships and not request.key else key,
-        key_reason="not needed: files are copied as they are" if ships and not request.key else key_reason,
+        key_reason="not needed: files are copied unchanged" if ships and not request.key else key_reason,
         write_mode=None if ships else _write_mode(seen, key),
         partitions=partitions,
         partitions_reason=partitions_reason,
@@ -104,7 +123,7 @@ def _key(seen: TableSeen, request: Request) -> tuple[tuple[str, ...], str]:
     if request.key:
         return request.key, "as given with --key"
     for column in likely_key(seen.columns):
-        if column.repeats is False and _rank(column.name) < len(KEY_NAMES):
+        if column.repeats is False and _rank(column.name) < UNLIKELY:
             sample = counted(seen.sampled_rows, "sampled row")
             return (column.name,), f"no null and no repeated value in {sample}; `plan --check-unique` proves it"
     return (), "no column with the name of a key has only different values: name the columns that identify a row"
@@ -114,15 +133,20 @@ def _strategy(seen: TableSeen, request: Request, key: tuple[str, ...]) -> Propos
     if request.strategy is not None:
         return Proposed(request.strategy, "as given with --strategy")
     if not seen.change_feed:
-        return Proposed("Replica", "copies the files and then the log: the source has no change feed")
+        return Proposed(
+            strategy_for(TargetAbility.SHIPPING), "copies the files and then the log: the source has no change feed"
+        )
     if not key:
-        return Proposed("Replica", "copies the files and then the log: no column is known to identify a row")
+        return Proposed(
+            strategy_for(TargetAbility.SHIPPING),
+            "copies the files and then the log: no column is known to identify a row",
+        )
     seconds = seen.rows // ROWS_PER_S
     if seen.kept_s is not None and seen.kept_s < KEPT_FACTOR * seconds:
         kept, copy = show_seconds(seen.kept_s), show_seconds(seconds)
         reason = f"needs no old version: the source keeps versions for {kept}, and a copy may take {copy}"
-        return Proposed("Arrangement", reason)
-    return Proposed("Snapshot", "reads each file once, then merges the change feed by the key")
+        return Proposed(strategy_for(SourceAbility.KEY_RANGES), reason)
+    return Proposed(strategy_for(SourceAbility.CHANGES), "reads each file once, then merges the change feed by the key")
 
 
 def _write_mode(seen: TableSeen, key: tuple[str, ...]) -> Proposed:
@@ -158,7 +182,7 @@ def _of_topic(seen: TopicSeen, request: Request) -> Proposal:
     limit = None if seen.records < RECORDS_UNLIMITED else _rounded(seen.records // HISTORY_S)
     return Proposal(
         strategy=Proposed(
-            request.strategy or "SourceSplits",
+            request.strategy or strategy_for(SourceAbility.OFFSETS),
             "as given with --strategy" if request.strategy else "reads the history and new records at the same time",
         ),
         key=key,
@@ -167,7 +191,7 @@ def _of_topic(seen: TopicSeen, request: Request) -> Proposal:
         else "the topic is compacted: it keeps the newest record of each key",
         write_mode=mode,
         partitions=(),
-        partitions_reason="none: to_date(timestamp) in select gives a column for partitions by day",
+        partitions_reason="to_date(timestamp) in select gives a column for partitions by day",
         rows_per_second=limit,
         throttle_reason=_topic_limit(seen, limit),
         select=select,

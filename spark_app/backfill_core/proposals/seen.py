@@ -63,7 +63,7 @@ class Place:
 
     @property
     def last_part(self) -> str:
-        """Last part of the location, as a name for people."""
+        """Last part of the location, as a readable name."""
         return self.fields[-1][1].rstrip("/").replace(".", "/").rsplit("/", 1)[-1]
 
 

@@ -92,7 +92,7 @@ class TestAFinding:
             "add it to limits.allowedImages of the chart (BACKFILL_OPERATOR_ALLOWED_IMAGES)"
         )
 
-    def test_value_that_nobody_may_allow_names_only_the_remedy(self) -> None:
+    def test_value_that_cannot_be_allowed_names_only_the_remedy(self) -> None:
         """No setting would help."""
         (finding,) = findings(spec(driver=driver(hostNetwork=True)))
         assert (finding.remedy, finding.permission) == ("remove it", "")

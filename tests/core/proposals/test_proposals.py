@@ -42,7 +42,12 @@ RECORDS = TopicSeen(
 
 def text(seen=TABLE, request=REQUEST):
     """Return the manifest for a source."""
-    return manifest_text(request, propose(seen, request), schema="./backfill.schema.json", file="copy.yaml")
+    return manifest_text(
+        request,
+        propose(seen, request),
+        modeline="# yaml-language-server: $schema=./backfill.schema.json",
+        file="copy.yaml",
+    )
 
 
 def spec(seen=TABLE, request=REQUEST):

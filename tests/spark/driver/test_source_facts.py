@@ -51,8 +51,8 @@ class TestATopic:
         topic = topics.create(partitions=2, config=COMPACTED)
         with producing(broker.address) as send:
             for number in range(20):
-                send(topic, b"%d" % number, b'{"name": "n", "amount": %d}' % number)
-            send(topic, b"7", None)
+                send(topic, b'{"name": "n", "amount": %d}' % number, b"%d" % number)
+            send(topic, None, b"7")
 
         seen, job = proposed(f"kafka://{broker.address}/{topic}")
 
