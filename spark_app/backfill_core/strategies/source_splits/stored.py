@@ -49,6 +49,9 @@ class SourceSplitsStored:
     cut_off: Offsets = field(default_factory=dict)
     """High watermarks of partitions that the job did not read to, because a transaction stayed open."""
 
+    unread: tuple[OffsetRange, ...] = ()
+    """Ranges of oversized records: they are not read again, also with more memory, so that a receipt compares the same rows."""
+
     @property
     def cut_off_ranges(self) -> tuple[OffsetRange, ...]:
         """Return the offsets that the job left out."""
@@ -78,6 +81,8 @@ class SourceSplitsStored:
             head["aside"] = _encoded(self.aside)
         if self.cut_off:
             head["cutOff"] = _encoded(self.cut_off)
+        if self.unread:
+            head["unread"] = [[span.partition, span.start, span.stop] for span in self.unread]
         if len(self.splits) > READABLE_MAX:
             return head | {"packed": pack(self.splits)}
         return head | {
@@ -108,7 +113,22 @@ def decode(value: Mapping[str, Any]) -> SourceSplitsStored:
         merging=merging,
         aside=fields.parsed("aside", ahead) if "aside" in value else {},
         cut_off=fields.parsed("cutOff", ahead) if "cutOff" in value else {},
+        unread=fields.parsed("unread", _spans) if "unread" in value else (),
     )
+
+
+def _spans(value: Any) -> tuple[OffsetRange, ...]:
+    """Parse ranges of offsets.
+
+    Raises:
+        ValueError, TypeError: The value is malformed.
+    """
+    spans = tuple(OffsetRange(*span) for span in value)
+    if any(
+        type(span.partition) is not str or type(span.start) is not int or type(span.stop) is not int for span in spans
+    ):
+        raise ValueError(value)
+    return spans
 
 
 def _encoded(offsets: Offsets) -> dict[str, int] | str:
@@ -150,6 +170,7 @@ def open_request(stored: SourceSplitsStored | None) -> OpenRequest:
         after={name: split.reached for name, split in stored.splits.items()},
         first={name: split.start for name, split in stored.splits.items()},
         source_id=stored.source_id,
+        unread=stored.unread,
     )
 
 
