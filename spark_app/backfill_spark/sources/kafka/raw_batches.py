@@ -43,8 +43,10 @@ class RawBatches:
         self._jvm, self._consumer, self._topic = java(spark), consumer, topic
         self._reflect = self._jvm.org.apache.commons.lang3.reflect.FieldUtils
         fetcher = self._field(self._field(consumer, "delegate"), "fetcher")
-        # The consumer takes no record out of the fetched batches.
-        self._reflect.writeField(self._field(fetcher, "fetchConfig"), "maxPollRecords", 0, True)
+        config = self._field(fetcher, "fetchConfig")
+        limit = config.getClass().getDeclaredField("maxPollRecords")
+        limit.setAccessible(True)
+        limit.set(config, 0)  # `poll` fetches, and takes no record out of the fetched batches
         self._fetched = self._field(self._field(fetcher, "fetchBuffer"), "completedFetches")
         self._of_batch = {
             name: java_function(spark, _BATCH, name)
