@@ -25,7 +25,7 @@ HEAP_PER_BYTE = 10
 POLL_RECORDS = 500
 """Kafka's default number of records that a consumer decompresses at once."""
 
-OVERSIZED_MAX = 1000
+OVERSIZED_MAX = 100
 """Maximum number of unread ranges of a job, because its state lists them."""
 
 MIB = 1024 * 1024
@@ -86,7 +86,7 @@ class LeftUnread:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRange:
-    """How a range is read."""
+    """The reads of a range."""
 
     reads: tuple[PacedRange, ...]
     unread: tuple[LeftUnread, ...]

@@ -82,7 +82,7 @@ class SourceSplitsStored:
         if self.cut_off:
             head["cutOff"] = _encoded(self.cut_off)
         if self.unread:
-            head["unread"] = [[span.partition, span.start, span.stop] for span in self.unread]
+            head["unread"] = _spans_to_json(self.unread)
         if len(self.splits) > READABLE_MAX:
             return head | {"packed": pack(self.splits)}
         return head | {
@@ -117,18 +117,28 @@ def decode(value: Mapping[str, Any]) -> SourceSplitsStored:
     )
 
 
+def _spans_to_json(ranges: tuple[OffsetRange, ...]) -> dict[str, list[list[int]]]:
+    """Return the first offset and the number of offsets of each range, by partition."""
+    spans: dict[str, list[list[int]]] = {}
+    for span in ranges:
+        spans.setdefault(span.partition, []).append([span.start, span.stop - span.start])
+    return spans
+
+
 def _spans(value: Any) -> tuple[OffsetRange, ...]:
-    """Parse ranges of offsets.
+    """Parse the output of `_spans_to_json`.
 
     Raises:
         ValueError, TypeError: The value is malformed.
     """
-    spans = tuple(OffsetRange(*span) for span in value)
+    if not isinstance(value, dict):
+        raise TypeError(value)
+    spans = [(name, start, offsets) for name, listed in value.items() for start, offsets in listed]
     if any(
-        type(span.partition) is not str or type(span.start) is not int or type(span.stop) is not int for span in spans
+        type(start) is not int or type(offsets) is not int or start < 0 or offsets < 1 for _, start, offsets in spans
     ):
         raise ValueError(value)
-    return spans
+    return tuple(OffsetRange(name, start, start + offsets) for name, start, offsets in spans)
 
 
 def _encoded(offsets: Offsets) -> dict[str, int] | str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from backfill_core.errors import SourceDamagedError
@@ -79,11 +78,10 @@ class RecordSizes:
         self, batches: RawBatches, span: OffsetRange, end: int, memory: RecordMemory, known: Sequence[OffsetRange]
     ) -> tuple[MeasuredRange, tuple[UnreadRecord, ...]]:
         meter = RangeMeter(span, memory, known)
-        with closing(batches.read(span, max(span.stop, end))) as read:
-            for batch in read:
-                meter.take(batch.records, batch.stop)
-                if meter.done:
-                    break
+        for batch in batches.read(span, max(span.stop, end)):
+            meter.take(batch.records, batch.stop)
+            if meter.done:
+                break
         result = meter.result()
         return result, tuple(self._unread(span.partition, left, memory) for left in result.unread)
 

@@ -90,7 +90,7 @@ class TestARecordThatEndsJava:
         assert not any(read.measures for read in reads)
 
     def test_a_resumed_job_measures_a_partition_until_a_commit_has_moved_it(self) -> None:
-        """The commit shows that no deadly record was there."""
+        """The commit shows that the read had no deadly record."""
         world = ByHand(100, 0, read_max=10, in_flight_max=1)
         world.produce("1", 10)
         world.open()
@@ -130,7 +130,9 @@ class TestUnreadRanges:
 
         assert world.stored.unread == (HOLE,)
 
-    @pytest.mark.parametrize("value", [3, [["0", 1]], [[0, 1, 2]], [["0", 1, "2"]], [["0", True, 2]]])
+    @pytest.mark.parametrize(
+        "value", [3, [["0", 1, 2]], {"0": [1, 2]}, {"0": [[1, "2"]]}, {"0": [[True, 2]]}, {"0": [[3, 0]]}]
+    )
     def test_a_malformed_list_is_rejected_by_name(self, value: object) -> None:
         """A part of it would not be enough."""
         stored = SourceSplitsStored("topic", HISTORY, {"0": Split(0, 5, 10, 10)}, unread=(HOLE,)).encode()

@@ -140,7 +140,7 @@ class TestAMeasuredRange:
 
 
 class TestAResumedJob:
-    """An attempt may have ended at such a record, so the next one measures what it reads first."""
+    """An attempt may have ended at such a record, so the next one measures its first reads."""
 
     @pytest.fixture
     def resumed(self, spark, broker, topics, tmp_path, small_memory):
