@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 from confluent_kafka import Producer
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from support.endings import assert_ending
 from support.kafka.topics import send_all
 
@@ -41,6 +41,12 @@ def run_driver(topics, topic, folder, **kafka):
         env=os.environ | settings, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     return json.loads(done.stdout.splitlines()[-1]), done.returncode
+
+
+def offsets_of(path):
+    """Return the offsets in a table as an independent reader sees them."""
+    query = 'SELECT "offset" FROM t ORDER BY "offset"'
+    return QueryBuilder().register("t", DeltaTable(str(path))).execute(query).read_all()["offset"].to_pylist()
 
 
 @pytest.fixture
@@ -77,7 +83,5 @@ class TestARecordLargerThanTheMemory:
         ended, code = run_driver(topics, topic, tmp_path, **quarantine)
 
         assert (ended["outcome"], code) == ("Complete", 0)
-        bad = DeltaTable(str(tmp_path / "bad")).to_pyarrow_table().to_pylist()
-        assert [(row["partition"], row["offset"], row["value"]) for row in bad] == [(0, SMALL, None)]
-        rows = DeltaTable(str(tmp_path / "t")).to_pyarrow_table(["offset"])["offset"].to_pylist()
-        assert sorted(rows) == [offset for offset in range(SMALL + 4) if offset != SMALL]
+        assert offsets_of(tmp_path / "bad") == [SMALL]
+        assert offsets_of(tmp_path / "t") == [offset for offset in range(SMALL + 4) if offset != SMALL]
