@@ -66,7 +66,7 @@ class PinnedSource:
     """Order in which the files are read; `None` for path order."""
 
     @property
-    def found(self) -> Pinned:
+    def answer(self) -> Pinned:
         """Facts about the version for the strategy."""
         table = self.table
         return Pinned(
@@ -92,7 +92,7 @@ class PinnedSource:
         return self.table.live_rows
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Name of the version in messages."""
         return f"version {self.table.version} of the source"
 
@@ -160,7 +160,7 @@ class SubscribedSource:
     """Partitions with offsets."""
 
     source: SupportsOffsets
-    found: Subscribed
+    answer: Subscribed
     """Facts about the offsets for the strategy."""
 
     @property
@@ -175,10 +175,10 @@ class SubscribedSource:
 
     @property
     def _history(self) -> tuple[offsets.OffsetRange, ...]:
-        return offsets.between(self.found.first, self.found.newest)
+        return offsets.between(self.answer.first, self.answer.newest)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Name of the history in messages."""
         return "the history of the source"
 
@@ -212,7 +212,7 @@ class SubscribedSource:
     def compared(self, position: Position, covered: Covered, row_offsets: Sequence[int]) -> ComparedRows:
         """Return the rows before a position, by partition, or only the covered ranges."""
         del row_offsets
-        ranges = offsets.between(self.found.first, position) if covered is None else tuple(covered)
+        ranges = offsets.between(self.answer.first, position) if covered is None else tuple(covered)
         total = None if covered is None else self.rows
         return ComparedRows(
             self.source.read_offsets(ranges),
@@ -224,9 +224,9 @@ class SubscribedSource:
 
     def _after(self, ranges: Sequence[offsets.OffsetRange], upto: Position) -> DataFrame | None:
         """Return the rows after `ranges`, up to a position; `None` if the source is not compacted."""
-        if not self.found.compacts:
+        if not self.answer.compacts:
             return None
-        ends = {**self.found.first}
+        ends = {**self.answer.first}
         for part in ranges:
             ends[part.partition] = max(part.stop, ends.get(part.partition, 0))
         return self.source.read_offsets(offsets.between(ends, upto))
