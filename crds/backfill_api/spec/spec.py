@@ -22,6 +22,8 @@ from backfill_api.spec.strategies import Strategy
 from backfill_api.spec.targets import Target
 from backfill_api.status.status import BackfillStatus
 
+UNTIL_ALONE = "is the end of a limit, and the spec has none"
+
 
 class Barrier(Model):
     """Interval of barriers, and which of them commit."""
@@ -83,6 +85,10 @@ class BackfillSpec(Model):
         (
             f"self.verify == 'None' || !({_target_with('existingRows', 'Keep')})",
             "verify: Final compares whole tables: not with a target's existingRows: Keep",
+        ),
+        (
+            "!has(self.throttle) || !has(self.throttle.until) || has(self.throttle.rowsPerSecond) || has(self.throttle.bytesPerSecond)",
+            f"throttle.until {UNTIL_ALONE}",
         ),
         *combinations.rules(),
     )
@@ -181,6 +187,9 @@ class BackfillSpec(Model):
         combinations.check_combination(self.source, self.target, self.strategy, self.write_mode)
         if self.throttle.bytes_per_second is not None:
             combinations.check_knows_bytes(self.source)
+        if self.throttle.until is not None and not self.throttle.limited:
+            hint = "add throttle.rowsPerSecond or throttle.bytesPerSecond, or remove it"
+            raise refused("throttle.until", UNTIL_ALONE, hint=hint, value=self.throttle.until)
         return self
 
     @model_validator(mode="after")

@@ -43,7 +43,7 @@ def backfill_document(launch: Launch) -> dict[str, Any]:
     limits = {"rowsPerSecond": launch.rows_per_second, "bytesPerSecond": launch.bytes_per_second}
     limits = {name: limit for name, limit in limits.items() if limit is not None}
     if limits:
-        spec["throttle"] = limits
+        spec["throttle"] = limits | ({} if launch.until is None else {"until": launch.until})
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

@@ -340,7 +340,7 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
         epoch=0,
         strategy=spec.strategy.type,
     )
-    paused = spec.pause.scope if spec.desired_state == "Paused" else None
+    paused, limit = spec.pause.scope if spec.desired_state == "Paused" else None, spec.throttle
     # A receipt that reports a difference is taken again, not reused.
     receipt = state.receipt if state.receipt is not None and state.receipt.equal else None
     if opened.start_over is not None:
@@ -348,7 +348,7 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
     return replace(
         state,
         attempt=state.attempt + 1,
-        controls=state.controls.under_spec(paused, spec.throttle.rows_per_second, spec.throttle.bytes_per_second).at(
+        controls=state.controls.under_spec(paused, limit.rows_per_second, limit.bytes_per_second, limit.until_ms).at(
             moment.wall_ms
         ),
         receipt=receipt,
