@@ -13,8 +13,9 @@ from backfill_api.model import Model, cel, member_of, refused, unchanged
 from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
 from backfill_api.spec import combinations
 from backfill_api.spec import session_conf as meaning
+from backfill_api.spec.auto_throttle import SpecThrottle
 from backfill_api.spec.bounds import DAY_S, Drain, Name, PlanName, Seconds, Sql
-from backfill_api.spec.override import PauseSpec, ThrottleSpec
+from backfill_api.spec.override import PauseSpec
 from backfill_api.spec.params import Params, SourceAbility
 from backfill_api.spec.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
 from backfill_api.spec.sources import Source
@@ -111,7 +112,7 @@ class BackfillSpec(Model):
     barrier: Barrier = Barrier()
     """Interval of barriers, and which of them commit."""
 
-    throttle: ThrottleSpec = ThrottleSpec()
+    throttle: SpecThrottle = SpecThrottle()
     """Limit of the snapshot's speed; changes are never limited."""
 
     pause: PauseSpec = PauseSpec()

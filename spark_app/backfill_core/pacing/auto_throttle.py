@@ -4,7 +4,7 @@ observation                                        limit of rows
 ------------------------------------------------   -----------------------------------------------------------------
 a target is broken, the first time in a row        unchanged: one slow commit is no trend
 a target is broken again                           times 0.7, times 0.5 beyond twice the target; never below the floor
-all targets hold, and the job uses its limit       plus a tenth of the way from zero to the highest limit that may hold
+all targets hold, and the job uses its limit       plus a fifth of the highest limit that may hold; a tenth, once a target was broken
 all targets hold, and the job is slower            unchanged: a limit that is not used proves nothing
 a target has no new measurement, none is broken    unchanged
 
@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 SLOWER, MUCH_SLOWER, MUCH = 0.7, 0.5, 2.0
-STEPS = 10
+STEPS, STEPS_NEAR = 5, 10
 MARGIN = 0.95
 """Part of the lowest limit that broke a target; the job stays below it."""
 
-USED = 0.8
+USED = 0.5
 """Part of its limit that a job must reach, so that a target that holds is a reason for more."""
 
 PROBE_S = 60.0
@@ -99,8 +99,7 @@ class AutoThrottle:
             return self._broken(targets[worst].describe(values[worst]), ratios[worst])
         if len(values) < len(targets):
             return replace(self, at_the_top_since_s=None) if worst is None else self
-        calm = replace(self, broken_in_a_row=0)
-        return calm._held(now_s) if used else calm
+        return self._held(now_s) if used else replace(self, broken_in_a_row=0)
 
     def _broken(self, binding: str, ratio: float) -> AutoThrottle:
         """Lower the limit, if this is not the first broken observation in a row."""
@@ -120,14 +119,19 @@ class AutoThrottle:
     def _held(self, now_s: float) -> AutoThrottle:
         """Raise the limit, at most to the highest one that may hold."""
         top = self._top()
+        calm = replace(self, broken_in_a_row=0)
         if self.rate < top:
-            return replace(self, rate=min(top, self.rate + top / STEPS), at_the_top_since_s=None)
+            return replace(
+                calm,
+                rate=min(top, self.rate + top / (STEPS if self.lowest_broken is None else STEPS_NEAR)),
+                at_the_top_since_s=None,
+            )
         since_s = now_s if self.at_the_top_since_s is None else self.at_the_top_since_s
         if self.lowest_broken is None or now_s - since_s < PROBE_S:
-            return replace(self, at_the_top_since_s=since_s)
+            return replace(calm, at_the_top_since_s=since_s)
         grown = self.lowest_broken * (1 + min(PROBE * 2**self.probes, PROBE_MAX))
         return replace(
-            self, lowest_broken=min(grown, 2.0 * self.settings.ceiling), probes=min(self.probes + 1, 8),
+            calm, lowest_broken=min(grown, 2.0 * self.settings.ceiling), probes=min(self.probes + 1, 8),
             at_the_top_since_s=now_s,
         )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -44,7 +45,7 @@ class TestAnyObservations:
     def test_a_target_that_is_broken_twice_lowers_the_limit(self, observations):
         """At the floor it cannot fall."""
         steps = limits(observations, AutoSettings(TARGETS, 10, 100_000))
-        for (_, _, first, *_), (before, auto, second, *_) in zip(steps, steps[1:], strict=False):
+        for (_, _, first, *_), (before, auto, second, *_) in pairwise(steps):
             if first and second:
                 assert auto.rate < before.rate or auto.rows_per_s == 10
                 assert auto.binding
@@ -62,13 +63,16 @@ class TestAnyObservations:
         slow = auto.observe({"commitSeconds": 5.0}, used=True, now_s=1)
 
         assert slow.rate == 500.0
-        assert slow.observe({"commitSeconds": 0.5}, used=True, now_s=2).rate == 600.0
+        assert slow.observe({"commitSeconds": 0.5}, used=True, now_s=2).rate == 700.0
         assert slow.observe({"commitSeconds": 1.5}, used=True, now_s=2).rate == 350.0
         assert slow.observe({"commitSeconds": 2.5}, used=True, now_s=2).rate == 250.0
 
     def test_the_reason_names_the_target_that_is_exceeded_most(self):
         """Both are broken: users repair the worse one first."""
-        auto, measured = AutoThrottle.begin(AutoSettings(TARGETS, 10, 1000)), {"commitSeconds": 2.14, "storeErrors": 61.0}
+        auto, measured = (
+            AutoThrottle.begin(AutoSettings(TARGETS, 10, 1000)),
+            {"commitSeconds": 2.14, "storeErrors": 61.0},
+        )
         for now_s in (1.0, 2.0):
             auto = auto.observe(measured, used=True, now_s=now_s)
 

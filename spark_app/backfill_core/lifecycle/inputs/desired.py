@@ -82,7 +82,8 @@ def desired_of(
     """
     override, errors = _override(spec, annotations, held or Override())
     state = pause = None
-    throttle, suspend = ThrottleSpec(), False
+    throttle: ThrottleSpec = ThrottleSpec()
+    suspend = False
     if isinstance(spec, BackfillSpec):
         state, pause, throttle, suspend = spec.desired_state, spec.pause, spec.throttle, spec.suspend
     state = override.desired_state or state
@@ -118,9 +119,10 @@ def _after(limit: ThrottleSpec, later: list[ThrottleSpec]) -> ThrottleSpec | Non
         return None
     holds = (spec for spec in later if spec.limited and not _over(spec, limit.until_ms))
     after = next(holds, None)
-    if after is None or after.until_ms is None:
-        return after
-    return after.model_copy(update={"until": rfc3339(after.until_ms)})
+    if after is None:
+        return None
+    until = None if after.until_ms is None else rfc3339(after.until_ms)
+    return ThrottleSpec(rows_per_second=after.rows_per_second, bytes_per_second=after.bytes_per_second, until=until)
 
 
 def _override(
