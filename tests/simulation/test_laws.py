@@ -74,7 +74,7 @@ class TestUnderAnAutomaticLimit:
     @pytest.mark.parametrize("seed", range(25))
     def test_the_laws_hold_while_the_limit_changes(self, strategy: str, seed: int) -> None:
         """A lower limit gives up rows that were read ahead, at any barrier and without a command."""
-        drawn(strategy, seed, auto=True).run()
+        drawn(strategy, seed, auto=True, sparse=False).run()
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -29,7 +29,7 @@ def launch(name: str = "orders", attempt: int = 1, **fields: Any) -> Launch:
     """Return a launch of a valid spec."""
     kind = fields.pop("kind", "Run")
     limits = fields.pop("limits", Limits())
-    controls = {item: fields.pop(item) for item in ("paused", "rows_per_second", "bytes_per_second") if item in fields}
+    controls = {item: fields.pop(item) for item in ("paused", "rows_per_second", "bytes_per_second", "until") if item in fields}
     return Launch(
         "shop", name, "0b5a-uid", attempt, kind, spec(**fields), Installation("backfill:1", limits=limits), **controls
     )
@@ -132,6 +132,16 @@ class TestWhatTheDriverReads:
             launched = launch(throttle={"rowsPerSecond": 9}, rows_per_second=rows, bytes_per_second=size_bytes)
             read = load_backfill(config_map(launched)["data"]["backfill.yaml"]).spec.throttle
             assert (read.rows_per_second, read.bytes_per_second) == (rows, size_bytes)
+
+    def test_spec_has_the_end_of_its_limit_and_the_automatic_limit(self) -> None:
+        """A driver ends the limit itself; an override of the manual limit leaves the automatic one."""
+        auto = {"commitSeconds": 2, "floor": 10, "ceiling": 90}
+        launched = launch(throttle={"rowsPerSecond": 9, "auto": auto}, rows_per_second=5, until="2026-11-26T18:00:00Z")
+        read = load_backfill(config_map(launched)["data"]["backfill.yaml"]).spec.throttle
+
+        assert (read.rows_per_second, read.until) == (5, "2026-11-26T18:00:00Z")
+        assert read.auto is not None
+        assert read.auto.model_dump(by_alias=True) == auto
 
     @given(st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=40), max_size=5))
     def test_properties_survive_their_file(self, values: dict[str, str]) -> None:
