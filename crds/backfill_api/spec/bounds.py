@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictInt, StringConstraints
+
+from backfill_api.timestamps import ms_of, rfc3339
 
 DAY_S = 24 * 3600
 
@@ -63,7 +64,7 @@ Moment = Annotated[str, Field(max_length=40)]
 
 def _text_of(value: object) -> object:
     """Return a time as a string: a YAML parser reads one without quotes as a time."""
-    return value.isoformat() if isinstance(value, date) else value
+    return value.isoformat() if hasattr(value, "isoformat") else value
 
 
 def _in_calendar(text: str) -> str:
@@ -72,10 +73,9 @@ def _in_calendar(text: str) -> str:
     Raises:
         ValueError: The calendar does not contain it, such as 30 February.
     """
-    try:
-        datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError("is not in the calendar") from error
+    day, ms = ms_of(f"{text[:10]}T00:00:00Z"), ms_of(text)
+    if day is None or ms is None or rfc3339(day)[:10] != text[:10]:
+        raise ValueError("is not in the calendar")
     return text
 
 

@@ -5,13 +5,13 @@ The annotation is an emergency brake that a GitOps tool does not undo.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Literal
 
 from pydantic import StrictBool
 
 from backfill_api.model import Model
 from backfill_api.spec.bounds import ByteRate, Rate, Until
+from backfill_api.timestamps import ms_of
 
 
 class ThrottleSpec(Model):
@@ -34,7 +34,8 @@ class ThrottleSpec(Model):
     @property
     def until_ms(self) -> int | None:
         """End of this limit in milliseconds since 1970, rounded down to seconds; `None` if it has no end."""
-        return None if self.until is None else int(datetime.fromisoformat(self.until).timestamp()) * 1000
+        ms = ms_of(self.until)
+        return None if ms is None else ms // 1000 * 1000
 
 
 class PauseSpec(Model):

@@ -18,10 +18,10 @@ from backfill_api.spec.bounds import REVISION_MAX, REVISIONS_AHEAD_MAX
 from backfill_api.spec.override import ThrottleSpec
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import Control, PendingCommand
+from backfill_api.timestamps import ms_of, rfc3339
 from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, ThrottleCommand
 from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
 from backfill_core.lifecycle.inputs.desired import Desired
-from backfill_core.lifecycle.inputs.timestamps import ms_of, rfc3339
 
 RESEND_S = 1.0
 REFUSAL_CHARACTERS_MAX = 1024

@@ -29,7 +29,9 @@ def launch(name: str = "orders", attempt: int = 1, **fields: Any) -> Launch:
     """Return a launch of a valid spec."""
     kind = fields.pop("kind", "Run")
     limits = fields.pop("limits", Limits())
-    controls = {item: fields.pop(item) for item in ("paused", "rows_per_second", "bytes_per_second", "until") if item in fields}
+    controls = {
+        item: fields.pop(item) for item in ("paused", "rows_per_second", "bytes_per_second", "until") if item in fields
+    }
     return Launch(
         "shop", name, "0b5a-uid", attempt, kind, spec(**fields), Installation("backfill:1", limits=limits), **controls
     )

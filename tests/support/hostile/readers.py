@@ -19,10 +19,10 @@ from backfill_api.spec.secret_settings import holds_a_secret
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.ending import Ending
 from backfill_api.status.progress import Progress
+from backfill_api.timestamps import ms_of
 from backfill_api.wire import CommandRequest
 from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_memory, parse_rate
 from backfill_core.lifecycle.inputs.desired import desired_of
-from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.lifecycle.naming import driver_name, number_of
 from backfill_core.positions.key_order import has_order
 from backfill_core.positions.source_names import source_of

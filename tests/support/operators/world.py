@@ -16,6 +16,7 @@ from backfill_api.names import DRAIN_FINALIZER, OVERRIDE_ANNOTATION, RESTART_ANN
 from backfill_api.spec.override import ThrottleSpec
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus
+from backfill_api.timestamps import ms_of, rfc3339
 from backfill_api.wire import Ack, CommandRequest
 from backfill_core.lifecycle.actions import (
     AddFinalizer,
@@ -30,7 +31,6 @@ from backfill_core.lifecycle.actions import (
     SendCommand,
 )
 from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
-from backfill_core.lifecycle.inputs.timestamps import ms_of, rfc3339
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import DriverPod, DriverReport, LaunchFailed, Observation, WaitingExecutors
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from backfill_api.names import RESTART_ANNOTATION
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import Attempt, BackfillStatus, Condition
+from backfill_api.timestamps import ms_of, rfc3339
 from backfill_core.lifecycle.inputs.approval import approved, driver_ran, plan_counts, with_approval
 from backfill_core.lifecycle.inputs.desired import Desired, desired_of
 from backfill_core.lifecycle.inputs.policy import Policy
 from backfill_core.lifecycle.inputs.termination import Termination
-from backfill_core.lifecycle.inputs.timestamps import ms_of, rfc3339
 from backfill_core.lifecycle.naming import driver_name, number_of
 from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation
 

@@ -12,7 +12,7 @@ from backfill_api.names import OVERRIDE_ANNOTATION, STATE_ANNOTATION, SUSPEND_AN
 from backfill_api.spec.combinations import NO_BYTES, knows_bytes
 from backfill_api.spec.override import Override, PauseSpec, ThrottleSpec
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core.lifecycle.inputs.timestamps import rfc3339
+from backfill_api.timestamps import rfc3339
 from backfill_core.lifecycle.observation import SpecRefused
 
 Scope = Literal["History", "All"]

@@ -9,6 +9,7 @@ from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.conditions import Phase
 from backfill_api.status.progress import Progress, ProgressSummary
 from backfill_api.status.status import Attempt, Control, StopReason, StopRequest
+from backfill_api.timestamps import ms_of
 from backfill_core.lifecycle.actions import (
     Action,
     AddFinalizer,
@@ -29,7 +30,6 @@ from backfill_core.lifecycle.inputs.commits import with_commits
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
 from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, NOT_STARTED, Termination, classify, may_pass
-from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details, losses
 from backfill_core.lifecycle.status.condition_details import COMMAND_REFUSED, EXECUTORS_WAITING, STALLED, executors_wait

@@ -15,11 +15,11 @@ from support.operators.world import Driver
 
 from backfill_api.names import OVERRIDE_ANNOTATION
 from backfill_api.status.progress import Progress
+from backfill_api.timestamps import rfc3339
 from backfill_api.wire import Ack, Command, ThrottleCommand
 from backfill_core.lifecycle.actions import Decision, LaunchDriver, SendCommand
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.inputs.desired import desired_of
-from backfill_core.lifecycle.inputs.timestamps import rfc3339
 from backfill_core.lifecycle.observation import DriverReport, Observation
 
 UP = observed(status=STATUSES["running"], pods=(running(),), report=report(), finalizers=("backfill.dev/drain",))
