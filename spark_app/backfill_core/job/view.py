@@ -176,8 +176,8 @@ class AttemptView:
         self._passed_ms: int | None = None
         self._verify_wanted = False
         self._failures = 0
-        self._backoff: RetryWait | None = None
         self._auto = AutoPace.begin(settings.auto, state.rows_done, now)
+        self._backoff: RetryWait | None = None
         self._set_limit(now)
         receipt = (RECEIPT,) if settings.verify_final and not settings.follows else ()
         steps = (START, *strategy.status.steps, *receipt)
