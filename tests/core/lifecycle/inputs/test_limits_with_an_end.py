@@ -202,7 +202,7 @@ LIMITS = st.one_of(
 
 
 @dataclass
-class Room:
+class LoneDriver:
     """One running driver, and an operator that decides each second without faults."""
 
     seen: Observation
@@ -254,12 +254,12 @@ class TestAnyTwoLimits:
 
         seen = replace(UP, spec=spec(throttle={} if own is None else written(own)), report=None)
         seen = seen if override is None else overridden(seen, **written(override))
-        room = Room(seen, Driver(1, clock_ahead_ms=ahead_s * 1000))
+        lone = LoneDriver(seen, Driver(1, clock_ahead_ms=ahead_s * 1000))
         ends = [limit["seconds"] for limit in (own, override) if limit and limit["seconds"] is not None]
 
         for second in range(1, 34):
-            sent = room.second(operator=second < dies_after)
+            sent = lone.second(operator=second < dies_after)
             if second > 3:
                 assert sent == []
             if second > 3 and all(abs(second - end) > 4 for end in ends):
-                assert room.driver.limits[0] == expected([override, own], second)
+                assert lone.driver.limits[0] == expected([override, own], second)
