@@ -30,7 +30,9 @@ def launch(name: str = "orders", attempt: int = 1, **fields: Any) -> Launch:
     """Return a launch of a valid spec."""
     kind = fields.pop("kind", "Run")
     limits = fields.pop("limits", Limits())
-    controls = {item: fields.pop(item) for item in ("paused", "rows_per_second", "bytes_per_second") if item in fields}
+    controls = {
+        item: fields.pop(item) for item in ("paused", "rows_per_second", "bytes_per_second", "until") if item in fields
+    }
     return Launch(
         "shop", name, "0b5a-uid", attempt, kind, spec(**fields), Installation("backfill:1", limits=limits), **controls
     )
@@ -128,11 +130,13 @@ class TestWhatTheDriverReads:
         assert (read.desired_state, read.pause.scope, read.throttle.rows_per_second) == ("Paused", "All", None)
 
     def test_spec_has_the_current_limits(self) -> None:
-        """Limits are of rows, of bytes, or of both."""
+        """Limits are of rows, of bytes, or of both, with an end; an override leaves the automatic limit in force."""
+        auto, end = {"commitSeconds": 2, "floor": 10, "ceiling": 90}, "2026-11-26T18:00:00Z"
         for rows, size_bytes in ((5, None), (None, 7), (5, 7)):
-            launched = launch(throttle={"rowsPerSecond": 9}, rows_per_second=rows, bytes_per_second=size_bytes)
+            launched = launch(throttle={"auto": auto}, rows_per_second=rows, bytes_per_second=size_bytes, until=end)
             read = load_backfill(config_map(launched)["data"]["backfill.yaml"]).spec.throttle
-            assert (read.rows_per_second, read.bytes_per_second) == (rows, size_bytes)
+            assert (read.rows_per_second, read.bytes_per_second, read.until) == (rows, size_bytes, end)
+            assert read.model_dump(by_alias=True)["auto"] == auto
 
     @given(st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=40), max_size=5))
     def test_properties_survive_their_file(self, values: dict[str, str]) -> None:
