@@ -31,8 +31,8 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Limit:
-    """Limit in force, with its origin."""
+class LimitNote:
+    """LimitNote in force, with its origin."""
 
     rows_per_second: int | None = None
     bytes_per_second: int | None = None
@@ -93,16 +93,23 @@ class TreeNode:
 
 @dataclass(frozen=True)
 class Trend:
-    """Rates and lags while somebody watches, oldest first; a status stores none."""
+    """Rates and lags while somebody watches, oldest first, and the time of the current step; a status stores none of them."""
 
     rates: tuple[int, ...] = ()
     lags: tuple[int, ...] = ()
     sampled_at: datetime | None = None
+    step: str = ""
+    """The step of a driver that starts."""
+
+    step_began_at: datetime | None = None
 
     def after(self, progress: Progress, now: datetime) -> Trend:
-        """Return the trend with this progress, if a sample is due and the job has an attempt."""
+        """Return the trend with this progress; a sample of an attempt is taken every five seconds."""
+        if not progress.attempt:
+            same = self.step_began_at is not None and self.step == progress.reason
+            return self if same else replace(self, step=progress.reason, step_began_at=now)
         due = self.sampled_at is None or (now - self.sampled_at).total_seconds() >= SAMPLE_EVERY_S
-        if not due or not progress.attempt:
+        if not due:
             return self
         lag = progress.lag_seconds if progress.lag_records is None else progress.lag_records
         rates, lags = (*self.rates, progress.rows_per_second), (*self.lags, lag)
@@ -131,7 +138,7 @@ class JobFrame:
     source: Table | None = None
     target: Table | None = None
     attempts_max: int | None = None
-    limit: Limit | None = None
+    limit: LimitNote | None = None
     """`None` if no limit is in force."""
 
     warnings: tuple[str, ...] = ()
@@ -152,11 +159,10 @@ class JobFrame:
     """Newest position of the source of a job that has ended."""
 
     trend: Trend = Trend()
+    """Samples and the time of the current step, while somebody watches."""
+
     up_s: float | None = None
     """Seconds since the job or the command began."""
-
-    step_s: float | None = None
-    """Seconds since the current step of the start began."""
 
     updated_at: datetime | None = None
     """Time of the data; `None` if it is as new as `now`."""

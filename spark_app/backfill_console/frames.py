@@ -10,7 +10,7 @@ from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
 from backfill_api.wire import Ack
-from backfill_console.frame import CommandNote, JobFrame, Limit, Mark, Table, Trend
+from backfill_console.frame import CommandNote, JobFrame, LimitNote, Mark, Table, Trend
 
 RESTING = {
     "NotStarted": "not started: the target has no state of this job",
@@ -32,7 +32,6 @@ def frame_of_driver(
     receipt: Receipt | None = None,
     trend: Trend | None = None,
     up_s: float | None = None,
-    step_s: float | None = None,
     note: str = "",
     keys: Sequence[tuple[str, str]] = (),
 ) -> JobFrame:
@@ -47,7 +46,6 @@ def frame_of_driver(
         receipt: The newest receipt.
         trend: Samples of rate and lag while somebody watches.
         up_s: Seconds since the command began.
-        step_s: Seconds since the current step of the start began.
         note: Message to the user in front of the screen.
         keys: Keys that the screen accepts, each with its action.
     """
@@ -63,7 +61,6 @@ def frame_of_driver(
         receipt=receipt,
         trend=trend or Trend(),
         up_s=up_s,
-        step_s=step_s,
         note=note,
         keys=tuple(keys),
     )
@@ -126,10 +123,10 @@ def target_of(spec: BackfillSpec | None, progress: Progress) -> Table | None:
     return Table(spec.target.params.label, "" if version is None else str(version))
 
 
-def limit_of(progress: Progress) -> Limit | None:
+def limit_of(progress: Progress) -> LimitNote | None:
     """Return the limit in force; `None` if there is none."""
     limits = (progress.throttle_rows_per_second, progress.throttle_bytes_per_second)
-    return None if limits == (None, None) else Limit(*limits, until=progress.throttle_until)
+    return None if limits == (None, None) else LimitNote(*limits, until=progress.throttle_until)
 
 
 def note_of_ack(ack: Ack) -> CommandNote:
