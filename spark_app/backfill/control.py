@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from backfill.shown import ShownReceipt
 from backfill_api.model import known
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
@@ -91,7 +92,7 @@ class Client:
         if self.starting:
             return None
         body = self._call("/v1/receipt")
-        return None if body is None else self._read(Receipt, body)
+        return None if body is None else self._read(ShownReceipt, body)
 
     def acks(self, after: int = 0) -> list[Ack]:
         """Return the acknowledgements above a revision, oldest first."""

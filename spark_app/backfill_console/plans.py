@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.plan import Plan, PlannedOrder, PlannedPartitions, PlannedTarget
+from backfill_console.bars import DONE, PARTIAL
 from backfill_console.formatting import STEP_WORDS, WAY_WORDS, show_bytes, show_rows
+from backfill_console.heading import BAR_MIN, STEP_GAP
 from backfill_console.plan_reasons import explain_files, explain_time
 from backfill_console.rows import Row, named_lines
 from backfill_console.segments import Line, Segment, line, printable, wrapped
+
+STEPS_COLUMNS = 60
 
 
 def _format_order(order: PlannedOrder) -> str:
@@ -78,7 +82,33 @@ def plan_lines(
     """
     rows = [Row(name, value) for name, value in (*places, *_facts(plan, explained_by))]
     title = line("plan of ", Segment(printable(job), "strong"))
-    return [title, *named_lines(rows, columns), *warning_lines(plan, columns)]
+    return [
+        title,
+        *named_lines(rows, columns),
+        *steps_bar(plan, min(columns, STEPS_COLUMNS)),
+        *warning_lines(plan, columns),
+    ]
+
+
+def format_plan_steps(plan: Plan) -> str:
+    """Return the steps of a plan with their times in one line."""
+    return STEP_GAP.join(f"{STEP_WORDS.get(step.name, step.name)} {show_seconds(step.seconds)}" for step in plan.steps)
+
+
+def steps_bar(plan: Plan, columns: int) -> list[Line]:
+    """Return a bar with a part for each step, as long as its part of the time, and the names of the steps below it."""
+    total = sum(step.seconds for step in plan.steps)
+    if not total or columns < BAR_MIN:
+        return []
+    parts: list[Segment] = []
+    used = taken_s = 0
+    for number, step in enumerate(plan.steps):
+        taken_s += step.seconds
+        end = round(columns * taken_s / total)
+        parts.append(Segment((PARTIAL if number % 2 else DONE) * (end - used), "partial" if number % 2 else "done"))
+        used = end
+    names = wrapped(format_plan_steps(plan), columns)
+    return [line(*parts), *(line(Segment(name, "dim")) for name in names)]
 
 
 def warning_lines(plan: Plan, columns: int) -> list[Line]:

@@ -120,7 +120,7 @@ def map_lines(receipt: Receipt) -> list[Line]:
 
 
 def _cells(row: str) -> list[Segment]:
-    return [Segment(cell, "bad" if cell == "×" else "done") for cell in row]
+    return [Segment(cell, "bad" if cell == "×" else "good") for cell in row]
 
 
 def partition_rows(partitions: Sequence[PartitionReceipt]) -> list[tuple[str, str]]:
