@@ -17,9 +17,7 @@ from backfill.shown import ShownPlan, ShownReceipt, html_of, job_rows, text_of
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.names import API_VERSION, KIND
 from backfill_api.spec import spec as api
-from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress
-from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
 from backfill_core.errors import InvalidSpecError
 from backfill_spark.control.local_registry import control_file, make_state_folder
@@ -51,7 +49,7 @@ def _unheard(_: str) -> None: ...
 class Comparison:
     """Source and target compared without a driver."""
 
-    receipt: Receipt
+    receipt: ShownReceipt
     rows: tuple[tuple[str, dict[str, Any]], ...] = ()
     """Some rows that differ: the side that has the row, and its columns."""
 
@@ -197,7 +195,7 @@ class Backfill(Commands):
     # ------------------------------------------------------------------ with Spark
     def plan(
         self, spark: SparkSession | None = None, *, check_unique: bool = False, on_step: OnStep = _unheard
-    ) -> Plan:
+    ) -> ShownPlan:
         """Return the plan with the estimated time on this machine; writes nothing to source or target.
 
         Args:
@@ -241,7 +239,7 @@ class Backfill(Commands):
         """
         return self.shown_by(display.view_for(self.job_id, self.spec, on_progress, display.unseen, self), spark)
 
-    def verify(self, spark: SparkSession | None = None) -> Receipt:
+    def verify(self, spark: SparkSession | None = None) -> ShownReceipt:
         """Compare source and target now: through the driver that runs on this machine, else with `compare`.
 
         A receipt that is not `equal` is no error.

@@ -16,7 +16,6 @@ from backfill.display import Observer, html
 from backfill.shown import ShownReceipt, html_of, outcome_rows, text_of, with_receipt
 from backfill_api.spec import spec as api
 from backfill_api.status.progress import Progress
-from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
 from backfill_console.rows import Row
 from backfill_core.errors import BackfillError
@@ -66,7 +65,7 @@ class Outcome:
     progress: Progress | None
     """The last one; None where nothing was read."""
 
-    receipt: Receipt | None
+    receipt: ShownReceipt | None
     """The newest; None where none was taken."""
 
     source_head: SourceHead | None = None
@@ -139,16 +138,14 @@ class Run:
         return self._progress
 
     @property
-    def receipt(self) -> Receipt | None:
+    def receipt(self) -> ShownReceipt | None:
         """The last receipt of an attempt that has ended, also of one that failed by it; None before."""
         from backfill_spark.control.wire import to_api_receipt
 
-        stored = None if self._outcome is None else self._outcome.receipt
-        return (
-            None
-            if stored is None
-            else ShownReceipt.of(to_api_receipt(stored), self._outcome and self._outcome.source_head)
-        )
+        ended = self._outcome
+        if ended is None or ended.receipt is None:
+            return None
+        return ShownReceipt.of(to_api_receipt(ended.receipt), ended.source_head)
 
     @property
     def done(self) -> bool:
