@@ -98,6 +98,20 @@ def cut_at_word(text: str, columns: int) -> str:
     return f"{text[:end]} {MORE}" if end > 0 else cut(text, columns)
 
 
+def clipped(shown: Line, columns: int) -> Line:
+    """Return a line that fits; a line that does not ends with an ellipsis."""
+    if shown.width <= columns:
+        return shown
+    segments: list[Segment] = []
+    left = columns
+    for segment in shown.segments:
+        segments.append(Segment(cut(segment.text, left), segment.role))
+        left -= width_of(segments[-1].text)
+        if segments[-1].text != segment.text:
+            break
+    return line(*segments)
+
+
 def whole_parts(value: str, columns: int) -> str:
     """Return a value, cut after the last part that fits: a cut number would be another number."""
     ends = [part.start() for part in PARTS.finditer(value) if not _inside(value[: part.start()])]

@@ -1,6 +1,7 @@
 """The block of a Backfill in a cluster: attempts, pods, commands, events, and what a low terminal leaves out."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import BackfillStatus
 from backfill_api.wire import Command, ThrottleCommand
 from backfill_console.block import block_lines
+from backfill_console.frame import CommandNote, EventNote, Table
 from backfill_console.object_frames import command_line, frame_of_object
+from backfill_console.segments import printable, width_of
 
 PICTURES = Path(__file__).parent / "pictures"
 
@@ -58,6 +61,33 @@ class TestTheBlockOfAnObject:
 
         assert [fact for fact in kept if fact not in shown] == []
         assert [fact for fact in left_out if fact in shown] == []
+
+    @pytest.mark.parametrize("columns", [100, 60, 30])
+    def test_no_text_of_others_controls_the_terminal(self, columns):
+        """Names, reasons, events and notes come from other programs: an escape code could clear the screen, or hide a warning."""
+        bad = "a\x1b[2J\r\n\u202eb"
+        pods = [replace(PODS[0], name=bad, status=bad, info=bad)]
+        progress = STATUS.progress.model_copy(update={"reason": bad})
+        frame = frame_of_object(
+            bad,
+            bad,
+            SPEC,
+            STATUS.model_copy(update={"progress": progress}),
+            now=NOW,
+            pods=pods,
+            events=[EventNote(bad, bad)],
+        )
+        frame = replace(
+            frame,
+            warnings=(bad,),
+            plan=bad,
+            note=bad,
+            source=Table(bad, bad),
+            commands=(CommandNote(bad, by=bad, note=bad),),
+        )
+        for shown in drawn(frame, columns):
+            assert printable(shown) == shown
+            assert width_of(shown) <= columns
 
     def test_an_object_without_a_status_is_pending(self):
         """The operator may not have seen it yet."""
