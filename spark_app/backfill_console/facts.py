@@ -52,7 +52,7 @@ class Fact:
 
 
 def state_of(frame: JobFrame) -> tuple[str, str]:
-    """Return the symbol and the words for the activity of a job."""
+    """Return the symbol and the name of the activity of a job."""
     progress = frame.progress
     if frame.phase:
         symbol, word = PHASES.get(frame.phase, ("◌", frame.phase))
@@ -88,7 +88,7 @@ def facts_of(frame: JobFrame, *, with_eta: bool) -> list[Fact]:
     return [fact for fact in facts if fact.value]
 
 
-def format_end(frame: JobFrame, *, interval: bool = True) -> str:
+def format_end(frame: JobFrame) -> str:
     """Return the estimated end with its interval; empty before there is an estimate, and after the end."""
     progress = frame.progress
     left_s = _seconds_left(progress, frame.now)
@@ -96,8 +96,7 @@ def format_end(frame: JobFrame, *, interval: bool = True) -> str:
         return ""
     end = frame.now + timedelta(seconds=left_s)
     low, high = progress.eta_seconds_low, progress.eta_seconds_high
-    known = interval and low is not None and high is not None
-    between = f" ({show_seconds(low or 0)} to {show_seconds(high or 0)})" if known else ""
+    between = "" if low is None or high is None else f" ({show_seconds(low)} to {show_seconds(high)})"
     return f"{end.astimezone().strftime('%H:%M')}, in {show_seconds(left_s)}{between}"
 
 

@@ -93,7 +93,7 @@ class TreeNode:
 
 @dataclass(frozen=True)
 class Trend:
-    """Rates and lags while somebody watches, oldest first, and the time of the current step; a status stores none of them."""
+    """Rates and lags of a watch, oldest first, and the time of the current step; a status stores none of them."""
 
     rates: tuple[int, ...] = ()
     lags: tuple[int, ...] = ()
@@ -159,7 +159,7 @@ class JobFrame:
     """Newest position of the source of a job that has ended."""
 
     trend: Trend = Trend()
-    """Samples and the time of the current step, while somebody watches."""
+    """Samples of a watch, and the time of the current step."""
 
     up_s: float | None = None
     """Seconds since the job or the command began."""

@@ -44,7 +44,7 @@ def frame_of_driver(
         spec: Its spec, which names strategy and tables; `None` if unknown.
         acks: Acknowledgements of commands, oldest first.
         receipt: The newest receipt.
-        trend: Samples of rate and lag while somebody watches.
+        trend: Samples of rate and lag during a watch.
         up_s: Seconds since the command began.
         note: Message to the user in front of the screen.
         keys: Keys that the screen accepts, each with its action.

@@ -62,7 +62,7 @@ def frame_of_object(
         now: Time of the frame, with a time zone.
         pods: Pods of the current attempt, the driver first.
         events: Events about the Backfill and its pods, oldest first.
-        trend: Samples of rate and lag while somebody watches.
+        trend: Samples of rate and lag during a watch.
         updated_at: Time at which the status was received.
         note: Message to the user in front of the screen.
         keys: Keys that the screen accepts, each with its action.

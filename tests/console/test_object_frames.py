@@ -1,4 +1,4 @@
-"""The block of a Backfill in a cluster: attempts, pods, commands, events, and what a low terminal leaves out."""
+"""The block of a Backfill in a cluster: attempts, pods, commands, events, and the rows that a low terminal leaves out."""
 
 import os
 from dataclasses import replace
@@ -97,7 +97,7 @@ class TestTheBlockOfAnObject:
         assert not any("%" in line or "rows/s" in line for line in shown)
 
     def test_a_job_without_an_estimate_shows_no_end(self):
-        """A time that nobody measured is a lie."""
+        """An unmeasured time would be a guess."""
         progress = STATUS.progress.model_copy(update={"eta": None})
         shown = drawn(frame_of_object("s", "o", SPEC, STATUS.model_copy(update={"progress": progress}), now=NOW))
 

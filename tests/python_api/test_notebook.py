@@ -116,7 +116,7 @@ class TestButtons:
 
         commands = Answering()
         buttons = Buttons(commands)
-        answered = heard(buttons.message)
+        answered = answer_event(buttons.message)
         getattr(buttons, name).click()
 
         assert answered.wait(WAIT_S)
@@ -139,7 +139,7 @@ class TestButtons:
         from backfill.buttons import Buttons
 
         buttons = Buttons(Answering(running=False))
-        answered = heard(buttons.message)
+        answered = answer_event(buttons.message)
         buttons.pause.click()
 
         assert answered.wait(WAIT_S)
@@ -155,7 +155,7 @@ class TestButtons:
         assert all(widget.disabled for widget in buttons.row.children[:4])
 
 
-def heard(message):
+def answer_event(message):
     """Return an event that is set when a message contains an answer."""
     answered = threading.Event()
     message.observe(lambda change: answered.set() if change["new"][:1] in "✔✖" else None, "value")
@@ -199,7 +199,7 @@ class TestInABrowser:
         assert [abs(done / (done + partial + rest) - 0.5) < 0.02 for done, partial, rest in widths] == [True, True]
 
     def test_a_hostile_name_runs_no_script(self, browser):
-        """A job id comes from a file of somebody else."""
+        """A job id comes from a file of another user."""
         from backfill import Progress
         from backfill.display import html
 
