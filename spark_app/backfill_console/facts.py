@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from backfill_api.amounts import show_seconds
-from backfill_api.status.progress import Progress
+from backfill_api.status.progress import LimitInForce, Progress
 from backfill_console.formatting import (
     format_bad_records,
     format_lag,
@@ -18,7 +18,7 @@ from backfill_console.formatting import (
     show_moment,
     show_rows,
 )
-from backfill_console.frame import JobFrame, LimitNote, Mark
+from backfill_console.frame import JobFrame, Mark
 
 SYMBOLS: Final[dict[Mark, str]] = {"Good": "✔", "Running": "▶", "Waiting": "◌", "Bad": "✖", "Idle": "■"}
 PAUSED: Final = "‖"
@@ -101,18 +101,18 @@ def format_end(frame: JobFrame) -> str:
 
 
 def _seconds_left(progress: Progress, now: datetime) -> int | None:
-    if progress.eta_seconds is not None:
-        return progress.eta_seconds
     if progress.eta is None:
-        return None
+        return progress.eta_seconds
+    # A status may be ten seconds old, and its time of the end still holds.
     return max(0, int((datetime.fromisoformat(progress.eta) - now).total_seconds()))
 
 
-def _limit(limit: LimitNote | None) -> str:
+def _limit(limit: LimitInForce | None) -> str:
     if limit is None:
         return "none"
     until = f" until {show_clock(limit.until)}" if limit.until else ""
-    origin = f" ({limit.origin})" if limit.origin else ""
+    origin = ", ".join(part for part in (limit.origin.lower(), limit.by) if part)
+    origin = f" ({origin})" if origin else ""
     return format_rate(limit.rows_per_second, limit.bytes_per_second) + until + origin
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
-from backfill_api.status.progress import Progress
+from backfill_api.status.progress import LimitInForce, Progress
 from backfill_api.status.receipt import Receipt, ReceiptSummary
 from backfill_api.status.source_head import SourceHead
 
@@ -28,19 +28,6 @@ class Table:
 
     version: str = ""
     """Its version or position for display; empty if unknown."""
-
-
-@dataclass(frozen=True)
-class LimitNote:
-    """LimitNote in force, with its origin."""
-
-    rows_per_second: int | None = None
-    bytes_per_second: int | None = None
-    until: str | None = None
-    """End, RFC 3339; `None` if it does not end by itself."""
-
-    origin: str = ""
-    """`spec`, `override`, `command` or `auto`, and the claimed person; empty if unknown."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +125,7 @@ class JobFrame:
     source: Table | None = None
     target: Table | None = None
     attempts_max: int | None = None
-    limit: LimitNote | None = None
+    limit: LimitInForce | None = None
     """`None` if no limit is in force."""
 
     warnings: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import Attempt, BackfillStatus, Control, PastAttempt
 from backfill_api.wire import Command
-from backfill_console.frame import CommandNote, EventNote, JobFrame, LimitNote, Mark, TreeNode, Trend
+from backfill_console.frame import CommandNote, EventNote, JobFrame, Mark, TreeNode, Trend
 from backfill_console.frames import limit_of, source_of, strategy_of, target_of
 
 PHASE_MARKS: dict[str, Mark] = {
@@ -78,7 +78,7 @@ def frame_of_object(
         source=source_of(spec, progress),
         target=target_of(spec, progress),
         attempts_max=spec.backoff_limit + 1,
-        limit=limit_of(progress) or _requested_limit(status.control),
+        limit=limit_of(progress),
         tree=(_tree(name, spec, status, pods, now),),
         commands=commands_of(status.control),
         events=tuple(events),
@@ -99,25 +99,22 @@ def progress_of_status(status: BackfillStatus) -> Progress:
     return Progress.model_validate(fields)
 
 
-def _requested_limit(control: Control | None) -> LimitNote | None:
-    """Return the limit that the driver last received, for a status without the limit in force."""
-    if control is None or (control.rows_per_second is None and control.bytes_per_second is None):
-        return None
-    return LimitNote(control.rows_per_second, control.bytes_per_second)
-
-
 def commands_of(control: Control | None) -> tuple[CommandNote, ...]:
-    """Return the commands in a status, oldest first: the newest acknowledgement, and those without one."""
+    """Return the commands in a status, oldest first: those that a driver confirmed, and those that wait."""
     if control is None:
         return ()
-    pending = tuple(
-        CommandNote(command_line(each.command), "Waiting", "not acknowledged yet", time=control.pending_since)
+    acked = [
+        CommandNote(ack.type.lower(), epoch=ack.epoch, time=ack.time, took_ms=ack.ms, by=ack.by, note=ack.note)
+        for ack in control.acks
+    ]
+    pending = [
+        CommandNote(
+            command_line(each.command), "Waiting", "not acknowledged yet", time=each.time or control.pending_since,
+            by=each.by, note=each.note,
+        )
         for each in control.pending
-    )
-    if not control.acked_revision:
-        return pending
-    acked = CommandNote(f"revision {control.acked_revision}", epoch=control.epoch, time=control.last_ack_time)
-    return (acked, *pending)
+    ]  # fmt: skip
+    return (*acked, *pending)
 
 
 def command_line(command: Command) -> str:

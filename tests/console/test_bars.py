@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backfill_api.status.receipt import mismatch_map
 from backfill_console.bars import DONE, OPEN, PARTIAL, bar, grid_cells, show_grid, sparkline, vnode_map
 
 PARTS = st.floats(0, 1, exclude_min=True, exclude_max=True)
@@ -56,9 +57,14 @@ class TestASparkline:
 class TestAMap:
     @given(st.integers(1, 5000), st.data())
     def test_a_cell_differs_if_any_of_its_vnodes_does(self, vnodes, data):
-        """At most 256 cells stand for all vnodes."""
-        different = data.draw(st.lists(st.integers(0, vnodes - 1), max_size=5))
-        rows = vnode_map(vnodes, different)
+        """256 cells stand for all vnodes, in their order."""
+        different = data.draw(st.sets(st.integers(0, vnodes - 1), max_size=5))
+        rows = vnode_map(mismatch_map(different, vnodes))
+        cells = "".join(rows)
 
-        assert sum(map(len, rows)) == min(vnodes, 256)
-        assert ("×" in "".join(rows)) == bool(different)
+        assert [len(row) for row in rows] == [16] * 16
+        assert {at for at, cell in enumerate(cells) if cell == "×"} == {vnode * 256 // vnodes for vnode in different}
+
+    def test_a_receipt_of_an_earlier_version_has_no_map(self):
+        """A map without differences would be a claim."""
+        assert vnode_map("") == []

@@ -47,12 +47,12 @@ class TestTheBlockOfAnObject:
         ("lines", "kept", "left_out"),
         [
             (40, ["events", "commands", "NAME", "p pause", "start ✔", "commit"], []),
-            (20, ["events", "commands", "NAME", "commit"], ["p pause"]),
-            (19, ["commands", "NAME", "commit"], ["p pause", "events"]),
-            (17, ["└─ receipt", "commit"], ["p pause", "events", "commands"]),
-            (13, ["NAME", "├─ attempt 2", "commit"], ["commands", "└─ receipt"]),
-            (8, ["rate", "lag", "rows", "start ✔"], ["events", "commands", "NAME"]),
-            (4, ["shop/orders", "throttled by command"], ["rate", "start ✔"]),
+            (22, ["events", "commands", "NAME", "commit"], ["p pause"]),
+            (21, ["commands", "NAME", "commit"], ["p pause", "events"]),
+            (19, ["└─ receipt", "commit"], ["p pause", "events", "commands"]),
+            (15, ["NAME", "├─ attempt 2", "commit"], ["commands", "└─ receipt"]),
+            (8, ["rate", "lag", "rows", "limit"], ["events", "commands", "NAME"]),
+            (4, ["shop/orders", "throttled by command", "! warning: source keeps"], ["rate", "start ✔"]),
         ],
     )
     def test_a_low_terminal_leaves_out_the_last_rows_first(self, lines, kept, left_out):
@@ -98,11 +98,11 @@ class TestTheBlockOfAnObject:
 
     def test_a_job_without_an_estimate_shows_no_end(self):
         """An unmeasured time would be a guess."""
-        progress = STATUS.progress.model_copy(update={"eta": None})
+        progress = STATUS.progress.model_copy(update={"eta": None, "eta_seconds": None})
         shown = drawn(frame_of_object("s", "o", SPEC, STATUS.model_copy(update={"progress": progress}), now=NOW))
 
         assert not any("ETA" in line for line in shown)
-        assert any("ETA 21:49, in 12 min" in line for line in drawn(CLUSTER))
+        assert any("ETA 21:49, in 12 min (9 min to 18 min)" in line for line in drawn(CLUSTER))
 
     def test_a_failed_job_shows_its_attempts(self):
         """No attempt runs, and the last ones with their reasons stay."""

@@ -112,7 +112,7 @@ class TestHtml:
         outcome = Outcome("Complete", "Complete", "", PROGRESS, receipt, HEAD)
         status = of_running("default/job", PROGRESS, receipt)
         for value, fact in (
-            (job, "s3a://here/orders"), (plan, "ShortRetention"), (receipt, "256 vnodes:"), (outcome, "<summary>receipt</summary>"),
+            (job, "s3a://here/orders"), (plan, "ShortRetention"), (receipt, "vnodes in 256 parts:"), (outcome, "<summary>receipt</summary>"),
             (status, "97,990,215 of 98,000,000 rows"),
         ):  # fmt: skip
             assert fact in value._repr_html_()
