@@ -38,6 +38,10 @@ PHASES: Final[dict[str, tuple[str, str]]] = {
 """Symbol and word of phases; all other phases are waits."""
 
 
+WITHOUT_DRIVER: Final = {"Stopped", "Finished", "Pending", "Retrying", "Suspended", "Succeeded", "Failed"}
+"""Phases in which no driver runs, so that there is no rate, no lag and no estimated end."""
+
+
 @dataclass(frozen=True)
 class Fact:
     """A name and its value."""
@@ -72,7 +76,7 @@ def facts_of(frame: JobFrame, *, with_eta: bool) -> list[Fact]:
         with_eta: Include the estimated end, if the title has no room for it.
     """
     progress = frame.progress
-    resting = bool(frame.resting)
+    resting = frame.phase in WITHOUT_DRIVER
     rate = f"{show_rows(progress.rows_per_second)} rows/s" if progress.rows_per_second and not resting else ""
     changes = f"{show_rows(progress.changes_done)} applied{format_bad_records(progress.bad_records)}"
     counted = progress.changes_done or progress.bad_records or "changes_done" in progress.model_fields_set
@@ -92,7 +96,7 @@ def format_end(frame: JobFrame) -> str:
     """Return the estimated end with its interval; empty before there is an estimate, and after the end."""
     progress = frame.progress
     left_s = _seconds_left(progress, frame.now)
-    if left_s is None or progress.finished or frame.resting:
+    if left_s is None or progress.finished or frame.phase in WITHOUT_DRIVER:
         return ""
     end = frame.now + timedelta(seconds=left_s)
     low, high = progress.eta_seconds_low, progress.eta_seconds_high

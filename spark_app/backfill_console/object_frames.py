@@ -14,6 +14,7 @@ from backfill_api.status.status import Attempt, BackfillStatus, Control, PastAtt
 from backfill_api.wire import Command
 from backfill_console.frame import CommandNote, EventNote, JobFrame, Mark, TreeNode, Trend
 from backfill_console.frames import limit_of, source_of, strategy_of, target_of
+from backfill_console.plans import plan_line
 
 PHASE_MARKS: dict[str, Mark] = {
     "Running": "Running", "Succeeded": "Good", "Failed": "Bad", "Paused": "Idle", "Suspended": "Idle",
@@ -82,6 +83,7 @@ def frame_of_object(
         tree=(_tree(name, spec, status, pods, now),),
         commands=commands_of(status.control),
         events=tuple(events),
+        plan=plan_line(status.plan) if status.plan is not None and status.progress is None else "",
         receipt=status.receipt,
         trend=trend or Trend(),
         up_s=_seconds_since(status.start_time, now),
@@ -92,11 +94,14 @@ def frame_of_object(
 
 
 def progress_of_status(status: BackfillStatus) -> Progress:
-    """Return the progress in a status as the driver reports it; unknown fields have their defaults."""
-    fields = {} if status.progress is None else status.progress.model_dump(exclude_unset=True)
-    if status.attempt is not None:
-        fields.setdefault("attempt", status.attempt.number)
-    return Progress.model_validate(fields)
+    """Return the progress in a status as the driver reports it; unknown fields have their defaults.
+
+    The attempt is 0 before the first progress of a job.
+    """
+    if status.progress is None:
+        return Progress()
+    attempt = status.attempts if status.attempt is None else status.attempt.number
+    return Progress.model_validate({**status.progress.model_dump(exclude_unset=True), "attempt": max(1, attempt)})
 
 
 def commands_of(control: Control | None) -> tuple[CommandNote, ...]:

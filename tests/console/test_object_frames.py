@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.console.frames import CLUSTER, NOW, PAUSE_ALL, PODS, SPEC, STATUS
 
+from backfill_api.status.plan import Plan, PlannedFiles
 from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import BackfillStatus
 from backfill_api.wire import Command, ThrottleCommand
@@ -103,6 +104,29 @@ class TestTheBlockOfAnObject:
 
         assert not any("ETA" in line for line in shown)
         assert any("ETA 21:49, in 12 min (9 min to 18 min)" in line for line in drawn(CLUSTER))
+
+    def test_a_job_that_waits_shows_its_plan_and_no_bars(self):
+        """0 % of 0 rows is no measurement."""
+        plan = Plan(
+            rows=98_000_000, bytes=3 * 10**9, files=412, splits=98, estimated_seconds=1080, estimated_seconds_low=900,
+            estimated_seconds_high=1300, ways=(PlannedFiles(way="Whole", files=410), PlannedFiles(way="Decoded", files=2)),
+        )  # fmt: skip
+        waiting = STATUS.model_copy(update={"phase": "AwaitingApproval", "progress": None, "plan": plan})
+        shown = drawn(frame_of_object("shop", "orders", SPEC, waiting, now=NOW))
+
+        assert shown[0].startswith("shop/orders  ◌ AwaitingApproval")
+        assert not any(line.startswith(("job ", "rows ")) for line in shown)
+        assert "plan     98,000,000 in 412 files, 3.0 GB: 410 copied byte by byte, 2 decoded; about 18 min" in shown
+
+    @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Suspended", "Retrying"])
+    def test_a_job_without_a_driver_has_no_rate_and_no_end(self, phase):
+        """The last report is old, and its counts still hold."""
+        ended = STATUS.model_copy(update={"phase": phase, "attempt": None})
+        shown = drawn(frame_of_object("shop", "orders", SPEC, ended, now=NOW))
+
+        assert not any(word in line for line in shown for word in ("ETA", "82,410 rows/s", "lag "))
+        assert any("61,204,118 of 98,000,000 rows" in line for line in shown)
+        assert any("2026-11-21 21:37:00" in line for line in shown)
 
     def test_a_failed_job_shows_its_attempts(self):
         """No attempt runs, and the last ones with their reasons stay."""
