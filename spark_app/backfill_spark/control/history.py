@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class PastRun:
+class RecordedRun:
     """One run of a job on this machine."""
 
     job_id: str
@@ -66,7 +66,7 @@ class RunRecord:
         self._run = secrets.token_hex(8)
         self._append({"start": time})
 
-    def finish(self, run: PastRun) -> None:
+    def finish(self, run: RecordedRun) -> None:
         """Write how the run ended; nothing if it did not begin, because another driver of the job runs."""
         if self._run:
             fields = {
@@ -87,7 +87,7 @@ class RunRecord:
 
 
 def verdict_of(receipt: TableReceipt | None) -> str:
-    """Return the verdict of a receipt, as `PastRun.receipt` has it."""
+    """Return the verdict of a receipt, as `RecordedRun.receipt` has it."""
     if receipt is None:
         return ""
     if not receipt.equal:
@@ -95,20 +95,20 @@ def verdict_of(receipt: TableReceipt | None) -> str:
     return "Equal" if receipt.complete else "Partial"
 
 
-def past_runs(state_dir: Path, job_id: str | None = None) -> list[PastRun]:
+def recorded_runs(state_dir: Path, job_id: str | None = None) -> list[RecordedRun]:
     """Return the runs on this machine, oldest first; lines of another program, or cut off by a full disk, are left out.
 
     Args:
         state_dir: Folder of the drivers.
         job_id: Only runs of this job; `None` for all jobs.
     """
-    runs: dict[str, PastRun] = {}
+    runs: dict[str, RecordedRun] = {}
     for fields in _lines(state_dir / HISTORY_FILE):
         run, job = fields.get("run"), fields.get("jobId")
         if not (isinstance(run, str) and isinstance(job, str)) or job_id not in (None, job):
             continue
         if isinstance(fields.get("start"), str):
-            runs[run] = PastRun(job, fields["start"])
+            runs[run] = RecordedRun(job, fields["start"])
         elif run in runs:
             runs[run] = _ended(runs[run], fields)
     alive = {address.job_id for address in running(state_dir)}
@@ -119,14 +119,26 @@ def past_runs(state_dir: Path, job_id: str | None = None) -> list[PastRun]:
     return list(runs.values())
 
 
-def _ended(run: PastRun, fields: dict[str, Any]) -> PastRun:
-    texts = {name: str(fields.get(name) or "") for name in ("end", "outcome", "reason", "message", "receipt")}
-    numbers = {name: value if isinstance(value := fields.get(key), int) else 0 for name, key in _NUMBERS.items()}
-    exit_code = fields.get("exitCode")
-    return replace(run, **texts, **numbers, exit_code=exit_code if isinstance(exit_code, int) else None)
+def _ended(run: RecordedRun, fields: dict[str, Any]) -> RecordedRun:
+    def text(name: str) -> str:
+        return str(fields.get(name) or "")
 
+    def number(name: str) -> int | None:
+        value = fields.get(name)
+        return value if isinstance(value, int) else None
 
-_NUMBERS: Final = {"attempt": "attempt", "rows_done": "rowsDone", "changes_done": "changesDone"}
+    return replace(
+        run,
+        end=text("end"),
+        outcome=text("outcome"),
+        reason=text("reason"),
+        message=text("message"),
+        exit_code=number("exitCode"),
+        attempt=number("attempt") or 0,
+        rows_done=number("rowsDone") or 0,
+        changes_done=number("changesDone") or 0,
+        receipt=text("receipt"),
+    )
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ from backfill_core.protocol.actions import Acknowledge, Finish
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_spark import crash_points as crash
-from backfill_spark.control.history import PastRun, RunRecord, verdict_of
+from backfill_spark.control.history import RecordedRun, RunRecord, verdict_of
 from backfill_spark.control.local_registry import OPENING, LocalRegistry
 from backfill_spark.control.metrics import LoopMeter, progress_registry
 from backfill_spark.control.operator_binding import OperatorBinding
@@ -142,14 +142,14 @@ def run_driver(
         outcome = RunOutcome("Stopped", EXIT_STOPPED, "Stopped", message, "", None, None)
     except BackfillError as error:
         outcome = _failed(error, None, None)
-    record.finish(_past_run(backfill.job_id, outcome))
+    record.finish(_recorded(backfill.job_id, outcome))
     return outcome
 
 
-def _past_run(job_id: str, outcome: RunOutcome) -> PastRun:
+def _recorded(job_id: str, outcome: RunOutcome) -> RecordedRun:
     """Return a run that ends now, for the history of this machine."""
     progress = outcome.progress or Progress()
-    return PastRun(
+    return RecordedRun(
         job_id, "", format_timestamp(now().wall_ms), outcome.outcome, outcome.reason, outcome.message, outcome.exit_code,
         progress.attempt, progress.rows_done, progress.changes_done, verdict_of(outcome.receipt),
     )  # fmt: skip

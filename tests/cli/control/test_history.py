@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from backfill_core.protocol.receipt import TableReceipt, VnodeMismatch
-from backfill_spark.control.history import HISTORY_FILE, PastRun, RunRecord, past_runs, verdict_of
+from backfill_spark.control.history import HISTORY_FILE, RecordedRun, RunRecord, recorded_runs, verdict_of
 from backfill_spark.control.local_registry import LocalRegistry
 
 START, END = "2026-11-26T21:00:00Z", "2026-11-26T21:18:02Z"
-DONE = PastRun("orders", START, END, "Complete", "Complete", "", 0, 2, 98, 7, "Equal")
+DONE = RecordedRun("orders", START, END, "Complete", "Complete", "", 0, 2, 98, 7, "Equal")
 
 
-def run(folder: Path, job_id: str = "orders", ended: PastRun | None = None) -> None:
+def run(folder: Path, job_id: str = "orders", ended: RecordedRun | None = None) -> None:
     """Write a run; `None`: its driver is killed."""
     record = RunRecord(folder, job_id)
     record.begin(START)
@@ -33,15 +33,15 @@ class TestTheHistory:
         run(tmp_path, ended=DONE)
         run(tmp_path, "items", DONE)
 
-        assert past_runs(tmp_path, "orders") == [DONE]
-        assert [past.job_id for past in past_runs(tmp_path)] == ["orders", "items"]
+        assert recorded_runs(tmp_path, "orders") == [DONE]
+        assert [past.job_id for past in recorded_runs(tmp_path)] == ["orders", "items"]
 
     def test_a_killed_driver_leaves_a_run_without_an_end(self, tmp_path: Path) -> None:
         """A killed process writes nothing, and its run is not forgotten."""
         run(tmp_path)
         run(tmp_path, ended=DONE)
 
-        assert [(past.outcome, past.end) for past in past_runs(tmp_path)] == [("Killed", ""), ("Complete", END)]
+        assert [(past.outcome, past.end) for past in recorded_runs(tmp_path)] == [("Killed", ""), ("Complete", END)]
 
     def test_a_run_is_running_while_its_driver_holds_the_lock(self, tmp_path: Path) -> None:
         """A run that goes on is not a killed one."""
@@ -49,16 +49,16 @@ class TestTheHistory:
         with LocalRegistry(tmp_path, "orders") as registry:
             registry.announce("starting Spark")
             run(tmp_path)
-            outcomes = [past.outcome for past in past_runs(tmp_path)]
+            outcomes = [past.outcome for past in recorded_runs(tmp_path)]
 
         assert outcomes == ["Killed", "Running"]
-        assert [past.outcome for past in past_runs(tmp_path)] == ["Killed", "Killed"]
+        assert [past.outcome for past in recorded_runs(tmp_path)] == ["Killed", "Killed"]
 
     def test_a_driver_that_was_refused_has_no_run(self, tmp_path: Path) -> None:
         """Another driver of the job runs, so nothing began."""
         RunRecord(tmp_path, "orders").finish(DONE)
 
-        assert past_runs(tmp_path) == []
+        assert recorded_runs(tmp_path) == []
 
     def test_only_its_owner_reads_the_file(self, tmp_path: Path) -> None:
         """Messages contain paths of tables."""
@@ -85,7 +85,7 @@ class TestTheHistory:
             out.write(line + "\n")
         run(tmp_path, ended=DONE)
 
-        assert past_runs(tmp_path) == [DONE, DONE]
+        assert recorded_runs(tmp_path) == [DONE, DONE]
 
     def test_fields_of_another_type_are_not_trusted(self, tmp_path: Path) -> None:
         """A person may edit the file."""
@@ -93,13 +93,13 @@ class TestTheHistory:
         end = {"run": "a", "jobId": "orders", "end": END, "rowsDone": "many", "exitCode": [], "outcome": None}
         (tmp_path / HISTORY_FILE).write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
 
-        assert past_runs(tmp_path) == [PastRun("orders", START, END, "", "", "")]
+        assert recorded_runs(tmp_path) == [RecordedRun("orders", START, END, "", "", "")]
 
     def test_a_folder_that_cannot_be_written_does_not_stop_a_job(self, tmp_path: Path) -> None:
         """The job is worth more than its history."""
         run(tmp_path / "missing", ended=DONE)
 
-        assert past_runs(tmp_path / "missing") == []
+        assert recorded_runs(tmp_path / "missing") == []
 
 
 class TestTheVerdict:
