@@ -4,7 +4,6 @@ import json
 import os
 import pty
 import shlex
-import signal
 import subprocess
 import sys
 
@@ -66,21 +65,23 @@ class TestInitOnATerminal:
     """A person is asked for a location that no flag gives."""
 
     def test_missing_source_is_asked_for(self):
-        """Ctrl-C at the question ends the command without a file."""
+        """The answer counts as if it was given with the flag: an invalid one ends with the code of an invalid file."""
         leader, follower = pty.openpty()
         command = [sys.executable, "-m", "backfill_cli", "init", "--target", "lake/copy"]
-        with subprocess.Popen(
-            command, stdin=follower, stdout=follower, stderr=follower, start_new_session=True
-        ) as asked:
+        asked = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, start_new_session=True)
+        try:
             os.close(follower)
             seen = b""
             while b": " not in seen:
                 seen += os.read(leader, 1024)
-            asked.send_signal(signal.SIGINT)
-            code = asked.wait(30)
-        os.close(leader)
+            os.write(leader, b"s3://bucket/orders\n")
+            code = asked.wait(200)
+        finally:
+            asked.kill()
+            asked.wait()
+            os.close(leader)
 
-        assert (seen.startswith(b"source (a path, a URI"), code) == (True, 130)
+        assert (seen.startswith(b"source (a path, a URI"), code) == (True, 20)
 
 
 class TestLocations:
