@@ -28,8 +28,7 @@ IDENTITY = Identity("certificate", "key", "token", "rpc")
 
 def launch(name: str = "orders", attempt: int = 1, **fields: Any) -> Launch:
     """Return a launch of a valid spec."""
-    kind = fields.pop("kind", "Run")
-    limits = fields.pop("limits", Limits())
+    kind, limits = fields.pop("kind", "Run"), fields.pop("limits", Limits())
     controls = {
         item: fields.pop(item) for item in ("paused", "rows_per_second", "bytes_per_second", "until") if item in fields
     }
