@@ -19,8 +19,8 @@ class TestAPartitionedSource:
         """A person asks first by day. With column mapping, the log has physical names."""
         source = str(tmp_path / "s")
         rows = spark.sql(f"SELECT id, {VALUES}[cast(least(id % 7, 4) AS int)] AS p, id % 2 AS half FROM range(300)")
-        options = {"delta.columnMapping.mode": "name", "delta.enableChangeDataFeed": "true"}
-        rows.repartition(3).write.format("delta").options(**options).partitionBy("half", "p").save(source)
+        writer = rows.repartition(3).write.format("delta").option("delta.columnMapping.mode", "name")
+        writer.partitionBy("half", "p").save(source)
         backfill = job(source, str(tmp_path / "t"), verify="Final", barrier={"intervalMs": 200})
 
         outcome = run_driver(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)

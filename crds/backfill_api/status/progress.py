@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from backfill_api.model import Model
-from backfill_api.spec.bounds import By, ByteRate, Count, Duration, Message, Moment, Percent, Rate, ReportedRevision
+from backfill_api.spec.bounds import By, Count, Duration, Message, Moment, Percent, ReportedRevision
 from backfill_api.status.grid import Grid, GridDigits
 from backfill_api.status.losses import Losses
 
@@ -95,10 +95,10 @@ class PartitionProgress(Model):
 class LimitInForce(Model):
     """Limit of the snapshot that is in force."""
 
-    rows_per_second: Rate | None = None
+    rows_per_second: Count | None = None
     """Rows a second; absent: no limit of rows."""
 
-    bytes_per_second: ByteRate | None = None
+    bytes_per_second: Count | None = None
     """Bytes of the source's files a second; absent: no limit of bytes."""
 
     until: Moment | None = None

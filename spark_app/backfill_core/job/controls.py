@@ -209,6 +209,7 @@ class Controls:
         Raises:
             StateMismatchError: the message contains the first invalid field.
         """
+        value = {name: field for name, field in value.items() if field is not None}  # null is an absent field
         stored = StoredFields("state.controls", value)
         for name, most in NUMBERS.items():
             if (stored.optional_count(name) or 0) > most:

@@ -220,6 +220,12 @@ class TestTheLimitInForce:
 
         assert (limit.bytes_per_second, limit.origin) == (9, "Command")
 
+    def test_a_limit_that_no_spec_may_have_is_shown(self) -> None:
+        """A driver reports any number, and the status must be readable again."""
+        limit = self.limit(checked(replace(UP, report=report(throttle_rows_per_second=2**53 - 1))))
+
+        assert limit.rows_per_second == 2**53 - 1
+
     def test_there_is_none_without_a_limit(self) -> None:
         """An absent limit is no limit of zero."""
         decision = checked(UP)
