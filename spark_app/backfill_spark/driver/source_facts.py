@@ -102,9 +102,9 @@ def _topic(opened: SubscribedSource) -> TopicSeen:
     records = opened.sample(RECORDS_MAX).rows.select("key", "value").limit(RECORDS_MAX).toLocalIterator()
     pairs = [(record["key"], record["value"]) for record in records]
     return TopicSeen(
-        partitions=len(opened.found.newest),
+        partitions=len(opened.answer.newest),
         records=opened.rows,
-        compacts=opened.found.compacts,
+        compacts=opened.answer.compacts,
         keyed=bool(pairs) and all(_is_text(key) for key, _ in pairs),
         values=tuple(bytes(value) for _, value in pairs if value is not None),
     )
