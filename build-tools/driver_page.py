@@ -15,7 +15,7 @@ from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.phases import key_proof, replay
-from backfill_core.phases.replay import ChangeWay, Replay
+from backfill_core.phases.replay import ChangeMode, Replay
 from backfill_core.protocol.actions import Action, CancelWork, PollSource, StartWork
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.commands import Stop
@@ -185,7 +185,7 @@ def explore_batch() -> Edges:
     edges: Edges = defaultdict(set)
     now, epoch, ids = Now(0.0, WALL_MS), Epoch(1, 5), count(1)
     permits = Permits(history=True, changes=True, checks=True, epoch=epoch, first_id=1)
-    first = Replay(3, way=ChangeWay.MERGED, follow=True, batch_target_s=10.0)
+    first = Replay(3, mode=ChangeMode.MERGED, follow=True, batch_target_s=10.0)
     first.poll(SourcePolled(Head(9, WALL_MS)))
     steps: dict[str, Callable[[Replay], object]] = {
         "a commit announces it": lambda machine: machine.announce(epoch),

@@ -142,7 +142,7 @@ def of_target(
     if state is None or stored is None:
         return Status(backfill.job_id, "NotStarted")
     summary = target.plugins.strategy.summarize(stored)
-    progress = progress_of_state(state, summary, target.words).model_copy(
+    progress = progress_of_state(state, summary, target.format_position).model_copy(
         update={"table_version": target.stored.table_version}
     )
     receipt = None if state.receipt is None else to_api_receipt(state.receipt)

@@ -77,8 +77,8 @@ def size(
     memory_mib = int(quantity(memory, which) / MIB)
     if memory_mib < MEMORY_MIB_MIN:
         raise ManifestRefusedError(which, f"is too small (got {memory!r})", hint=f"give at least {MEMORY_MIB_MIN}Mi")
-    beside = max(off_heap_mib, memory_mib * off_heap_per_cent // 100)
-    heap = max(memory_mib - beside, memory_mib * heap_per_cent // 100, HEAP_MIB_MIN)
+    off_heap = max(off_heap_mib, memory_mib * off_heap_per_cent // 100)
+    heap = max(memory_mib - off_heap, memory_mib * heap_per_cent // 100, HEAP_MIB_MIN)
     cpu = limits.get("cpu", requests.get("cpu", "1"))
     cores = max(1, math.ceil(quantity(cpu, f"{path}.cpu")))
     request = str(requests.get("cpu", cpu))

@@ -46,10 +46,9 @@ class Observer:
         attempt = seen.status.attempt
         number = attempt.number if attempt is not None else 1
         pods = self._cache.pods(key, driver_name(seen.name, number))
-        self._shared_targets.warn_of_pruned_fields(key, raw)
         token_hash = soft.token_hash(number if attempt is not None and attempt.state == "Planned" else None)
-        report, beside = self._drivers.report(key, number), self._shared_targets.of(key)
-        return replace(seen, pods=pods, report=report, beside=beside, token_hash=token_hash)
+        report, shared_with = self._drivers.report(key, number), self._shared_targets.of(key)
+        return replace(seen, pods=pods, report=report, shared_with=shared_with, token_hash=token_hash)
 
     async def fetch_pods(self, seen: Observation, refetch: RefetchPods) -> tuple[DriverPod, ...]:
         """Fetch the pods with the Backfill's label, and the named one; update the cache with them."""

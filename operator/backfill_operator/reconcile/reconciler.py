@@ -141,6 +141,7 @@ class Reconciler:
         soft = self._soft_states.get(key)
         if soft is None or soft.uid != uid:
             soft = self._soft_states[key] = SoftState(uid)
+        self._shared_targets.warn_of_pruned_fields(key, raw)
         seen = self._observer.observe(key, raw, soft)
         attempt, progress = seen.status.attempt, seen.report.progress if seen.report else None
         number, epoch = attempt.number if attempt else None, progress.epoch if progress else None

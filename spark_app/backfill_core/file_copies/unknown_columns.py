@@ -22,8 +22,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from backfill_core.file_copies.copy_modes import Copying, CopyMode, Decoded, PartlyComputed, Reason, Whole
 from backfill_core.file_copies.facts import TableFacts, Taken, TransformFacts
-from backfill_core.file_copies.ways import Copying, Decoded, Grafted, Reason, Way, Whole
 
 Leaf = tuple[str, ...]
 """Names of a column of a file that holds values, from the outermost one on, as the footer has them."""
@@ -32,12 +32,12 @@ LIST, KEYS, VALUES = ("list", "element"), ("key_value", "key"), ("key_value", "v
 """Names that Parquet puts between an array or a map and its elements; old writers use other names."""
 
 
-def with_known_columns(way: Copying, source: TableFacts, leaves: Collection[Leaf]) -> Copying | Decoded:
+def with_known_columns(mode: Copying, source: TableFacts, leaves: Collection[Leaf]) -> Copying | Decoded:
     """Return `way`, or decoded if a file with these leaves has a column that its table does not know."""
     # No reader takes a partition column from a file, and the bytes of a whole copy stay as they are.
-    hidden = set[str]() if isinstance(way, Whole) else set(source.partitions)
+    hidden = set[str]() if isinstance(mode, Whole) else set(source.partitions)
     known = {column.physical: column for column in source.columns if column.name not in hidden}
-    pruned = () if isinstance(way, Whole) else way.taken.pruned if isinstance(way, Grafted) else way.pruned
+    pruned = () if isinstance(mode, Whole) else mode.taken.pruned if isinstance(mode, PartlyComputed) else mode.pruned
     for leaf in leaves:
         column = known.get(leaf[0])
         if leaf[0] in pruned:
@@ -46,7 +46,7 @@ def with_known_columns(way: Copying, source: TableFacts, leaves: Collection[Leaf
             return Decoded(Reason.UNKNOWN_COLUMN, leaf[0])
         if not _leads(_parsed(column.type), leaf[1:], strict=source.drops):
             return Decoded(Reason.DROPPED_COLUMN, column.name)
-    return way
+    return mode
 
 
 def kept_of_files(source: TableFacts, transform: TransformFacts) -> TableFacts:
@@ -59,9 +59,9 @@ def kept_of_files(source: TableFacts, transform: TransformFacts) -> TableFacts:
     )
 
 
-def likely(way: Way, source: TableFacts) -> Way:
+def likely(mode: CopyMode, source: TableFacts) -> CopyMode:
     """Return the copy mode of most files, without their footers: files of a table that dropped columns still have them."""
-    return Decoded(Reason.UNKNOWN_COLUMN) if source.drops and isinstance(way, Copying) else way
+    return Decoded(Reason.UNKNOWN_COLUMN) if source.drops and isinstance(mode, Copying) else mode
 
 
 @lru_cache(maxsize=4096)

@@ -265,7 +265,7 @@ class Commits:
         """Begin a state-only commit, after a first commit and while the strategy writes to the target itself."""
         assert self._durable is not None
         text, txn_version = state.encode(), self._durable.txn_version
-        action = Seal(epoch.number, txn_version, (), text, beside=self._durable)
+        action = Seal(epoch.number, txn_version, (), text, state_only_after=self._durable)
         self.in_flight = Committing(action, commands, verify=False, polls=False, state=state)
         return action
 
@@ -291,7 +291,7 @@ class Commits:
         commit = under_way(self.in_flight)
         if commit is None:
             return (error if error.ends_attempt else None), None
-        if isinstance(error, TargetChangedError) and commit.action.beside is not None:
+        if isinstance(error, TargetChangedError) and commit.action.state_only_after is not None:
             self.in_flight = Idle()
             return None, commit
         if not isinstance(error, TargetChangedError) or commit.action.compared is None:

@@ -163,7 +163,7 @@ class Job(AttemptView):
             return ()
         self._passed_ms = now.wall_ms
         actions: list[Action] = commit.acknowledgements()
-        if commit.action.beside is not None:
+        if commit.action.state_only_after is not None:
             # The commit contained nothing of the strategy.
             return tuple(actions)
         self._strategy.on(event, now)
@@ -192,7 +192,7 @@ class Job(AttemptView):
             return self._fail(fatal)
         if given_up is not None:
             self._inbox = self._inbox.put_back(given_up.commands)
-        if given_up is not None and given_up.action.beside is None:
+        if given_up is not None and given_up.action.state_only_after is None:
             # The last receipt is taken again at the version that contains the foreign commits: the old one describes an older version.
             self.phase = not_at_end(self.phase)
             self._state = replace(self._state, finished=False, receipt=None)

@@ -26,7 +26,7 @@ LOST_MAX = 30
 class SourceWatch:
     """Counts of polls, and the age of their answers."""
 
-    asked: int = 0
+    polls: int = 0
     answered: int = 0
     stale_up_to: int = 0
     """Answers up to this one do not count as fresh."""
@@ -40,7 +40,7 @@ class SourceWatch:
     @property
     def awaits(self) -> bool:
         """True if a poll is not answered yet."""
-        return self.asked != self.answered
+        return self.polls != self.answered
 
     @property
     def fresh(self) -> bool:
@@ -49,11 +49,11 @@ class SourceWatch:
 
     def ask(self) -> SourceWatch:
         """Return the counts with one more poll under way."""
-        return replace(self, asked=self.asked + 1)
+        return replace(self, polls=self.polls + 1)
 
     def expire(self) -> SourceWatch:
         """Return the counts with all polls so far stale."""
-        return replace(self, stale_up_to=self.asked)
+        return replace(self, stale_up_to=self.polls)
 
     def answer(self, now: Now) -> SourceWatch:
         """Return the counts with one more answer."""

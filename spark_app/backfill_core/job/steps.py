@@ -99,7 +99,7 @@ class StepTimeline:
     """Percent shown to users, rounded down; it never falls either."""
 
     steps: tuple[Step, ...] = ()
-    known: tuple[Step, ...] = ()
+    estimated: tuple[Step, ...] = ()
     """The steps when the time left of each was last known, less the work done since then."""
 
     spent: Mapping[str, float] = field(default_factory=dict)
@@ -149,9 +149,16 @@ class StepTimeline:
         for name in self.names:
             before_s = sum(step.left.seconds for step in steps if step.left is not None)
             steps.append(self._step(name, at, facts.later(before_s), spent, speed))
-        reached, known = self._reached(tuple(steps)), self._known(tuple(steps))
+        reached, estimated = self._reached(tuple(steps)), self._known(tuple(steps))
         seen = replace(
-            self, at=at, reached=reached, steps=tuple(steps), known=known, spent=spent, seen_s=now_s, speed=speed
+            self,
+            at=at,
+            reached=reached,
+            steps=tuple(steps),
+            estimated=estimated,
+            spent=spent,
+            seen_s=now_s,
+            speed=speed,
         )
         most = min(seen.percent, durable) if at in COUNTED else seen.percent
         return replace(seen, shown=max(self.shown, most))
@@ -165,17 +172,17 @@ class StepTimeline:
         """Return the percent, with the progress since the last update."""
         if _all_done(steps):
             return 100.0
-        left_s = sum(_left_s(step) for step in self.known)
+        left_s = sum(_left_s(step) for step in self.estimated)
         if not left_s:
-            return max(self.reached, 0.0 if self.known else _percent(steps))
-        worked_off_s = sum(_left_s(was) * _gain(was, now) for was, now in zip(self.known, steps, strict=True))
+            return max(self.reached, 0.0 if self.estimated else _percent(steps))
+        worked_off_s = sum(_left_s(was) * _gain(was, now) for was, now in zip(self.estimated, steps, strict=True))
         return self.reached + (100 - self.reached) * worked_off_s / left_s
 
     def _known(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         """Return the steps with their known time left; work that is done is not counted twice."""
-        if not self.known:
+        if not self.estimated:
             return steps if all(step.state == "Done" or step.left is not None for step in steps) else ()
-        return tuple(_behind(was, now) for was, now in zip(self.known, steps, strict=True))
+        return tuple(_behind(was, now) for was, now in zip(self.estimated, steps, strict=True))
 
     def _corrected(self, at: str, facts: Facts, spent: Mapping[str, float]) -> float:
         """Return the speed of this machine, from the newest step that measures it."""

@@ -90,7 +90,7 @@ class RetryWait:
 
     error: BackfillError
 
-    def words(self, now: Now) -> str:
+    def describe(self, now: Now) -> str:
         """Describe the time and the reason of the retry."""
         left_s = round(max(0.0, self.until_s - now.mono_s))
         return f"trying again in {show_seconds(left_s)}, failure {self.failures}: {self.error}"
@@ -113,7 +113,7 @@ def reason_of(
     if stop_in(phase) is not None:
         return "stopping at a barrier"
     if backoff is not None:
-        return backoff.words(now)
+        return backoff.describe(now)
     if isinstance(phase, Verifying) and work.verify_id is not None:
         return "verifying the target against the source"
     if work.checks:

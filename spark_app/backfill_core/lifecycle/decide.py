@@ -139,10 +139,10 @@ def first_step(context: Context) -> Step:
 
 def _shared_target(observation: Observation, conditions: ConditionSet) -> dict[str, Fact]:
     """Return the detail about other Backfills that write the same target; a finished job no longer writes."""
-    if not observation.beside or conditions.finished:
+    if not observation.shared_with or conditions.finished:
         return {}
-    more = len(observation.beside) - SHARED_SHOWN_MAX
-    names = ", ".join(observation.beside[:SHARED_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+    more = len(observation.shared_with) - SHARED_SHOWN_MAX
+    names = ", ".join(observation.shared_with[:SHARED_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
     message = f"{names} write the same target, but only one Backfill can own it; delete the others, or give each a separate target"
     return {SHARED_TARGET: Fact("True", SHARED_TARGET, message)}
 

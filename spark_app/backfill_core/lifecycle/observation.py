@@ -186,7 +186,7 @@ class Observation:
     pods: tuple[DriverPod, ...] = ()
     """Pods by label, and the one with the name of the current attempt's driver, for any owner."""
 
-    beside: tuple[str, ...] = ()
+    shared_with: tuple[str, ...] = ()
     """Other Backfills that write the same target, by the names that users may see."""
 
     no_room: str = ""

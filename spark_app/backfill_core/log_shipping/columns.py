@@ -112,6 +112,6 @@ def shape(kind: Any) -> Any:
     return (kind["type"], *(shape(kind[part]) for part in INSIDE.get(kind["type"], ())))
 
 
-def words(kind: Any) -> str:
+def format_type(kind: Any) -> str:
     """Format a type for a message."""
     return kind if isinstance(kind, str) else str(kind["type"])

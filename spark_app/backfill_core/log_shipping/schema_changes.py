@@ -29,11 +29,11 @@ from backfill_core.log_shipping.columns import (
     Columns,
     Field,
     fields_of,
+    format_type,
     kept_metadata,
     loose,
     physical,
     shape,
-    words,
 )
 from backfill_core.log_shipping.type_changes import STEPS, TypeChanges, type_changes
 
@@ -71,7 +71,7 @@ class View:
     taken: Mapping[str, str | None]
     """Source column by the name of an output; `None` for a computed output."""
 
-    asked: frozenset[str]
+    requested: frozenset[str]
     """Source columns that computed columns and the filter use."""
 
     def origins(self) -> dict[str, Field]:
@@ -121,7 +121,7 @@ def follow(before: View, after: View, target: Target) -> Followed:
     Raises:
         NotFollowedError: The target cannot follow; the message names the column.
     """
-    _check_asked(before, after)
+    _check_requested(before, after)
     old, new = before.origins(), after.origins()
     made = _Fields(target, mapped=before.source.mapped and after.source.mapped)
     fields = made.fields(old, new, target.columns.fields, "")
@@ -130,13 +130,13 @@ def follow(before: View, after: View, target: Target) -> Followed:
     return Followed(not _still_there(before, after) or not same, None if same else tuple(fields), last_id)
 
 
-def _check_asked(before: View, after: View) -> None:
+def _check_requested(before: View, after: View) -> None:
     """Refuse to compute or filter with other columns than before: existing rows were made with those."""
-    different = sorted(before.asked ^ after.asked)
+    different = sorted(before.requested ^ after.requested)
     if different:
         raise NotFollowedError(f"spec.transform started or stopped computing with the column {different[0]!r}")
     old, new = ({field["name"]: field for field in view.source.fields} for view in (before, after))
-    for name in sorted(before.asked):
+    for name in sorted(before.requested):
         if _shapes([old[name]]) != _shapes([new[name]]):
             raise NotFollowedError(
                 f"column {name!r}, with which spec.transform computes or filters, became another one"
@@ -199,10 +199,10 @@ class _Fields:
         if isinstance(was, str) or isinstance(now, str) or was["type"] != now["type"]:
             if was == now:
                 return target
-            what = f"column {name!r} changed its type: {words(was)} became {words(now)}"
+            what = f"column {name!r} changed its type: {format_type(was)} became {format_type(now)}"
             if not changes.tell(path, was, now):
                 raise NotFollowedError(what)
-            lacking = _lacking({WIDENING, FEATURES.get(words(now))} - {None} - self.target.features)
+            lacking = _lacking({WIDENING, FEATURES.get(format_type(now))} - {None} - self.target.features)
             if lacking:
                 hint = WIDENING_HINT if lacking == WIDENING else NEW_TARGET
                 raise NotFollowedError(f"{what}, and the target does not have the table feature {lacking}", hint)
@@ -256,11 +256,11 @@ class _Fields:
             case str() if kind in OF_EVERY_TABLE or kind.startswith("decimal"):
                 pass
             case _:
-                feature = FEATURES.get(words(kind))
+                feature = FEATURES.get(format_type(kind))
                 if feature is None or feature not in self.target.features:
                     lacks = "" if feature is None else f" ({feature})"
                     raise NotFollowedError(
-                        f"column {name!r} was added, and the target does not have the table feature for {words(kind)}{lacks}"
+                        f"column {name!r} was added, and the target does not have the table feature for {format_type(kind)}{lacks}"
                     )
 
 

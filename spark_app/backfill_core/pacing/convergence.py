@@ -63,29 +63,29 @@ class BatchStep:
 class EpochTimes:
     """Known commit times of versions, with linear interpolation between them."""
 
-    known: tuple[tuple[int, int], ...] = ()
+    points: tuple[tuple[int, int], ...] = ()
     """(version, milliseconds since 1970), both ascending."""
 
     def learn(self, version: int, timestamp_ms: int) -> EpochTimes:
         """Add the commit time of a version. Versions up to the newest known one are ignored, and at most 1,000 are kept."""
-        if not self.known:
+        if not self.points:
             return EpochTimes(((version, timestamp_ms),))
-        newest, newest_ms = self.known[-1]
+        newest, newest_ms = self.points[-1]
         if version <= newest:
             return self
-        kept = self.known if len(self.known) < TIMES_MAX else self.known[:-1]
+        kept = self.points if len(self.points) < TIMES_MAX else self.points[:-1]
         return EpochTimes((*kept, (version, max(timestamp_ms, newest_ms))))
 
     def forget_before(self, version: int) -> EpochTimes:
         """Drop times that are not needed for this version and later ones."""
-        first = max((at for at, (earlier, _) in enumerate(self.known) if earlier <= version), default=0)
-        return EpochTimes(self.known[first:])
+        first = max((at for at, (earlier, _) in enumerate(self.points) if earlier <= version), default=0)
+        return EpochTimes(self.points[first:])
 
     def at(self, version: int) -> int:
         """Return the commit time of a version; outside of the known range, that of the nearest known version."""
-        if not self.known or version <= self.known[0][0]:
-            return self.known[0][1] if self.known else 0
-        for (low, low_ms), (high, high_ms) in pairwise(self.known):
+        if not self.points or version <= self.points[0][0]:
+            return self.points[0][1] if self.points else 0
+        for (low, low_ms), (high, high_ms) in pairwise(self.points):
             if version <= high:
                 return low_ms + (high_ms - low_ms) * (version - low) // (high - low)
-        return self.known[-1][1]
+        return self.points[-1][1]

@@ -21,7 +21,7 @@ from backfill_core.phases.copied_state import LIVE, SNAPSHOT, CopiedState, CopyR
 from backfill_core.phases.copy import Copy, CopySettings
 from backfill_core.phases.key_proof import PROVING, KeyProver
 from backfill_core.phases.pending import LimitRule
-from backfill_core.phases.replay import CatchUpEnd, ChangeWay, Replay
+from backfill_core.phases.replay import CatchUpEnd, ChangeMode, Replay
 from backfill_core.phases.view import CopyProgress
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
@@ -63,9 +63,9 @@ class CopyReplaySettings:
     """True if no file is cut, because files of the target stand for files of the source."""
 
     @property
-    def way(self) -> ChangeWay:
+    def mode(self) -> ChangeMode:
         """Method by which changes enter the target."""
-        return ChangeWay.of(merges=self.merges)
+        return ChangeMode.of(merges=self.merges)
 
     @property
     def copy(self) -> CopySettings:
@@ -116,7 +116,7 @@ class CopyReplay:
         self.copy = Copy(pinned.rows, copy_settings, pinned.order, pinned.bytes, pinned.live)
         self.replay = Replay(
             pinned.version,
-            way=settings.way,
+            mode=settings.mode,
             follow=settings.follow,
             batch_target_s=settings.batch_target_s,
             limit=limit,
@@ -254,7 +254,7 @@ class CopyReplay:
             return ""
         if self._key.running:
             return PROVING
-        return view.doing(self.replay, self._settings.way)
+        return view.doing(self.replay, self._settings.mode)
 
     def view(self, phase: str, doing: str, now: Now) -> StrategyView:
         """Return the progress; see `Strategy`."""

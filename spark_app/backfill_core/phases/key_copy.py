@@ -207,13 +207,13 @@ class KeyCopy:
         """Return a chunk that was read in part, and the rest of it."""
         if not self._order.fits(last):
             self.failure = KeyInvalidError(
-                f"the key of a row is too large to be a position: {self._order.words(last)[:200]}.",
+                f"the key of a row is too large to be a position: {self._order.format_position(last)[:200]}.",
                 hint="Read in the order of other columns, or with another strategy.",
             )
         if chunk.low is not None and self._order.sort_key(last) <= self._order.sort_key(chunk.low):
             self.failure = SourceDamagedError(
-                f"a range of version {chunk.version} after {self._order.words(chunk.low)[:200]} ends at "
-                f"{self._order.words(last)[:200]}: the statistics of a file exclude rows that the file contains.",
+                f"a range of version {chunk.version} after {self._order.format_position(chunk.low)[:200]} ends at "
+                f"{self._order.format_position(last)[:200]}: the statistics of a file exclude rows that the file contains.",
                 hint="Have the files rewritten (OPTIMIZE, or REORG TABLE), or use a strategy without an order.",
             )
         if chunk.high is not None and self._order.sort_key(last) >= self._order.sort_key(chunk.high):

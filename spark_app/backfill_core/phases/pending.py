@@ -132,7 +132,7 @@ class Age:
 
     def committed_ms(self, version: int) -> int | None:
         """Return the commit time of a version; `None` if no version before it is known."""
-        known_times = self._times.known
+        known_times = self._times.points
         return self._times.at(version) if known_times and known_times[0][0] <= version else None
 
     def lag_ms(self, consumed: int, pinned_ms: int, now_ms: int) -> int:

@@ -105,7 +105,7 @@ class AppliedBatch:
 ChangeBatch = AnnouncedBatch | RunningBatch | AppliedBatch | None
 
 
-class ChangeWay(Enum):
+class ChangeMode(Enum):
     """Method by which changes enter the target."""
 
     MERGED = auto()
@@ -118,7 +118,7 @@ class ChangeWay(Enum):
     """Shipped as added and removed files, as recorded in the source's log."""
 
     @classmethod
-    def of(cls, *, merges: bool) -> ChangeWay:
+    def of(cls, *, merges: bool) -> ChangeMode:
         """Return the method for a target that is merged into, or only appended to."""
         return cls.MERGED if merges else cls.STAGED
 
@@ -139,7 +139,7 @@ class Replay:
         self,
         consumed: int,
         *,
-        way: ChangeWay,
+        mode: ChangeMode,
         follow: bool,
         batch_target_s: float,
         limit: LimitRule = "EpochTime",
@@ -162,7 +162,7 @@ class Replay:
         self._owes_finish = False
         """True if a commit contained all pending versions, and the next commit must record the catch-up."""
 
-        self._way, self._follow = way, follow
+        self._mode, self._follow = mode, follow
         self._fresh = False
         """True if the source was polled after the snapshot was complete."""
 
@@ -185,7 +185,7 @@ class Replay:
 
     @property
     def _merges(self) -> bool:
-        return self._way is ChangeWay.MERGED
+        return self._mode is ChangeMode.MERGED
 
     @property
     def idle(self) -> bool:
@@ -308,7 +308,7 @@ class Replay:
                 batch = None
             case AnnouncedBatch(batch=announced) if not dirty:
                 batch = announced
-            case None if self._way is ChangeWay.STAGED or (self._way is ChangeWay.SHIPPED and not dirty):
+            case None if self._mode is ChangeMode.STAGED or (self._mode is ChangeMode.SHIPPED and not dirty):
                 batch = self._plan(0)
             case _:
                 batch = None
@@ -317,7 +317,7 @@ class Replay:
         self.pending.take(batch.upto)
         work_id, epoch = next(ids), permits.epoch.number
         work: ApplyChanges | ShipVersions = ApplyChanges(work_id, batch.after, batch.upto, epoch, batch.txn, bound)
-        if self._way is ChangeWay.SHIPPED:
+        if self._mode is ChangeMode.SHIPPED:
             work = ShipVersions(work_id, batch.after, batch.upto, epoch, SHIPPED_BYTES_MAX)
         self.batch = RunningBatch(batch, work.work_id, now.mono_s)
         return (work,)

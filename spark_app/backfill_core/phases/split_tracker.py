@@ -17,7 +17,7 @@ from backfill_core.phases.prefetch import (
     segments_of,
 )
 from backfill_core.positions.intervals import IntervalSet
-from backfill_core.protocol.work import FileWay, ReadSplit, StagedFile
+from backfill_core.protocol.work import ReadSplit, StagedFile, StagedMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class RunningSplit:
         return self.costs.of(self.split.start, self.split.stop)
 
     @property
-    def known(self) -> bool:
+    def has_exact_rows(self) -> bool:
         """True if its charge is exact for any number of rows, because it counts the bytes of whole files."""
         return self.costs.by_bytes and all(span.whole for span in self.split.ranges)
 
@@ -147,13 +147,13 @@ class Splits:
                 self.buffer = self.buffer.add(segments_of(split, files, running.costs, filtered=self._filtered))
             return bucket, running
         self.staged.append(StagedSplit(split.start, split.stop, files, split.epoch, running.charged, running.limit))
-        if running.charged is ChargePolicy.WHEN_STARTED and not self._filtered and not running.known:
+        if running.charged is ChargePolicy.WHEN_STARTED and not self._filtered and not running.has_exact_rows:
             read = sum(file.rows for file in files)
             bucket = bucket.take(running.costs.surplus(read, running.rows, running.cost), now_s)
         return bucket, running
 
     def _learn(self, running: RunningSplit, files: tuple[StagedFile, ...], took_s: float, bucket: TokenBucket) -> None:
-        if any(file.way is not FileWay.DECODED for file in files):
+        if any(file.mode is not StagedMode.DECODED for file in files):
             self._copied = True
         elif files and not running.cuts and self._copied is None:
             self._copied = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from backfill_core.pacing.retention import warn, warn_short
-from backfill_core.phases.replay import ChangeWay, Replay, RunningBatch
+from backfill_core.phases.replay import ChangeMode, Replay, RunningBatch
 from backfill_core.positions.file_order import OrderWatermark
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.protocol.clock import Now
@@ -154,17 +154,17 @@ def retention_warnings(replay: Replay, since_ms: int | None, now: Now) -> tuple[
 
 
 VERBS = {
-    ChangeWay.MERGED: "merging the changes",
-    ChangeWay.STAGED: "reading the changes",
-    ChangeWay.SHIPPED: "shipping the log",
+    ChangeMode.MERGED: "merging the changes",
+    ChangeMode.STAGED: "reading the changes",
+    ChangeMode.SHIPPED: "shipping the log",
 }
 
 
-def doing(replay: Replay, way: ChangeWay) -> str:
+def doing(replay: Replay, mode: ChangeMode) -> str:
     """Describe the changes under way; empty if there are none."""
     if isinstance(replay.batch, RunningBatch):
         batch = replay.batch.batch
         first = batch.after + 1
         versions = f"version {first}" if first == batch.upto else f"versions {first} to {batch.upto}"
-        return f"{VERBS[way]} of {versions}"
+        return f"{VERBS[mode]} of {versions}"
     return "waiting for the first poll of the source" if replay.head is None else ""

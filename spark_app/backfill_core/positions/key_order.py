@@ -137,7 +137,7 @@ class KeyColumn:
             comparable = (0, value)
         return _Reversed(comparable) if self.descending else comparable
 
-    def words(self, value: KeyValue) -> str:
+    def format_value(self, value: KeyValue) -> str:
         """Return a value for users."""
         if value is None:
             return "NULL"
@@ -163,10 +163,10 @@ class KeyOrder:
         """Return a value by which positions are compared."""
         return tuple(column.sort_value(value) for column, value in zip(self.columns, position, strict=True))
 
-    def words(self, position: KeyPosition) -> str:
+    def format_position(self, position: KeyPosition) -> str:
         """Return a position for users, as `ts = 2026-03-01T00:00:00Z, id = 5`."""
         pairs = zip(self.columns, position, strict=True)
-        return ", ".join(f"{column.name} = {column.words(value)}" for column, value in pairs)
+        return ", ".join(f"{column.name} = {column.format_value(value)}" for column, value in pairs)
 
     # -------------------------------------------------------------- JSON
     def encode(self, position: KeyPosition) -> list[Any]:

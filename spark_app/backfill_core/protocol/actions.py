@@ -57,7 +57,7 @@ class Seal:
     columns: NewColumns | None = None
     """Change of the target's columns in the same commit; the attempt starts no work afterwards."""
 
-    beside: Durable | None = None
+    state_only_after: Durable | None = None
     """The state that a state-only commit replaces while a MERGE of the job runs; the commit has no transaction id. Refused with
     TargetChangedError if the MERGE has landed, and with FencedError if the state is another one."""
 

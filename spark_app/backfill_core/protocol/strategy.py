@@ -103,7 +103,7 @@ class Pinned:
 class Opened:
     """State of source and target when the attempt opened them."""
 
-    found: Pinned | Subscribed
+    answer: Pinned | Subscribed
     """Answer to the request of the strategy."""
 
     last_txn: int | None = None
@@ -127,14 +127,14 @@ class Opened:
     @property
     def pinned(self) -> Pinned:
         """Return the version, if the strategy requested one."""
-        assert isinstance(self.found, Pinned)
-        return self.found
+        assert isinstance(self.answer, Pinned)
+        return self.answer
 
     @property
     def subscribed(self) -> Subscribed:
         """Return the offsets, if the strategy requested them."""
-        assert isinstance(self.found, Subscribed)
-        return self.found
+        assert isinstance(self.answer, Subscribed)
+        return self.answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Result(Protocol):
         """Number of the work."""
 
 
-class FileWay(Enum):
+class StagedMode(Enum):
     """Copy mode of a staged file."""
 
     WHOLE = "Whole"
@@ -62,7 +62,7 @@ class FileWay(Enum):
     PROJECTED = "Projected"
     """Column chunks of a source file: a part of them, or renamed."""
 
-    GRAFTED = "Grafted"
+    PARTLY_COMPUTED = "Grafted"
     """Column chunks of a source file, joined with computed columns."""
 
     DECODED = "Decoded"
@@ -82,7 +82,7 @@ class StagedFile:
     segment: int = 0
     """Index in `ReadSplit.segments`."""
 
-    way: FileWay = FileWay.DECODED
+    mode: StagedMode = StagedMode.DECODED
     quarantined_by: int | None = None
     """Number of the work that found these bad records, which no reader of the target sees; `None` for rows of the target."""
 

@@ -218,7 +218,7 @@ class LoopMeter:
         self._staged_bytes.inc(sum(file.size_bytes for file in files))
         for file in files:
             if file.rows:  # the file of a deletion vector has no rows
-                self._staged_files.labels(self._job_id, file.way.value).inc()
+                self._staged_files.labels(self._job_id, file.mode.value).inc()
 
     def _lose(self, work_id: int, why: str) -> None:
         if work_id in self._working:

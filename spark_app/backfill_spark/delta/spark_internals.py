@@ -48,10 +48,10 @@ class SparkDeltaLog:
         """The table's folder as a Hadoop `Path`."""
         return self._log.dataPath()
 
-    def newest(self, *, known: int, table_id: str) -> Any:
-        """Return the snapshot of version `known` or a newer one; runs a Spark job only if Delta has cached neither."""
+    def newest(self, *, version: int, table_id: str) -> Any:
+        """Return the snapshot of `version` or a newer one; runs a Spark job only if Delta has cached neither."""
         snapshot = self._log.unsafeVolatileSnapshot()
-        if snapshot.version() < known or snapshot.metadata().id() != table_id:
+        if snapshot.version() < version or snapshot.metadata().id() != table_id:
             snapshot = self.updated()
         return snapshot
 

@@ -76,7 +76,7 @@ class SparkActionExecutor:
     def decodes(self) -> bool:
         """True if every file of the pinned version is decoded; `False` for sources without files, or read by key."""
         return (
-            self._job.line is None and isinstance(self._tables.opened, PinnedSource) and self._job_copies.ways.decodes
+            self._job.line is None and isinstance(self._tables.opened, PinnedSource) and self._job_copies.modes.decodes
         )
 
     # ------------------------------------------------------------------ background work
@@ -219,8 +219,8 @@ class SparkActionExecutor:
             if action.fences:
                 claim, opened = self._job.claim, self._job.stored
                 return committer.fence(action.txn_version, action.state, opened=opened, claim=claim).version
-            if action.beside is not None:
-                return committer.replace_state(action.beside, action.state).version
+            if action.state_only_after is not None:
+                return committer.replace_state(action.state_only_after, action.state).version
             given = (action.txn_version, action.files, action.state)
             sealing = committer
             if action.columns is not None:
@@ -229,7 +229,7 @@ class SparkActionExecutor:
         except BackfillError:
             stored = committer.read_state()
             # A MERGE may have committed after a state-only commit that ran concurrently with it.
-            committed = stored.txn_version == action.txn_version or action.beside is not None
+            committed = stored.txn_version == action.txn_version or action.state_only_after is not None
             if committed and stored.text == action.state:
                 return stored.table_version
             raise

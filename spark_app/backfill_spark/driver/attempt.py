@@ -250,13 +250,13 @@ class _Attempt:
         meter = LoopMeter(self._job_id, self._metrics)
         self._loop = Loop(job, self._executor, acknowledge=self._acknowledge, observe=self._on_view, watch=meter)
         self._view: JobView = job.view(moment)
-        self._say = opened.words
+        self._format_position = opened.format_position
         self._spark = opened.spark
         self._java = JavaWatch(opened.spark, lambda: self._loop.mark, ours=caller.embedded)
         setting = opened.spark.sparkContext.getConf().get
         self._executors = ExecutorCount(executors_wanted(setting))
         self._losses = ExecutorLosses(watched=on_kubernetes(setting))
-        self._progress: Progress = progress_of(self._view, moment, self._say)
+        self._progress: Progress = progress_of(self._view, moment, self._format_position)
 
     def run(self) -> RunOutcome:
         """Run the loop together with a control server."""
@@ -283,7 +283,7 @@ class _Attempt:
             if finish.outcome == "Complete":
                 with suppress(Exception):
                     self._executor.tidy()
-                self._orphans.finish(until=lambda: stop.asked)
+                self._orphans.finish(until=lambda: stop.requested)
         finally:
             self._executor.close()
             registry.withdraw()
@@ -308,7 +308,7 @@ class _Attempt:
                 self._losses = self._losses.seen(removed, moment.mono_s)
         warnings = (*view.warnings, *self._executors.warnings)
         self._view = replace(view, warnings=warnings, executors_lost=self._losses.counts)
-        self._progress = progress_of(self._view, moment, self._say)
+        self._progress = progress_of(self._view, moment, self._format_position)
         self._orphans.look(view)
         self._caller.observe(self._progress_now())
 

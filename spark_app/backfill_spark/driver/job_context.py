@@ -116,9 +116,9 @@ class JobContext:
                 context = _look(session, backfill, plugins)
             yield context
 
-    def words(self, position: Position | None) -> str:
+    def format_position(self, position: Position | None) -> str:
         """Format a position as the source displays it; empty if there is none."""
-        return "" if position is None else self.plugins.source.words(position)
+        return "" if position is None else self.plugins.source.format_position(position)
 
     @property
     def progress(self) -> StoredProgress | None:
@@ -228,7 +228,7 @@ class OpenedJob(JobContext):
     def strategy(self, *, proves_key: bool = False, key_proven: bool = False, decodes: bool = False) -> Strategy:
         """Return the job's strategy, resumed from the progress in the target; see `Opened` for the arguments."""
         opened = Opened(
-            self.tables.opened.found, self.stored.txn_version, proves_key=proves_key, key_proven=key_proven,
+            self.tables.opened.answer, self.stored.txn_version, proves_key=proves_key, key_proven=key_proven,
             splits_keys=proves_key and self.splits_keys, line=self.line, decodes=decodes,
         )  # fmt: skip
         return self.plugins.strategy.resume(self.backfill.spec, self.resumes, opened)

@@ -89,7 +89,7 @@ def newest_of_open_source(job: OpenedJob, position: Position) -> SourceHead:
     """
     source = job.tables.source
     with job.explained("reading the source", source):
-        return to_api_source_head(source.head(), position, job.words, now_ms=now().wall_ms)
+        return to_api_source_head(source.head(), position, job.format_position, now_ms=now().wall_ms)
 
 
 def newest_of_source(context: JobContext, position: Position | None) -> SourceHead | None:
@@ -105,7 +105,7 @@ def newest_of_source(context: JobContext, position: Position | None) -> SourceHe
                 pinned and head.source_id and head.source_id != pinned
             ):
                 return None
-        return to_api_source_head(head, position, context.words, now_ms=now().wall_ms)
+        return to_api_source_head(head, position, context.format_position, now_ms=now().wall_ms)
     return None
 
 
@@ -118,7 +118,7 @@ def plan_after_end(context: JobContext, state: JobState) -> Plan:
     refused = refuse_after_end(context.backfill.spec, state.receipt)
     if refused is not None:
         raise refused
-    message = f"the job has ended at source {context.words(state.consumed)}: a run does nothing."
+    message = f"the job has ended at source {context.format_position(state.consumed)}: a run does nothing."
     ended = PlanWarning(reason="AlreadyComplete", message=message, hint="Give a new job another jobId and target.")
     return Plan(
         rows=0,

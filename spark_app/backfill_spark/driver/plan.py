@@ -27,7 +27,7 @@ from backfill_api.status.plan import (
     PlanWarning,
 )
 from backfill_core.errors import DuplicateKeyError
-from backfill_core.file_copies.ways import Decoded, Excluded, Way
+from backfill_core.file_copies.copy_modes import CopyMode, Decoded, Excluded, name_of
 from backfill_core.job.steps import (
     CATCH_UP,
     COPY,
@@ -49,7 +49,7 @@ from backfill_core.protocol.events import LimitSet
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.driver.offline_verify import plan_after_end
 from backfill_spark.file_copies.calibration import copied_rows_per_s
-from backfill_spark.file_copies.planner import JobWays
+from backfill_spark.file_copies.planner import JobCopyModes
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.opening.plan_warnings import (
     SPREAD,
@@ -126,11 +126,10 @@ def _plan(
     tables, spec, by_key = opened.tables, backfill.spec, opened.line is not None
     source = tables.opened
     table, order = (source.table, source.order) if isinstance(source, PinnedSource) else (None, None)
-    ways = None if table is None or by_key else JobWays.of(tables)
-    counted = (
-        Counter[Way]() if ways is None or table is None else ways.counts([i for i, n in enumerate(table.rows) if n])
-    )
-    rate = _calibrate(tables, settings.cores, ways, counted)
+    modes = None if table is None or by_key else JobCopyModes.of(tables)
+    filled = [] if table is None else [file for file, rows in enumerate(table.rows) if rows]
+    counted = Counter[CopyMode]() if modes is None else modes.counts(filled)
+    rate = _calibrate(tables, settings.cores, modes, counted)
     steps = _steps(opened, backfill, settings, start_s, rate)
     seconds = sum(step.seconds for step in steps)
     source.check_no_null_key(spec.transform.where)
@@ -148,7 +147,7 @@ def _plan(
         bytes=0 if table is None else sum(table.bytes),
         files=0 if table is None else len(table.rows),
         splits=-(-source.rows // per_split),
-        ways=_planned_ways(counted),
+        ways=_planned_modes(counted),
         version=None if table is None else table.version,
         estimated_seconds=whole(seconds),
         estimated_seconds_low=whole(seconds * (1 - SPREAD)),
@@ -170,7 +169,7 @@ def _plan(
             *limit_warnings(spec.throttle, unique=unique),
             *source_warnings(tables, seconds, rate, retention, began_s),
             *([] if table is None else table_warnings(table, change_feed)),
-            *_file_warnings(tables, settings, ways, counted),
+            *_file_warnings(tables, settings, modes, counted),
             *key_unproven(tables, settings, unique=unique, by_range=by_key, rows_max=CHECK_UNIQUE_ROWS_MAX),
             *starts_over(opened.state, opened.start_over),
             *([] if target is None else partitions_left_out(kept, target, exists=exists)),
@@ -181,13 +180,13 @@ def _plan(
 
 
 def _file_warnings(
-    tables: Tables, settings: DriverSettings, ways: JobWays | None, counted: Counter[Way]
+    tables: Tables, settings: DriverSettings, modes: JobCopyModes | None, counted: Counter[CopyMode]
 ) -> list[PlanWarning]:
     """Return warnings that follow from the copy modes of the files."""
-    if ways is None:
+    if modes is None:
         return []
     files, executors = len(tables.pinned.rows), _executors(tables.spec, settings)
-    return [*emptied(ways.emptied(range(files))), *executors_idle(executors, counted, merges=tables.mode.merges)]
+    return [*emptied(modes.emptied(range(files))), *executors_idle(executors, counted, merges=tables.mode.merges)]
 
 
 def _executors(spec: BackfillSpec, settings: DriverSettings) -> int:
@@ -232,20 +231,20 @@ def _limit(tables: Tables) -> float | None:
     return LimitSet(limits.rows_per_second, 0.0, limits.bytes_per_second).in_rows(row_bytes).rows_per_s
 
 
-def _planned_ways(counted: Counter[Way]) -> tuple[PlannedFiles, ...]:
+def _planned_modes(counted: Counter[CopyMode]) -> tuple[PlannedFiles, ...]:
     """Return the number of files by copy mode, decoded files by reason; of the columns with the same reason, only one is named."""
     files, reasons = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
-    for way, count in counted.most_common():
-        reason = way.reason.name if isinstance(way, Decoded) else ""
-        group = type(way).__name__, reason
+    for mode, count in counted.most_common():
+        reason = mode.reason.name if isinstance(mode, Decoded) else ""
+        group = name_of(mode), reason
         files[group] += count
-        reasons.setdefault(group, str(way)[:REASON_CHARACTERS] if isinstance(way, Decoded) else "")
+        reasons.setdefault(group, str(mode)[:REASON_CHARACTERS] if isinstance(mode, Decoded) else "")
     return tuple(
         PlannedFiles(way=group[0], files=count, reason=reasons[group]) for group, count in files.most_common(WAYS_MAX)
     )
 
 
-def _calibrate(tables: Tables, cores: int, ways: JobWays | None, counted: Counter[Way]) -> float:
+def _calibrate(tables: Tables, cores: int, modes: JobCopyModes | None, counted: Counter[CopyMode]) -> float:
     """Return how many rows a second this machine reads, transforms and writes, or copies; 0 for an empty source."""
     sample = tables.opened.sample(SAMPLE_ROWS_MAX)
     if not sample.count:
@@ -253,10 +252,10 @@ def _calibrate(tables: Tables, cores: int, ways: JobWays | None, counted: Counte
     # A sample of one file uses one core; a job uses all cores.
     busy = min(cores, sample.parts)
     files = max(1, counted.total())
-    decoded = sum(count for way, count in counted.items() if isinstance(way, Decoded)) / files
-    excluded = sum(count for way, count in counted.items() if isinstance(way, Excluded)) / files
+    decoded = sum(count for mode, count in counted.items() if isinstance(mode, Decoded)) / files
+    excluded = sum(count for mode, count in counted.items() if isinstance(mode, Excluded)) / files
     with tempfile.TemporaryDirectory(prefix="backfill-plan-") as folder:
-        copied = None if ways is None else copied_rows_per_s(tables, ways, sample.files, folder)
+        copied = None if modes is None else copied_rows_per_s(tables, modes, sample.files, folder)
         if copied is not None and not decoded:
             return copied * cores / max(1 - excluded, 1 / files)
         frame, seconds = tables.transform.apply(sample.rows), 0.0
@@ -292,7 +291,7 @@ def _is_unique(tables: Tables) -> bool:
 def _partitions(source: OpenSource) -> PlannedPartitions | None:
     if not isinstance(source, SubscribedSource):
         return None
-    rows = {name: end - source.found.first.get(name, 0) for name, end in source.found.newest.items()}
+    rows = {name: end - source.answer.first.get(name, 0) for name, end in source.answer.newest.items()}
     largest = Largest.of(rows, PARTITIONS_MAX)
     return PlannedPartitions(
         largest=tuple(PlannedPartition(partition=name, rows=count) for name, count in largest.shown),

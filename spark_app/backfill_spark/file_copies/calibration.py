@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from backfill_core.file_copies.ways import Grafted
+from backfill_core.file_copies.copy_modes import PartlyComputed
 from backfill_core.positions.file_ranges import FileRange
 from backfill_spark.delta.added_files import Statistics
 from backfill_spark.delta.statistics.footer_statistics import CopiedFile
 from backfill_spark.delta.types import quoted
 from backfill_spark.file_copies.copier import FileTransfer, PlannedCopy
-from backfill_spark.file_copies.planner import JobWays
+from backfill_spark.file_copies.planner import JobCopyModes
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsFiles, SupportsPin
 
@@ -27,9 +27,9 @@ TIMES = 2
 """Number of runs; only the last one is timed, because a cold JVM is slow."""
 
 
-def copied_rows_per_s(tables: Tables, ways: JobWays, files: Sequence[FileRange], folder: str) -> float | None:
+def copied_rows_per_s(tables: Tables, modes: JobCopyModes, files: Sequence[FileRange], folder: str) -> float | None:
     """Return the rows per second of one thread that copies some files into an empty folder; `None` if they are decoded."""
-    pairs, _ = ways.split(files)
+    pairs, _ = modes.split(files)
     if not pairs:
         return None
     planned = [_copied_part(copy) for _, copy in pairs]
@@ -42,20 +42,20 @@ def copied_rows_per_s(tables: Tables, ways: JobWays, files: Sequence[FileRange],
         if transfer.copy(planned, str(attempt), check=lambda: None).left:
             return None
         seconds = time.monotonic() - began_s
-    return rows / (seconds + _computed_s(tables, ways, [file for file, _ in pairs], folder))
+    return rows / (seconds + _computed_s(tables, modes, [file for file, _ in pairs], folder))
 
 
 def _copied_part(planned: PlannedCopy) -> PlannedCopy:
-    way = planned.way
-    return replace(planned, way=way.taken) if isinstance(way, Grafted) else planned
+    mode = planned.mode
+    return replace(planned, mode=mode.taken) if isinstance(mode, PartlyComputed) else planned
 
 
-def _computed_s(tables: Tables, ways: JobWays, files: Sequence[FileRange], folder: str) -> float:
+def _computed_s(tables: Tables, modes: JobCopyModes, files: Sequence[FileRange], folder: str) -> float:
     """Return the seconds that writing the computed columns of some files takes; 0 if there are none."""
-    if not isinstance(ways.best, Grafted):
+    if not isinstance(modes.best, PartlyComputed):
         return 0.0
     computed = tables.transform.project(ability(tables.source, SupportsPin).read(files))
-    chosen, seconds = computed.select(*map(quoted, ways.best.computed)), 0.0
+    chosen, seconds = computed.select(*map(quoted, modes.best.computed)), 0.0
     for attempt in range(TIMES):
         began_s = time.monotonic()
         chosen.write.parquet(f"{folder}/computed{attempt}")

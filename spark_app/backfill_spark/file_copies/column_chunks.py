@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.file_copies.bounds import Path, Written
-from backfill_core.file_copies.grafting import fits
-from backfill_core.file_copies.ways import Projected
+from backfill_core.file_copies.computed_parts import fits
+from backfill_core.file_copies.copy_modes import Projected
 from backfill_core.phases.accounting import check_read
 from backfill_spark.file_copies.footers import (
     CREATED_BY,
@@ -47,7 +47,7 @@ class _Renamed:
 class _Projection:
     """Projection of all files with one schema."""
 
-    way: Projected
+    mode: Projected
     original: FileSchema
     schema: Any
     """Java schema of the copies."""
@@ -97,7 +97,7 @@ class ChunkCopier:
         self._create = getattr(hadoop, "ParquetFileWriter$Mode").CREATE
         self._column_path, self._chunk = hadoop.metadata.ColumnPath.get, hadoop.metadata.ColumnChunkMetaData.get
 
-    def project(self, source: Footer, target: str, way: Projected) -> Written:
+    def project(self, source: Footer, target: str, mode: Projected) -> Written:
         """Copy the column chunks of a file into a new file; `way` defines the columns left out and the new names.
 
         Returns:
@@ -106,22 +106,22 @@ class ChunkCopier:
         Raises:
             JAVA_ERRORS: Parquet or the storage failed.
         """
-        projection = self._projection(source.schema, way)
+        projection = self._projection(source.schema, mode)
         with (
             closing(source.file.newStream()) as stream,
-            self._writing(target, projection.schema, source.words) as writer,
+            self._writing(target, projection.schema, source.metadata) as writer,
         ):
             for block in items(source.java.getBlocks()):
                 writer.appendRowGroup(stream, self._with_renamed(block, projection), True)
-        return source.words.written(projection.stored)
+        return source.metadata.written(projection.stored)
 
-    def graft(self, source: Footer, target: str, way: Projected, parts: Sequence[Footer]) -> Written | None:
+    def join_computed(self, source: Footer, target: str, mode: Projected, parts: Sequence[Footer]) -> Written | None:
         """Copy the column chunks of a file like `project`, and join the chunks of a part to each row group.
 
         Args:
             source: The file.
             target: The new file; must not exist.
-            way: Projection of the file's own columns.
+            mode: Projection of the file's own columns.
             parts: One file per row group, with the computed columns, and with the group's rows in their order.
 
         Returns:
@@ -135,10 +135,13 @@ class ChunkCopier:
             check_read(source.path, read=part.rows, promised=rows)
             if not fits(rows, part.groups) or part.has_old_days:
                 return None
-        projection = self._projection(source.schema, way)
+        projection = self._projection(source.schema, mode)
         joined = self._joined(projection, parts[0].schema)
         blocks = items(source.java.getBlocks())
-        with closing(source.file.newStream()) as stream, self._writing(target, joined.schema, source.words) as writer:
+        with (
+            closing(source.file.newStream()) as stream,
+            self._writing(target, joined.schema, source.metadata) as writer,
+        ):
             for rows, block, part in zip(source.groups, blocks, parts, strict=True):
                 writer.startBlock(rows)
                 self._append_taken(writer, stream, block, joined)
@@ -148,7 +151,7 @@ class ChunkCopier:
                         descriptor = joined.descriptors[leaf.path]
                         writer.appendColumnChunk(descriptor, computed, _chunk_of(chunks, leaf), None, None, None)
                 writer.endBlock()
-        return source.words.written(joined.stored)
+        return source.metadata.written(joined.stored)
 
     def _append_taken(self, writer: Any, stream: Any, block: Any, joined: _Joined) -> None:
         chunks, renamed = block.getColumns(), {column.leaf.at: column for column in joined.projection.renamed}
@@ -163,11 +166,11 @@ class ChunkCopier:
                 return cached
         schema = projection.schema.union(computed.java)
         descriptors = {tuple(map(str, column.getPath())): column for column in items(schema.getColumns())}
-        names = dict(projection.way.renamed)
+        names = dict(projection.mode.renamed)
         taken = tuple(
             (leaf, descriptors[(names.get(leaf.path[0], leaf.path[0]), *leaf.path[1:])])
             for leaf in projection.original.leaves
-            if leaf.path[0] not in projection.way.pruned
+            if leaf.path[0] not in projection.mode.pruned
         )
         joined = _Joined(projection, computed, schema, taken, descriptors, stored_columns(schema))
         self._joins = (joined, *self._joins)[:SCHEMAS_MAX]
@@ -203,19 +206,19 @@ class ChunkCopier:
             file = self._to_path(self._path(path), self._conf)
         return self._file_writer(file, schema, self._create, ROW_GROUP_BYTES, PADDING_BYTES)
 
-    def _projection(self, schema: FileSchema, way: Projected) -> _Projection:
+    def _projection(self, schema: FileSchema, mode: Projected) -> _Projection:
         for cached in self._projections:
-            if cached.original is schema and cached.way == way:
+            if cached.original is schema and cached.mode == mode:
                 return cached
-        names = dict(way.renamed)
-        projected = self._schema(schema.java, frozenset(way.pruned), names)
+        names = dict(mode.renamed)
+        projected = self._schema(schema.java, frozenset(mode.pruned), names)
         columns = {tuple(map(str, column.getPath())): column for column in items(projected.getColumns())}
         renamed = []
         for leaf in schema.leaves:
             if leaf.path[0] in names:
                 column = columns[(names[leaf.path[0]], *leaf.path[1:])]
                 renamed.append(_Renamed(leaf, self._column_path(column.getPath()), column.getPrimitiveType()))
-        projection = _Projection(way, schema, projected, tuple(renamed), stored_columns(projected))
+        projection = _Projection(mode, schema, projected, tuple(renamed), stored_columns(projected))
         self._projections = (projection, *self._projections)[:SCHEMAS_MAX]
         return projection
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill_core.file_copies.grafting import PARTS_MAX, Groups, rounds, starts
+from backfill_core.file_copies.computed_parts import PARTS_MAX, Groups, rounds, starts
 from backfill_spark.delta.types import quoted
 from backfill_spark.jvm.failures import while_staging
 from backfill_spark.rows.columns import unused

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from backfill_core.errors import SourceDamagedError
 from backfill_core.file_copies.bounds import Written
+from backfill_core.file_copies.computed_parts import Groups, can_be_joined
 from backfill_core.file_copies.copy_digest import CopyDigest, statistics_digest
+from backfill_core.file_copies.copy_modes import Copying, Decoded, PartlyComputed, Projected, Whole
 from backfill_core.file_copies.facts import TableFacts
-from backfill_core.file_copies.grafting import Groups, can_be_joined
 from backfill_core.file_copies.unknown_columns import with_known_columns
-from backfill_core.file_copies.ways import Copying, Decoded, Grafted, Projected, Whole
 from backfill_core.phases.accounting import check_read
-from backfill_core.protocol.work import FileWay, StagedFile
+from backfill_core.protocol.work import StagedFile, StagedMode
 from backfill_spark.delta.added_files import CommitLine, Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.source_file import SourceFile
@@ -39,7 +39,7 @@ from backfill_spark.jvm.workers import at_once
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WAYS = {Whole: FileWay.WHOLE, Projected: FileWay.PROJECTED, Grafted: FileWay.GRAFTED}
+MODES = {Whole: StagedMode.WHOLE, Projected: StagedMode.PROJECTED, PartlyComputed: StagedMode.PARTLY_COMPUTED}
 
 ASKED_AT_ONCE = 16
 """Footers and deletion vectors read in parallel from a remote store: each takes a few requests of a few KiB."""
@@ -56,20 +56,20 @@ class PlannedCopy:
     """A file and its copy mode."""
 
     file: SourceFile
-    way: Copying
+    mode: Copying
     partition: Mapping[str, str | None]
     """Its partition values in the target, by physical name."""
 
     rows: int
     """Number of rows in the source's log, deleted ones included."""
 
-    known: TableFacts | None = None
+    table: TableFacts | None = None
     """Columns of the source, against which the file's footer is checked; `None` if no check remains."""
 
     @property
     def is_doubtful(self) -> bool:
         """True if the footer must be read before anything is copied."""
-        return isinstance(self.way, Grafted) or (self.known is not None and self.known.drops)
+        return isinstance(self.mode, PartlyComputed) or (self.table is not None and self.table.drops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Transferred:
     """Result of copying some files."""
 
     copied: tuple[Copied, ...]
-    beside: tuple[StagedFile, ...]
+    vector_files: tuple[StagedFile, ...]
     """Files of their deletion vectors; without rows."""
 
     left: tuple[PlannedCopy, ...]
@@ -122,7 +122,7 @@ class Transferred:
     @property
     def staged(self) -> tuple[StagedFile, ...]:
         """All files that a commit contains or needs."""
-        return (*(copy.staged for copy in self.copied), *self.beside)
+        return (*(copy.staged for copy in self.copied), *self.vector_files)
 
 
 class FileTransfer:
@@ -144,7 +144,7 @@ class FileTransfer:
             source: Path or URI of the source's folder.
             target: Path or URI of the target's folder.
             measure: The committer's `statistics`.
-            computed: Computes the columns of files with copy mode `Grafted`; required for such files.
+            computed: Computes the columns of files with copy mode `PartlyComputed`; required for such files.
         """
         self._spark = spark
         self._bytes, self._measure, self._computed = ByteCopier(spark, source, target), measure, computed
@@ -190,7 +190,7 @@ class FileTransfer:
         kept = [decision.planned for decision in decisions if decision is not None]
         needed = [*vectors, *(copy.file.vector for copy in kept if copy.file.vector is not None)]
         stored = [vector for vector in needed if not vector.is_inline]
-        beside = copied_vectors(
+        vector_files = copied_vectors(
             self._spark, self._bytes, stored, folder, check=check, at_once_max=self._footers_at_once
         )
         parts = self._parts(decisions, f"{folder}/{COMPUTED_FOLDER}", check)
@@ -199,11 +199,11 @@ class FileTransfer:
             for decision, of_file in zip(decisions, parts, strict=True)
         ]
         done = at_once(tasks, self._at_once)
-        if any(isinstance(planned.way, Grafted) for planned in files):
+        if any(isinstance(planned.mode, PartlyComputed) for planned in files):
             self._bytes.remove_folder(f"{folder}/{COMPUTED_FOLDER}")
         copied = tuple(result for result in done if result is not None)
         left = tuple(planned for planned, result in zip(files, done, strict=True) if result is None)
-        return Transferred(copied, beside, left)
+        return Transferred(copied, vector_files, left)
 
     def by_footers(self, files: Sequence[PlannedCopy]) -> list[PlannedCopy | None]:
         """Return files with the copy modes that the footers of doubtful ones allow; `None` for a file to decode.
@@ -243,20 +243,20 @@ class FileTransfer:
     def _parts(
         self, files: Sequence[_Decision | None], folder: str, check: Callable[[], None]
     ) -> list[list[str] | None]:
-        """Compute the columns of `Grafted` files, which all have the same ones; return the parts of each, or `None`."""
+        """Compute the columns of `PartlyComputed` files, which all have the same ones; return the parts of each, or `None`."""
         by_file: list[list[str] | None] = [None] * len(files)
-        grafted = {
+        partly_computed = {
             at: decision
             for at, decision in enumerate(files)
-            if decision is not None and isinstance(decision.planned.way, Grafted)
+            if decision is not None and isinstance(decision.planned.mode, PartlyComputed)
         }
         to_compute = {
             at: FileToCompute(decision.planned.file, groups)
-            for at, decision in grafted.items()
+            for at, decision in partly_computed.items()
             if (groups := self._groups(decision))
         }
-        ways = [decision.planned.way for decision in grafted.values()]
-        columns = {name for way in ways if isinstance(way, Grafted) for name in way.computed}
+        modes = [decision.planned.mode for decision in partly_computed.values()]
+        columns = {name for mode in modes if isinstance(mode, PartlyComputed) for name in mode.computed}
         if to_compute:
             assert self._computed is not None
             parts = self._computed.parts(
@@ -268,11 +268,11 @@ class FileTransfer:
         return by_file
 
     def _groups(self, decision: _Decision) -> Groups | None:
-        """Return the row groups of a `Grafted` file; `None` if computed columns cannot be joined to them."""
+        """Return the row groups of a `PartlyComputed` file; `None` if computed columns cannot be joined to them."""
         planned, footer = decision.planned, decision.footer
-        assert isinstance(planned.way, Grafted)
+        assert isinstance(planned.mode, PartlyComputed)
         assert footer is not None  # such a file is doubtful, so its footer was read
-        if not _can_be_projected(footer, planned.way.taken) or footer.has_old_days:
+        if not _can_be_projected(footer, planned.mode.taken) or footer.has_old_days:
             return None
         check_read(planned.file.below, read=footer.rows, promised=planned.rows)
         groups = footer.groups
@@ -284,15 +284,15 @@ class FileTransfer:
         if decision is None:
             return None
         below = f"{folder}/{decision.planned.file.name}"
-        match decision.planned.way:
+        match decision.planned.mode:
             case Whole():
                 return self._whole(decision, below, check)
             case Projected():
                 check()
                 return self._projected(decision, below)
-            case Grafted() as way:
+            case PartlyComputed() as mode:
                 check()
-                return None if parts is None else self._grafted(decision, below, way, parts)
+                return None if parts is None else self._partly_computed(decision, below, mode, parts)
 
     def _whole(self, decision: _Decision, below: str, check: Callable[[], None]) -> Copied | None:
         planned, file = decision.planned, decision.planned.file
@@ -303,7 +303,7 @@ class FileTransfer:
         _check_size(file, footer.size_bytes)
         check_read(file.below, read=footer.rows, promised=planned.rows)
         decided = _decided(planned, footer)
-        if decided is None or decided.way != planned.way:
+        if decided is None or decided.mode != planned.mode:
             left = None if decided is None else _Decision(decided, footer)
             return self._copy(left, below.rpartition("/")[0], check, None)
         copied = self._bytes.copy(file.below, below, check=check)
@@ -317,18 +317,20 @@ class FileTransfer:
         decided = None if footer is None else _decided(decision.planned, footer)
         if footer is None or decided is None:
             return None
-        assert isinstance(decided.way, Projected)
-        if not _can_be_projected(footer, decided.way):
+        assert isinstance(decided.mode, Projected)
+        if not _can_be_projected(footer, decided.mode):
             return None
-        written = self._chunks.project(footer, f"{self._bytes.target}/{below}", decided.way)
+        written = self._chunks.project(footer, f"{self._bytes.target}/{below}", decided.mode)
         return self._measured(decided, below, written)
 
-    def _grafted(self, decision: _Decision, below: str, way: Grafted, parts: Sequence[str]) -> Copied | None:
+    def _partly_computed(
+        self, decision: _Decision, below: str, mode: PartlyComputed, parts: Sequence[str]
+    ) -> Copied | None:
         assert decision.footer is not None  # its row groups are known
         computed = [footer for part in parts if (footer := self._footers.read(part)) is not None]
         if len(computed) < len(parts):
             return None  # Spark is configured to encrypt the files that it writes
-        written = self._chunks.graft(decision.footer, f"{self._bytes.target}/{below}", way.taken, computed)
+        written = self._chunks.join_computed(decision.footer, f"{self._bytes.target}/{below}", mode.taken, computed)
         return None if written is None else self._measured(decision.planned, below, written)
 
     def statistics(self, copies: Sequence[MadeCopy]) -> list[Statistics]:
@@ -370,8 +372,8 @@ class FileTransfer:
         }
         line = json.dumps({"add": {name: value for name, value in add.items() if value is not None}})
         rows = statistics.rows - planned.file.deleted
-        way = WAYS[type(planned.way)]
-        staged = StagedFile(self._bytes.staged_path(below), statistics.size_bytes, rows, CommitLine(line), way=way)
+        mode = MODES[type(planned.mode)]
+        staged = StagedFile(self._bytes.staged_path(below), statistics.size_bytes, rows, CommitLine(line), mode=mode)
         return Copied(planned, staged)
 
 
@@ -385,11 +387,11 @@ def _check_size(file: SourceFile, size_bytes: int) -> None:
 
 def _decided(planned: PlannedCopy, footer: Footer) -> PlannedCopy | None:
     """Return a file with the copy mode that its footer allows; `None` if it must be decoded."""
-    if planned.known is None:
+    if planned.table is None:
         return planned
-    way = with_known_columns(planned.way, planned.known, footer.leaves)
-    return None if isinstance(way, Decoded) else replace(planned, known=None)
+    mode = with_known_columns(planned.mode, planned.table, footer.leaves)
+    return None if isinstance(mode, Decoded) else replace(planned, table=None)
 
 
-def _can_be_projected(footer: Footer, way: Projected) -> bool:
-    return not footer.has_int96 and not set(footer.names) <= set(way.pruned)
+def _can_be_projected(footer: Footer, mode: Projected) -> bool:
+    return not footer.has_int96 and not set(footer.names) <= set(mode.pruned)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
 
+from backfill_core.file_copies.copy_modes import NO_FOLDER
 from backfill_core.file_copies.facts import ColumnFacts, TableFacts
 from backfill_core.file_copies.filters import Condition, Nulls, Values, columns_of
-from backfill_core.file_copies.ways import NO_FOLDER
 from backfill_spark.delta.statistics.column_bounds import (
     Bounds,
     OnlyNulls,

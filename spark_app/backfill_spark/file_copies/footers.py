@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.file_copies.bounds import Path, Stored, Written
-from backfill_core.file_copies.grafting import Groups
+from backfill_core.file_copies.computed_parts import Groups
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.failures import NO_KEY
 from backfill_spark.jvm.gateway import hadoop_conf, items, java
@@ -124,19 +124,19 @@ class Footer:
         return tuple(int(block.getRowCount()) for block in items(self.java.getBlocks()))
 
     @cached_property
-    def words(self) -> FooterMetadata:
+    def metadata(self) -> FooterMetadata:
         """Key-value metadata of the footer."""
         return FooterMetadata(self._metadata)
 
     @property
     def has_old_days(self) -> bool:
         """True if its days use the calendar of Spark 2 and earlier."""
-        return self.words.has_old_days
+        return self.metadata.has_old_days
 
     @property
     def written(self) -> Written:
         """Facts about the writer of its values."""
-        return self.words.written(self.schema.stored)
+        return self.metadata.written(self.schema.stored)
 
 
 class Footers:

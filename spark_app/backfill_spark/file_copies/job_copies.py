@@ -11,7 +11,7 @@ from backfill_spark.delta.added_files import Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.file_copies.computed_columns import ComputedColumns
 from backfill_spark.file_copies.copier import FileTransfer, MadeCopy, PlannedCopy, Transferred
-from backfill_spark.file_copies.planner import JobWays, PlannedRange
+from backfill_spark.file_copies.planner import JobCopyModes, PlannedRange
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsCopies
 from backfill_spark.ports.source import SupportsFiles
@@ -26,16 +26,16 @@ class JobCopies:
     def __init__(self, tables: Tables) -> None:
         """Store the tables; reads nothing yet, because the target may be created later."""
         self._tables, self._lock = tables, threading.Lock()
-        self._ways: JobWays | None = None
+        self._modes: JobCopyModes | None = None
         self._transfer: FileTransfer | None = None
 
     @property
-    def ways(self) -> JobWays:
+    def modes(self) -> JobCopyModes:
         """Copy mode of each file of the pinned version."""
         with self._lock:
-            if self._ways is None:
-                self._ways = JobWays.of(self._tables)
-            return self._ways
+            if self._modes is None:
+                self._modes = JobCopyModes.of(self._tables)
+            return self._modes
 
     def split(self, ranges: Sequence[FileRange]) -> tuple[list[PlannedRange], list[FileRange]]:
         """Return the result of `JobWays.split`; if columns were dropped, footers decide the copy modes.
@@ -43,8 +43,8 @@ class JobCopies:
         Raises:
             JAVA_ERRORS: the source's file system failed.
         """
-        planned, left = self.ways.split(ranges)
-        if not planned or not self.ways.table.drops:
+        planned, left = self.modes.split(ranges)
+        if not planned or not self.modes.table.drops:
             return planned, left
         decided = self._copier().by_footers([copy for _, copy in planned])
         copied = {part: copy for (part, _), copy in zip(planned, decided, strict=True) if copy is not None}

@@ -8,10 +8,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
+from backfill_core.file_copies.copy_modes import (
+    CopyMode,
+    Decoded,
+    Excluded,
+    PartlyComputed,
+    Projected,
+    Reason,
+    Whole,
+    of_file,
+    of_table,
+)
 from backfill_core.file_copies.facts import TEXT, ColumnFacts, Computed, FileFacts, TableFacts, Taken, TransformFacts
 from backfill_core.file_copies.filters import is_opaque
 from backfill_core.file_copies.unknown_columns import kept_of_files, likely
-from backfill_core.file_copies.ways import Decoded, Excluded, Grafted, Projected, Reason, Way, Whole, of_file, of_table
 from backfill_core.positions.file_ranges import FileRange
 from backfill_spark.file_copies.copier import PlannedCopy
 from backfill_spark.file_copies.file_values import FilterColumns
@@ -31,7 +41,7 @@ BLOCK_FILES = 1024
 
 
 @dataclass(frozen=True)
-class JobWays:
+class JobCopyModes:
     """Facts of source, transform and target, from which the copy mode of each file follows."""
 
     source: SupportsFiles | None
@@ -40,7 +50,7 @@ class JobWays:
     transform: TransformFacts
     table: TableFacts
     target: TableFacts
-    best: Way
+    best: CopyMode
     """Best copy mode of a file whose rows all pass the filter; facts of a file may require another mode."""
 
     filtered: FilterColumns
@@ -97,12 +107,12 @@ class JobWays:
 
     def planned(self, file: SourceFile) -> PlannedCopy | Decoded | Excluded:
         """Return the copy of a file of this or a later version, or the reason why it is not copied."""
-        way, rows = self._way(file)
-        match way:
-            case Whole() | Projected() | Grafted():
+        mode, rows = self._mode(file)
+        match mode:
+            case Whole() | Projected() | PartlyComputed():
                 assert rows is not None
-                return PlannedCopy(file, way, self.partition(file), rows, self._kept)
-        return way
+                return PlannedCopy(file, mode, self.partition(file), rows, self._kept)
+        return mode
 
     @cached_property
     def _kept(self) -> TableFacts:
@@ -114,14 +124,14 @@ class JobWays:
         condition = self.transform.condition
         return self.decodes and (condition is None or is_opaque(condition))
 
-    def counts(self, files: Sequence[int]) -> Counter[Way]:
+    def counts(self, files: Sequence[int]) -> Counter[CopyMode]:
         """Return the number of files per copy mode, as an estimate without their footers."""
         if self.source is None or self._all_decoded:
             return Counter({self.best: len(files)})
-        counts = Counter[Way]()
+        counts = Counter[CopyMode]()
         for at in range(0, len(files), BLOCK_FILES):
             block = self.source.source_files(files[at : at + BLOCK_FILES])
-            counts.update(likely(self._way(file)[0], self.table) for file in block)
+            counts.update(likely(self._mode(file)[0], self.table) for file in block)
         return counts
 
     def emptied(self, files: Sequence[int]) -> Counter[str]:
@@ -144,7 +154,7 @@ class JobWays:
             if isinstance(output, Taken) and name in self.target.partitions
         }
 
-    def _way(self, file: SourceFile) -> tuple[Way, int | None]:
+    def _mode(self, file: SourceFile) -> tuple[CopyMode, int | None]:
         rows, nulls = file.counts([column.physical for column in self.table.columns])
         values = self.filtered.values(file)
         facts = FileFacts(rows, nulls, file.partition, values, file.vector is not None, file.is_elsewhere)

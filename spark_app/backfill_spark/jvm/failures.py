@@ -68,7 +68,7 @@ class Sign:
     conditions: tuple[str, ...] = ()
     """Prefixes of the names of Spark's and Delta's error conditions (`[FAILED_READ_FILE.NO_HINT]`)."""
 
-    words: re.Pattern[str] | None = None
+    message_pattern: re.Pattern[str] | None = None
     """Pattern in the message of an exception or a cause."""
 
 
@@ -91,18 +91,18 @@ DAMAGED_LOG = (
 """Delta's error conditions for a log from which it cannot rebuild a table; most messages name no table."""
 
 SIGNS = (
-    Sign(Trouble.FULL, words=re.compile("|".join(NO_ROOM))),
+    Sign(Trouble.FULL, message_pattern=re.compile("|".join(NO_ROOM))),
     Sign(
         Trouble.TOO_LONG,  # before GONE: a FileNotFoundException of Java may contain it too
         classes=("FSLimitException$PathComponentTooLongException",),
-        words=re.compile(
+        message_pattern=re.compile(
             r"File name too long|ENAMETOOLONG|Pathname too long|KeyTooLong|[Yy]our key is too long|"
             "maximum object length is 1024|resource name length is not within the permissible limits"
         ),
     ),
     Sign(
         Trouble.DENIED,
-        words=re.compile(
+        message_pattern=re.compile(
             "|".join((*NO_ACCESS, "Read-only file system", "403 Forbidden", r"Status Code: 403", *refusals.SAID))
         ),
     ),
@@ -113,7 +113,9 @@ SIGNS = (
             *("SdkClientException", "AWSServiceIOException", "AWSBadRequestException", "BlockMissingException"),
             *("AWSServiceThrottledException", "AWSStatus500Exception", "AWSNoResponseException"),
         ),
-        words=re.compile(r"Connection reset|Connection refused|timed out|SlowDown|Status Code: 50\d|\", 50[0-4], "),
+        message_pattern=re.compile(
+            r"Connection reset|Connection refused|timed out|SlowDown|Status Code: 50\d|\", 50[0-4], "
+        ),
     ),
     Sign(
         Trouble.CONFLICT,
@@ -124,7 +126,7 @@ SIGNS = (
             "DELTA_PROTOCOL_CHANGED",
             "DELTA_SCHEMA_CHANGE_SINCE",
         ),
-        words=re.compile(r"Concurrent\w{0,64}(Exception|Modification)"),
+        message_pattern=re.compile(r"Concurrent\w{0,64}(Exception|Modification)"),
     ),
     Sign(
         Trouble.NO_TABLE,
@@ -133,13 +135,13 @@ SIGNS = (
             *("DELTA_MISSING_DELTA_TABLE", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND"),
             *("TABLE_OR_VIEW_NOT_FOUND", "PATH_NOT_FOUND"),
         ),
-        words=re.compile(r"_delta_log does not exist"),
+        message_pattern=re.compile(r"_delta_log does not exist"),
     ),
     Sign(
         Trouble.GONE,
         classes=("FileNotFoundException", "NoSuchFileException"),
         conditions=("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND", "FILE_NOT_EXIST"),
-        words=re.compile("does not exist"),
+        message_pattern=re.compile("does not exist"),
     ),
     Sign(
         Trouble.UNSUPPORTED,
@@ -185,7 +187,7 @@ SIGNS = (
             *("DELTA_DELETION_VECTOR_INVALID_ROW_INDEX", "DELTA_DELETION_VECTOR_SIZE_MISMATCH"),
             *DAMAGED_LOG,
         ),
-        words=re.compile(
+        message_pattern=re.compile(
             "is not a Parquet file|footer is too large|corrupted file|can not read class org.apache.parquet|"
             "Could not parse JSON|Expected magic number|"
             "Couldn't decode |is null but field isn't nullable|"
@@ -242,7 +244,7 @@ def trouble_of(error: Exception) -> Trouble:
         if (
             any(name.endswith(sign.classes) for name, _ in chain if sign.classes)
             or any(condition.startswith(sign.conditions) for condition in conditions if sign.conditions)
-            or (sign.words and sign.words.search(text))
+            or (sign.message_pattern and sign.message_pattern.search(text))
         ):
             return sign.trouble
     if any("io.delta.kernel" in name and "unsupported" in message.lower() for name, message in chain):

@@ -42,7 +42,7 @@ _NAMED = re.compile(r"(?P<group>[^_]+)_(?P<name>.+?)-(?P<version>\d+\.\d[^_]*)\.
 class JarList:
     """Jars that belong together, with all their dependencies except Java."""
 
-    words: str
+    description: str
     """Name of these jars in messages."""
 
     checksums: Path
@@ -75,14 +75,14 @@ class JarList:
                     jar.unlink()
             self._copy(folder, Path.home().glob(".ivy2*/jars") if caches is None else caches)
             if lost := self.missing(folder):
-                print(f"fetching {self.words} into {folder}, once", file=sys.stderr)
+                print(f"fetching {self.description} into {folder}, once", file=sys.stderr)
                 with tempfile.TemporaryDirectory() as cache:
                     output = _resolve(cache, lost)
                     self._copy(folder, [Path(cache) / "jars"])
                 self._check(folder, output)
         except OSError as error:
             raise JarsMissingError(
-                f"{self.words} cannot be put into {folder}: {error}.",
+                f"{self.description} cannot be put into {folder}: {error}.",
                 hint="Set BACKFILL_JARS_DIR to a folder that has them.",
             ) from error
 

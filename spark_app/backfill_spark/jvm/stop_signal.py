@@ -31,31 +31,31 @@ class StopSignal:
 
     def __init__(self) -> None:
         """Begin without a request."""
-        self._asked: list[StopRequested] = []
+        self._requests: list[StopRequested] = []
         self._listeners: list[Callable[[StopRequested], None]] = []
 
     def ask(self, *, force: bool) -> None:
         """Request that the attempt ends at a barrier; `force` cancels running work first. Safe in a signal handler."""
         request = StopRequested(force)
-        self._asked.append(request)
+        self._requests.append(request)
         for listener in self._listeners:
             listener(request)
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """True after a request."""
-        return bool(self._asked)
+        return bool(self._requests)
 
     def check(self) -> None:
         """Raise `StoppedEarly` if a stop was requested."""
-        if self._asked:
+        if self._requests:
             raise StoppedEarly
 
     @contextmanager
     def subscribe(self, listener: Callable[[StopRequested], None]) -> Iterator[None]:
         """Pass every request to `listener` while the block runs, earlier requests included."""
         self._listeners.append(listener)
-        for request in tuple(self._asked):
+        for request in tuple(self._requests):
             listener(request)
         try:
             yield
@@ -91,9 +91,9 @@ class StopSignal:
 
         ended = threading.Event()
         threading.Thread(target=run, name="start", daemon=True).start()
-        while not self._asked and not ended.wait(LOOK_EVERY_S):
+        while not self._requests and not ended.wait(LOOK_EVERY_S):
             pass
-        if self._asked:
+        if self._requests:
             with owner:
                 given_up = not ended.is_set()
             if not given_up:
@@ -119,7 +119,7 @@ class StopSignal:
 
         def watch() -> None:
             while not over.wait(LOOK_EVERY_S):
-                if self._asked:
+                if self._requests:
                     with suppress(Exception):  # the context may have ended first
                         inner.sc().cancelJobGroupAndFutureJobs(group)
                     return

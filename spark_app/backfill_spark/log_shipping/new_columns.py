@@ -75,5 +75,5 @@ def _view(tables: Tables, layout: LoggedTable) -> View:
         Columns(columns, mapped=value(layout.properties, MAPPING_MODE) == "name"),
         tuple(json.loads(outputs.json())["fields"]),
         tables.transform.taken(tables.spark, schema),
-        tables.transform.asked(tables.spark, schema),
+        tables.transform.columns_read(tables.spark, schema),
     )

@@ -11,11 +11,11 @@ from urllib.parse import unquote
 
 from backfill_core.errors import SourceDamagedError, TargetChangedError, UnsupportedTargetFeatureError
 from backfill_core.file_copies.copy_digest import CopyDigest, statistics_digest
-from backfill_core.file_copies.ways import Decoded
+from backfill_core.file_copies.copy_modes import Decoded
 from backfill_core.log_shipping.actions import FileAdded
 from backfill_core.log_shipping.target_files import OtherVector, Removal, TargetCopy, TargetFiles, TargetStep
 from backfill_core.positions.source_names import folder_of
-from backfill_core.protocol.work import FileWay, RemovedFile, StagedFile
+from backfill_core.protocol.work import RemovedFile, StagedFile, StagedMode
 from backfill_spark.delta.added_files import CommitLine
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.file_copies.copier import MadeCopy, PlannedCopy
@@ -24,7 +24,7 @@ from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsLog
 
 if TYPE_CHECKING:
-    from backfill_spark.file_copies.planner import JobWays
+    from backfill_spark.file_copies.planner import JobCopyModes
     from backfill_spark.work.context import WorkContext
 
 VECTORS_HINT = "Run ALTER TABLE … SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true') on the target, then start the job again."
@@ -45,12 +45,12 @@ def stage_step(
         UnsupportedTargetFeatureError: the target does not support deletion vectors.
         SourceDamagedError, AccountingError: a file differs from the source's log.
     """
-    ways = context.copies.ways
+    modes = context.copies.modes
     _check_present(step, context)
-    _check_kept(step, ways, context)
-    step = _with_new_copies(step, ways)
-    copies, decoded = _planned(step, ways)
-    _check_vectors(step, ways, context)
+    _check_kept(step, modes, context)
+    step = _with_new_copies(step, modes)
+    copies, decoded = _planned(step, modes)
+    _check_vectors(step, modes, context)
     vectors = [vector for file in step.vectors if (vector := _logged(file.source).vector) is not None]
     done = context.copy_files(copies, vectors=vectors)
     by_path = {copy.file.path: copy for copy in step.copies}
@@ -71,7 +71,7 @@ def stage_step(
         )
         for file, changed in gone
     )
-    return (*files, *done.beside), removed
+    return (*files, *done.vector_files), removed
 
 
 def _check_present(step: TargetStep, context: WorkContext) -> None:
@@ -98,12 +98,12 @@ def check_known(files: TargetFiles, path: str) -> None:
         )
 
 
-def _check_kept(step: TargetStep, ways: JobWays, context: WorkContext) -> None:
+def _check_kept(step: TargetStep, modes: JobCopyModes, context: WorkContext) -> None:
     """Reject a source file whose size or partition changed under the same name since it was copied."""
     for file, added in step.kept:
         source = _logged(added)
         what = file.misfit(
-            added, ways.partition(source), same_bytes=_digest_of(json.loads(file.action)["add"]) is not None
+            added, modes.partition(source), same_bytes=_digest_of(json.loads(file.action)["add"]) is not None
         )
         if what is not None:
             raise SourceDamagedError(
@@ -112,20 +112,20 @@ def _check_kept(step: TargetStep, ways: JobWays, context: WorkContext) -> None:
             )
 
 
-def _check_vectors(step: TargetStep, ways: JobWays, context: WorkContext) -> None:
-    if not ways.target.vectors and any(file.source.vector is not None for file in step.vectors):
+def _check_vectors(step: TargetStep, modes: JobCopyModes, context: WorkContext) -> None:
+    if not modes.target.vectors and any(file.source.vector is not None for file in step.vectors):
         raise UnsupportedTargetFeatureError(
             f"rows of the source are deleted by deletion vectors, which {context.tables.sink.path} does not support.",
             hint=VECTORS_HINT,
         )
 
 
-def _planned(step: TargetStep, ways: JobWays) -> tuple[list[PlannedCopy], list[TargetCopy]]:
+def _planned(step: TargetStep, modes: JobCopyModes) -> tuple[list[PlannedCopy], list[TargetCopy]]:
     """Return the files to copy, and the files to decode."""
     copies: list[PlannedCopy] = []
     decoded: list[TargetCopy] = []
     for copy in step.copies:
-        planned = ways.planned(_logged(copy.file))
+        planned = modes.planned(_logged(copy.file))
         if isinstance(planned, PlannedCopy):
             copies.append(planned)
         elif isinstance(planned, Decoded):
@@ -133,23 +133,23 @@ def _planned(step: TargetStep, ways: JobWays) -> tuple[list[PlannedCopy], list[T
     return copies, decoded
 
 
-def _with_new_copies(step: TargetStep, ways: JobWays) -> TargetStep:
+def _with_new_copies(step: TargetStep, modes: JobCopyModes) -> TargetStep:
     """Return a step that copies again the files whose existing copies cannot take the new vector."""
-    kept = tuple(file for file in step.vectors if _stays(_logged(file.source), ways))
+    kept = tuple(file for file in step.vectors if _stays(_logged(file.source), modes))
     replaced = [file for file in step.vectors if file not in kept]
     removals = (*step.removals, *(Removal(file.file, file.data_change) for file in replaced))
     copies = (*step.copies, *(TargetCopy(file.source, file.data_change) for file in replaced))
     return replace(step, vectors=kept, removals=removals, copies=copies)
 
 
-def _stays(source: SourceFile, ways: JobWays) -> bool:
+def _stays(source: SourceFile, modes: JobCopyModes) -> bool:
     """Return True if the existing copy can take the file's new vector.
 
     Files in another folder are not copied. With a filter, the new vector may expose rows that the filter excludes.
     """
     if source.is_elsewhere:
         return False
-    return ways.transform.condition is None or isinstance(ways.planned(source), PlannedCopy)
+    return modes.transform.condition is None or isinstance(modes.planned(source), PlannedCopy)
 
 
 def _decoded(copy: TargetCopy, version: int, context: WorkContext) -> tuple[StagedFile, ...]:
@@ -197,7 +197,7 @@ def _with_new_vector(
         dataChange=data_change,
     )
     path = context.copies.staged_path(made.below)
-    return StagedFile(path, add["size"], file.source.live_rows, CommitLine(line), way=FileWay.WHOLE)
+    return StagedFile(path, add["size"], file.source.live_rows, CommitLine(line), mode=StagedMode.WHOLE)
 
 
 def _digest_of(add: Mapping[str, Any]) -> CopyDigest | None:

@@ -10,7 +10,7 @@ from backfill_api.amounts import counted, show_seconds
 from backfill_api.spec.override import ThrottleSpec
 from backfill_api.spec.strategies import Strategy
 from backfill_api.status.plan import PlannedTarget, PlanWarning
-from backfill_core.file_copies.ways import Decoded, Way
+from backfill_core.file_copies.copy_modes import CopyMode, Decoded
 from backfill_core.job.state import JobState
 from backfill_core.pacing.open_transactions import warn_of_open
 from backfill_core.pacing.retention import OF_A_TABLE, SHORT
@@ -90,9 +90,9 @@ def partitions_left_out(partitions: Sequence[str], target: PlannedTarget, *, exi
     ]
 
 
-def executors_idle(executors: int, files: Mapping[Way, int], *, merges: bool) -> list[PlanWarning]:
+def executors_idle(executors: int, files: Mapping[CopyMode, int], *, merges: bool) -> list[PlanWarning]:
     """Warn of idle executors if no file is decoded and no change is merged, because the driver copies files itself."""
-    if not executors or merges or not files or any(isinstance(way, Decoded) for way in files):
+    if not executors or merges or not files or any(isinstance(mode, Decoded) for mode in files):
         return []
     return [
         PlanWarning(
@@ -155,7 +155,7 @@ def source_warnings(
     source = tables.opened
     if isinstance(source, SubscribedSource):
         warnings = outlook(source, needed_s=seconds * (1 + SPREAD), read_per_s=rate, kept_s=retention)
-        warnings += warn_of_open(source.found, tables.source.head(), opened_s=began_s, now_s=time.monotonic())
+        warnings += warn_of_open(source.answer, tables.source.head(), opened_s=began_s, now_s=time.monotonic())
         return tuple(
             PlanWarning(reason=warning.code, message=warning.message, hint=TOPIC_HINTS[warning.code])
             for warning in warnings

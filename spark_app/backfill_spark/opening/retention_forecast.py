@@ -24,7 +24,7 @@ def outlook(
         read_per_s: Rows that are read in a second; 0 if unknown.
         kept_s: Seconds that the source keeps a row; `None` if unknown or unlimited.
     """
-    topic, offsets, now_s = source.source, source.found, time.time()
+    topic, offsets, now_s = source.source, source.answer, time.time()
     if not isinstance(topic, SupportsMoments):
         return ()
 

@@ -59,7 +59,7 @@ class PinnedSource:
     """Order in which the files are read; `None` for path order."""
 
     @property
-    def found(self) -> Pinned:
+    def answer(self) -> Pinned:
         """Facts about the version for the strategy."""
         table = self.table
         return Pinned(
@@ -85,7 +85,7 @@ class PinnedSource:
         return self.table.live_rows
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Name of the version in messages."""
         return f"version {self.table.version} of the source"
 
@@ -153,7 +153,7 @@ class SubscribedSource:
     """Partitions with offsets."""
 
     source: SupportsOffsets
-    found: Subscribed
+    answer: Subscribed
     """Facts about the offsets for the strategy."""
 
     @property
@@ -168,10 +168,10 @@ class SubscribedSource:
 
     @property
     def _history(self) -> tuple[offsets.OffsetRange, ...]:
-        return offsets.between(self.found.first, self.found.newest)
+        return offsets.between(self.answer.first, self.answer.newest)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Name of the history in messages."""
         return "the history of the source"
 
@@ -203,7 +203,7 @@ class SubscribedSource:
     def compared(self, position: Position, covered: Covered, row_offsets: Sequence[int]) -> ComparedRows:
         """Return the rows before a position, by partition, or only the covered ranges."""
         del row_offsets
-        ranges = offsets.between(self.found.first, position) if covered is None else tuple(covered)
+        ranges = offsets.between(self.answer.first, position) if covered is None else tuple(covered)
         total = None if covered is None else self.rows
         return ComparedRows(
             self.source.read_offsets(ranges),
@@ -215,9 +215,9 @@ class SubscribedSource:
 
     def _after(self, ranges: Sequence[offsets.OffsetRange], upto: Position) -> DataFrame | None:
         """Return the rows after `ranges`, up to a position; `None` if the source is not compacted."""
-        if not self.found.compacts:
+        if not self.answer.compacts:
             return None
-        ends = {**self.found.first}
+        ends = {**self.answer.first}
         for part in ranges:
             ends[part.partition] = max(part.stop, ends.get(part.partition, 0))
         return self.source.read_offsets(offsets.between(ends, upto))

@@ -102,4 +102,4 @@ class Tables:
         """
         key, source = self.key, self.opened.all()
         view = self.transform.apply(source)
-        check_one_row_a_key(view if set(key) <= set(view.columns) else source, key, what=self.opened.words)
+        check_one_row_a_key(view if set(key) <= set(view.columns) else source, key, what=self.opened.description)

@@ -260,5 +260,5 @@ class SourcePlugin:
     code: Callable[[], type[Source]]
     """Load the class that `open` creates; it implements the abilities that the `VARIANT` declares."""
 
-    words: Callable[[Position], str] = format_version
+    format_position: Callable[[Position], str] = format_version
     """Format a position for users, in at most 256 characters; needs no open source."""

@@ -239,7 +239,7 @@ def compare(
         vnodes=tables.spec.strategy.params.vnodes,
         mode=tables.mode,
         source_version=version_of(position),
-        source_position=tables.source_plugin.words(position),
+        source_position=tables.source_plugin.format_position(position),
         target_version=target_version,
         complete=covered is None and not cut_off,
         cut_off=cut_off,

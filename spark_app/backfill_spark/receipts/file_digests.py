@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote
 
 from backfill_core.file_copies.copy_digest import CopyDigest
+from backfill_core.file_copies.copy_modes import Whole
 from backfill_core.file_copies.facts import partition_value
 from backfill_core.file_copies.proof import (
     Damaged,
@@ -28,7 +29,6 @@ from backfill_core.file_copies.proof import (
     proven,
     verdict,
 )
-from backfill_core.file_copies.ways import Whole
 from backfill_core.protocol.receipt import FileDifference
 from backfill_spark.delta.deletion_vectors import vector_of
 from backfill_spark.delta.log import files_at, hidden_rows, same_rows
@@ -37,7 +37,7 @@ from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.delta.statistics.misstated import misstated
 from backfill_spark.file_copies.bytes import ByteReader
 from backfill_spark.file_copies.copier import PlannedCopy
-from backfill_spark.file_copies.planner import JobWays
+from backfill_spark.file_copies.planner import JobCopyModes
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
 from backfill_spark.jvm.failures import Trouble, trouble_of
 from backfill_spark.jvm.workers import at_once
@@ -76,17 +76,17 @@ class FileProof:
         Raises:
             JAVA_ERRORS: the storage failed, and the file may exist.
         """
-        ways = JobWays.of(self._tables)
+        modes = JobCopyModes.of(self._tables)
         # With a filter, the source's statistics decided which files are copied; only rows can prove that.
-        if ways.source is None or not isinstance(ways.best, Whole) or self._tables.transform.where is not None:
+        if modes.source is None or not isinstance(modes.best, Whole) or self._tables.transform.where is not None:
             return ProvenFiles()
         logged = files_at(self._spark, self._tables.sink.path, self._version, nulls_of=())
-        kinds = {column.physical: column.type for column in ways.target.columns}
+        kinds = {column.physical: column.type for column in modes.target.columns}
         self._target = [(file, _existing(file, kinds)) for file in logged]
         existing = [file for _, file in self._target]
         if all(file.digest is None for file in existing):
             return ProvenFiles()
-        expected = (_expected(file, ways) for file in self._source.listed)
+        expected = (_expected(file, modes) for file in self._source.listed)
         pairing = paired([copy for copy in expected if copy is not None], existing)
         reader = ByteReader(self._spark, self._tables.sink.path)
         tasks = [partial(self._read, pair, reader, check) for pair in pairing.pairs]
@@ -140,10 +140,10 @@ def misstated_files(tables: Tables, version: int) -> tuple[FileDifference, ...]:
     return misstated(tables.spark, path, version, files_at(tables.spark, path, version, nulls_of=()))
 
 
-def _expected(file: LoggedFile, ways: JobWays) -> LoggedCopy | None:
+def _expected(file: LoggedFile, modes: JobCopyModes) -> LoggedCopy | None:
     """Return the expected copy of a source file; `None` if it is not copied whole."""
-    planned = ways.planned(SourceFile.of_logged(file))
-    if not isinstance(planned, PlannedCopy) or not isinstance(planned.way, Whole):
+    planned = modes.planned(SourceFile.of_logged(file))
+    if not isinstance(planned, PlannedCopy) or not isinstance(planned.mode, Whole):
         return None
     vector = vector_of(json.loads(file.action)["add"])
     return LoggedCopy(file.path, file.bytes, planned.rows, planned.partition, vector)

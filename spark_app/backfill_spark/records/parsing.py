@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from backfill_core.errors import BadRecordError
 from backfill_spark.delta.types import quoted
 from backfill_spark.records.parsers import SOURCE, Parser, Parsers
-from backfill_spark.rows.row_wise import asked, taken
+from backfill_spark.rows.row_wise import columns_read, taken
 from backfill_spark.rows.transform import OURS, Transform
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def parsing(transform: Transform, empty: DataFrame) -> ParsingTransform:
         columns=tuple(parsers.columns(texts)),
         names=tuple(transform.project(empty).columns),
         selects=_selected(transform, empty),
-        filters=frozenset() if where is None else asked(empty.where(where)),
+        filters=frozenset() if where is None else columns_read(empty.where(where)),
     )
 
 
@@ -147,7 +147,7 @@ def _selected(transform: Transform, empty: DataFrame) -> frozenset[str]:
     if transform.select is None:
         return frozenset(empty.columns)
     projection = transform.project(empty)
-    return asked(projection) | {name for name in taken(projection).values() if name is not None}
+    return columns_read(projection) | {name for name in taken(projection).values() if name is not None}
 
 
 def _lacks(names: frozenset[str]) -> Column:

@@ -34,7 +34,7 @@ def literal(column: KeyColumn, value: KeyValue) -> Column:
         case "timestamp":
             return F.timestamp_micros(F.lit(int(value)).cast("bigint"))
         case "timestamp_ntz":
-            return F.lit(column.words(value)).cast("timestamp_ntz")
+            return F.lit(column.format_value(value)).cast("timestamp_ntz")
         case "boolean" | "string" | "binary":
             return F.lit(value)
         case "float" | "double":

@@ -63,9 +63,9 @@ _STRINGS = {"STRING_LITERAL", "DOUBLEQUOTED_STRING"}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A problem of an expression: `words` is a predicate that follows the expression in a message, `hint` is the advice."""
+    """A problem of an expression: `message` is a predicate that follows the expression in a message, `hint` is the advice."""
 
-    words: str
+    message: str
     hint: str
 
 
@@ -155,7 +155,7 @@ def taken(projection: DataFrame) -> dict[str, str | None]:
     return dict(zip(projection.columns, sources, strict=True))
 
 
-def asked(frame: DataFrame) -> frozenset[str]:
+def columns_read(frame: DataFrame) -> frozenset[str]:
     """Return the columns of a relation that computed columns and the filter use, without columns that are only copied."""
     plan: Any = java_frame(frame).queryExecution().analyzed()
     nodes = list(_plan(plan))

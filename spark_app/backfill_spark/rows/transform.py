@@ -15,7 +15,16 @@ from backfill_spark.jvm.gateway import java_frame, java_session
 from backfill_spark.rows.columns import deep_hash, no_rows
 from backfill_spark.rows.condition import condition_of
 from backfill_spark.rows.failing import may_fail
-from backfill_spark.rows.row_wise import FIXED_HINT, ROW_WISE_HINT, Fault, asked, find_fault, stray_node, taken, void
+from backfill_spark.rows.row_wise import (
+    FIXED_HINT,
+    ROW_WISE_HINT,
+    Fault,
+    columns_read,
+    find_fault,
+    stray_node,
+    taken,
+    void,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,11 +64,11 @@ class Transform:
             return {name: name for name in schema.names}
         return taken(self.project(no_rows(spark, schema)))
 
-    def asked(self, spark: SparkSession, schema: StructType) -> frozenset[str]:
+    def columns_read(self, spark: SparkSession, schema: StructType) -> frozenset[str]:
         """Return the columns of `schema` that computed columns and the filter use."""
         rows = no_rows(spark, schema)
-        computed = frozenset() if self.select is None else asked(self.project(rows))
-        return computed if self.where is None else computed | asked(rows.where(self.where))
+        computed = frozenset() if self.select is None else columns_read(self.project(rows))
+        return computed if self.where is None else computed | columns_read(rows.where(self.where))
 
     def may_fail(self, spark: SparkSession, schema: StructType) -> dict[str, bool]:
         """Return, for each column of the transform, True if its expression may fail for some row of `schema`."""
@@ -193,4 +202,4 @@ def _local(rows: DataFrame) -> DataFrame:
 
 def _refuse(fault: Fault | None, what: str) -> None:
     if fault is not None:
-        raise InvalidTransformError(f"{what}{fault.words}", hint=fault.hint)
+        raise InvalidTransformError(f"{what}{fault.message}", hint=fault.hint)

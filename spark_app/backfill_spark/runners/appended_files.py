@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from backfill_core.file_copies.ways import Decoded, Excluded
+from backfill_core.file_copies.copy_modes import Decoded, Excluded
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.file_copies.copier import PlannedCopy
@@ -30,25 +30,25 @@ def stage_appended(after: int, upto: int, context: WorkContext) -> tuple[StagedF
     Raises:
         SourceDamagedError, AccountingError: a file differs from the source's log.
     """
-    source, ways = context.tables.source, context.copies.ways
+    source, modes = context.tables.source, context.copies.modes
     if not isinstance(source, SupportsAppends):
         return None
     added = source.appended(after, upto)
     if added is None:
         return None
-    planned = [(file, ways.planned(SourceFile.of(json.loads(file[1])["add"]))) for file in added]
-    if all(isinstance(way, Excluded) for _, way in planned):
+    planned = [(file, modes.planned(SourceFile.of(json.loads(file[1])["add"]))) for file in added]
+    if all(isinstance(mode, Excluded) for _, mode in planned):
         return ()
-    copies = [way for _, way in planned if isinstance(way, PlannedCopy)]
+    copies = [mode for _, mode in planned if isinstance(mode, PlannedCopy)]
     # Only footers show which files have values of a dropped column.
-    if not copies or ways.table.drops:
+    if not copies or modes.table.drops:
         return None
     what = f"the files of versions {after + 1} to {upto}"
     # Decoded first: a write empties the folder of the work.
-    decoded = _decoded([file for file, way in planned if isinstance(way, Decoded)], what, source, context)
+    decoded = _decoded([file for file, mode in planned if isinstance(mode, Decoded)], what, source, context)
     done = context.copy_files(copies)
     if done.left:
-        return _decoded([file for file, way in planned if not isinstance(way, Excluded)], what, source, context)
+        return _decoded([file for file, mode in planned if not isinstance(mode, Excluded)], what, source, context)
     return (*decoded, *done.staged)
 
 

@@ -7,7 +7,7 @@ from backfill_core.positions.offsets import OffsetRange, Subscribed, count
 from backfill_spark.work.context import WorkContext
 
 
-def words(ranges: tuple[OffsetRange, ...]) -> str:
+def describe_ranges(ranges: tuple[OffsetRange, ...]) -> str:
     """Return the description of one or more ranges for a message."""
     first = ranges[0]
     if len(ranges) == 1:
@@ -21,7 +21,7 @@ def check_same_source(context: WorkContext) -> None:
     Raises:
         SourceReplacedError: the source was recreated before or during the read.
     """
-    source, opened = context.tables.source, context.tables.opened.found
+    source, opened = context.tables.source, context.tables.opened.answer
     if isinstance(opened, Subscribed) and source.head().source_id != opened.source_id:
         raise SourceReplacedError(
             f"{source.path} was replaced since the attempt began.",

@@ -25,7 +25,7 @@ DAYS = (
     "CASE WHEN id = 7 THEN {kind} '0001-01-02' WHEN id = {last} AND {far} THEN {kind} '+10000-01-01' ELSE {other} END"
 )
 MOMENT = "timestamp_micros(id * 1000003 + 1700000000123456)"
-WAYS = {
+MODES = {
     "whole": {},
     "projected": {"select": ["* EXCEPT (more, e)", "e AS f"]},
     "grafted": {"select": ["* EXCEPT (more, db)", "coalesce(db, 1.5D) AS db", "upper(e) AS loud"]},
@@ -35,7 +35,7 @@ WAYS = {
 FEW = (("spark", "grafted"), ("delta-rs", "whole"))
 """Each takes a minute: `make test-all` runs two, and `make attack` runs all."""
 
-ALL = (*(("spark", way) for way in WAYS), ("delta-rs", "whole"), ("delta-rs", "grafted"))
+ALL = (*(("spark", mode) for mode in MODES), ("delta-rs", "whole"), ("delta-rs", "grafted"))
 
 
 def columns(*, far):
@@ -86,16 +86,16 @@ def sources(spark, tmp_path_factory):
 @pytest.fixture(scope="module", params=ALL if SECONDS else FEW, ids="-".join)
 def copied(request, spark, sources, tmp_path_factory):
     """The writer of a source, the copy mode of its files, and the target."""
-    writer, way = request.param
+    writer, mode = request.param
     folder = tmp_path_factory.mktemp("copied")
     delta = {"properties": {"delta.enableDeletionVectors": "true"}, "writeMode": "Append"}
-    backfill = job(str(sources / writer), f"{folder}/t", verify="Final", transform=WAYS[way], target=delta)
+    backfill = job(str(sources / writer), f"{folder}/t", verify="Final", transform=MODES[mode], target=delta)
     settings = DriverSettings(state_dir=folder / "state", cores=2, check_unique=False)
     outcome = run_driver(backfill, settings=settings, spark=spark)
 
     assert (outcome.reason, outcome.receipt.equal) == ("Complete", True), outcome.message
-    assert sum("/w-" in path for path in adds_of(f"{folder}/t")) == (0 if way == "decoded" else FILES)
-    return writer, way, f"{folder}/t"
+    assert sum("/w-" in path for path in adds_of(f"{folder}/t")) == (0 if mode == "decoded" else FILES)
+    return writer, mode, f"{folder}/t"
 
 
 class TestAPredicate:
@@ -103,14 +103,14 @@ class TestAPredicate:
 
     def test_another_engine_finds_each_row(self, copied):
         """delta-rs does not find a NaN in files that it wrote, not even in the source."""
-        writer, way, target = copied
+        writer, mode, target = copied
         floats = ("fl", "db") if writer == "delta-rs" else ()
 
-        assert lost_by_another_engine(target, Random(f"{writer} {way}"), without=floats) == []
+        assert lost_by_another_engine(target, Random(f"{writer} {mode}"), without=floats) == []
 
     def test_spark_finds_each_row(self, spark, copied):
         """Predicates compare each column, nested ones too, with values inside and outside all bounds."""
-        writer, way, target = copied
+        writer, mode, target = copied
         like = f"id % 5000 IN (7, 8, 9, 10, 11) OR id = {EACH * FILES - 1}"
 
-        assert lost(spark, target, Random(f"{writer} {way}"), like=like) == []
+        assert lost(spark, target, Random(f"{writer} {mode}"), like=like) == []

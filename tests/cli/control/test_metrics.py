@@ -16,12 +16,12 @@ from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.protocol.work import (
     ApplyChanges,
     ChangesApplied,
-    FileWay,
     KeyProven,
     ProveKey,
     ReadSplit,
     SplitStaged,
     StagedFile,
+    StagedMode,
     Verified,
     Verify,
 )
@@ -130,12 +130,12 @@ class TestWhatTheLoopSaw:
         meter, scrape = served
         meter(StartWork(ReadSplit(1, (), 0, 5, 1)), at(0))
         vector = StagedFile("b.bin", 0, 0)
-        files = (StagedFile("a", 700, 5), StagedFile("b", 300, 2, way=FileWay.WHOLE), vector)
+        files = (StagedFile("a", 700, 5), StagedFile("b", 300, 2, mode=StagedMode.WHOLE), vector)
         meter(WorkFinished(SplitStaged(1, files)), at(1))
 
         assert (scrape()["backfill_staged_bytes_total"], scrape()["backfill_staged_rows_total"]) == (1000, 7)
-        ways = [scrape()[f'backfill_staged_files_total{{way="{way}"}}'] for way in ("Whole", "Decoded")]
-        assert ways == [1, 1], "the file of a deletion vector has no copy mode"
+        modes = [scrape()[f'backfill_staged_files_total{{way="{mode}"}}'] for mode in ("Whole", "Decoded")]
+        assert modes == [1, 1], "the file of a deletion vector has no copy mode"
 
     def test_failures_are_counted_by_kind_and_cause(self, served):
         """A cancelled split is a pause; a failed one is an error."""

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backfill_core.file_copies.copy_modes import Decoded, PartlyComputed, Projected, Reason, Whole
 from backfill_core.file_copies.facts import ColumnFacts, TableFacts, Taken, TransformFacts
 from backfill_core.file_copies.unknown_columns import kept_of_files, likely, with_known_columns
-from backfill_core.file_copies.ways import Decoded, Grafted, Projected, Reason, Whole
 
 LONG = "long"
 GONE = "gone"
@@ -64,21 +64,23 @@ KINDS = st.recursive(
 class TestAColumnThatTheTableDropped:
     """A file that has it is decoded; a file without it is copied."""
 
-    @pytest.mark.parametrize("way", [Whole(), Projected((("a", "x"),), ("b",)), Grafted(Projected((), ("b",)), ("c",))])
-    def test_a_file_that_has_it_is_decoded(self, way):
+    @pytest.mark.parametrize(
+        "mode", [Whole(), Projected((("a", "x"),), ("b",)), PartlyComputed(Projected((), ("b",)), ("c",))]
+    )
+    def test_a_file_that_has_it_is_decoded(self, mode):
         """Its type does not matter, because nothing of it is read."""
         known = table(a=LONG, b=LONG)
 
-        found = with_known_columns(way, known, file(a=LONG, b=LONG, gone=struct(x=array(LONG))))
+        found = with_known_columns(mode, known, file(a=LONG, b=LONG, gone=struct(x=array(LONG))))
 
         assert found == Decoded(Reason.UNKNOWN_COLUMN, GONE)
 
-    @pytest.mark.parametrize("way", [Whole(), Projected((("a", "x"),), ()), Grafted(Projected((), ()), ("c",))])
-    def test_a_file_without_it_keeps_its_mode(self, way):
+    @pytest.mark.parametrize("mode", [Whole(), Projected((("a", "x"),), ()), PartlyComputed(Projected((), ()), ("c",))])
+    def test_a_file_without_it_keeps_its_mode(self, mode):
         """A later file, or one from before the column was added, is copied byte by byte."""
         known = table(a=LONG, b=struct(x=array(struct(y=LONG)), z=pairs("string", LONG)), c=LONG)
 
-        assert with_known_columns(way, known, file(a=LONG, b=struct(x=array(struct(y=LONG))))) == way
+        assert with_known_columns(mode, known, file(a=LONG, b=struct(x=array(struct(y=LONG))))) == mode
 
     def test_a_partition_column_in_a_file_is_known(self):
         """Some writers store it in files; readers take the value of the log."""
@@ -86,12 +88,12 @@ class TestAColumnThatTheTableDropped:
 
         assert with_known_columns(Whole(), known, file(a=LONG, p=LONG)) == Whole()
 
-    @pytest.mark.parametrize("way", [Projected((), ("b",)), Projected((("a", "p"),), ())])
-    def test_a_partition_column_in_a_projected_file_is_decoded(self, way):
+    @pytest.mark.parametrize("mode", [Projected((), ("b",)), Projected((("a", "p"),), ())])
+    def test_a_partition_column_in_a_projected_file_is_decoded(self, mode):
         """A selection may drop the partition and give its name to another column."""
         known = table(partitions=("the p",), a=LONG, b=LONG, p=LONG)
 
-        assert with_known_columns(way, known, file(a=LONG, p=LONG)) == Decoded(Reason.UNKNOWN_COLUMN, "p")
+        assert with_known_columns(mode, known, file(a=LONG, p=LONG)) == Decoded(Reason.UNKNOWN_COLUMN, "p")
 
 
 class TestAFieldThatWasDroppedInsideAColumn:
@@ -117,9 +119,9 @@ class TestAFieldThatWasDroppedInsideAColumn:
 
     def test_does_not_matter_in_a_column_that_is_left_out(self):
         """The copy has no chunks of this column."""
-        way = Projected((), ("s",))
+        mode = Projected((), ("s",))
 
-        assert with_known_columns(way, table(a=LONG, s=struct(x=LONG)), file(a=LONG, s=struct(y=LONG))) == way
+        assert with_known_columns(mode, table(a=LONG, s=struct(x=LONG)), file(a=LONG, s=struct(y=LONG))) == mode
 
     @pytest.mark.parametrize("path", [("s", "array"), ("s", "bag", "array_element"), ("s", "list", "item"), ("s",)])
     def test_is_suspected_in_a_layout_of_other_writers(self, path):
@@ -130,18 +132,18 @@ class TestAFieldThatWasDroppedInsideAColumn:
 class TestAColumnThatTheTableNeverHad:
     """A later version of the source has it, or its writer stores more than the schema names."""
 
-    @pytest.mark.parametrize("way", [Whole(), Grafted(Projected((), ()), ("c",))])
-    def test_its_file_is_decoded(self, way):
+    @pytest.mark.parametrize("mode", [Whole(), PartlyComputed(Projected((), ()), ("c",))])
+    def test_its_file_is_decoded(self, mode):
         """A copy would keep it under a name that another column may get; here the job computes a column `c`."""
         known = table(drops=False, a=LONG)
 
-        assert with_known_columns(way, known, file(a=LONG, c=LONG)) == Decoded(Reason.UNKNOWN_COLUMN, "c")
+        assert with_known_columns(mode, known, file(a=LONG, c=LONG)) == Decoded(Reason.UNKNOWN_COLUMN, "c")
 
     def test_a_column_in_other_letters_is_decoded(self):
         """Spark finds NOTE if it is asked for note; other readers compare names exactly."""
         known = table(drops=False, a=LONG, note=LONG)
-        for way in (Whole(), Projected((("note", "title"),), ()), Projected((), ("note",))):
-            assert with_known_columns(way, known, file(a=LONG, NOTE=LONG)) == Decoded(Reason.UNKNOWN_COLUMN, "NOTE")
+        for mode in (Whole(), Projected((("note", "title"),), ()), Projected((), ("note",))):
+            assert with_known_columns(mode, known, file(a=LONG, NOTE=LONG)) == Decoded(Reason.UNKNOWN_COLUMN, "NOTE")
 
     @pytest.mark.parametrize("path", [("s", "array"), ("s", "bag", "array_element"), ("s", "list", "item")])
     def test_is_not_seen_in_the_layout_of_another_writer(self, path):
@@ -165,11 +167,11 @@ class TestAColumnThatTheTableNeverHad:
 def test_a_copy_has_only_columns_of_its_table(now, then, pruned):
     """A file is decoded exactly if it has a column or field, not left out, that the table does not have."""
     known = {leaf for name, kind in now.items() for leaf in leaves_of(kind, name)}
-    way = Projected((), tuple(sorted(pruned & now.keys())))
+    mode = Projected((), tuple(sorted(pruned & now.keys())))
 
-    found = with_known_columns(way, table(**now), file(**then))
+    found = with_known_columns(mode, table(**now), file(**then))
 
-    unknown = [leaf for leaf in file(**then) if leaf[0] not in way.pruned and leaf not in known]
+    unknown = [leaf for leaf in file(**then) if leaf[0] not in mode.pruned and leaf not in known]
     assert isinstance(found, Decoded) == bool(unknown)
 
 
@@ -180,9 +182,9 @@ class TestThePlan:
         """Files of a table that dropped a column have it until they are rewritten."""
         known = table(a=LONG)
 
-        for way in (Whole(), Projected((), ("b",)), Grafted(Projected((), ()), ("c",))):
-            assert likely(way, known) == Decoded(Reason.UNKNOWN_COLUMN)
-            assert likely(way, TableFacts(known.columns)) == way
+        for mode in (Whole(), Projected((), ("b",)), PartlyComputed(Projected((), ()), ("c",))):
+            assert likely(mode, known) == Decoded(Reason.UNKNOWN_COLUMN)
+            assert likely(mode, TableFacts(known.columns)) == mode
         assert likely(Decoded(Reason.FILTER), known) == Decoded(Reason.FILTER)
 
 

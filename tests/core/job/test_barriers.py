@@ -77,7 +77,7 @@ class TestACommandBesideAMerge:
         after = JobState.decode(job.states[-1])
 
         assert [ack.outcome for ack in job.acks] == ["Applied"]
-        assert (job.commits[-1].beside, job.commits[-1].files) == (
+        assert (job.commits[-1].state_only_after, job.commits[-1].files) == (
             Durable(job.states[-2], job.commits[-2].txn_version),
             (),
         )
@@ -85,7 +85,7 @@ class TestACommandBesideAMerge:
         assert "merging" in after.progress
         assert len(job.states) == len({commit.epoch for commit in job.commits})
         job.send(WorkFinished(ChangesApplied(job.batches[0].work_id, 5)))
-        assert job.commits[-1].beside is None
+        assert job.commits[-1].state_only_after is None
         assert job.commits[-1].txn_version > job.commits[-2].txn_version
 
     def test_a_command_joins_the_next_commit_if_the_merge_is_quicker(self) -> None:
@@ -94,12 +94,12 @@ class TestACommandBesideAMerge:
         job.refused = TargetChangedError("it has landed")
         job.send(CommandReceived(1, 1, Throttle(7)))
         job.let_pass(1.1)
-        assert (job.acks, job.commits[-1].beside is None) == ([], False)
+        assert (job.acks, job.commits[-1].state_only_after is None) == ([], False)
         job.refused = None
         job.send(WorkFinished(ChangesApplied(job.batches[0].work_id, 5)))
 
         assert [ack.outcome for ack in job.acks] == ["Applied"]
-        assert job.commits[-1].beside is None
+        assert job.commits[-1].state_only_after is None
         assert JobState.decode(job.states[-1]).controls.rows_per_s == 7
 
     def test_a_command_for_a_receipt_waits_for_the_merge(self) -> None:

@@ -163,7 +163,7 @@ class TestATargetOfTwo:
 
     def test_a_shared_target_is_a_condition_and_an_event(self) -> None:
         """The target rejects the second driver; users should know before they pay for its pod."""
-        first = observed(beside=("shop/b", "shop/c", "shop/d", "shop/e"))
+        first = observed(shared_with=("shop/b", "shop/c", "shop/d", "shop/e"))
         decision = checked(first)
 
         assert conditions(decision.status)["SharedTarget"] == "True"
@@ -171,13 +171,13 @@ class TestATargetOfTwo:
         assert "shop/b, shop/c, shop/d and 1 more write" in decision.events[0].message
         again = checked(after(first, decision))
         assert [event.reason for event in again.events].count("SharedTarget") == 0
-        unshared = checked(replace(after(first, decision), beside=()))
+        unshared = checked(replace(after(first, decision), shared_with=()))
         assert "SharedTarget" not in conditions(unshared.status)
 
     def test_a_finished_job_shares_no_target(self) -> None:
         """A finished job writes no more."""
         assert "SharedTarget" not in conditions(
-            checked(observed(status=STATUSES["complete"], beside=("shop/b",))).status
+            checked(observed(status=STATUSES["complete"], shared_with=("shop/b",))).status
         )
 
 

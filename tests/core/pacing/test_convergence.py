@@ -133,12 +133,12 @@ class TestCommitTimesOfVersions:
         """The time of a version that was never polled needs the polled version before it."""
         times = EpochTimes().learn(10, 1000).learn(20, 2000).learn(30, 4000)
         assert times.forget_before(25).at(25) == times.at(25) == 3000
-        assert len(times.forget_before(25).known) == 2
+        assert len(times.forget_before(25).points) == 2
 
     def test_the_number_of_times_is_bounded(self) -> None:
         """A job that is far behind polls for hours; the newest version is kept."""
         times = EpochTimes()
         for version in range(2 * TIMES_MAX):
             times = times.learn(version, version)
-        assert len(times.known) == TIMES_MAX
+        assert len(times.points) == TIMES_MAX
         assert times.at(2 * TIMES_MAX - 1) == 2 * TIMES_MAX - 1

@@ -11,7 +11,7 @@ from backfill_core.job.controls import Controls
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.phases.copied_state import summarize
-from backfill_core.phases.replay import ChangeWay, Replay
+from backfill_core.phases.replay import ChangeMode, Replay
 from backfill_core.protocol.commands import Throttle
 from backfill_core.protocol.events import CommandReceived, Head, SourcePolled
 from backfill_core.strategies.snapshot.stored import decode
@@ -84,7 +84,7 @@ class Behind:
     """A replay of a source that commits, is polled and is consumed at times that a test chooses."""
 
     def __init__(self):
-        self.now_ms, self.replay = WALL_MS, Replay(0, way=ChangeWay.STAGED, follow=True, batch_target_s=10.0)
+        self.now_ms, self.replay = WALL_MS, Replay(0, mode=ChangeMode.STAGED, follow=True, batch_target_s=10.0)
         self.commits = [WALL_MS]
         self.replay.know(0, WALL_MS)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backfill_core.phases.replay import ChangeWay, Replay
+from backfill_core.phases.replay import ChangeMode, Replay
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, SourcePolled
 
@@ -12,7 +12,7 @@ class TestAnAnnouncement:
 
     def test_an_announcement_is_repeated_under_a_later_epoch(self) -> None:
         """A commit came in between: its number is above the announced one."""
-        replay = Replay(3, way=ChangeWay.MERGED, follow=False, batch_target_s=1.0)
+        replay = Replay(3, mode=ChangeMode.MERGED, follow=False, batch_target_s=1.0)
         replay.poll(SourcePolled(Head(5, 0), fresh=True))
         replay.announce(Epoch(1, 4))
 

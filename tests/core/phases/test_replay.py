@@ -2,7 +2,7 @@
 
 import itertools
 
-from backfill_core.phases.replay import ChangeWay, Replay, RunningBatch
+from backfill_core.phases.replay import ChangeMode, Replay, RunningBatch
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, SourcePolled
@@ -17,7 +17,7 @@ class TestPollsThatAreForgotten:
 
     def test_polls_before_the_durable_commit_do_not_end_the_catch_up(self):
         """A commit that is retried for seconds becomes durable late, and the source has newer versions by then."""
-        replay = Replay(3, way=ChangeWay.STAGED, follow=False, batch_target_s=10.0)
+        replay = Replay(3, mode=ChangeMode.STAGED, follow=False, batch_target_s=10.0)
         replay.forget_polls()
         replay.poll(SourcePolled(Head(5, 0), fresh=True))
         replay.propose(OPEN, itertools.count(1), NOW, dirty=False)

@@ -163,4 +163,4 @@ class TestWords:
         self, data_type: str, value: Any, formatted: str
     ) -> None:
         """Days or microseconds since 1970 are not shown."""
-        assert KeyOrder((KeyColumn("c", data_type),)).words((value,)) == f"c = {formatted}"
+        assert KeyOrder((KeyColumn("c", data_type),)).format_position((value,)) == f"c = {formatted}"

@@ -41,7 +41,7 @@ def plain_file(source):
     return next(json.loads(line)["add"]["path"] for line in lines if "add" in json.loads(line))
 
 
-WAYS = {
+MODES = {
     "Replica": {"strategy": {"type": "Replica"}},
     "as it is": {},
     "projected": {"transform": {"select": ["id AS number"]}},
@@ -56,10 +56,10 @@ class TestWithoutTheKey:
     A copy of its bytes would be a table that readers do not know to be encrypted.
     """
 
-    @pytest.mark.parametrize("way", WAYS)
-    def test_a_job_ends_at_once_and_names_the_file(self, spark, source, tmp_path, way):
+    @pytest.mark.parametrize("mode", MODES)
+    def test_a_job_ends_at_once_and_names_the_file(self, spark, source, tmp_path, mode):
         """This holds for copied bytes and for decoded rows. Another attempt would not help."""
-        spec = {"source": {"key": []}, "target": {} if way == "Replica" else {"writeMode": "Append"}} | WAYS[way]
+        spec = {"source": {"key": []}, "target": {} if mode == "Replica" else {"writeMode": "Append"}} | MODES[mode]
         outcome = run_driver(
             job(str(source), str(tmp_path / "t"), **spec),
             settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark,

@@ -26,7 +26,7 @@ from backfill_core.protocol.events import (
     WorkFinished,
 )
 from backfill_core.protocol.strategy import Opened, Pinned
-from backfill_core.protocol.work import ApplyChanges, FileWay, ProveKey, ReadSplit, SplitStaged, StagedFile
+from backfill_core.protocol.work import ApplyChanges, ProveKey, ReadSplit, SplitStaged, StagedFile, StagedMode
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import SnapshotStored
 from backfill_core.strategies.snapshot.strategy import snapshot
@@ -50,7 +50,7 @@ class HandDriven:
         order: FileOrder | None = None,
         stored: SnapshotStored | None = None,
         file_bytes: tuple[int, ...] = (),
-        way: FileWay = FileWay.DECODED,
+        mode: StagedMode = StagedMode.DECODED,
         live: tuple[int, ...] = (),
         decodes: bool = False,
     ) -> None:
@@ -59,7 +59,7 @@ class HandDriven:
         self._passing = 10 if filtered else 1
         """One in this many rows passes the filter."""
 
-        self._way = way
+        self._mode = mode
         """Copy mode of all staged files."""
 
         self.head = Head(3, WALL_MS)
@@ -125,7 +125,7 @@ class HandDriven:
                 stop - start,
                 self._rows(start, stop) // self._passing,
                 segment=segment,
-                way=self._way,
+                mode=self._mode,
             )
             for segment, (start, stop) in enumerate(work.segments)
         )

@@ -185,7 +185,7 @@ class Shell:
 
     def _seal(self, action: Seal) -> None:
         merging = any(self._world.model.txn_of(work) is not None for work in self._running.values())
-        demand(not merging or action.beside is not None, "a seal while a MERGE runs")
+        demand(not merging or action.state_only_after is not None, "a seal while a MERGE runs")
         shipping = any(isinstance(work, ShipVersions) for work in self._running.values())
         demand(not (shipping and _moves_files(action)), "files come or go while the log is shipped")
         self._later(0.02, 0.3, lambda: self._commit(action))
@@ -197,7 +197,7 @@ class Shell:
             self._later(0.01, 0.2, lambda: self._seal_failed(action, TRANSIENT))
             return
         target, newest = self._world.target, self._world.target.newest
-        present = target.txn == action.txn_version or action.beside is not None
+        present = target.txn == action.txn_version or action.state_only_after is not None
         if not (present and newest.state == action.state):
             try:
                 self._check_fence()
@@ -205,8 +205,8 @@ class Shell:
                 removed = [file.path for file in action.removed]
                 commit = (
                     target.seal(action.txn_version, _rows(action.files), action.state, removed)
-                    if action.beside is None
-                    else target.replace_state(action.beside, action.state)
+                    if action.state_only_after is None
+                    else target.replace_state(action.state_only_after, action.state)
                 )
             except BackfillError as error:
                 refused = error

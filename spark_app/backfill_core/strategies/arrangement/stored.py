@@ -141,7 +141,7 @@ def _describe_reached(space: KeySpace, reached: Reached) -> str:
     match reached:
         case UpTo(position=position):
             direction = "down" if space.order.columns[0].descending else "up"
-            return f"rows {direction} to {space.order.words(position)}"[:POSITION_WORDS_MAX]
+            return f"rows {direction} to {space.order.format_position(position)}"[:POSITION_WORDS_MAX]
         case Completed():
             return "all rows"
         case NotStarted():

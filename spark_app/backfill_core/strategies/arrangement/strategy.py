@@ -36,7 +36,7 @@ from backfill_core.job.steps import COPY, KEY_PROOF
 from backfill_core.pacing.row_costs import mean_row_bytes
 from backfill_core.phases.key_copy import KeyCopy
 from backfill_core.phases.key_proof import PROVING, KeyProver
-from backfill_core.phases.replay import AppliedBatch, ChangeWay, Replay, RunningBatch
+from backfill_core.phases.replay import AppliedBatch, ChangeMode, Replay, RunningBatch
 from backfill_core.phases.view import doing
 from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.vnode_positions import KeyBound
@@ -87,7 +87,7 @@ class ArrangementStrategy:
         self._key = KeyProver(due=due, proven=stored is not None and stored.key_proven)
         self._replay = Replay(
             opened.pinned.version,
-            way=ChangeWay.of(merges=settings.merges),
+            mode=ChangeMode.of(merges=settings.merges),
             follow=settings.follow,
             batch_target_s=settings.batch_target_s,
         )
@@ -325,8 +325,8 @@ class ArrangementStrategy:
     # -------------------------------------------------------------- view
     def view(self, now: Now) -> StrategyView:
         """See `Strategy`."""
-        way = ChangeWay.of(merges=self._settings.merges)
-        activity = PROVING if self._key.running else doing(self._replay, way)
+        mode = ChangeMode.of(merges=self._settings.merges)
+        activity = PROVING if self._key.running else doing(self._replay, mode)
         return view.of(self._pinned, self._copy, self._replay, self.phase, activity, now)
 
 

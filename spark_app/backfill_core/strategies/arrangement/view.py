@@ -53,5 +53,5 @@ def _watermark(copy: KeyCopy) -> OrderWatermark | None:
         return None
     least = min(positions, key=order.sort_key)
     column = order.columns[0]
-    value = column.words(least[0])
+    value = column.format_value(least[0])
     return OrderWatermark(column.name, "Descending" if column.descending else "Ascending", value[:WATERMARK_MAX])

@@ -49,7 +49,7 @@ class Forwarding:
     """The job has caught up at least once."""
 
 
-Way = Rearranging | DrainingChain | Forwarding
+ChainStage = Rearranging | DrainingChain | Forwarding
 
 
 class RearrangedChain:
@@ -73,7 +73,7 @@ class RearrangedChain:
 
         self._reached: Phantom | None = None
         # The fence leaves the first phantom (R-CHAIN-1). If the source is quiet, it stays the only one, after the snapshot (R-CHAIN-9).
-        self._way: Way = Rearranging(PhantomQueue(settings.queue_max, (Phantom(0, pinned.version),)))
+        self._stage: ChainStage = Rearranging(PhantomQueue(settings.queue_max, (Phantom(0, pinned.version),)))
         if stored is not None:
             self._resume(stored, opened.last_txn)
         self._there = self._replay.consumed
@@ -85,14 +85,14 @@ class RearrangedChain:
         self._forward()
 
     def _forward(self) -> None:
-        self._way = Forwarding()
+        self._stage = Forwarding()
         self._replay.catch_up()
 
     # -------------------------------------------------------------- state
     @property
     def phase(self) -> str:
         """The phase of the state that the next commit stores."""
-        match self._way:
+        match self._stage:
             case Rearranging():
                 return REARRANGING
             case DrainingChain():
@@ -123,8 +123,8 @@ class RearrangedChain:
     @property
     def status(self) -> StrategyStatus:
         """See `Strategy`."""
-        way = self._way
-        return self._machine.status(holds_source=isinstance(way, Rearranging) and way.queue.full)
+        stage = self._stage
+        return self._machine.status(holds_source=isinstance(stage, Rearranging) and stage.queue.full)
 
     # -------------------------------------------------------------- events
     def on(self, event: StrategyEvent, now: Now) -> None:
@@ -143,18 +143,18 @@ class RearrangedChain:
 
     def _leave_phantom(self, newest: int) -> None:
         """Add the phantom of the newest barrier after the newest polled version of the source."""
-        if isinstance(self._way, Rearranging):
-            self._way = Rearranging(self._way.queue.leave(Phantom(self._barrier, newest)))
+        if isinstance(self._stage, Rearranging):
+            self._stage = Rearranging(self._stage.queue.leave(Phantom(self._barrier, newest)))
 
     def _look_for_phantoms(self) -> None:
         """Remove the phantoms whose data is durable; the first one requires the whole snapshot (R-CHAIN-6)."""
         head = self._replay.head
-        if not isinstance(self._way, Rearranging) or head is None or self._copy.sealed.size < self._copy.total:
+        if not isinstance(self._stage, Rearranging) or head is None or self._copy.sealed.size < self._copy.total:
             return
-        queue, reached = self._way.queue.reach(self._there)
-        self._reached, self._way = reached or self._reached, Rearranging(queue)
+        queue, reached = self._stage.queue.reach(self._there)
+        self._reached, self._stage = reached or self._reached, Rearranging(queue)
         if reached is not None and reached.epoch >= self._barrier:
-            self._way = DrainingChain(head.position)
+            self._stage = DrainingChain(head.position)
 
     # -------------------------------------------------------------- choosing work
     def propose(self, permits: Permits, now: Now) -> tuple[Work, ...]:
@@ -164,7 +164,7 @@ class RearrangedChain:
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
         """See `Strategy`; the first barrier after the drained versions commits that the job caught up (R-CHAIN-10)."""
-        if isinstance(self._way, DrainingChain) and self._there >= self._way.upto:
+        if isinstance(self._stage, DrainingChain) and self._there >= self._stage.upto:
             self._forward()
         return self._machine.prepare_commit(epoch, permits, now, forgets_polls=False)
 
@@ -172,8 +172,8 @@ class RearrangedChain:
     def view(self, now: Now) -> StrategyView:
         """See `Strategy`."""
         activity = self._machine.doing()
-        if isinstance(self._way, Rearranging):
-            activity = "; ".join(filter(None, (activity, overtaken(self._reached, self._barrier, self._way.queue))))
+        if isinstance(self._stage, Rearranging):
+            activity = "; ".join(filter(None, (activity, overtaken(self._reached, self._barrier, self._stage.queue))))
         return self._machine.view(self.phase, activity, now)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.phases.copy_replay import CopyReplaySettings
-from backfill_core.phases.replay import ChangeWay
+from backfill_core.phases.replay import ChangeMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +14,9 @@ class ReplicaSettings(CopyReplaySettings):
     """Settings of the state machine; none of them changes the result."""
 
     @property
-    def way(self) -> ChangeWay:
+    def mode(self) -> ChangeMode:
         """Return that the replica ships the source's log."""
-        return ChangeWay.SHIPPED
+        return ChangeMode.SHIPPED
 
     @classmethod
     def of(cls, spec: BackfillSpec) -> ReplicaSettings:

@@ -28,12 +28,12 @@ def place_of(path: str) -> str:
     return f"bucket {parts.netloc}"
 
 
-def missing_place(path: str, *, field: str, words: str) -> InvalidSpecError:
+def missing_place(path: str, *, field: str, message: str) -> InvalidSpecError:
     """Return the error for a table whose bucket or container does not exist.
 
     Args:
         path: Path of the table.
         field: Field of the spec with the path.
-        words: Message of the store.
+        message: Message of the store.
     """
-    return InvalidSpecError(f"{field}: {place_of(path)} does not exist: {words}.", hint=HINT)
+    return InvalidSpecError(f"{field}: {place_of(path)} does not exist: {message}.", hint=HINT)

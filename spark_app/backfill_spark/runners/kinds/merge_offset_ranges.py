@@ -10,13 +10,13 @@ from backfill_spark.records.parsing import bad_record, is_bad
 from backfill_spark.rows.changes import check_net_changes
 from backfill_spark.rows.counted_rows import CountedPartitions, CountedRows
 from backfill_spark.runners.merging import is_merged, merge
-from backfill_spark.runners.offset_ranges import check_same_source, words
+from backfill_spark.runners.offset_ranges import check_same_source, describe_ranges
 from backfill_spark.runners.runner import WorkRunner
 from backfill_spark.work.context import WorkContext
 
 
 def _run(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged:
-    tables, transform, what = context.tables, context.tables.transform, words(work.ranges)
+    tables, transform, what = context.tables, context.tables.transform, describe_ranges(work.ranges)
     assert isinstance(transform, FoldingTransform), "a target with one row per key has a folding transform"
     records = ability(tables.source, SupportsOffsets).read_offsets(work.ranges)
     of_partitions = CountedPartitions(tables.spark, records, len(work.ranges))
@@ -35,7 +35,7 @@ def _run(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged:
 
 def _took_effect(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged | None:
     """Return the result if the target contains the MERGE whose result was lost; its record counts are lost too."""
-    if not is_merged(context, work.txn_version, f"the last records of {words(work.ranges)}"):
+    if not is_merged(context, work.txn_version, f"the last records of {describe_ranges(work.ranges)}"):
         return None
     return OffsetRangesMerged(work.work_id, 0, {})
 

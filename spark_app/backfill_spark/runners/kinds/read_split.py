@@ -55,11 +55,11 @@ def _stage_by_file(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, .
 
 def _stage_whole_files(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, ...]:
     """Decode first, and then copy, because a write empties the folder of the work."""
-    ways = context.copies.ways
+    modes = context.copies.modes
     planned, rest = context.copies.split(work.ranges)
     files = _decoded(work, context, rest) if rest else ()
     copied, refused = context.copy(planned)
-    return _decoded(work, context, ways.included(work.ranges)) if refused else (*files, *copied)
+    return _decoded(work, context, modes.included(work.ranges)) if refused else (*files, *copied)
 
 
 def _decoded(work: ReadSplit, context: WorkContext, ranges: Sequence[FileRange]) -> tuple[StagedFile, ...]:
@@ -74,7 +74,7 @@ def _stage_segments(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, 
     Decoding comes first, because a write empties the folder of the work. Files are copied together, except those with a
     deletion vector: a file of vectors is committed or discarded with its segment.
     """
-    ways = context.copies.ways
+    modes = context.copies.modes
     split = [context.copies.split(ranges) for ranges in work.segment_ranges]
     staged = [*_decoded_segments(work, context, [rest for _, rest in split])]
     plain = [
@@ -90,7 +90,7 @@ def _stage_segments(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, 
             if refused:
                 break
     if refused:
-        return _decoded_segments(work, context, [ways.included(ranges) for ranges in work.segment_ranges])
+        return _decoded_segments(work, context, [modes.included(ranges) for ranges in work.segment_ranges])
     return tuple(staged)
 
 

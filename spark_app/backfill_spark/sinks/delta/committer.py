@@ -300,9 +300,9 @@ class DeltaCommitter:
 
     def _check_alone(self, newest: int) -> None:
         """See `foreign_commits.check_alone`."""
-        known = self._sealed if self._sealed >= 0 else None
-        if newest != known:
-            check_alone(self._spark, self._path, newest, self.app_id, known=known)
+        after = self._sealed if self._sealed >= 0 else None
+        if newest != after:
+            check_alone(self._spark, self._path, newest, self.app_id, after=after)
 
     def commits_of_others(self, after: int, upto: int, *, shared: bool = False) -> tuple[ForeignCommit, ...]:
         """See `ports.committer.Committer`."""

@@ -114,7 +114,7 @@ def _explained(error: Exception, *, path: str, message: str) -> BackfillError | 
                 hint=refusals.hint_of(error, "Grant read and write access to the table."),
             )
         case Trouble.NO_PLACE:
-            return missing_place(path, field="spec.target.delta.path", words=describe_error(error))
+            return missing_place(path, field="spec.target.delta.path", message=describe_error(error))
         case Trouble.NO_TABLE:
             return TargetGoneError(f"the target {path} was dropped while it was filled.", hint=START_AGAIN)
         case Trouble.UNSUPPORTED:

@@ -39,7 +39,7 @@ def commits_of_others(
     return tuple(commit for commit in candidates if commit is not None)
 
 
-def others_beside(spark: SparkSession, path: str, app_id: str) -> tuple[ForeignCommit, ...]:
+def foreign_commits_during(spark: SparkSession, path: str, app_id: str) -> tuple[ForeignCommit, ...]:
     """Return the foreign commits since the job's first one that change rows or columns, as far back as the log reaches.
 
     Raises:
@@ -55,7 +55,7 @@ def others_beside(spark: SparkSession, path: str, app_id: str) -> tuple[ForeignC
 
 
 def others_since(
-    spark: SparkSession, path: str, newest: int, app_id: str, *, known: int | None = None
+    spark: SparkSession, path: str, newest: int, app_id: str, *, after: int | None = None
 ) -> tuple[ForeignCommit, ...]:
     """Return the commits after the job's newest one that change files or columns, including OPTIMIZE.
 
@@ -64,13 +64,13 @@ def others_since(
         path: The table's path.
         newest: The last version to read.
         app_id: Application id of the job's transactions.
-        known: Only later versions are read; `None` reads back to the newest commit of the job.
+        after: Only later versions are read; `None` reads back to the newest commit of the job.
 
     Raises:
         TargetChangedError: log cleanup removed commits after the job's newest one.
         BackfillError: a commit cannot be read; its class shows whether a retry may help.
     """
-    logged = range(known + 1, newest + 1) if known is not None else _versions(spark, path)
+    logged = range(after + 1, newest + 1) if after is not None else _versions(spark, path)
     versions = [version for version in logged if version <= newest]
     commits: list[ForeignCommit] = []
     for version in reversed(versions):
@@ -79,7 +79,7 @@ def others_since(
             return tuple(reversed(commits))
         commit = touching(version, lines)
         commits += [] if commit is None else [commit]
-    if known is None and versions[:1] != [0]:
+    if after is None and versions[:1] != [0]:
         began = f"begins at version {versions[0]}" if versions else "has no commit"
         raise TargetChangedError(
             f"the log of {path} {began}, after the last commit of the job: foreign commits in between are unknown.",
@@ -89,13 +89,13 @@ def others_since(
     return tuple(reversed(commits))
 
 
-def check_alone(spark: SparkSession, path: str, newest: int, app_id: str, *, known: int | None) -> None:
+def check_alone(spark: SparkSession, path: str, newest: int, app_id: str, *, after: int | None) -> None:
     """Reject a commit after another writer changed files that the job owns exclusively, since files can no longer be matched.
 
     Raises:
         TargetChangedError: names the foreign commits; see `others_since`.
     """
-    others = others_since(spark, path, newest, app_id, known=known)
+    others = others_since(spark, path, newest, app_id, after=after)
     if others:
         listed = ", ".join(map(str, others[:5]))
         raise TargetChangedError(

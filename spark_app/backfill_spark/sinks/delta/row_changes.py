@@ -16,7 +16,7 @@ from backfill_spark.jvm.failures import Trouble, trouble_of
 from backfill_spark.jvm.gateway import java, java_column, java_frame, java_session
 from backfill_spark.rows.changes import DELETE, of_keys
 from backfill_spark.sinks.delta.failures import explain_target
-from backfill_spark.sinks.delta.foreign_commits import others_beside
+from backfill_spark.sinks.delta.foreign_commits import foreign_commits_during
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +82,7 @@ def drop_rows(spark: SparkSession, table: TargetTable, *, app_id: str, txn_versi
             f"{path} has {APPEND_ONLY}, but the strategy must delete the rows of the earlier attempt to start again.",
             hint="Unset it, use an empty target, or use a resumable strategy.",
         )
-    others = others_beside(spark, path, app_id)
+    others = foreign_commits_during(spark, path, app_id)
     if others:
         listed = ", ".join(map(str, others[:3]))
         raise TargetChangedError(

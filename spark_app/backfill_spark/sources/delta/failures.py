@@ -53,7 +53,7 @@ def explain_look(error: Exception, spark: SparkSession | None = None, *, path: s
     message = f"the source {path} cannot be read: {describe_error(error)}"
     match trouble_of(error):
         case Trouble.NO_PLACE:
-            return missing_place(path, field="spec.source.delta.path", words=describe_error(error))
+            return missing_place(path, field="spec.source.delta.path", message=describe_error(error))
         case Trouble.NO_TABLE:
             return SourceNotFoundError(f"{path} is not a Delta table.", hint="Check spec.source.delta.path.")
         case Trouble.DENIED:
@@ -138,7 +138,7 @@ def explain(error: Exception, *, path: str, version: int) -> BackfillError | Non
             # Java raises FileNotFoundException with `(Permission denied)` for existing files too.
             return PermissionDeniedError(describe_error(error), hint=refusals.hint_of(error, "Grant this user access."))
         case Trouble.NO_PLACE if ours:
-            return missing_place(path, field="spec.source.delta.path", words=describe_error(error))
+            return missing_place(path, field="spec.source.delta.path", message=describe_error(error))
         case Trouble.GONE if ours and "_change_data" in text:
             return ChangeFeedExpiredError(
                 f"files of the change feed of {path} are gone: {describe_error(error)}",

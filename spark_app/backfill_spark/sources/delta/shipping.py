@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backfill_core.errors import SourceDamagedError, UnsupportedSourceFeatureError
-from backfill_core.file_copies.ways import HARMLESS
+from backfill_core.file_copies.copy_modes import HARMLESS
 from backfill_core.log_shipping.actions import VersionActions
 from backfill_core.log_shipping.columns import shape
 from backfill_spark.delta.log import NO_ACTION, LoggedTable, action_of, lines_of

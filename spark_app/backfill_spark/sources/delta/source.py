@@ -123,7 +123,7 @@ class DeltaTableSource:
             )
         try:
             self._opened = SparkDeltaLog(self._spark, self.path)
-            newest = self._delta_log.newest(known=head.position, table_id=head.source_id)
+            newest = self._delta_log.newest(version=head.position, table_id=head.source_id)
             if version is None:
                 requested = int(newest.version())
             self._snapshot = self._delta_log.at(requested)

@@ -32,11 +32,11 @@ def _code() -> type[TopicSource]:
     return TopicSource
 
 
-def words(position: Offsets) -> str:
+def format_offsets(position: Offsets) -> str:
     """Format a position: the offset of each partition, or a summary if there are many partitions."""
     places = [f"{name}:{offset}" for name, offset in sorted(position.items(), key=lambda item: int(item[0]))]
     text = f"offsets {' '.join(places)}"
     return text if len(text) <= WORDS_MAX else f"offsets of {len(places)} partitions, {sum(position.values())} in all"
 
 
-SOURCE = SourcePlugin(name="Kafka", open=_open, code=_code, words=words)
+SOURCE = SourcePlugin(name="Kafka", open=_open, code=_code, format_position=format_offsets)

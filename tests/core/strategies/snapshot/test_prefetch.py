@@ -15,7 +15,7 @@ from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.phases.prefetch import SEGMENTS_PER_S, SNAP_S, PrefetchBuffer, segment_boundaries, segments_of
 from backfill_core.protocol.commands import Pause, Resume, Throttle
 from backfill_core.protocol.events import CommandReceived, StopRequested, Tick, WorkFailed
-from backfill_core.protocol.work import FileWay, ReadSplit, StagedFile
+from backfill_core.protocol.work import ReadSplit, StagedFile, StagedMode
 
 FILE = 312_500
 RATES = [100_000, 500_000, 2_000_000]
@@ -67,9 +67,9 @@ class Reader:
         return sum(split.stop - split.start for split in begun) - sum(rows for _, rows in self.job.sealed)
 
 
-def limited(rate, *, files=(FILE,) * 400, reads=4.0, way=FileWay.DECODED, **settings):
+def limited(rate, *, files=(FILE,) * 400, reads=4.0, mode=StagedMode.DECODED, **settings):
     """Return a job that has been under a limit for a while, and its reader."""
-    job = HandDriven(*files, settings=JobSettings(**settings), way=way)
+    job = HandDriven(*files, settings=JobSettings(**settings), mode=mode)
     job.send(CommandReceived(1, 1, Throttle(rate)))
     # Splits that began without a limit are not tested here.
     Reader(job, 5e6).let_pass(5.0)
@@ -118,15 +118,15 @@ class TestTheRateIsExact:
         """A cut file is decoded: there are half as many cuts as for decoded files, and none for files below a fifth of
         a second."""
         cuts = {}
-        for way, second, ten_seconds in ((FileWay.DECODED, 0.11, 0.011), (FileWay.WHOLE, 0.19, 0.02)):
-            _, reader = limited(rate, way=way)
+        for mode, second, ten_seconds in ((StagedMode.DECODED, 0.11, 0.011), (StagedMode.WHOLE, 0.19, 0.02)):
+            _, reader = limited(rate, mode=mode)
             reader.let_pass(20.0)
             assert reader.seals == [pytest.approx(rate, rel=second)] * 20
             assert sum(reader.seals[:10]) == pytest.approx(10 * rate, rel=ten_seconds)
-            cuts[way] = sum(at % FILE != 0 for split in reader.seen for at in split.boundaries)
+            cuts[mode] = sum(at % FILE != 0 for split in reader.seen for at in split.boundaries)
 
-        assert cuts[FileWay.WHOLE] <= 0.6 * cuts[FileWay.DECODED]
-        assert (cuts[FileWay.WHOLE] == 0) == (rate == 2_000_000)
+        assert cuts[StagedMode.WHOLE] <= 0.6 * cuts[StagedMode.DECODED]
+        assert (cuts[StagedMode.WHOLE] == 0) == (rate == 2_000_000)
 
     @pytest.mark.parametrize("rate", [1000, 500_000])
     def test_the_rate_is_exact_when_barriers_are_rare(self, rate):

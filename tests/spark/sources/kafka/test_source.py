@@ -18,7 +18,7 @@ from backfill_core.pacing.open_transactions import warn_of_open
 from backfill_core.positions.offsets import OffsetRange
 from backfill_spark.jvm.gateway import java_frame
 from backfill_spark.records.parsing import UNREAD
-from backfill_spark.sources.kafka import words
+from backfill_spark.sources.kafka import format_offsets
 from backfill_spark.sources.kafka.client import client_settings
 from backfill_spark.sources.kafka.source import SCHEMA, TopicSource
 
@@ -322,8 +322,11 @@ class TestPositions:
 
     def test_positions_are_formatted_in_a_short_message(self):
         """A message has space for some partitions, but not for a thousand."""
-        assert words({"10": 5, "9": 1}) == "offsets 9:1 10:5"
-        assert words({str(partition): 7 for partition in range(1000)}) == "offsets of 1000 partitions, 7000 in all"
+        assert format_offsets({"10": 5, "9": 1}) == "offsets 9:1 10:5"
+        assert (
+            format_offsets({str(partition): 7 for partition in range(1000)})
+            == "offsets of 1000 partitions, 7000 in all"
+        )
 
 
 class TestABrokerThatDoesNotLetUsIn:

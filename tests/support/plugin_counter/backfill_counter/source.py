@@ -66,8 +66,8 @@ def _open(spark, spec):
     return Counter(spark, spec.params.path)
 
 
-def _words(position: Offsets) -> str:
+def _format_offsets(position: Offsets) -> str:
     return "offsets " + " ".join(f"{name}:{offset}" for name, offset in sorted(position.items()))[:200]
 
 
-SOURCE = SourcePlugin(name="Counter", open=_open, code=lambda: Counter, words=_words)
+SOURCE = SourcePlugin(name="Counter", open=_open, code=lambda: Counter, format_position=_format_offsets)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from support.tables.foreign_files import write_encrypted
 from support.tables.layouts import ROWS, layouts, write
 
+from backfill_core.file_copies.copy_modes import Decoded, PartlyComputed, Reason, of_table
 from backfill_core.file_copies.facts import Computed, Taken, TransformFacts, UnsupportedColumn
-from backfill_core.file_copies.ways import Decoded, Grafted, Reason, of_table
-from backfill_core.protocol.work import FileWay
+from backfill_core.protocol.work import StagedMode
 from backfill_spark.delta.added_files import Statistics
 from backfill_spark.file_copies.computed_columns import ComputedColumns
 from backfill_spark.file_copies.copier import FileTransfer, PlannedCopy
@@ -38,7 +38,7 @@ SELECTS = (
 numbers = count()
 
 
-class Graft:
+class ComputedCopies:
     """One table, and its files as a job would stage them."""
 
     def __init__(self, spark, folder, target, select, computed=ComputedColumns):
@@ -52,9 +52,9 @@ class Graft:
         taken = self.transform.taken(spark, pinned.schema)
         outputs = {name: Computed(name) if column is None else Taken(column) for name, column in taken.items()}
         facts = TransformFacts(outputs)
-        self.way = of_table(facts, self.source.table_facts(), self.sink.table_facts(schema))
+        self.mode = of_table(facts, self.source.table_facts(), self.sink.table_facts(schema))
         self.planned = [
-            PlannedCopy(file, self.way, {}, rows)
+            PlannedCopy(file, self.mode, {}, rows)
             for file, rows in zip(self.source.source_files(range(len(pinned.rows))), pinned.rows, strict=True)
         ]
         self.target = target
@@ -146,7 +146,7 @@ def table(spark, folder, layout, files=1):
         convert_to_deltalake(str(folder))
 
 
-class TestAGraftedFile:
+class TestAPartlyComputedFile:
     """A computed file has the rows that decoding gives, in the order of the source."""
 
     @pytest.mark.rest
@@ -157,13 +157,13 @@ class TestAGraftedFile:
         number = next(numbers)
         source, target, other = (folder / f"{name}{number}" for name in "stu")
         table(spark, source, layout)
-        graft = Graft(spark, source, target, select)
-        assert isinstance(graft.way, Grafted)
+        copies = ComputedCopies(spark, source, target, select)
+        assert isinstance(copies.mode, PartlyComputed)
 
-        done = graft.stage()
+        done = copies.stage()
 
-        assert (done.left, {copy.staged.way for copy in done.copied}) == ((), {FileWay.GRAFTED})
-        assert graft.staged(done) == graft.decoded()
+        assert (done.left, {copy.staged.mode for copy in done.copied}) == ((), {StagedMode.PARTLY_COMPUTED})
+        assert copies.staged(done) == copies.decoded()
         assert not (target / "work" / "computed").exists()
         spark.read.format("delta").load(str(source)).selectExpr(*select).write.parquet(str(other))
         assert by_another_engine(target / "work") == by_another_engine(other)
@@ -171,8 +171,8 @@ class TestAGraftedFile:
     def test_a_computed_file_has_the_row_groups_of_the_source(self, spark, tmp_path):
         """Each has a chunk of every column."""
         table(spark, tmp_path / "s", LAYOUT | {"group_rows": 7})
-        graft = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u"))
-        (staged,) = (copy.staged for copy in graft.stage().copied)
+        copies = ComputedCopies(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u"))
+        (staged,) = (copy.staged for copy in copies.stage().copied)
 
         assert [rows for rows, _ in groups(spark, staged.path)] == [7, 7, 7, 7, 7, 5]
         assert {columns for _, columns in groups(spark, staged.path)} == {3}
@@ -185,31 +185,31 @@ class TestAGraftedFile:
             options = {"parquet.block.size": "1", "parquet.block.row.count.limit": str(10 + number % 2)}
             frame.write.options(**options).mode("append").parquet(str(source))
         convert_to_deltalake(str(source))
-        graft = Graft(spark, source, tmp_path / "t", ("id", "id * 10 AS ten"))
+        copies = ComputedCopies(spark, source, tmp_path / "t", ("id", "id * 10 AS ten"))
 
-        done = graft.stage()
+        done = copies.stage()
 
         assert len(done.copied) == 5
-        assert graft.staged(done) == graft.decoded()
+        assert copies.staged(done) == copies.decoded()
 
 
 LAYOUT = {"writer": "spark", "codec": "zstd", "group_rows": ROWS, "dictionary": True, "nulls": 5, "repeats": 3}
 
 
-class TestAFileThatCannotBeGrafted:
+class TestAFileWhoseColumnsCannotBeJoined:
     """The footer decides that a file is decoded."""
 
     def test_a_file_with_many_row_groups_is_decoded(self, spark, tmp_path):
         """A job would keep a file open for each of them."""
         table(spark, tmp_path / "s", LAYOUT | {"group_rows": 1})
-        done = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u")).stage()
+        done = ComputedCopies(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u")).stage()
 
         assert (len(done.copied), len(done.left)) == (0, 1)
 
     def test_a_file_with_encrypted_computed_columns_is_decoded(self, spark, tmp_path):
         """Their chunks would be in a file whose footer does not declare encryption."""
         table(spark, tmp_path / "s", LAYOUT | {"group_rows": 7})
-        done = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i + 1 AS j"), EncryptedColumns).stage()
+        done = ComputedCopies(spark, tmp_path / "s", tmp_path / "t", ("id", "i + 1 AS j"), EncryptedColumns).stage()
 
         assert (len(done.copied), len(done.left)) == (0, 1)
 
@@ -221,7 +221,7 @@ class TestAFileThatCannotBeGrafted:
             frame.write.format("delta").save(str(tmp_path / "s"))
         finally:
             spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInWrite")
-        done = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "day", "date_add(day, 1) AS next")).stage()
+        done = ComputedCopies(spark, tmp_path / "s", tmp_path / "t", ("id", "day", "date_add(day, 1) AS next")).stage()
 
         assert (len(done.copied), len(done.left)) == (0, 1)
 
@@ -234,14 +234,14 @@ class TestTheOrderOfRows:
         name = "spark.sql.maxConcurrentOutputFileWriters"
         before = spark.conf.get(name)
         table(spark, tmp_path / "s", LAYOUT | {"group_rows": 7})
-        graft = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u"))
+        copies = ComputedCopies(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u"))
         spark.conf.set(name, "0")
         try:
-            done = graft.stage()
+            done = copies.stage()
         finally:
             spark.conf.set(name, before)
 
-        assert graft.staged(done) == graft.decoded()
+        assert copies.staged(done) == copies.decoded()
 
 
 OF_MAPPED = (
@@ -273,21 +273,21 @@ class TestAMappedTable:
         number = next(numbers)
         source = folder / f"s{number}"
         mapped(spark, source, layout)
-        graft = Graft(spark, source, folder / f"t{number}", select)
-        assert isinstance(graft.way, Grafted)
+        copies = ComputedCopies(spark, source, folder / f"t{number}", select)
+        assert isinstance(copies.mode, PartlyComputed)
 
-        done = graft.stage()
+        done = copies.stage()
 
         assert (done.left, len(done.copied)) == ((), 1)
-        assert graft.staged(done) == graft.decoded()
+        assert copies.staged(done) == copies.decoded()
 
     def test_a_table_with_other_names_inside_a_column_is_decoded(self, spark, tmp_path):
         """A target without column mapping needs other names in its files there."""
         mapped(spark, tmp_path / "s", LAYOUT)
         spark.sql(f"ALTER TABLE delta.`{tmp_path}/s` RENAME COLUMN g.x TO z")
-        graft = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "g", "upper(words) AS u"))
+        copies = ComputedCopies(spark, tmp_path / "s", tmp_path / "t", ("id", "g", "upper(words) AS u"))
 
-        assert graft.way == Decoded(Reason.TYPE, "g")
+        assert copies.mode == Decoded(Reason.TYPE, "g")
 
     def test_a_table_mapped_by_id_is_decoded(self, spark, tmp_path):
         """Its files may have names that the log does not have."""
@@ -296,9 +296,9 @@ class TestAMappedTable:
             "TBLPROPERTIES ('delta.columnMapping.mode' = 'id')"
         )
         spark.sql(f"INSERT INTO delta.`{tmp_path}/s` SELECT id, 'x' FROM range(9)")
-        graft = Graft(spark, tmp_path / "s", tmp_path / "t", ("id", "v", "upper(v) AS u"))
+        copies = ComputedCopies(spark, tmp_path / "s", tmp_path / "t", ("id", "v", "upper(v) AS u"))
 
-        assert graft.way == Decoded(Reason.MAPPED_BY_ID)
+        assert copies.mode == Decoded(Reason.MAPPED_BY_ID)
 
 
 class TestAWidenedColumn:
@@ -317,16 +317,16 @@ class TestAWidenedColumn:
 
     def test_a_widened_column_is_computed_with_the_wide_type(self, spark, source, tmp_path):
         """The other columns are copied from narrow and from wide files alike."""
-        graft = Graft(spark, source, tmp_path / "t", ("id", "v", "n * 3 AS thrice"))
-        assert isinstance(graft.way, Grafted)
+        copies = ComputedCopies(spark, source, tmp_path / "t", ("id", "v", "n * 3 AS thrice"))
+        assert isinstance(copies.mode, PartlyComputed)
 
-        done = graft.stage()
+        done = copies.stage()
 
         assert len(done.copied) == 2
-        assert graft.staged(done) == graft.decoded()
+        assert copies.staged(done) == copies.decoded()
 
     def test_a_widened_column_is_not_copied(self, spark, source, tmp_path):
         """A file of the target would have the narrow type, and its log does not record that."""
-        graft = Graft(spark, source, tmp_path / "t", ("id", "n", "upper(v) AS u"))
+        copies = ComputedCopies(spark, source, tmp_path / "t", ("id", "n", "upper(v) AS u"))
 
-        assert graft.way == Decoded(Reason.COLUMN, f"n: {UnsupportedColumn.TYPE_CHANGED.value}")
+        assert copies.mode == Decoded(Reason.COLUMN, f"n: {UnsupportedColumn.TYPE_CHANGED.value}")

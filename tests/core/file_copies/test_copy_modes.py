@@ -7,6 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backfill_core.file_copies.copy_modes import (
+    PARTLY_COMPUTED_ROWS_MIN,
+    Decoded,
+    Excluded,
+    PartlyComputed,
+    Projected,
+    Reason,
+    Whole,
+    of_file,
+    of_table,
+)
 from backfill_core.file_copies.facts import (
     ColumnFacts,
     Computed,
@@ -17,21 +28,10 @@ from backfill_core.file_copies.facts import (
     UnsupportedColumn,
 )
 from backfill_core.file_copies.filters import And, Column, Comparator, Compare, Literal, Nulls, Opaque, Values
-from backfill_core.file_copies.ways import (
-    GRAFTED_ROWS_MIN,
-    Decoded,
-    Excluded,
-    Grafted,
-    Projected,
-    Reason,
-    Whole,
-    of_file,
-    of_table,
-)
 
 LETTERS = "abcd"
 LONG = '"long"'
-MANY = GRAFTED_ROWS_MIN
+MANY = PARTLY_COMPUTED_ROWS_MIN
 
 
 def table(*names, **facts):
@@ -47,7 +47,7 @@ def changed(facts, name, **change):
     return replace(facts, columns=columns)
 
 
-def way_of(transform, source, target, file=FileFacts(rows=3)):
+def mode_of(transform, source, target, file=FileFacts(rows=3)):
     return of_file(of_table(transform, source, target), transform, source, target, file)
 
 
@@ -112,16 +112,16 @@ class TestAReaderSeesTheSame:
     def test_a_file_that_is_not_decoded_has_the_same_values(self, job):
         """Bytes under the source's names must be the values under the target's names."""
         transform, source, target, content, partition = job
-        way = way_of(transform, source, target, FileFacts(MANY, partition=partition))
-        if isinstance(way, Decoded):
+        mode = mode_of(transform, source, target, FileFacts(MANY, partition=partition))
+        if isinstance(mode, Decoded):
             return
         stored = dict(content)
-        if not isinstance(way, Whole):
-            taken = way.taken if isinstance(way, Grafted) else way
+        if not isinstance(mode, Whole):
+            taken = mode.taken if isinstance(mode, PartlyComputed) else mode
             renamed = dict(taken.renamed)
             stored = {renamed.get(name, name): value for name, value in content.items() if name not in taken.pruned}
-        if isinstance(way, Grafted):
-            stored |= {target.by_name[name].physical: "computed" for name in way.computed}
+        if isinstance(mode, PartlyComputed):
+            stored |= {target.by_name[name].physical: "computed" for name in mode.computed}
         source_columns, target_columns = source.by_name, target.by_name
         parts = {
             target_columns[name].physical: partition[source_columns[output.column].physical] or None
@@ -139,19 +139,19 @@ class TestAReaderSeesTheSame:
 
     def test_an_excluded_column_does_not_stay_in_the_file(self):
         """The column may be excluded because no user may read it in the target."""
-        way = way_of(as_is("a"), table("a", "b"), table("a"))
+        mode = mode_of(as_is("a"), table("a", "b"), table("a"))
 
-        assert way == Projected(renamed=(), pruned=("b",))
+        assert mode == Projected(renamed=(), pruned=("b",))
 
     def test_another_order_of_columns_needs_no_other_file(self):
         """Readers find columns by name."""
-        assert way_of(as_is("b", "a"), table("a", "b"), table("b", "a")) == Whole()
+        assert mode_of(as_is("b", "a"), table("a", "b"), table("b", "a")) == Whole()
 
     def test_a_renamed_column_is_renamed_in_the_footer(self):
         """The column chunks stay unchanged."""
         transform = TransformFacts({"a": Taken("a"), "c": Taken("b")})
 
-        assert way_of(transform, table("a", "b"), table("a", "c")) == Projected((("b", "c"),), ())
+        assert mode_of(transform, table("a", "b"), table("a", "c")) == Projected((("b", "c"),), ())
 
 
 PLAIN = (as_is("a", "b"), table("a", "b"), table("a", "b"), FileFacts(3, {"a": 0, "b": 0}))
@@ -216,44 +216,44 @@ class TestInDoubtItIsDecoded:
         """One hazard is enough."""
         *facts, reason = case
 
-        assert way_of(*facts).reason is reason
+        assert mode_of(*facts).reason is reason
 
     def test_all_hazards_of_a_table_are_named_at_once(self):
         """Otherwise a user removes one after the other, with a plan for each (fault U10)."""
         source = changed(replace(PLAIN[1], partitions=("a",), mapped_by_id=True), "b", oddity=UnsupportedColumn.LENGTH)
-        way = way_of(replace(PLAIN[0], adds_columns=True), source, *PLAIN[2:])
+        mode = mode_of(replace(PLAIN[0], adds_columns=True), source, *PLAIN[2:])
 
-        reasons = [decoded.reason for decoded in (way, *way.more)]
+        reasons = [decoded.reason for decoded in (mode, *mode.more)]
         assert reasons == [Reason.WRITE_MODE, Reason.MAPPED_BY_ID, Reason.COLUMN, Reason.PARTITIONS]
-        assert str(way).startswith("the write mode adds columns; the source maps its columns by id; ")
-        assert str(way).endswith("partitioned by different columns (source by a, target by no column)")
+        assert str(mode).startswith("the write mode adds columns; the source maps its columns by id; ")
+        assert str(mode).endswith("partitioned by different columns (source by a, target by no column)")
 
     def test_a_file_without_a_hazard_is_copied(self):
         """Without this, the test above would prove nothing; footers show the columns that a table dropped."""
-        assert way_of(*PLAIN) == way_of(PLAIN[0], replace(PLAIN[1], drops=True), *PLAIN[2:]) == Whole()
+        assert mode_of(*PLAIN) == mode_of(PLAIN[0], replace(PLAIN[1], drops=True), *PLAIN[2:]) == Whole()
 
     def test_a_large_file_gets_its_computed_columns(self):
         """Without this, the hazards above would prove nothing; hidden rows do no harm where no row can fail."""
-        way = Grafted(Projected((), ("b",)), ("b",))
+        mode = PartlyComputed(Projected((), ("b",)), ("b",))
         safe = TransformFacts({"a": Taken("a"), "b": Computed("b", may_fail=False)})
         vectors = replace(PLAIN[2], vectors=True)
 
-        assert way_of(COMPUTED, *PLAIN[1:3], FileFacts(MANY)) == way
-        assert way_of(safe, PLAIN[1], vectors, FileFacts(MANY, has_vector=True)) == way
+        assert mode_of(COMPUTED, *PLAIN[1:3], FileFacts(MANY)) == mode
+        assert mode_of(safe, PLAIN[1], vectors, FileFacts(MANY, has_vector=True)) == mode
 
     def test_a_type_that_became_wider_in_both_tables_is_copied(self):
         """Readers of the target learn of it like readers of the source; in an excluded column it does not matter."""
         source, target = (changed(facts, "b", widened="int, long") for facts in PLAIN[1:3])
 
-        assert way_of(PLAIN[0], source, target, PLAIN[3]) == Whole()
-        assert way_of(as_is("a"), source, table("a"), PLAIN[3]) == Projected((), ("b",))
+        assert mode_of(PLAIN[0], source, target, PLAIN[3]) == Whole()
+        assert mode_of(as_is("a"), source, table("a"), PLAIN[3]) == Projected((), ("b",))
 
     def test_a_vector_is_copied_to_a_target_that_supports_it(self):
         """The file keeps its vector."""
         transform, source, target, _ = PLAIN
         target = replace(target, vectors=True)
 
-        assert way_of(transform, source, target, FileFacts(3, has_vector=True)) == Whole()
+        assert mode_of(transform, source, target, FileFacts(3, has_vector=True)) == Whole()
 
     @pytest.mark.parametrize(
         ("text", "reason"),
@@ -264,18 +264,18 @@ class TestInDoubtItIsDecoded:
         source = changed(table("a", "b", partitions=("a",)), "a", is_instant=True)
         target = table("a", "b", partitions=("a",))
 
-        way = way_of(as_is("a", "b"), source, target, FileFacts(3, partition={"a": text}))
+        mode = mode_of(as_is("a", "b"), source, target, FileFacts(3, partition={"a": text}))
 
-        assert way == Whole() if reason is None else way.reason is reason
+        assert mode == Whole() if reason is None else mode.reason is reason
 
     def test_an_empty_partition_value_in_a_not_null_column_makes_a_file_decoded(self):
         """An empty string is null in Delta."""
         source = table("a", "b", partitions=("a",))
         target = changed(source, "a", takes_null=False)
 
-        way = way_of(as_is("a", "b"), source, target, FileFacts(3, partition={"a": ""}))
+        mode = mode_of(as_is("a", "b"), source, target, FileFacts(3, partition={"a": ""}))
 
-        assert way.reason is Reason.NULLS
+        assert mode.reason is Reason.NULLS
 
 
 MOSTLY = Decoded(Reason.MOSTLY_COMPUTED, "b")
@@ -288,30 +288,30 @@ class TestAFilter:
     FILES = (Values(0, 5, Nulls.NONE), Values(0, 50, Nulls.NONE), Values(10, 50))
 
     @pytest.mark.parametrize(
-        ("outputs", "ways"),
+        ("outputs", "modes"),
         [
             ({"a": Taken("a"), "b": Taken("b")}, [Whole(), Decoded(Reason.FILTER), Excluded()]),
             ({"b": Taken("b")}, [Projected((), ("a",)), Decoded(Reason.FILTER), Excluded()]),
             (
                 {"a": Taken("a"), "b": Computed("b")},
-                [Grafted(Projected((), ("b",)), ("b",)), Decoded(Reason.FILTER), Excluded()],
+                [PartlyComputed(Projected((), ("b",)), ("b",)), Decoded(Reason.FILTER), Excluded()],
             ),
             ({"b": Computed("b")}, [MOSTLY, MOSTLY, Excluded()]),
         ],
         ids=["as it is", "without the column", "computed", "only computed"],
     )
-    def test_a_filter_keeps_the_copy_mode_or_excludes_the_file(self, outputs, ways):
+    def test_a_filter_keeps_the_copy_mode_or_excludes_the_file(self, outputs, modes):
         """An excluded file is not read, even if all other files are decoded."""
         transform = TransformFacts(outputs, self.LESS)
         source, target = table("a", "b"), table(*outputs)
 
         assert [
-            way_of(transform, source, target, FileFacts(MANY, {}, values={"a": values})) for values in self.FILES
-        ] == ways
+            mode_of(transform, source, target, FileFacts(MANY, {}, values={"a": values})) for values in self.FILES
+        ] == modes
 
     def test_the_reason_names_the_part_that_the_log_does_not_decide(self):
         """The user may rewrite this part."""
         transform = replace(PLAIN[0], condition=And((self.LESS, Opaque("b LIKE 'x'"))))
-        way = way_of(transform, *PLAIN[1:3], FileFacts(3, {}, values={"a": Values(0, 5, Nulls.NONE)}))
+        mode = mode_of(transform, *PLAIN[1:3], FileFacts(3, {}, values={"a": Values(0, 5, Nulls.NONE)}))
 
-        assert str(way) == "the log does not decide the filter (b LIKE 'x')"
+        assert str(mode) == "the log does not decide the filter (b LIKE 'x')"

@@ -3,13 +3,13 @@
 A file is copied without decoding only if readers of the target then see exactly the rows that decoding would write. If facts do not
 prove this, the file is decoded, and the reason is reported. If the table dropped columns, the file's footer decides (`unknown_columns.py`).
 
-mode       the staged file                                    condition
---------   ------------------------------------------------   -----------------------------------------------------------
-Whole      the source's file, byte by byte                    the target has all columns, under their names in files
-Projected  the source's column chunks with another footer     columns are left out or have another name in files
-Grafted    those, and chunks of columns that Spark computed   some columns are computed, and at least as many are taken
-Decoded    written by Spark, row by row                       everything else
-Excluded   none; the source's file is not read                the filter excludes all of its rows
+mode            the staged file                                    condition
+--------------  ------------------------------------------------   -------------------------------------------------------
+Whole           the source's file, byte by byte                    the target has all columns, under their names in files
+Projected       the source's column chunks with another footer     columns are left out or have another name in files
+PartlyComputed  those, and chunks of columns that Spark computed   some columns are computed, and at least as many are taken
+Decoded         written by Spark, row by row                       everything else
+Excluded        none; the source's file is not read                the filter excludes all of its rows
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Projected:
 
 
 @dataclass(frozen=True, slots=True)
-class Grafted:
+class PartlyComputed:
     """Some columns are computed for all rows of the file, in their order; they are joined to the column chunks that are copied."""
 
     taken: Projected
@@ -107,13 +107,19 @@ class Excluded:
     """The filter excludes all rows of the file: it is not read."""
 
 
-Copying = Whole | Projected | Grafted
+Copying = Whole | Projected | PartlyComputed
 """Modes that keep the position of each row in its file."""
 
-Way = Copying | Decoded | Excluded
+CopyMode = Copying | Decoded | Excluded
 
-GRAFTED_ROWS_MIN = 10_000
-"""Minimum rows of a grafted file. Grafting costs about 15 ms per file; decoding reads 10,000 rows in that time."""
+
+def name_of(mode: CopyMode) -> str:
+    """Return the name of a copy mode in a plan and in metrics; `Grafted` is the API's name of `PartlyComputed`."""
+    return "Grafted" if isinstance(mode, PartlyComputed) else type(mode).__name__
+
+
+PARTLY_COMPUTED_ROWS_MIN = 10_000
+"""Minimum rows of a partly computed file. Joining chunks costs about 15 ms per file; decoding reads 10,000 rows in that time."""
 
 NO_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 """A partition value that engines read as another value."""
@@ -130,7 +136,7 @@ ALSO_OF_A_TARGET = frozenset({"rowTracking"})
 """Harmless for targets: commits assign row ids. In a source, files may contain row ids in extra columns."""
 
 
-def of_table(transform: TransformFacts, source: TableFacts, target: TableFacts) -> Way:
+def of_table(transform: TransformFacts, source: TableFacts, target: TableFacts) -> CopyMode:
     """Return the best copy mode for files of the source whose rows all pass the filter."""
     refused = (*_by_transform(transform), *_by_features(source, target), *_by_columns(transform, source, target))
     if refused:
@@ -152,16 +158,18 @@ def of_table(transform: TransformFacts, source: TableFacts, target: TableFacts) 
     if wide is not None:
         return type_changed(wide)  # Kernel cannot read such a file with a new footer
     projected = Projected(renamed, pruned)
-    return _by_names(source, data, dict(renamed)) or (Grafted(projected, computed) if computed else projected)
+    return _by_names(source, data, dict(renamed)) or (PartlyComputed(projected, computed) if computed else projected)
 
 
-def of_file(way: Way, transform: TransformFacts, source: TableFacts, target: TableFacts, file: FileFacts) -> Way:
+def of_file(
+    mode: CopyMode, transform: TransformFacts, source: TableFacts, target: TableFacts, file: FileFacts
+) -> CopyMode:
     """Return the copy mode of one file; `way` is the best mode for files of the table."""
     verdict = judge(transform.condition, file.values)
     if verdict is Verdict.EXCLUDED:
         return Excluded()
-    if not isinstance(way, Copying):
-        return way
+    if not isinstance(mode, Copying):
+        return mode
     if verdict is Verdict.UNDECIDED and transform.condition is not None:
         return _undecided(transform.condition)
     if file.rows is None:
@@ -179,7 +187,7 @@ def of_file(way: Way, transform: TransformFacts, source: TableFacts, target: Tab
                 return refused
         elif not outputs[name].takes_null and file.nulls.get(column.physical) != 0:
             return Decoded(Reason.NULLS, name)
-    return (_by_rows(transform, target, file) if isinstance(way, Grafted) else None) or way
+    return (_by_rows(transform, target, file) if isinstance(mode, PartlyComputed) else None) or mode
 
 
 def type_changed(name: str) -> Decoded:
@@ -248,7 +256,7 @@ def _by_names(source: TableFacts, data: set[str], renamed: dict[str, str]) -> De
 
 def _by_rows(transform: TransformFacts, target: TableFacts, file: FileFacts) -> Decoded | None:
     """Refuse to compute columns separately if that costs more than decoding, or may fail at rows that decoding does not read."""
-    if file.rows is not None and file.rows < GRAFTED_ROWS_MIN:
+    if file.rows is not None and file.rows < PARTLY_COMPUTED_ROWS_MIN:
         return Decoded(Reason.FEW_ROWS)
     if not file.has_vector:
         return None

@@ -1,10 +1,10 @@
-"""Tests of `backfill_core.file_copies.grafting`: rows that are computed together belong to one row group."""
+"""Tests of `backfill_core.file_copies.computed_parts`: rows that are computed together belong to one row group."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_core.file_copies.grafting import can_be_joined, fits, rounds, starts
+from backfill_core.file_copies.computed_parts import can_be_joined, fits, rounds, starts
 
 groups = st.lists(st.integers(1, 9), min_size=1, max_size=5).map(tuple)
 

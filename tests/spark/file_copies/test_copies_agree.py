@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from support.tables.layouts import layouts, write
 
 from backfill_core.errors import StagedFilesGoneError
-from backfill_core.file_copies.ways import Projected, Whole
+from backfill_core.file_copies.copy_modes import Projected, Whole
 from backfill_spark.delta.added_files import Statistics
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.file_copies.copier import FileTransfer, PlannedCopy
 from backfill_spark.file_copies.footers import Footers
 from backfill_spark.jvm.gateway import hadoop_conf
 
-WAYS = {
+MODES = {
     "id, i, s, t, d, a, g, m": Whole(),
     "i AS j, s, d, g": Projected(renamed=(("i", "j"),), pruned=("a", "id", "m", "t")),
     "m, a AS b, g AS h": Projected(renamed=(("a", "b"), ("g", "h")), pruned=("d", "i", "id", "s", "t")),
@@ -28,13 +28,13 @@ WAYS = {
 numbers = count()
 
 
-def copied(spark, source, target, way, *, scheme=""):
+def copied(spark, source, target, mode, *, scheme=""):
     """Copy the files of a folder; return their number."""
     footers = Footers(spark)
     planned = []
     for path in sorted(source.glob("*.parquet")):
         footer = footers.read(f"{scheme}{path}")
-        planned.append(PlannedCopy(SourceFile(path.name, path.stat().st_size, {}, None, None), way, {}, footer.rows))
+        planned.append(PlannedCopy(SourceFile(path.name, path.stat().st_size, {}, None, None), mode, {}, footer.rows))
     rows_by_name = {copy.file.name: copy.rows for copy in planned}
 
     def measure(path, file):
@@ -79,14 +79,14 @@ class TestEachWayGivesTheRowsThatDecodingGives:
     """Files are copied whole or projected, and read by two engines that share no code."""
 
     @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(layout=layouts(), select=st.sampled_from(list(WAYS)))
+    @given(layout=layouts(), select=st.sampled_from(list(MODES)))
     def test_each_way_gives_the_rows_of_decoding_for_any_layout(self, spark, folder, layout, select):
         """Codecs, row groups, dictionaries, nulls and nested columns; written by Spark or by delta-rs."""
         number = next(numbers)
         source, target = folder / f"s{number}", folder / f"t{number}"
         write(spark, source, layout)
 
-        assert copied(spark, source, target, WAYS[select]) == len(list(source.glob("*.parquet"))) > 0
+        assert copied(spark, source, target, MODES[select]) == len(list(source.glob("*.parquet"))) > 0
 
         names = ", ".join(column.split(" AS ")[-1] for column in select.split(", "))
         assert by_spark(spark, source, select) == by_spark(spark, target, names)
@@ -96,14 +96,14 @@ class TestEachWayGivesTheRowsThatDecodingGives:
 class TestAFileOfThisMachine:
     """A path with a scheme is of the file system that it names."""
 
-    @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-    def test_a_file_of_this_machine_is_copied_with_any_default_file_system(self, spark, tmp_path, request, way):
+    @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+    def test_a_file_of_this_machine_is_copied_with_any_default_file_system(self, spark, tmp_path, request, mode):
         """A cluster has its own default, and a local table is named with `file:`."""
         source, target = tmp_path / "s", tmp_path / "t"
         spark.range(3).selectExpr("id", *(f"id AS {name}" for name in "istdagm")).write.parquet(f"file:{source}")
         request.getfixturevalue("another_default")
 
-        assert copied(spark, source, target, way, scheme="file:") == len(list(source.glob("*.parquet"))) > 0
+        assert copied(spark, source, target, mode, scheme="file:") == len(list(source.glob("*.parquet"))) > 0
         assert len(list(target.glob("**/*.parquet"))) == len(list(source.glob("*.parquet")))
 
 
@@ -113,8 +113,8 @@ class TestACopyThatIsTakenAway:
     The work is done again.
     """
 
-    @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-    def test_a_removed_copy_is_no_damage_of_the_target(self, spark, tmp_path, way):
+    @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+    def test_a_removed_copy_is_no_damage_of_the_target(self, spark, tmp_path, mode):
         """No commit names it yet."""
         source, target = tmp_path / "source", tmp_path / "target"
         made = spark.range(3).selectExpr("id", *(f"id AS {name}" for name in "istdagm")).coalesce(1)
@@ -122,7 +122,7 @@ class TestACopyThatIsTakenAway:
         footers = Footers(spark)
         [path] = source.glob("*.parquet")
         rows = footers.read(str(path)).rows
-        planned = PlannedCopy(SourceFile(path.name, path.stat().st_size, {}, None, None), way, {}, rows)
+        planned = PlannedCopy(SourceFile(path.name, path.stat().st_size, {}, None, None), mode, {}, rows)
 
         def take():
             for copy in target.rglob("*.parquet"):
