@@ -3,10 +3,11 @@
 import json
 import re
 
-import pytest
 from support.operators.plugin import Plugin
 
 from backfill_api.names import OVERRIDE_ANNOTATION, STATE_ANNOTATION
+from backfill_api.status.ending import Ending
+from backfill_api.status.plan import Plan
 
 ARGO = {"argocd.argoproj.io/tracking-id": "jobs:backfill.dev/Backfill:shop/orders"}
 
@@ -225,10 +226,6 @@ class TestApproval:
 
 def plan_ending():
     """Return the end of a driver that made a plan."""
-    pytest.importorskip("backfill_api.status.plan")
-    from backfill_api.status.ending import Ending
-    from backfill_api.status.plan import Plan
-
     numbers = {"rows": 10, "bytes": 100, "files": 1, "splits": 1, "estimated_seconds": 5}
     plan = Plan(**numbers, estimated_seconds_low=4, estimated_seconds_high=6)
     return Ending(outcome="Planned", reason="Planned", plan=plan)
