@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-
 import click
 
+from backfill_kubectl.commands.about import complete_words, completion, doctor, version
 from backfill_kubectl.commands.control import approve, pause, resume, retry, suspend, throttle, unsuspend, verify
 from backfill_kubectl.commands.listing import get, list_jobs
+from backfill_kubectl.commands.logs import events, logs
 from backfill_kubectl.commands.options import PROGRAM, PluginGroup
+from backfill_kubectl.commands.report import report
 
 
 @click.group(cls=PluginGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -16,10 +18,22 @@ def cli(debug: bool) -> None:
     """List, watch and command Backfills of a cluster, with your kubeconfig and your rights."""
 
 
-for command in (list_jobs, get, pause, resume, throttle, suspend, unsuspend, approve, retry, verify):
+for command in (
+    list_jobs, get, pause, resume, throttle, suspend, unsuspend, approve, retry, verify, logs, events, doctor, report, version,
+    completion,
+):  # fmt: skip
     cli.add_command(command)
 
 
 def main() -> None:
     """Enter from the command line."""
     cli(prog_name=PROGRAM)
+
+
+def complete(words: list[str]) -> None:
+    """Print completions for kubectl, which passes the words after `kubectl backfill`."""
+    click.echo("\n".join(complete_words(cli, words)))
+
+
+if __name__ == "__main__":
+    main()

@@ -14,6 +14,7 @@ from urllib3 import BaseHTTPResponse, Retry, Timeout
 from urllib3.exceptions import HTTPError
 
 from backfill_api.names import GROUP, VERSION
+from backfill_core.command_errors import NotRunningError
 from backfill_kubectl.cluster.kubeconfig import Login
 from backfill_kubectl.cluster.resources import BACKFILLS, ApiResource, Json
 from backfill_kubectl.errors import (
@@ -133,6 +134,10 @@ class ApiServer:
             for line in answer:
                 yield _parsed(line, request)
 
+    def schema(self) -> Json:
+        """Return the OpenAPI document of our group and version, which every user may read."""
+        return self._json(_Request("get", BACKFILLS, None), path=f"/openapi/v3/apis/{GROUP}/{VERSION}")
+
     def version(self) -> Json:
         """Return the version of the API server."""
         return self._json(_Request("get", ApiResource("", "", "version"), None), path="/version")
@@ -230,6 +235,10 @@ class ApiServer:
                 return VersionTooOldError(
                     f"cannot {request.text}: the CRD of this cluster is older than this command: {message}",
                     hint="Upgrade the chart, which contains the CRD. Nothing was changed.",
+                )
+            case 400 if request.subresource == "log":
+                return NotRunningError(
+                    f"cannot {request.text}: {message}", hint="Try again in some seconds, or give -f to wait."
                 )
             case 400 | 413 | 422:
                 return WriteRefusedError(f"cannot {request.text}: {message}", hint="Nothing was changed.")

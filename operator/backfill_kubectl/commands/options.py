@@ -19,6 +19,7 @@ import yaml
 from backfill_core.errors import EXIT_UNEXPECTED, BackfillError
 from backfill_kubectl.cluster.api import ApiServer
 from backfill_kubectl.cluster.kubeconfig import log_in
+from backfill_kubectl.cluster.resources import BACKFILLS
 from backfill_kubectl.decisions.refusals import parse_name
 from backfill_kubectl.drawing.table import plain
 
@@ -114,7 +115,18 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_session
 
 
-NAME = click.argument("name", metavar="NAME")
+def _names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of Backfills that begin with a text, for completion in the shell; none if they cannot be listed."""
+    session = Session(ctx.params.get("kubeconfig"), ctx.params.get("context"), ctx.params.get("namespace"))
+    try:
+        api, namespace = session.connect()
+        names = [str(item["metadata"]["name"]) for page in api.pages(BACKFILLS, namespace) for item in page]
+    except BackfillError:
+        return []
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+NAME = click.argument("name", metavar="NAME", shell_complete=_names)
 
 
 def output_option(*kinds: str) -> Callable[..., Any]:

@@ -19,8 +19,8 @@ from backfill_api.spec.secret_settings import holds_a_secret
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.ending import Ending
 from backfill_api.status.progress import Progress
-from backfill_api.wire import CommandRequest
 from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate
+from backfill_api.wire import CommandRequest
 from backfill_cli.terminal.amounts import parse_memory
 from backfill_core.lifecycle.inputs.desired import desired_of
 from backfill_core.lifecycle.inputs.timestamps import ms_of
