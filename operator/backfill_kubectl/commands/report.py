@@ -83,10 +83,13 @@ def _parts(api: ApiServer, raw: Json, namespace: str, name: str) -> Iterator[tup
     drivers = [pod for pod in pods if str(pod["metadata"]["name"]).endswith("-driver")]
     for pod in drivers[-PODS_MAX:]:
         driver = str(pod["metadata"]["name"])
-        query = {"container": CONTAINER, "tailLines": str(LOG_LINES)}
-        lines = _allowed(lambda driver=driver: list(api.log(namespace, driver, query)))  # type: ignore[misc]
-        text = lines if isinstance(lines, str) else b"".join(lines).decode(errors="replace")
-        yield f"logs/{driver}.log", redact_text(text)
+        yield f"logs/{driver}.log", redact_text(_log(api, namespace, driver))
+
+
+def _log(api: ApiServer, namespace: str, driver: str) -> str:
+    query = {"container": CONTAINER, "tailLines": str(LOG_LINES)}
+    lines = _allowed(lambda: list(api.log(namespace, driver, query)))
+    return lines if isinstance(lines, str) else b"".join(lines).decode(errors="replace")
 
 
 def _yaml(value: Any) -> str:
