@@ -21,6 +21,7 @@ AREAS = (
     "chart",
     "ci",
     "cli",
+    "console",
     "core",
     "crds",
     "docs",

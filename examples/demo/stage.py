@@ -23,9 +23,10 @@ from rich.live import Live
 from rich.text import Text
 
 from backfill import Progress, Receipt
-from backfill.formatting import one_line
-from backfill.lines import progress_in
-from backfill_cli.terminal.view import show_progress, show_receipt
+from backfill.lines import current_time, progress_in
+from backfill_console.formatting import one_line
+from backfill_console.frames import frame_of_driver
+from backfill_console.terminal import show_frame, show_receipt
 
 STEP_TIMEOUT_S = 180.0
 DRIVER_MEMORY = "2g"
@@ -157,7 +158,8 @@ class Stage(ABC):
         newest = self.driver.newest if self.driver is not None else {}
         if "epoch" in newest:
             self.progress = progress_in(newest)
-        parts = [show_progress(self.job, self.progress)] if self.driver is not None else []
+        frame = frame_of_driver(self.job, self.progress, now=current_time())
+        parts: list[RenderableType] = [show_frame(frame)] if self.driver is not None else []
         if self.writer is not None and self.writer.newest:
             parts.append(Text(self.describe_writer(self.writer.newest), style="magenta"))
         # The empty last line takes keys that a terminal echoes (^C): on a full line they would move the block.

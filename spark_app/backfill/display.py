@@ -8,7 +8,10 @@ from collections.abc import Callable
 from html import escape
 from typing import Any, Protocol
 
-from backfill.formatting import (
+from backfill.lines import GOODBYE_S, Lines, clock
+from backfill_api.amounts import show_seconds
+from backfill_api.status.progress import Progress
+from backfill_console.formatting import (
     format_eta,
     format_filtered,
     format_lag,
@@ -19,9 +22,6 @@ from backfill.formatting import (
     one_line,
     show_rows,
 )
-from backfill.lines import GOODBYE_S, Lines, clock
-from backfill_api.amounts import show_seconds
-from backfill_api.status.progress import Progress
 
 LINE_EVERY_S = 5.0
 COLOURS = {"paused": "#b58900", "caught up": "#2e7d32"}

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from backfill.formatting import head_json
 from backfill.lines import clock
 from backfill_api.spec import spec as api
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
+from backfill_console.formatting import head_json
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
 

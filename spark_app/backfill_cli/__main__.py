@@ -11,7 +11,7 @@ import click
 from backfill import Settings
 from backfill_cli.commands.control import pause, resume, stop, throttle, verify
 from backfill_cli.commands.look import jobs, plan, status, validate
-from backfill_cli.commands.options import FILE, CommandGroup, in_folder_of, leave, parsed, read, spark_settings
+from backfill_cli.commands.options import ASCII, FILE, CommandGroup, in_folder_of, leave, parsed, read, spark_settings
 from backfill_cli.commands.release import release
 from backfill_cli.terminal.amounts import parse_memory
 
@@ -35,6 +35,7 @@ def cli(debug: bool) -> None:
 @click.option("--driver-log", type=click.Path(dir_okay=False, path_type=Path), help="File for the messages of Spark.")
 @spark_settings
 @click.option("--no-color", is_flag=True, help="No colours; NO_COLOR does the same.")
+@ASCII
 @click.option("--grid", is_flag=True, help="With -o json: the parts of the snapshot in each line.")
 @click.option("-q", "--quiet", is_flag=True, help="Show only the outcome.")
 @click.option("-v", "--verbose", is_flag=True, help="Messages of Spark and the JVM on standard error.")
@@ -46,6 +47,7 @@ def run(
     memory: str | None,
     driver_log: Path | None,
     no_color: bool,
+    ascii_only: bool,
     conf: dict[str, str],
     grid: bool,
     quiet: bool,
@@ -59,6 +61,7 @@ def run(
     shown = Shown(
         json_lines=output == "json",
         colour=not no_color,
+        ascii_only=ascii_only,
         log_file=driver_log and driver_log.absolute(),
         grid=grid,
         quiet=quiet,

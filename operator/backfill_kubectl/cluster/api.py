@@ -202,9 +202,8 @@ class ApiServer:
         token = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         if token:
             return {"Authorization": token}
-        if self._configuration.username:
-            return {"Authorization": self._configuration.get_basic_auth_token()}
-        return {}
+        basic = self._configuration.get_basic_auth_token() if self._configuration.username else None
+        return {"Authorization": basic} if basic else {}
 
     def _error(self, request: _Request, status: int, data: bytes) -> Exception:
         """Return the error of an answer."""

@@ -39,8 +39,8 @@ def log_in(file: Path | None, context: str | None, namespace: str | None) -> Log
     configuration = Configuration()
     path = None if file is None else str(file)
     try:
-        contexts, current = kube_config.list_kube_config_contexts(path)
-        kube_config.load_kube_config(path, context, client_configuration=configuration)
+        contexts, current = kube_config.list_kube_config_contexts(path)  # type: ignore[no-untyped-call]
+        kube_config.load_kube_config(path, context, client_configuration=configuration)  # type: ignore[no-untyped-call]
     except ConfigException as error:
         if file is not None or context is not None:
             raise KubeconfigInvalidError(
@@ -64,7 +64,7 @@ def _of_pod(configuration: Configuration, namespace: str | None, cause: ConfigEx
         KubeconfigInvalidError: this process runs in no pod.
     """
     try:
-        incluster_config.load_incluster_config(client_configuration=configuration)
+        incluster_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except ConfigException as error:
         raise KubeconfigInvalidError(
             f"there is no kubeconfig: {cause}", hint="Set KUBECONFIG, or give --kubeconfig FILE."

@@ -140,11 +140,11 @@ def resume(session: Session, name: str, **options: Any) -> None:
 @click.option("--for", "duration", metavar="DURATION", help="90s, 30m, 2h; then the earlier limit applies again.")
 @click.pass_context
 def throttle(
-    context: click.Context, session: Session, name: str, rate: str | None, byte_rate: str | None, duration: str | None,
+    ctx: click.Context, /, session: Session, name: str, rate: str | None, byte_rate: str | None, duration: str | None,
     **options: Any,
 ) -> None:  # fmt: skip
     """Limit the snapshot of NAME to RATE rows a second: 50000, 200k, 1.5M, 0 (none at all), none (no limit)."""
-    given = {context.get_parameter_source(option) for option in ("rate", "byte_rate")}
+    given = {ctx.get_parameter_source(option) for option in ("rate", "byte_rate")}
     if ParameterSource.COMMANDLINE not in given:
         raise click.UsageError("give a RATE, or --bytes RATE.")
     try:

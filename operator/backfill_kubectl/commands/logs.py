@@ -12,7 +12,8 @@ from backfill_api.typed_amounts import parse_duration_s
 from backfill_core.command_errors import NotRunningError
 from backfill_core.lifecycle.naming import driver_name
 from backfill_kubectl.cluster.api import ApiServer
-from backfill_kubectl.cluster.resources import BACKFILLS, EVENTS, Json
+from backfill_kubectl.cluster.job_watch import read_events
+from backfill_kubectl.cluster.resources import BACKFILLS
 from backfill_kubectl.cluster.watch import follow
 from backfill_kubectl.commands.options import (
     NAME,
@@ -120,18 +121,6 @@ def events(session: Session, name: str, output: str | None) -> None:
         click.echo(f"{backfill.key}: no events; the cluster keeps them for about an hour")
         return
     say(aligned(HEADINGS, [_cells(event) for event in shown]))
-
-
-def read_events(api: ApiServer, backfill: StoredBackfill) -> list[Json]:
-    """Return the events of a Backfill and of the pod of its newest attempt."""
-    objects = [("Backfill", backfill.name)]
-    if backfill.status.attempt is not None and backfill.status.attempt.pod_name:
-        objects.append(("Pod", backfill.status.attempt.pod_name))
-    return [
-        event
-        for kind, name in objects
-        for event in api.objects(EVENTS, backfill.namespace, fields=f"regarding.kind={kind},regarding.name={name}")
-    ]
 
 
 def _cells(event: EventLine) -> tuple[str, ...]:

@@ -11,14 +11,13 @@ from typing import Any, Final
 import click
 import yaml
 
-from backfill_api.names import BACKFILL_LABEL
 from backfill_core.errors import BackfillError
-from backfill_core.lifecycle.naming import base_name
 from backfill_kubectl.cluster.api import ApiServer
 from backfill_kubectl.cluster.installation import read_installation
-from backfill_kubectl.cluster.resources import BACKFILLS, PODS, Json
+from backfill_kubectl.cluster.job_watch import read_events, read_pods
+from backfill_kubectl.cluster.resources import BACKFILLS, Json
 from backfill_kubectl.commands.about import checks_of, client_version, page_of
-from backfill_kubectl.commands.logs import CONTAINER, read_events
+from backfill_kubectl.commands.logs import CONTAINER
 from backfill_kubectl.commands.options import NAME, Session, cluster_options, now
 from backfill_kubectl.decisions.redaction import redact, redact_text
 from backfill_kubectl.decisions.stored import read_stored
@@ -65,18 +64,19 @@ def report(session: Session, name: str, target: Path | None, operator_namespace:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr("README.txt", readme)
         bundle.writestr("doctor.txt", redact_text("\n".join(page_of(checks_of(installation)))))
-        for file, text in _parts(api, raw, namespace, found):
+        for file, text in _parts(api, raw, namespace):
             bundle.writestr(file, text)
             click.echo(file, err=True)
     click.echo(f"{target}: look through it before you send it; paths, names and messages are included")
 
 
-def _parts(api: ApiServer, raw: Json, namespace: str, name: str) -> Iterator[tuple[str, str]]:
+def _parts(api: ApiServer, raw: Json, namespace: str) -> Iterator[tuple[str, str]]:
     """Yield the files of a bundle, without secrets; a part that cannot be read has the reason instead."""
     yield "backfill.yaml", _yaml(raw)
-    events = _allowed(lambda: read_events(api, read_stored(raw)))
+    backfill = read_stored(raw)
+    events = _allowed(lambda: read_events(api, backfill))
     yield "events.json", json.dumps(redact(events), indent=2)
-    pods = _allowed(lambda: api.objects(PODS, namespace, labels=f"{BACKFILL_LABEL}={base_name(name)}"))
+    pods = _allowed(lambda: read_pods(api, backfill))
     yield "pods.yaml", _yaml(pods)
     if not isinstance(pods, list):
         return

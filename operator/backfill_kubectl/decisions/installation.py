@@ -85,7 +85,7 @@ def _of_deployment(deployment: Mapping[str, Any], client: str) -> list[Check]:
     metadata, spec, status = (deployment.get(part) or {} for part in ("metadata", "spec", "status"))
     name = f"{metadata.get('namespace')}/{metadata.get('name')}"
     wanted, ready = spec.get("replicas", 1), status.get("readyReplicas", 0)
-    container = next(iter(spec.get("template", {}).get("spec", {}).get("containers", [])), {})
+    container: Mapping[str, Any] = next(iter(spec.get("template", {}).get("spec", {}).get("containers", [])), {})
     version = (metadata.get("labels") or {}).get("app.kubernetes.io/version", "")
     shown = f"{name}, {version or 'unknown version'}, image {container.get('image', '?')}"
     verdict: Verdict = "ok" if ready >= wanted > 0 else "warning" if ready else "fault"

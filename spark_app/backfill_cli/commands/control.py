@@ -14,10 +14,10 @@ from click.core import ParameterSource
 from backfill import Ack, Comparison, NotRunningError, Progress, Settings
 from backfill.control import Client, drivers, find
 from backfill.errors import SourceAheadError, VerificationFailedError
-from backfill.formatting import format_source_head, head_json
 from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate
 from backfill_api.wire import Command, PauseCommand, StopCommand, ThrottleCommand
 from backfill_cli.commands.options import (
+    ASCII,
     FILE,
     JOB,
     WAIT,
@@ -31,7 +31,8 @@ from backfill_cli.commands.options import (
 )
 from backfill_cli.terminal.acknowledgements import describe_effect
 from backfill_cli.terminal.steps import steps_shown
-from backfill_cli.terminal.view import show_receipt
+from backfill_console.formatting import format_source_head, head_json
+from backfill_console.terminal import show_receipt
 
 
 def _send(file: Path | None, job: str | None, wait_s: float, command: Command) -> None:
@@ -156,6 +157,7 @@ def stop(file: Path | None, job: str | None, wait_s: float, force: bool) -> None
 @click.option("--statistics", is_flag=True, help="Compare the statistics of all files of the target with their values.")
 @click.option("--head", is_flag=True, help="Exit with 57 if the source has a newer version than the one compared.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@ASCII
 @spark_settings
 def verify(
     file: Path | None,
@@ -166,6 +168,7 @@ def verify(
     statistics: bool,
     head: bool,
     output: str,
+    ascii_only: bool,
     conf: dict[str, str],
 ) -> None:
     """Compare source and target now, with the running driver or without a driver."""
@@ -199,7 +202,7 @@ def verify(
         receipt = comparison.receipt.model_dump(mode="json", by_alias=True)
         click.echo(json.dumps({**receipt, "sourceHead": head_json(comparison.source_head)}, separators=(",", ":")))
     else:
-        terminal(sys.stdout).print(show_receipt(comparison.receipt, comparison.source_head))
+        terminal(sys.stdout, ascii_only=ascii_only).print(show_receipt(comparison.receipt, comparison.source_head))
     for side, row in comparison.rows:
         click.echo(f"{side}: {row}", err=output == "json")
     if not comparison.receipt.equal:

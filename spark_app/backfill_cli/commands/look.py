@@ -13,27 +13,24 @@ import yaml
 
 from backfill import Backfill, NotRunningError, Settings, Status
 from backfill.control import Client, drivers, find
-from backfill.formatting import format_source_head, one_line
 from backfill.job import spark_is_installed
+from backfill.lines import current_time
 from backfill.status import of_running
-from backfill_api.amounts import counted
-from backfill_cli.commands.options import FILE, JOB, OUTPUT, in_folder_of, read, spark_settings, terminal
-from backfill_cli.terminal.plan_view import show_plan
+from backfill_cli.commands.options import ASCII, FILE, JOB, OUTPUT, in_folder_of, read, spark_settings, terminal
 from backfill_cli.terminal.screen import Screen
 from backfill_cli.terminal.steps import steps_shown
 from backfill_cli.terminal.streams import Out
-from backfill_cli.terminal.view import format_verdict, show_progress
+from backfill_console.formatting import format_source_head, one_line
+from backfill_console.frame import Trend
+from backfill_console.frames import RESTING, frame_of_driver, frame_of_stored
+from backfill_console.terminal import show_frame, show_plan
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from backfill_api.spec.spec import BackfillSpec
+
 WATCH_EVERY_S = 0.5
-RESTING = {
-    "NotStarted": "not started: the target has no state of this job",
-    "Stopped": "stopped; `backfill run` resumes it",
-    "Finished": "complete",
-}
-"""Readable names of states without a driver."""
 
 
 def tables_of(job: Backfill) -> list[tuple[str, str]]:
@@ -72,8 +69,11 @@ def validate(file: Path | None) -> None:
 @click.option(
     "--explain", is_flag=True, help="Show all reasons of copy modes, and what the time of each step depends on."
 )
+@ASCII
 @spark_settings
-def plan(file: Path | None, output: str, check_unique: bool, explain: bool, conf: dict[str, str]) -> None:
+def plan(
+    file: Path | None, output: str, check_unique: bool, explain: bool, ascii_only: bool, conf: dict[str, str]
+) -> None:
     """Show the plan of a job with an estimate of its time; writes nothing to source or target."""
     job = read(file, conf=conf)
     with in_folder_of(file):
@@ -82,7 +82,9 @@ def plan(file: Path | None, output: str, check_unique: bool, explain: bool, conf
             made = job.plan(check_unique=check_unique, on_step=on_step)
     if output == "table":
         explained_by = job.spec if explain else None
-        terminal(sys.stdout).print(show_plan(job.job_id, made, places, explained_by=explained_by))
+        terminal(sys.stdout, ascii_only=ascii_only).print(
+            show_plan(job.job_id, made, places, explained_by=explained_by)
+        )
     else:
         print_value(made.model_dump(mode="json", by_alias=True), output)
 
@@ -94,9 +96,17 @@ def plan(file: Path | None, output: str, check_unique: bool, explain: bool, conf
 @click.option("--watch", is_flag=True, help="Repeat until the driver ends.")
 @click.option("--offline", is_flag=True, help="Read the state in the target, without a driver.")
 @click.option("--grid", is_flag=True, help="With -o json or yaml: the parts of the snapshot too.")
+@ASCII
 @spark_settings
 def status(
-    file: Path | None, job: str | None, output: str, watch: bool, offline: bool, grid: bool, conf: dict[str, str]
+    file: Path | None,
+    job: str | None,
+    output: str,
+    watch: bool,
+    offline: bool,
+    grid: bool,
+    ascii_only: bool,
+    conf: dict[str, str],
 ) -> None:
     """Show the progress of a job: from its driver, or from the target if none runs (-f FILE; takes seconds)."""
     backfill = None if file is None else read(file, conf=conf)
@@ -115,23 +125,28 @@ def status(
         click.echo(f"{gone.message.rstrip('.')}; reading the target, which takes seconds", err=True)
         with in_folder_of(file), steps_shown(backfill) as on_step:
             stored = backfill.status(offline=True, on_step=on_step)
-        _show_stored(stored, output, grid=grid)
+        _show_stored(stored, backfill, output, grid=grid, ascii_only=ascii_only)
         return
+    spec = None if backfill is None else backfill.spec
     if watch:
-        _watch(client, output, grid=grid)
+        _watch(client, spec, output, grid=grid, ascii_only=ascii_only)
     elif output == "table":
-        terminal(sys.stdout).print(show_progress(running.job_id, progress, acks=acks))
+        frame = frame_of_driver(
+            running.job_id, progress, now=current_time(), spec=spec, acks=acks, receipt=running.receipt
+        )
+        terminal(sys.stdout, ascii_only=ascii_only).print(show_frame(frame))
     else:
         print_value(running.to_json(grid=grid), output)
 
 
-def _watch(client: Client, output: str, *, grid: bool) -> None:
+def _watch(client: Client, spec: BackfillSpec | None, output: str, *, grid: bool, ascii_only: bool) -> None:
     """Show a job until its driver ends or Ctrl-C."""
-    console = terminal(sys.stdout)
     job = client.address.job_id
     try:
+        closed = threading.Event()
+        console = terminal(Out(sys.stdout.fileno(), closed.set), ascii_only=ascii_only)
         if output == "table" and console.is_terminal and not console.is_dumb_terminal:
-            _draw(client, console)
+            _draw(client, spec, console, closed)
             return
         while True:
             progress = client.progress()
@@ -144,36 +159,41 @@ def _watch(client: Client, output: str, *, grid: bool) -> None:
         click.echo("the driver has ended", err=True)
 
 
-def _draw(client: Client, console: Console) -> None:
+def _draw(client: Client, spec: BackfillSpec | None, console: Console, closed: threading.Event) -> None:
     """Draw the block of a job until its driver ends, or the terminal is closed."""
-    closed = threading.Event()
-    screen = Screen(Out(sys.stdout.fileno(), closed.set), console)
+    screen, trend = Screen(console), Trend()
     try:
         while not closed.is_set():
-            progress = client.progress()
-            lines = screen.room[1]
-            screen.draw(show_progress(client.address.job_id, progress, acks=client.acks(), lines=lines))
+            progress, now = client.progress(), current_time()
+            trend = trend.after(progress, now)
+            frame = frame_of_driver(
+                client.address.job_id,
+                progress,
+                now=now,
+                spec=spec,
+                acks=client.acks(),
+                receipt=client.receipt(),
+                trend=trend,
+            )
+            screen.draw(show_frame(frame, lines=screen.room[1]))
             closed.wait(WATCH_EVERY_S)
     finally:
         screen.close()
 
 
-def _show_stored(stored: Status, output: str, *, grid: bool) -> None:
+def _show_stored(stored: Status, job: Backfill, output: str, *, grid: bool, ascii_only: bool) -> None:
     """Print a stored status with the same fields and format as the status of a driver."""
     if output != "table":
         print_value(stored.to_json(grid=grid), output)
         return
-    console = terminal(sys.stdout)
+    console = terminal(sys.stdout, ascii_only=ascii_only)
     if stored.progress is None:
         console.print(f"{stored.job_id}: {RESTING[stored.state]}", markup=False, soft_wrap=True)
         return
-    console.print(show_progress(stored.job_id, stored.progress, resting=RESTING[stored.state]))
-    if stored.receipt is not None:
-        console.print(
-            f"receipt: {format_verdict(stored.receipt)}, {counted(stored.receipt.rows, 'row')}",
-            markup=False,
-            soft_wrap=True,
-        )
+    frame = frame_of_stored(
+        stored.job_id, stored.state, stored.progress, now=current_time(), spec=job.spec, receipt=stored.receipt
+    )
+    console.print(show_frame(frame))
     if newer := format_source_head(stored.source_head):
         console.print(newer, markup=False, soft_wrap=True, style="bold yellow")
 

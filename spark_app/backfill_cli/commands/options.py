@@ -58,6 +58,8 @@ OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
 )
 
+ASCII = click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+
 EXTRAS = {
     "pyspark": "spark",
     "py4j": "spark",
@@ -169,14 +171,24 @@ def say_error(reason: str, message: str, hint: str = "", *, console: Console | N
 class _PipedConsole(Console):
     """A console whose closed pipe raises `BrokenPipeError`, as `click.echo` does; rich's console exits with code 1."""
 
+    ascii_only = False
+    """Blocks are drawn in ASCII, as on a terminal whose encoding is not UTF."""
+
+    @property
+    def encoding(self) -> str:
+        """Return the encoding of the stream; rich draws for it."""
+        return "ascii" if self.ascii_only else super().encoding
+
     def on_broken_pipe(self) -> None:
         """Raise the error that rich caught."""
         raise BrokenPipeError
 
 
-def terminal(stream: TextIO | io.TextIOBase, *, colour: bool = True) -> Console:
+def terminal(stream: TextIO | io.TextIOBase, *, colour: bool = True, ascii_only: bool = False) -> Console:
     """Return a console for a stream; `NO_COLOR` and `TERM=dumb` switch colours off."""
-    return _PipedConsole(file=cast("TextIO", stream), no_color=None if colour else True, highlight=False)
+    console = _PipedConsole(file=cast("TextIO", stream), no_color=None if colour else True, highlight=False)
+    console.ascii_only = ascii_only
+    return console
 
 
 def read(

@@ -19,14 +19,17 @@ from backfill import Backfill, BackfillError, Outcome, Progress, Receipt
 from backfill import run as attempt
 from backfill.display import Observer
 from backfill.errors import EXIT_COMPLETE, EXIT_STOPPED
-from backfill.formatting import format_filtered, format_source_head, head_json, one_line
-from backfill.lines import Lines, clock, json_line, progress_document
+from backfill.lines import Lines, clock, current_time, json_line, progress_document
 from backfill_api.amounts import counted, show_seconds
 from backfill_cli.commands.options import EXIT_INTERRUPTED, say_error, terminal
 from backfill_cli.terminal.redrawn import JSON_EVERY_S, LINE_EVERY_S, Redrawn
 from backfill_cli.terminal.screen import SHOW_CURSOR, Screen
 from backfill_cli.terminal.streams import Out, own_streams
-from backfill_cli.terminal.view import show_progress, show_receipt, show_steps
+from backfill_console.formatting import format_filtered, format_source_head, head_json, one_line
+from backfill_console.frame import Trend
+from backfill_console.frames import frame_of_driver
+from backfill_console.heading import format_steps
+from backfill_console.terminal import show_frame, show_receipt
 
 STOPPING = "stopping at a barrier; Ctrl-C again: at once"
 ENDED_AT_ONCE = "ended at once; `backfill run` resumes from the last commit"
@@ -39,6 +42,7 @@ class Shown:
 
     json_lines: bool = False
     colour: bool = True
+    ascii_only: bool = False
     log_file: Path | None = None
     """Log file of the JVM; `None` for a file in the state folder, or standard error with `verbose`."""
 
@@ -62,8 +66,8 @@ class RunCommand:
         self._driver = driver
         self._attempt: attempt.Run | None = None
         self._stop_asked = False
-        self._began_s = self._step_began_s = time.monotonic()
-        self._step = ""
+        self._began_s = time.monotonic()
+        self._trend = Trend()
         self._presses = 0
         self._reader_gone = False
         self._drawn = False
@@ -80,8 +84,9 @@ class RunCommand:
                 fields = outcome_document(ended, receipt, elapsed_s)
                 out.write(json_line({"time": clock(), "jobId": self._job.job_id, **fields}))
             else:
-                if receipt is not None and isinstance(view, _Drawn) and _exit_code(ended) == EXIT_COMPLETE:
-                    view.erase()  # the receipt and the final line contain everything
+                if isinstance(view, _Drawn):
+                    # The receipt and the final line of a complete job contain everything.
+                    view.leave(erase=receipt is not None and _exit_code(ended) == EXIT_COMPLETE)
                 conclude(console, ended, receipt, elapsed_s)
             if self._reader_gone:
                 errors.print(READER_GONE, markup=False)
@@ -95,6 +100,8 @@ class RunCommand:
             run = self._attempt = self._job.shown_by(lambda _: view, driver=self._driver)
         except BaseException:
             view.close()  # an open view would hide the cursor and the error
+            if isinstance(view, _Drawn):
+                view.leave(erase=False)
             raise
         if self._stop_asked:
             run.stop()
@@ -110,7 +117,7 @@ class RunCommand:
         return self._job.log_file
 
     def _console(self, out: Out) -> Console:
-        return terminal(out, colour=self._shown.colour)
+        return terminal(out, colour=self._shown.colour, ascii_only=self._shown.ascii_only)
 
     # ------------------------------------------------------------------ display during the run
     def _view(self, out: Out, console: Console) -> Observer:
@@ -121,7 +128,7 @@ class RunCommand:
             view = Lines(lambda progress: self._write_json(out, progress), JSON_EVERY_S)
         elif console.is_terminal and not console.is_dumb_terminal:
             self._drawn = True
-            return _Drawn(Screen(out, console), self, first)
+            return _Drawn(Screen(console), self, first)
         else:
             view = Lines(
                 lambda progress: _write_line(out, f"{clock()} {job}  {one_line(progress, elapsed_s=self.elapsed_s)}"),
@@ -140,19 +147,18 @@ class RunCommand:
 
     def draw(self, screen: Screen, progress: Progress) -> None:
         """Draw the block of a progress."""
-        now_s = time.monotonic()
-        if progress.reason != self._step:
-            self._step, self._step_began_s = progress.reason, now_s
-        screen.draw(
-            show_progress(
-                self._job.job_id,
-                progress,
-                STOPPING if self._presses else "",
-                elapsed_s=self.elapsed_s,
-                step_s=now_s - self._step_began_s,
-                lines=screen.room[1],
-            )
+        now = current_time()
+        self._trend = self._trend.after(progress, now)
+        frame = frame_of_driver(
+            self._job.job_id,
+            progress,
+            now=now,
+            spec=self._job.spec,
+            trend=self._trend,
+            up_s=self.elapsed_s,
+            note=STOPPING if self._presses else "",
         )
+        screen.draw(show_frame(frame, lines=screen.room[1]))
 
     # ------------------------------------------------------------------ signals
     @contextmanager
@@ -209,13 +215,12 @@ class _Drawn:
         self._redrawn.see(progress)
 
     def close(self) -> None:
-        """Draw the final view, and leave it on the screen."""
+        """Draw the final view."""
         self._redrawn.close()
-        self._screen.close()
 
-    def erase(self) -> None:
-        """Remove the block after the end."""
-        self._screen.erase()
+    def leave(self, *, erase: bool) -> None:
+        """Leave the final view on the screen, or remove it."""
+        self._screen.close(erase=erase)
 
 
 def _write_line(out: Out, line: str) -> None:
@@ -251,7 +256,7 @@ def conclude(console: Console, ended: Outcome | BackfillError, receipt: Receipt 
     """Print the receipt; for an attempt that did not fail, also its outcome and duration."""
     head = None if isinstance(ended, BackfillError) else ended.source_head
     if isinstance(ended, Outcome) and ended.state == "Complete" and ended.progress and ended.progress.steps:
-        console.print(Text(show_steps(ended.progress.steps), style="dim"), soft_wrap=True)
+        console.print(Text(format_steps(ended.progress.steps), style="dim"), soft_wrap=True)
     if receipt is not None:
         console.print(show_receipt(receipt, head))
     if isinstance(ended, BackfillError):

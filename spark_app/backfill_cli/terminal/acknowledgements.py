@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from backfill.formatting import format_limit, format_rate, show_rows
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.status.progress import Progress
 from backfill_api.wire import Command, PauseCommand, ThrottleCommand
+from backfill_console.formatting import format_limit, format_rate, show_rows
 
 
 def describe_effect(command: Command, progress: Progress | None) -> str:

@@ -1,7 +1,7 @@
 """Draws a terminal from recorded lines of `backfill run -o json`, for the docs.
 
 `python -m backfill_cli.terminal.picture docs/images/run.json docs/images/run.svg`; the recording is
-`{"job": …, "progress": {…}, "receipt": {…}}`, taken from `driver.jsonl` of a demo.
+`{"job": …, "time": …, "progress": {…}, "receipt": {…}}`, taken from `driver.jsonl` of a demo.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import io
 import json
 import sys
+from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
 
 from backfill import Receipt
 from backfill.lines import progress_in
-from backfill_cli.terminal.view import show_progress, show_receipt
+from backfill_console.frames import frame_of_driver
+from backfill_console.terminal import show_frame, show_receipt
 
 WIDTH_COLUMNS = 96
 
@@ -27,7 +29,10 @@ def draw(recording: Path, picture: Path) -> None:
         width=WIDTH_COLUMNS, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
     console.print("$ backfill run -f orders.yaml", style="bold")
-    console.print(show_progress(recorded["job"], progress_in(recorded["progress"])))
+    frame = frame_of_driver(
+        recorded["job"], progress_in(recorded["progress"]), now=datetime.fromisoformat(recorded["time"])
+    )
+    console.print(show_frame(frame))
     if recorded.get("receipt"):
         console.print("…", style="dim")
         console.print(show_receipt(Receipt.model_validate(recorded["receipt"])))
@@ -44,7 +49,7 @@ def record(lines: Path, recording: Path, job: str, percent: int) -> None:
         if document.get("percent", 0) >= percent and document.get("revision") and document.get("throttleRowsPerSecond")
     )
     receipts = [document["receipt"] for document in documents if document.get("receipt")]
-    kept = {"job": job, "progress": shown, "receipt": receipts[-1] if receipts else None}
+    kept = {"job": job, "time": shown["time"], "progress": shown, "receipt": receipts[-1] if receipts else None}
     recording.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 

@@ -18,7 +18,7 @@ from backfill.errors import InvalidSettingError
 from backfill_cli.commands.options import LOG_FILE
 from backfill_cli.terminal.redrawn import Redrawn
 from backfill_cli.terminal.screen import Screen
-from backfill_cli.terminal.streams import Out, own_streams
+from backfill_cli.terminal.streams import own_streams
 
 OPENING = "starting Spark"
 
@@ -34,9 +34,9 @@ class _Step:
 class Steps:
     """Draws the steps of a command on a terminal: a line each, the last one with seconds that count up."""
 
-    def __init__(self, out: Out, console: Console) -> None:
+    def __init__(self, console: Console) -> None:
         """Begin with the first step of each command that needs Spark."""
-        self._screen = Screen(out, console)
+        self._screen = Screen(console)
         self._ended_s: float | None = None
         self._steps: tuple[_Step, ...] = (_Step(OPENING, time.monotonic()),)
         self._redrawn: Redrawn[tuple[_Step, ...]] = Redrawn(self._draw, self._steps)
@@ -68,7 +68,7 @@ def steps_shown(job: Backfill) -> Iterator[Callable[[str], None]]:
         if not console.is_terminal or console.is_dumb_terminal:
             yield lambda _: None
             return
-        steps = Steps(err, console)
+        steps = Steps(console)
         try:
             yield steps.begin
         finally:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from backfill.formatting import show_bytes
 from backfill_api.amounts import counted, show_seconds, whole_number
 from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate
 from backfill_cli.terminal.amounts import parse_memory
+from backfill_console.formatting import show_bytes
 
 
 class TestRates:

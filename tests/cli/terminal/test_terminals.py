@@ -15,7 +15,7 @@ from support.console.emulator import Emulator
 from support.console.terminal import Terminal
 from support.tables.jobs import write_yaml
 
-from backfill_cli.terminal.screen import CLEAR, Screen
+from backfill_cli.terminal.screen import HOME_AND_CLEAR, Screen
 from backfill_cli.terminal.streams import Out
 
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3|4|9|10)\d(?:;\d+)*m")
@@ -76,6 +76,11 @@ def shown(tmp_path):
     return run
 
 
+def console_of(terminal):
+    """Return a console that writes to a terminal."""
+    return Console(file=Out(terminal), _environ={"TERM": "xterm-256color"})
+
+
 def test_a_dumb_terminal_gets_lines_at_once(shown):
     """It used to show nothing until the end."""
     terminal = shown(TERM="dumb")
@@ -110,7 +115,7 @@ def test_a_command_shows_its_steps_and_not_the_messages_of_spark(tmp_path, term)
 def test_a_resized_terminal_is_cleared():
     """A terminal may rewrap the lines above: the border appeared twice."""
     seen, terminal = os.openpty()
-    screen, sent = Screen(Out(terminal), Console()), []
+    screen, sent = Screen(console_of(terminal)), []
     for columns in (80, 80, 60, 60):
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         screen.draw("+------+")
@@ -118,14 +123,14 @@ def test_a_resized_terminal_is_cleared():
     os.close(seen)
     os.close(terminal)
 
-    assert [CLEAR in output for output in sent] == [False, False, True, False]
+    assert [HOME_AND_CLEAR.segment.text in output for output in sent] == [False, False, True, False]
 
 
 def test_echoed_keys_move_no_line():
     """`^C` at the end of a full line began another line, and the border appeared twice."""
     seen, terminal = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    screen, shown = Screen(Out(terminal), Console(width=80)), Emulator()
+    screen, shown = Screen(console_of(terminal)), Emulator()
     for number in range(3):
         screen.draw(Panel(f"line {number}"))
         shown.feed(os.read(seen, 65536).decode()).feed("^C")
@@ -142,21 +147,20 @@ def test_a_watch_that_ctrl_c_ends_leaves_one_block(state_dir):
     env = {**os.environ, "BACKFILL_STATE_DIR": str(state_dir), "TERM": "xterm-256color"}
     command = [sys.executable, "-m", "backfill_cli", "status", "--watch"]
     with running(state_dir), Terminal(command, env=env) as terminal:
-        terminal.wait_for("╯")
+        terminal.wait_for("rows ")
         terminal.press()
         assert terminal.ends()[0] == 0, terminal.text
     shown = Emulator().feed(terminal.raw).text
 
-    assert (shown.count("╭"), shown.count("╯"), "default/job" in shown) == (1, 1, True)
+    assert (shown.count("default/job"), shown.count("rows/s"), shown.count("\njob ")) == (1, 1, 1)
 
 
 def test_a_complete_job_leaves_the_receipt(shown):
     """The block above it showed the speed of a job that had ended; the times of its steps stay."""
     left = Emulator(80).feed(shown("complete", code=0).raw).text
 
-    assert left.splitlines()[0] == "copy 1 min 35 s"
-    assert left.count("╭") == 1
-    assert "╭─ receipt" in left
+    assert left.splitlines()[:2] == ["copy ✔ 1 min 35 s", "receipt   ✔ source and target are equal"]
+    assert "default/job" not in left
     assert "complete: 10 rows of the snapshot" in left
 
 

@@ -40,7 +40,11 @@ class TestWhoNeedsAPerson:
     )
     def test_condition_needs_a_person(self, given_condition):
         """Its reason is the reason of the line."""
-        shown = line(status=running(conditions=[given_condition]) if given_condition["type"] != "DriverReady" else {"conditions": [given_condition]})
+        shown = line(
+            status=running(conditions=[given_condition])
+            if given_condition["type"] != "DriverReady"
+            else {"conditions": [given_condition]}
+        )
 
         assert shown.group == "needs a person"
         assert given_condition["reason"] in shown.why
@@ -81,11 +85,20 @@ class TestReasons:
         """Users may write anything into an annotation."""
         pause = condition("Paused", reason="AsRequested")
 
-        assert line(status={"phase": "Paused", "conditions": [pause]}, annotations={CHANGED_BY_ANNOTATION: text}).why == "spec"
+        assert (
+            line(status={"phase": "Paused", "conditions": [pause]}, annotations={CHANGED_BY_ANNOTATION: text}).why
+            == "spec"
+        )
 
     def test_running_job_has_the_reason_of_its_speed(self):
         """It is the driver's."""
-        progress = {"percent": 61, "rowsDone": 61, "rowsTotal": 98, "reason": "throttled by command", "eta": "2026-11-26T22:12:00Z"}
+        progress = {
+            "percent": 61,
+            "rowsDone": 61,
+            "rowsTotal": 98,
+            "reason": "throttled by command",
+            "eta": "2026-11-26T22:12:00Z",
+        }
         shown = line(status=running(progress=progress))
 
         assert (shown.why, shown.eta_s, shown.percent) == ("throttled by command", 720, 61)
@@ -95,7 +108,12 @@ class TestReasons:
         ready = condition("Ready", "False", reason="DriversLimited", message="8 of 8 run")
         shown = line(status={"phase": "Pending", "conditions": [ready]})
 
-        assert (shown.why, shown.group, shown.eta_s, shown.rows_per_second) == ("DriversLimited: 8 of 8 run", "waits", None, None)
+        assert (shown.why, shown.group, shown.eta_s, shown.rows_per_second) == (
+            "DriversLimited: 8 of 8 run",
+            "waits",
+            None,
+            None,
+        )
 
     def test_job_that_no_operator_has_seen_says_so(self):
         """It has no condition."""
@@ -124,13 +142,18 @@ JSON = st.recursive(
     lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=8), below, max_size=3),
     max_leaves=8,
 )
-FIELDS = st.sampled_from(["conditions", "progress", "phase", "attempt", "history", "control", "receipt", "override", "observedGeneration"])
+FIELDS = st.sampled_from(
+    ["conditions", "progress", "phase", "attempt", "history", "control", "receipt", "override", "observedGeneration"]
+)
 
 
 class TestAnyObjectHasALine:
     """A user, or another version, may write anything into a status."""
 
-    @given(status=st.dictionaries(FIELDS, JSON, max_size=4) | JSON, metadata=st.dictionaries(st.sampled_from(["annotations", "labels", "managedFields", "generation"]), JSON))
+    @given(
+        status=st.dictionaries(FIELDS, JSON, max_size=4) | JSON,
+        metadata=st.dictionaries(st.sampled_from(["annotations", "labels", "managedFields", "generation"]), JSON),
+    )
     def test_any_json_is_read(self, status, metadata):
         """The readable part of a status is shown."""
         from backfill_kubectl.decisions.stored import read_stored

@@ -71,7 +71,9 @@ class TestTheOperator:
 
     def test_another_minor_version_is_a_warning(self):
         """The older one may not know a field."""
-        assert [check.title for check in check_operator([deployment()], "0.2.0") if check.verdict == "warning"] == ["versions differ"]
+        assert [check.title for check in check_operator([deployment()], "0.2.0") if check.verdict == "warning"] == [
+            "versions differ"
+        ]
 
     @pytest.mark.parametrize(("namespaces", "shown"), [("shop,stock", "shop,stock"), ("", "all")])
     def test_watched_namespaces_are_listed(self, namespaces, shown):

@@ -21,7 +21,9 @@ class TestNames:
         """With a namespace, a kind, or neither."""
         assert parse_name(text) == expected
 
-    @pytest.mark.parametrize("text", ["", "Orders", "../x", "a/b/c", "shop/", "/orders", "a b", "ü", "x" * 300, "-o", "a?b=c", "a\x1b[0m"])
+    @pytest.mark.parametrize(
+        "text", ["", "Orders", "../x", "a/b/c", "shop/", "/orders", "a b", "ü", "x" * 300, "-o", "a?b=c", "a\x1b[0m"]
+    )
     def test_odd_name_is_refused(self, text):
         """It never reaches the API server."""
         with pytest.raises(ValueError, match="is not a name"):

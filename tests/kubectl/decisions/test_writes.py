@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.plugin.objects import SPEC, raw, stored
 
-from backfill_api.names import OVERRIDE_ANNOTATION, RESTART_ANNOTATION, STATE_ANNOTATION, SUSPEND_ANNOTATION, VERIFY_ANNOTATION
+from backfill_api.names import (
+    OVERRIDE_ANNOTATION,
+    RESTART_ANNOTATION,
+    STATE_ANNOTATION,
+    SUSPEND_ANNOTATION,
+    VERIFY_ANNOTATION,
+)
 from backfill_kubectl.cluster.writer import merged
 from backfill_kubectl.decisions.acknowledgement import controls_of
 from backfill_kubectl.decisions.changes import Approve, Pause, Resume, Retry, Suspend, TakeReceipt, Throttle, Unsuspend
@@ -24,7 +30,9 @@ def write(backfill, change, how=None):
 
 def annotations(written):
     """Return the annotations of a patch, except for the claim, which each patch has."""
-    return {name: text for name, text in written.patch["metadata"]["annotations"].items() if name != CHANGED_BY_ANNOTATION}
+    return {
+        name: text for name, text in written.patch["metadata"]["annotations"].items() if name != CHANGED_BY_ANNOTATION
+    }
 
 
 class TestTheSpec:
@@ -64,7 +72,9 @@ class TestTheSpec:
     def test_override_of_the_same_field_is_removed_and_other_fields_stay(self):
         """It would take precedence over the spec."""
         annotation = json.dumps({"desiredState": "Paused", "throttle": {"rowsPerSecond": 5}})
-        backfill = stored(annotations={OVERRIDE_ANNOTATION: annotation, STATE_ANNOTATION: "Paused", SUSPEND_ANNOTATION: "false"})
+        backfill = stored(
+            annotations={OVERRIDE_ANNOTATION: annotation, STATE_ANNOTATION: "Paused", SUSPEND_ANNOTATION: "false"}
+        )
 
         written = write(backfill, Resume())
 
@@ -105,7 +115,10 @@ class TestTheOverride:
         written = write(stored(**owned), Pause())
 
         assert "spec" not in written.patch
-        assert json.loads(annotations(written)[OVERRIDE_ANNOTATION]) == {"desiredState": "Paused", "pause": {"scope": "History"}}
+        assert json.loads(annotations(written)[OVERRIDE_ANNOTATION]) == {
+            "desiredState": "Paused",
+            "pause": {"scope": "History"},
+        }
 
     @pytest.mark.parametrize(
         "managed",
@@ -143,12 +156,17 @@ class TestTheOverride:
 
         text = annotations(write(backfill, Pause("All")))[OVERRIDE_ANNOTATION]
 
-        assert json.loads(text) == {"throttle": {"rowsPerSecond": 5}, "desiredState": "Paused", "pause": {"scope": "All"}}
+        assert json.loads(text) == {
+            "throttle": {"rowsPerSecond": 5},
+            "desiredState": "Paused",
+            "pause": {"scope": "All"},
+        }
 
     def test_invalid_override_is_replaced_by_the_one_in_force(self):
         """The operator ignores a typo and keeps the previous override; a change must keep it, too."""
         backfill = stored(
-            annotations=ARGO | {OVERRIDE_ANNOTATION: '{"throtle":1}'}, status={"override": {"throttle": {"rowsPerSecond": 5}}}
+            annotations=ARGO | {OVERRIDE_ANNOTATION: '{"throtle":1}'},
+            status={"override": {"throttle": {"rowsPerSecond": 5}}},
         )
 
         text = annotations(write(backfill, Pause()))[OVERRIDE_ANNOTATION]

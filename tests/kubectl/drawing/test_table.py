@@ -7,8 +7,31 @@ from backfill_kubectl.drawing.table import job_table, plain, short_count, short_
 
 LINES = [
     JobLine("shop/customers", "Failed", "needs a person", "KeyNotUnique (4 attempts)", 12, 1_200_000, 10_400_000),
-    JobLine("shop/orders", "Running", "runs", "throttled by command until 22:10", 61, 61_204_118, 98_000_000, 82_410, 65, 720),
-    JobLine("stock/events", "Paused", "paused", 'override, "incident 4711"', 40, 4_100_000, 10_000_000, None, 7200, None, 7200),
+    JobLine(
+        "shop/orders",
+        "Running",
+        "runs",
+        "throttled by command until 22:10",
+        61,
+        61_204_118,
+        98_000_000,
+        82_410,
+        65,
+        720,
+    ),
+    JobLine(
+        "stock/events",
+        "Paused",
+        "paused",
+        'override, "incident 4711"',
+        40,
+        4_100_000,
+        10_000_000,
+        None,
+        7200,
+        None,
+        7200,
+    ),
     JobLine("stock/items", "Pending", "waits", "DriversLimited: 8 of 8 run"),
 ]
 
@@ -39,7 +62,10 @@ class TestTheTable:
 
     def test_wide_table_adds_attempt_and_driver(self):
         """The reason stays last."""
-        heading, row = job_table([JobLine("a/b", "Running", "runs", "x", strategy="Snapshot", attempt=2, driver="b-2-driver", age_s=60)], wide=True)
+        heading, row = job_table(
+            [JobLine("a/b", "Running", "runs", "x", strategy="Snapshot", attempt=2, driver="b-2-driver", age_s=60)],
+            wide=True,
+        )
 
         assert heading.split()[-5:] == ["STRATEGY", "ATTEMPT", "DRIVER", "AGE", "WHY"]
         assert row.split()[-5:] == ["Snapshot", "2", "b-2-driver", "1m", "x"]
@@ -58,13 +84,16 @@ class TestTexts:
         assert plain("a\nb\tc\r") == "a b c"
 
     @pytest.mark.parametrize(
-        ("seconds", "shown"), [(None, "-"), (0, "0s"), (59, "59s"), (65, "1m05s"), (720, "12m"), (7200, "2h"), (93_600, "1d02h")]
+        ("seconds", "shown"),
+        [(None, "-"), (0, "0s"), (59, "59s"), (65, "1m05s"), (720, "12m"), (7200, "2h"), (93_600, "1d02h")],
     )
     def test_duration_is_short(self, seconds, shown):
         """Two units at most."""
         assert short_seconds(seconds) == shown
 
-    @pytest.mark.parametrize(("count", "shown"), [(None, "-"), (980, "980"), (82_410, "82.4 k"), (61_204_118, "61.2 M")])
+    @pytest.mark.parametrize(
+        ("count", "shown"), [(None, "-"), (980, "980"), (82_410, "82.4 k"), (61_204_118, "61.2 M")]
+    )
     def test_count_is_short(self, count, shown):
         """In its largest unit."""
         assert short_count(count) == shown

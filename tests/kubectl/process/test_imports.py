@@ -5,7 +5,18 @@ import sys
 
 import pytest
 
-BLOCKED = ("pyspark", "py4j", "delta", "kopf", "prometheus_client", "aiohttp", "backfill_spark", "backfill_operator", "backfill", "backfill_cli")
+BLOCKED = (
+    "pyspark",
+    "py4j",
+    "delta",
+    "kopf",
+    "prometheus_client",
+    "aiohttp",
+    "backfill_spark",
+    "backfill_operator",
+    "backfill",
+    "backfill_cli",
+)
 PROGRAM = """
 import sys
 
@@ -30,7 +41,9 @@ def run(blocked, *words):
 class TestImports:
     """`pip install 'backfill-operator[kubectl]'` brings click, rich and kubernetes."""
 
-    @pytest.mark.parametrize("words", [("--help",), ("version", "--client"), ("completion", "bash")], ids=lambda words: words[0])
+    @pytest.mark.parametrize(
+        "words", [("--help",), ("version", "--client"), ("completion", "bash")], ids=lambda words: words[0]
+    )
     def test_command_runs_without_spark_and_operator(self, words):
         """No module of them is imported."""
         done = run(BLOCKED, *words)

@@ -54,7 +54,7 @@ class Emulator:
         elif letter == "H":
             self.row = self.column = 0
         elif letter in "JK":
-            first = (0, 0) if numbers == "2" else (self.row, self.column)
+            first = (self.row, self.column) if numbers != "2" else (0, 0) if letter == "J" else (self.row, 0)
             last = self.row if letter == "K" else self.lines - 1
             for row in range(first[0], last + 1):
                 for column in range(first[1] if row == first[0] else 0, self.columns):

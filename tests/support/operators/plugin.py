@@ -27,6 +27,10 @@ class Plugin:
         """Run the command in a thread, while the loop of the test runs the drivers."""
         return await asyncio.to_thread(invoke, self.kubeconfig, self.rig.namespace, *words)
 
+    def start(self, *words):
+        """Start the command; return the task of its result."""
+        return asyncio.ensure_future(self(*words))
+
     async def done(self, *words):
         """Run the command; it must succeed. Return its standard output in one line per line."""
         result = await self(*words)

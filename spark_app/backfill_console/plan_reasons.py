@@ -5,11 +5,11 @@ Everything comes from the plan and the spec. Nothing is computed again.
 
 from __future__ import annotations
 
-from backfill.formatting import STEP_WORDS, WAY_WORDS, show_bytes, show_rows
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.spec.override import ThrottleSpec
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.plan import Plan, PlannedStep
+from backfill_console.formatting import STEP_WORDS, WAY_WORDS, show_bytes, show_rows
 
 WAY_REASONS = {
     "Whole": "the target has all of their columns, under the same names",

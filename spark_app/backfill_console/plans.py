@@ -1,19 +1,16 @@
-"""The plan of a job on a terminal; every number comes from the plan."""
+"""The plan of a job; every number comes from the plan."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
-from rich.panel import Panel
-from rich.text import Text
-
-from backfill.formatting import STEP_WORDS, WAY_WORDS, show_bytes, show_rows
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.plan import Plan, PlannedOrder, PlannedPartitions, PlannedTarget
-from backfill_cli.terminal.plan_explained import explain_files, explain_time
-from backfill_cli.terminal.view import TITLE, named_lines
+from backfill_console.formatting import STEP_WORDS, WAY_WORDS, show_bytes, show_rows
+from backfill_console.plan_reasons import explain_files, explain_time
+from backfill_console.rows import Row, named_lines
+from backfill_console.segments import Line, Segment, line, printable, wrapped
 
 
 def _format_order(order: PlannedOrder) -> str:
@@ -62,18 +59,38 @@ def _time(plan: Plan) -> list[tuple[str, str]]:
     return [("time", f"about {show_seconds(plan.estimated_seconds)} ({low} to {high})"), *steps]
 
 
-def show_plan(
-    job: str, plan: Plan, places: Sequence[tuple[str, str]] = (), *, explained_by: BackfillSpec | None = None
-) -> RenderableType:
-    """Return a plan as a table, with the warnings below it.
+def plan_lines(
+    job: str,
+    plan: Plan,
+    columns: int,
+    places: Sequence[tuple[str, str]] = (),
+    *,
+    explained_by: BackfillSpec | None = None,
+) -> list[Line]:
+    """Return a plan with its warnings.
 
     Args:
         job: Id of the job.
         plan: Its plan.
+        columns: Columns of the screen; longer values wrap.
         places: Source and target with their locations.
         explained_by: The job's spec, whose settings explain copy modes and times; `None` to leave explanations out.
     """
-    table = named_lines()
+    rows = [Row(name, value) for name, value in (*places, *_facts(plan, explained_by))]
+    title = line("plan of ", Segment(printable(job), "strong"))
+    return [title, *named_lines(rows, columns), *warning_lines(plan, columns)]
+
+
+def warning_lines(plan: Plan, columns: int) -> list[Line]:
+    """Return each warning of a plan with its hint."""
+    return [
+        line(Segment(text, "warn"))
+        for warning in plan.warnings
+        for text in wrapped(printable(f"! {warning.reason}: {warning.message} {warning.hint}"), columns)
+    ]
+
+
+def _facts(plan: Plan, explained_by: BackfillSpec | None) -> list[tuple[str, str]]:
     feed = {None: None, True: "yes", False: "no: appends only"}[plan.change_feed]
     unique = {None: "not checked (--check-unique)", True: "yes", False: "NO"}[plan.key_unique]
     amplification = plan.read_amplification_percent
@@ -81,34 +98,23 @@ def show_plan(
     if amplification is not None:
         retention = "not needed: the newest version is read, and no old one is kept"
     resumes = "" if plan.resumes_attempt is None else f"; resumes after attempt {plan.resumes_attempt}"
-    for name, value in (
-        *places,
-        (
-            "rows",
-            show_rows(plan.rows)
-            + (f" in {counted(plan.files, 'file')}, {show_bytes(plan.bytes)}" if plan.files else ""),
-        ),
-        *(_ways(plan) if explained_by is None else explain_files(plan)),
-        *_partition_plan(plan.partitions),
-        *([] if plan.version is None else [("version", str(plan.version))]),
-        *(_time(plan) if explained_by is None else explain_time(plan, explained_by)),
-        ("splits", f"about {plan.splits}"),
-        *(() if plan.order is None else (("order", _format_order(plan.order)),)),
-        *(
-            ()
-            if amplification is None
-            else (("reads", f"each file {amplification / 100:.1f} times, in the order of a key"),)
-        ),
-        ("key", f"{', '.join(plan.key_columns) or 'none'}; unique: {unique}"),
-        ("transform", "row-wise and deterministic" if plan.deterministic else "NOT deterministic"),
-        *([] if feed is None else [("change feed", feed)]),
-        ("retention", retention),
-        ("", ("the target exists" if plan.target_exists else "the target will be created") + resumes),
-        *_target(plan.target),
-    ):
-        table.add_row(Text(name, style="dim"), Text(value))
-    parts: list[RenderableType] = [table]
-    for warning in plan.warnings:
-        parts.append(Text.assemble((f"{warning.reason}: ", "bold yellow"), warning.message, " ", (warning.hint, "dim")))
-    title = Text.assemble(("plan of ", TITLE), (job, f"bold {TITLE}"))
-    return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")
+    facts = [("rows", format_size(plan)), *(_ways(plan) if explained_by is None else explain_files(plan))]
+    facts += _partition_plan(plan.partitions)
+    facts += [] if plan.version is None else [("version", str(plan.version))]
+    facts += _time(plan) if explained_by is None else explain_time(plan, explained_by)
+    facts.append(("splits", f"about {plan.splits}"))
+    facts += [] if plan.order is None else [("order", _format_order(plan.order))]
+    if amplification is not None:
+        facts.append(("reads", f"each file {amplification / 100:.1f} times, in the order of a key"))
+    facts.append(("key", f"{', '.join(plan.key_columns) or 'none'}; unique: {unique}"))
+    facts.append(("transform", "row-wise and deterministic" if plan.deterministic else "NOT deterministic"))
+    facts += [] if feed is None else [("change feed", feed)]
+    facts.append(("retention", retention))
+    facts.append(("", ("the target exists" if plan.target_exists else "the target will be created") + resumes))
+    return facts + _target(plan.target)
+
+
+def format_size(plan: Plan) -> str:
+    """Return the rows of a plan, with the number and size of their files."""
+    files = f" in {counted(plan.files, 'file')}, {show_bytes(plan.bytes)}" if plan.files else ""
+    return show_rows(plan.rows) + files

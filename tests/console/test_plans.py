@@ -15,7 +15,7 @@ from backfill_api.status.plan import (
     PlannedTarget,
     PlanWarning,
 )
-from backfill_cli.terminal.plan_view import show_plan
+from backfill_console.terminal import show_plan
 
 WAYS = (
     PlannedFiles(way="Whole", files=12),
@@ -96,7 +96,7 @@ class TestAPlan:
         assert re.search(r"partitions +none", shown)
         assert "deletionVectors: readers of the target must support them" in shown
         parted = PlannedTarget(columns="id bigint", partition_by=("id",))
-        assert re.search(r"partitions +id ", text(show_plan("j", plan.model_copy(update={"target": parted}))))
+        assert re.search(r"partitions +id\n", text(show_plan("j", plan.model_copy(update={"target": parted}))))
 
     def test_the_plan_shows_facts_and_warnings(self):
         """Users decide by the duration, the size and the warnings."""

@@ -1,0 +1,47 @@
+"""Bars, sparklines and grids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backfill_console.segments import Segment
+
+DONE, PARTIAL, OPEN = "█", "▒", "·"
+SHADES = "·░▒▓█"
+LEVELS = "▁▂▃▄▅▆▇"
+MAP_COLUMNS = 16
+EQUAL, DIFFERENT = "■", "×"
+
+
+def bar(done: float, columns: int) -> list[Segment]:
+    """Return a bar of which a part from 0 to 1 is done; it is full only if all is done, and empty only if nothing is."""
+    cells = int(done * columns)
+    started = 0 < done < 1 and cells < columns
+    segments = (
+        Segment(DONE * cells, "done"),
+        Segment(PARTIAL if started else "", "partial"),
+        Segment(OPEN * (columns - cells - started), "open"),
+    )
+    return [segment for segment in segments if segment.text]
+
+
+def show_grid(grid: Sequence[int]) -> str:
+    """Return one character for each part of the snapshot; the lightest shade means any row, a full block all rows."""
+    return "".join(SHADES[0 if cell <= 0 else 4 if cell >= 100 else 1 + cell * 3 // 100] for cell in grid)
+
+
+def sparkline(samples: Sequence[int], columns: int) -> str:
+    """Return the newest samples, a character each, in relation to the largest; empty with fewer than two, or for zeros."""
+    newest = samples[-columns:] if columns > 0 else ()
+    largest = max(newest, default=0)
+    if len(newest) < 2 or largest <= 0:
+        return ""
+    return "".join(LEVELS[sample * (len(LEVELS) - 1) // largest] for sample in newest)
+
+
+def vnode_map(vnodes: int, different: Sequence[int]) -> list[str]:
+    """Return the vnodes of a receipt as at most 16 x 16 cells, row by row; a cell differs if any of its vnodes does."""
+    cells = min(vnodes, MAP_COLUMNS * MAP_COLUMNS)
+    wrong = {vnode * cells // vnodes for vnode in different if vnode < vnodes}
+    drawn = "".join(DIFFERENT if cell in wrong else EQUAL for cell in range(cells))
+    return [drawn[start : start + MAP_COLUMNS] for start in range(0, cells, MAP_COLUMNS)]
