@@ -18,7 +18,7 @@ def main() -> None:
 
 
 def complete() -> None:
-    """Print completions of the words that kubectl passes; kubectl runs `kubectl_complete-backfill` for them."""
+    """Print completions of a command line; kubectl runs `kubectl_complete-backfill` for them."""
     try:
         from backfill_kubectl.__main__ import complete as run
     except ModuleNotFoundError as error:

@@ -26,7 +26,7 @@ CLOSE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the API server reported of a job."""
+    """State of a job, as the API server reported it."""
 
     backfill: StoredBackfill
     at: datetime

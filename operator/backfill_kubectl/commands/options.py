@@ -116,7 +116,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of Backfills that begin with a text, for completion in the shell; none if they cannot be listed."""
+    """Return the names of Backfills with a prefix, for completion in the shell; none if they cannot be listed."""
     session = Session(ctx.params.get("kubeconfig"), ctx.params.get("context"), ctx.params.get("namespace"))
     try:
         api, namespace = session.connect()
@@ -130,7 +130,7 @@ NAME = click.argument("name", metavar="NAME", shell_complete=_names)
 
 
 def output_option(*kinds: str) -> Callable[..., Any]:
-    """Return the option `-o` with these formats beside text."""
+    """Return the option `-o` with these formats in addition to the default."""
     return click.option("-o", "--output", type=click.Choice(kinds), help="Format; default: text.")
 
 

@@ -131,7 +131,7 @@ def _why(backfill: StoredBackfill, needy: Condition | None) -> str:
 
 
 def _needy(backfill: StoredBackfill, needy: Condition) -> str:
-    """Return the reason of a job that needs a person: of a failed one that of its last attempt, with the number of attempts."""
+    """Return the reason of a job that needs a person. A failed job has the reason of its last attempt, and their number."""
     failed, history = backfill.condition("Failed"), backfill.status.history
     if failed is not None and failed.status == "True":
         last = history[-1].reason if failed.reason == "BackoffLimitExceeded" and history else failed.reason

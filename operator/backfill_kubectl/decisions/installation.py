@@ -112,7 +112,7 @@ def _release(version: str) -> tuple[str, ...]:
 
 
 def check_leader(lease: Mapping[str, Any] | Unreadable, now: datetime) -> Check:
-    """Judge the lease of the operator: somebody must hold it, and renew it."""
+    """Judge the lease of the operator: a leader must hold it, and renew it."""
     title = "leader"
     if isinstance(lease, Unreadable):
         return Check("unknown", title, lease.why)
@@ -120,7 +120,7 @@ def check_leader(lease: Mapping[str, Any] | Unreadable, now: datetime) -> Check:
     holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
     length_s = spec.get("leaseDurationSeconds") or LEASE_S_DEFAULT
     if not holder:
-        return Check("fault", title, "nobody holds the lease", "Check the operator's pods and their logs.")
+        return Check("fault", title, "no operator holds the lease", "Check the operator's pods and their logs.")
     try:
         age_s = (now - datetime.fromisoformat(str(renewed))).total_seconds()
     except (ValueError, TypeError):

@@ -34,7 +34,7 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
 
 
 def redact_text(text: str) -> str:
-    """Return a text without values that have the name or the form of a secret."""
+    """Remove values that have the name or the form of a secret."""
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return _ASSIGNED.sub(_without_value, text)

@@ -84,7 +84,7 @@ def decide_write(backfill: StoredBackfill, change: Change, *, how: How | None, c
     """Return the write that brings a change into force.
 
     Args:
-        backfill: The object as it was read.
+        backfill: The object that was read.
         change: The requested change.
         how: Place that the user chose; `None` for the spec, or the override if a tool owns the spec.
         claim: Author, reason and time of the change.
@@ -160,7 +160,7 @@ def _needed(backfill: StoredBackfill, change: Control, fields: Json) -> Json:
 
 
 def _agrees(spec: Mapping[str, Any], fields: Json) -> bool:
-    """Return whether the spec alone has the requested values."""
+    """Return whether the spec has the requested values without an override."""
     for name, value in fields.items():
         stored = spec.get(name)
         if name == "pause":

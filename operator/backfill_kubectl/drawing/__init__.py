@@ -1,4 +1,4 @@
-"""Text for a terminal: tables and blocks of values.
+"""Tables for a terminal.
 
 Not allowed inside: the cluster, and rules about jobs.
 """

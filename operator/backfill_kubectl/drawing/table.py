@@ -1,4 +1,4 @@
-"""Tables and amounts as text. Text of an object is data: its control characters are not sent to the terminal."""
+"""Tables and amounts. Strings of an object are data: their control characters are not sent to the terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MORE: Final = "…"
 
 
 def plain(text: str) -> str:
-    """Return a text in one line, without characters that control a terminal or change the direction of text."""
+    """Return one line, without characters that control a terminal or change the direction of writing."""
     return "".join(" " if character in "\n\r\t" else character for character in text if _shown(character)).strip()
 
 
@@ -115,7 +115,7 @@ def aligned(
 
 
 def cut(text: str, columns: int | None, *, ascii_only: bool = False) -> str:
-    """Return a text that fits, with a sign where it is cut."""
+    """Return the part that fits, with a sign where it is cut."""
     if columns is None or len(text) <= columns:
         return text
     more = "..." if ascii_only else MORE

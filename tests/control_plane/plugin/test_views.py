@@ -47,7 +47,7 @@ class TestList:
             assert yaml.safe_load(await kubectl.done("get", "orders", "-o", "yaml"))["metadata"]["name"] == "orders"
             assert await kubectl.done("get", "-o", "name") == "backfill.backfill.dev/orders"
 
-    async def test_empty_namespace_is_said_in_words(self, rigs, tmp_path):
+    async def test_empty_namespace_has_a_message(self, rigs, tmp_path):
         """An empty table would look like a fault."""
         async with rigs(start=False) as rig:
             assert await Plugin(rig, tmp_path).done("list") == f"no Backfills in namespace {rig.namespace}"
@@ -167,7 +167,7 @@ class TestRights:
             assert result.exit_code == 6
             assert f"error: Forbidden: you may not {denied}" in result.stderr
 
-    async def test_watch_without_the_right_to_patch_says_so(self, tmp_path):
+    async def test_watch_without_the_right_to_patch_reports_it(self, tmp_path):
         """It shows data of ten seconds; pods that may not be listed are missing, too."""
         from support.operators.rig import Rig
 
@@ -218,7 +218,7 @@ class TestRights:
 
 
 class TestEventsAndLogs:
-    """What happened to a Backfill and its driver."""
+    """The past of a Backfill and its driver."""
 
     async def test_events_are_listed_with_their_object(self, rigs, tmp_path):
         """The launch of an attempt is one."""

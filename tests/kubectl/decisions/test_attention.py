@@ -67,7 +67,7 @@ class TestReasons:
     """The last column tells why a job is where it is."""
 
     def test_failed_job_has_the_reason_of_its_last_attempt_and_their_number(self):
-        """`BackoffLimitExceeded` alone does not help."""
+        """`BackoffLimitExceeded` does not name the cause."""
         shown = failed("orders", "BackoffLimitExceeded", attempts=4, history=[{"number": 4, "reason": "KeyNotUnique"}])
 
         assert shown.why == "KeyNotUnique (4 attempts): two rows have the key 5"
@@ -115,7 +115,7 @@ class TestReasons:
             None,
         )
 
-    def test_job_that_no_operator_has_seen_says_so(self):
+    def test_job_without_an_operator_has_that_reason(self):
         """It has no condition."""
         assert line(status={"observedGeneration": -1}).why == "no operator has seen it"
 
@@ -132,7 +132,7 @@ class TestOrder:
         assert [each.key for each in in_order(lines)] == ["shop/z", "shop/b", "shop/a", "shop/d", "shop/c"]
         assert summary(lines) == "5 jobs: 1 needs a person, 2 run, 1 waits, 1 done"
 
-    def test_no_job_is_said_in_words(self):
+    def test_empty_list_has_a_message(self):
         """An empty table looks like an error."""
         assert summary([]) == "no Backfills"
 

@@ -18,7 +18,7 @@ class TestNames:
         ],
     )  # fmt: skip
     def test_name_is_read(self, text, expected):
-        """With a namespace, a kind, or neither."""
+        """A namespace or a kind may precede it."""
         assert parse_name(text) == expected
 
     @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class TestTexts:
 
     @pytest.mark.parametrize("text", PLANTED)
     def test_planted_secret_is_removed(self, text):
-        """In each form in which programs print one."""
+        """Programs print secrets in many forms."""
         cleaned = redact_text(text)
 
         assert SECRET not in cleaned
