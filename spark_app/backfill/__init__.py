@@ -13,10 +13,10 @@ from backfill.control import CommandRefusedError, DriverStartingError, NotAcknow
 from backfill.job import Backfill, Comparison
 from backfill.run import Outcome, Run
 from backfill.session import open_session
+from backfill.shown import ShownPlan as Plan
+from backfill.shown import ShownReceipt as Receipt
 from backfill.status import Status
-from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress
-from backfill_api.status.receipt import Receipt
 from backfill_api.wire import Ack
 from backfill_core.errors import BackfillError
 from backfill_spark.settings import DriverSettings as Settings

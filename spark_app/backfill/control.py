@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeVar
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from backfill_api.model import known
+from backfill.shown import ShownReceipt
+from backfill_api.model import Model, known
 from backfill_api.status.progress import Progress
-from backfill_api.status.receipt import Receipt
 from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, StopCommand, ThrottleCommand
 from backfill_core.command_errors import (
     CommandRefusedError,
@@ -41,7 +41,7 @@ EXCERPT_CHARACTERS = 200
 GOOD = (200, 202, 409)
 """Status codes of answers; 409 is an acknowledgement by another attempt."""
 
-M = TypeVar("M", Progress, Receipt, Ack)
+M = TypeVar("M", bound=Model)
 
 
 class Client:
@@ -63,12 +63,12 @@ class Client:
             raise self._no_driver("it has no jobId")
         return self._read(Progress, body)
 
-    def receipt(self) -> Receipt | None:
+    def receipt(self) -> ShownReceipt | None:
         """Return the newest receipt; `None` before the first."""
         if self.starting:
             return None
         body = self._call("/v1/receipt")
-        return None if body is None else self._read(Receipt, body)
+        return None if body is None else self._read(ShownReceipt, body)
 
     def acks(self, after: int = 0) -> list[Ack]:
         """Return the acknowledgements above a revision, oldest first."""
@@ -149,7 +149,7 @@ class Client:
             )
         return ack
 
-    def verify(self, wait_s: float, acknowledged: Callable[[Ack], None] = lambda _: None) -> Receipt:
+    def verify(self, wait_s: float, acknowledged: Callable[[Ack], None] = lambda _: None) -> ShownReceipt:
         """Have a receipt taken, and return it; `acknowledged` is called when the driver has begun.
 
         Raises:

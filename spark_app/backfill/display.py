@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
-from html import escape
-from typing import Any, Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
 
-from backfill.lines import GOODBYE_S, Lines, clock
-from backfill_api.amounts import show_seconds
+from backfill.buttons import buttons_for
+from backfill.lines import GOODBYE_S, Lines, clock, current_time
+from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.progress import Progress
-from backfill_console.formatting import (
-    format_eta,
-    format_filtered,
-    format_lag,
-    format_limit,
-    format_phase,
-    format_position,
-    format_state,
-    one_line,
-    show_rows,
-)
+from backfill_console.formatting import one_line
+from backfill_console.frame import Trend
+from backfill_console.frames import frame_of_driver
+from backfill_console.html import frame_html
+
+if TYPE_CHECKING:
+    from backfill.control import Commands
+    from backfill.run import Run
 
 LINE_EVERY_S = 5.0
-COLOURS = {"paused": "#b58900", "caught up": "#2e7d32"}
+REDRAW_EVERY_S = 1.0
+
+Display = Callable[..., Any]
+"""`display` of IPython."""
 
 
 class Observer(Protocol):
@@ -87,10 +89,79 @@ def notebook() -> Any | None:
     return display if getattr(get_ipython(), "kernel", None) is not None else None
 
 
-def in_notebook(display: Any, job_id: str) -> Newest:
-    """Show a block in the cell's output that each progress redraws; a closed notebook does not end the job."""
-    shown = display(_Html(html(job_id, Progress(reason="starting Spark"))), display_id=True)
-    return Newest(lambda progress: shown.update(_Html(html(job_id, progress))), lambda _: None)
+class LiveBlock:
+    """Block in the output of a cell, redrawn in place every second; a closed notebook does not end the job."""
+
+    def __init__(
+        self, display: Display, job_id: str, spec: BackfillSpec | None = None, commands: Commands | None = None
+    ) -> None:
+        """Show the start, and redraw on a separate thread.
+
+        Args:
+            display: Shows a value in the output of the cell.
+            job_id: Id of the job.
+            spec: Its spec, which names strategy and tables.
+            commands: Receives the commands of buttons; `None` for no buttons, as while the cell keeps the kernel busy.
+        """
+        self._job_id = job_id
+        self._spec = spec
+        self._progress = Progress(reason="starting Spark")
+        self._trend = Trend()
+        self._began_s = time.monotonic()
+        self._over = threading.Event()
+        self._shown = display(_Html(self._html()), display_id=True)
+        self._buttons = None if commands is None else buttons_for(commands, display)
+        self._thread = threading.Thread(target=self._run, name="notebook", daemon=True)
+        self._thread.start()
+
+    def see(self, progress: Progress) -> None:
+        """Draw this progress from now on."""
+        self._progress = progress
+
+    def close(self) -> None:
+        """Draw the last frame, which a stored notebook keeps."""
+        self._over.set()
+        self._thread.join(GOODBYE_S)
+        if self._buttons is not None:
+            self._buttons.close()
+
+    def _run(self) -> None:
+        with suppress(Exception):  # the notebook is closed
+            while not self._over.wait(REDRAW_EVERY_S):
+                self._shown.update(_Html(self._html()))
+            self._shown.update(_Html(self._html()))
+
+    def _html(self) -> str:
+        now = current_time()
+        self._trend = self._trend.after(self._progress, now)
+        up_s = time.monotonic() - self._began_s
+        return html(self._job_id, self._progress, spec=self._spec, trend=self._trend, up_s=up_s)
+
+
+def view_for(
+    job_id: str,
+    spec: BackfillSpec,
+    on_progress: Callable[[Progress], None] | None,
+    elsewhere: Callable[[str], Observer],
+    commands: Commands | None = None,
+) -> Callable[[Run], Observer]:
+    """Return the view of a run: a callback, else a block in a notebook, else `elsewhere`.
+
+    Args:
+        job_id: Id of the job.
+        spec: Its spec.
+        on_progress: The caller's callback.
+        elsewhere: View outside a notebook.
+        commands: Receives the commands of buttons; `None` for no buttons.
+    """
+    shown = notebook()
+
+    def view(run: Run) -> Observer:
+        if on_progress is not None:
+            return Newest(on_progress, run.give_up)
+        return elsewhere(job_id) if shown is None else LiveBlock(shown, job_id, spec, commands)
+
+    return view
 
 
 def in_lines(job_id: str) -> Lines:
@@ -113,31 +184,13 @@ class _Html:
         return self._text
 
 
-def html(job_id: str, progress: Progress) -> str:
-    """Return the progress of a job as HTML: a bar and the most important values. All text of the job is escaped."""
-    state = format_state(progress)
-    colour = COLOURS.get("paused" if progress.paused else state, "#1565c0")
-    phase = format_phase(progress)
-    head = f"<b>{escape(job_id)}</b> {f'attempt {progress.attempt}, ' if progress.attempt else ''}{escape(phase)}"
-    bar = (
-        '<div style="background:#ddd;width:100%;height:0.6em;border-radius:0.3em;margin:0.3em 0">'
-        f'<div style="background:{colour};width:{progress.percent}%;height:100%;border-radius:0.3em"></div></div>'
-    )
-    rows = (
-        f"{show_rows(progress.rows_done)} of {show_rows(progress.rows_total)}{format_filtered(progress.rows_filtered)}"
-    )
-    facts = {
-        "rows": rows,
-        "rate": f"{show_rows(progress.rows_per_second)} rows/s" if progress.rows_per_second else "-",
-        "limit": format_limit(progress),
-        "ETA": format_eta(progress),
-        "lag": f"{format_lag(progress)}, {show_seconds(progress.lag_seconds)}",
-        "changes": show_rows(progress.changes_done),
-        "state": state,
-    }
-    cells = "".join(f'<span style="opacity:0.6">{name}</span> {escape(value)} &emsp;' for name, value in facts.items())
-    notes = [note for note in (format_position(progress), progress.reason) if note]
-    notes += [f"warning: {warning}" for warning in progress.warnings]
-    body = f"{progress.percent} % &emsp;{cells}" if progress.attempt else ""
-    lines = "".join(f'<div style="color:#b58900">{escape(note)}</div>' for note in notes)
-    return f'<div style="font-family:sans-serif;max-width:60em">{head}{bar}{body}{lines}</div>'
+def html(
+    job_id: str,
+    progress: Progress,
+    *,
+    spec: BackfillSpec | None = None,
+    trend: Trend | None = None,
+    up_s: float | None = None,
+) -> str:
+    """Return the progress of a job as HTML. All text of the job is escaped."""
+    return frame_html(frame_of_driver(job_id, progress, now=current_time(), spec=spec, trend=trend, up_s=up_s))

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from backfill import display, status
 from backfill.control import ACK_WAIT_S, Commands, NotRunningError
 from backfill.run import Driver, Outcome, Run, on_own_thread
+from backfill.shown import ShownPlan, ShownReceipt, html_of, job_rows, text_of
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.names import API_VERSION, KIND
 from backfill_api.spec import spec as api
-from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress
-from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
 from backfill_core.errors import InvalidSpecError
 from backfill_spark.control.local_registry import control_file, make_state_folder
@@ -50,7 +49,7 @@ def _unheard(_: str) -> None: ...
 class Comparison:
     """Source and target compared without a driver."""
 
-    receipt: Receipt
+    receipt: ShownReceipt
     rows: tuple[tuple[str, dict[str, Any]], ...] = ()
     """Some rows that differ: the side that has the row, and its columns."""
 
@@ -187,10 +186,16 @@ class Backfill(Commands):
     def __repr__(self) -> str:
         return f"Backfill(job_id={self.job_id!r})"
 
+    def __str__(self) -> str:
+        return text_of(job_rows(self.job_id, self.spec))
+
+    def _repr_html_(self) -> str:
+        return html_of(job_rows(self.job_id, self.spec), f"job {self.job_id}")
+
     # ------------------------------------------------------------------ with Spark
     def plan(
         self, spark: SparkSession | None = None, *, check_unique: bool = False, on_step: OnStep = _unheard
-    ) -> Plan:
+    ) -> ShownPlan:
         """Return the plan with the estimated time on this machine; writes nothing to source or target.
 
         Args:
@@ -204,7 +209,7 @@ class Backfill(Commands):
         from backfill_spark.driver.plan import plan_job
 
         plan = partial(plan_job, self._backfill, settings=self._settings, check_unique=check_unique, starting=on_step)
-        return self._with(spark, plan)
+        return ShownPlan.of(self._with(spark, plan), self.job_id, self.spec)
 
     def run(self, spark: SparkSession | None = None, *, on_progress: OnProgress | None = None) -> Outcome:
         """Run one attempt to its end, and return the outcome.
@@ -222,18 +227,19 @@ class Backfill(Commands):
             BackfillError: it failed.
             KeyboardInterrupt: it was interrupted, and has stopped.
         """
-        return self._begun(spark, on_progress, display.in_lines).wait_or_stop()
+        view = display.view_for(self.job_id, self.spec, on_progress, display.in_lines)
+        return self.shown_by(view, spark).wait_or_stop()
 
     def start(self, spark: SparkSession | None = None, *, on_progress: OnProgress | None = None) -> Run:
         """Start one attempt in the background, and return its handle; `wait()` on it raises what `run` raises.
 
         Args:
             spark: The caller's session, which must live until the attempt has ended; `None` for an embedded one.
-            on_progress: As in `run`; `None` shows a block in a notebook and nothing elsewhere.
+            on_progress: As in `run`; `None` shows a block in a notebook, with buttons if ipywidgets is installed, and nothing elsewhere.
         """
-        return self._begun(spark, on_progress, display.unseen)
+        return self.shown_by(display.view_for(self.job_id, self.spec, on_progress, display.unseen, self), spark)
 
-    def verify(self, spark: SparkSession | None = None) -> Receipt:
+    def verify(self, spark: SparkSession | None = None) -> ShownReceipt:
         """Compare source and target now: through the driver that runs on this machine, else with `compare`.
 
         A receipt that is not `equal` is no error.
@@ -279,7 +285,7 @@ class Backfill(Commands):
             starting=on_step,
         )
         receipt, rows, head = self._with(spark, compare)
-        return Comparison(receipt, tuple(rows), head)
+        return Comparison(ShownReceipt.of(receipt, head), tuple(rows), head)
 
     def status(
         self, spark: SparkSession | None = None, *, offline: bool = False, on_step: OnStep = _unheard
@@ -335,21 +341,6 @@ class Backfill(Commands):
             driver: Runs the attempt; `None` for the real one.
         """
         return Run(self._backfill, self._settings, view=view, session=lambda: self._session(spark), driver=driver)
-
-    def _begun(
-        self, spark: SparkSession | None, on_progress: OnProgress | None, elsewhere: Callable[[str], display.Observer]
-    ) -> Run:
-        """Start an attempt that is shown by a callback, else in a notebook, else `elsewhere`."""
-        shown = display.notebook()
-
-        def view(run: Run) -> display.Observer:
-            if on_progress is not None:
-                return display.Newest(on_progress, run.give_up)
-            if shown is not None:
-                return display.in_notebook(shown, self.job_id)
-            return elsewhere(self.job_id)
-
-        return self.shown_by(view, spark)
 
     def _with(self, spark: SparkSession | None, do: Callable[..., T]) -> T:
         """Call `do` with a session, as `_session` yields it."""

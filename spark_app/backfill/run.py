@@ -13,10 +13,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from backfill.display import Observer, html
+from backfill.shown import ShownReceipt, html_of, outcome_rows, text_of, with_receipt
 from backfill_api.spec import spec as api
 from backfill_api.status.progress import Progress
-from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
+from backfill_console.rows import Row
 from backfill_core.errors import BackfillError
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
@@ -64,11 +65,24 @@ class Outcome:
     progress: Progress | None
     """The last one; None where nothing was read."""
 
-    receipt: Receipt | None
+    receipt: ShownReceipt | None
     """The newest; None where none was taken."""
 
     source_head: SourceHead | None = None
     """The newest position of the source after the end; `None` if the job has not ended, or the source cannot be read."""
+
+    elapsed_s: float | None = None
+    """Seconds of the attempt."""
+
+    def __str__(self) -> str:
+        """Return the outcome in five lines."""
+        return text_of(self._rows())
+
+    def _repr_html_(self) -> str:
+        return with_receipt(html_of(self._rows(), "outcome"), self.receipt, self.source_head)
+
+    def _rows(self) -> list[Row]:
+        return outcome_rows(self.state, self.message, self.elapsed_s, self.progress, self.receipt, self.source_head)
 
 
 class Run:
@@ -107,6 +121,7 @@ class Run:
 
             driver = attempt
         self._driver: Driver = driver
+        self._elapsed_s = 0.0
         self._observer = view(self)
         self._thread = threading.Thread(target=self._run, name=f"backfill {backfill.job_id}", daemon=True)
         self._thread.start()
@@ -123,12 +138,14 @@ class Run:
         return self._progress
 
     @property
-    def receipt(self) -> Receipt | None:
+    def receipt(self) -> ShownReceipt | None:
         """The last receipt of an attempt that has ended, also of one that failed by it; None before."""
         from backfill_spark.control.wire import to_api_receipt
 
-        stored = None if self._outcome is None else self._outcome.receipt
-        return None if stored is None else to_api_receipt(stored)
+        ended = self._outcome
+        if ended is None or ended.receipt is None:
+            return None
+        return ShownReceipt.of(to_api_receipt(ended.receipt), ended.source_head)
 
     @property
     def done(self) -> bool:
@@ -136,7 +153,7 @@ class Run:
         return not self._thread.is_alive()
 
     def _repr_html_(self) -> str:
-        return html(self.job_id, self.progress)
+        return html(self.job_id, self.progress, spec=self._backfill.spec)
 
     # ------------------------------------------------------------------ ending
     def stop(self, *, force: bool = False) -> None:
@@ -183,7 +200,9 @@ class Run:
         if ended.outcome == "Failed":
             raise ended.error or BackfillError(ended.message, hint=ended.hint)
         state = cast("Literal['Complete', 'Stopped']", ended.outcome)
-        return Outcome(state, ended.reason, ended.message, ended.progress, self.receipt, ended.source_head)
+        return Outcome(
+            state, ended.reason, ended.message, ended.progress, self.receipt, ended.source_head, self._elapsed_s
+        )
 
     def wait_or_stop(self) -> Outcome:
         """Wait for its end; an interrupt (Ctrl-C, a notebook's stop button) stops it at a barrier first.
@@ -216,6 +235,7 @@ class Run:
 
     # ------------------------------------------------------------------ on the attempt's thread
     def _run(self) -> None:
+        began_s = time.monotonic()
         try:
             with self._session() as spark:
                 self._outcome = self._driver.run_driver(
@@ -225,6 +245,7 @@ class Run:
         except BaseException as error:  # noqa: BLE001 - a thread's border: `wait` raises it
             self._error = error
         finally:
+            self._elapsed_s = time.monotonic() - began_s
             self._reachable.set()
             self._observer.close()
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from backfill.lines import clock
+from backfill.lines import clock, current_time
+from backfill.shown import ShownReceipt, frame_text, status_html
 from backfill_api.spec import spec as api
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
 from backfill_console.formatting import head_json
+from backfill_console.frame import JobFrame
+from backfill_console.frames import RESTING, frame_of_driver, frame_of_stored
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
 
@@ -61,6 +65,27 @@ class Status:
     throttle_bytes_per_second: int | None = None
     source_head: SourceHead | None = None
     """The newest position of the source of a job that has ended; `None` before, or if the source cannot be read."""
+
+    def __str__(self) -> str:
+        """Return the status in five lines."""
+        return frame_text(self.frame(current_time()))
+
+    def _repr_html_(self) -> str:
+        return status_html(self.frame(current_time()))
+
+    def frame(self, now: datetime, spec: api.BackfillSpec | None = None) -> JobFrame:
+        """Return what a screen shows of this status.
+
+        Args:
+            now: Time of the frame.
+            spec: Spec of the job, which names strategy and tables.
+        """
+        progress = self.progress or Progress()
+        if self.state in RESTING:
+            return frame_of_stored(
+                self.job_id, self.state, progress, now=now, spec=spec, receipt=self.receipt, head=self.source_head
+            )
+        return frame_of_driver(self.job_id, progress, now=now, spec=spec, receipt=self.receipt)
 
     def to_json(self, *, grid: bool = False) -> dict[str, Any]:
         """Return the status for programs: the same names with and without a driver; a field that is not known is absent.
@@ -145,5 +170,5 @@ def of_target(
     progress = progress_of_state(state, summary, target.format_position).model_copy(
         update={"table_version": target.stored.table_version}
     )
-    receipt = None if state.receipt is None else to_api_receipt(state.receipt)
+    receipt = None if state.receipt is None else ShownReceipt.of(to_api_receipt(state.receipt), head)
     return _status(backfill.job_id, "Finished" if state.finished else "Stopped", progress, receipt, head)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
-from backfill_console.segments import Segment
+from backfill_console.segments import Role, Segment
 
 DONE, PARTIAL, OPEN = "█", "▒", "·"
 SHADES = "·░▒▓█"
@@ -23,6 +24,13 @@ def bar(done: float, columns: int) -> list[Segment]:
         Segment(OPEN * (columns - cells - started), "open"),
     )
     return [segment for segment in segments if segment.text]
+
+
+def grid_cells(grid: Sequence[int]) -> list[Segment]:
+    """Return the parts of the snapshot, a character each."""
+    roles: Sequence[Role] = ["open" if cell <= 0 else "done" if cell >= 100 else "partial" for cell in grid]
+    cells = groupby(zip(show_grid(grid), roles, strict=True), key=lambda cell: cell[1])
+    return [Segment("".join(shade for shade, _ in run), role) for role, run in cells]
 
 
 def show_grid(grid: Sequence[int]) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backfill_api.amounts import show_seconds
-from backfill_console.bars import show_grid, sparkline
+from backfill_console.bars import grid_cells, sparkline
 from backfill_console.facts import Fact, facts_of
 from backfill_console.formatting import format_position
 from backfill_console.frame import JobFrame
-from backfill_console.heading import job_bar, rows_bar, steps_lines, tables_line, title_line
+from backfill_console.heading import BAR_NAME_COLUMNS, job_bar, rows_bar, steps_lines, tables_line, title_line
 from backfill_console.receipts import format_summary
 from backfill_console.sections import command_rows, event_rows, tree_rows
 from backfill_console.segments import (
@@ -137,8 +137,9 @@ def _progress(frame: JobFrame, columns: int, *, has_end: bool, compact: bool) ->
             parts.append(_Part(0, message=f"{progress.reason or 'starting'}{since}", role="warn"))
     else:
         parts += [_Part(2, (job_bar(progress, columns),)), _Part(2, (rows_bar(progress, columns),))]
-        if progress.grid and len(progress.grid) <= columns:
-            parts.append(_Part(9, (line(Segment(show_grid(progress.grid), "done")),)))
+        if progress.grid and len(progress.grid) + BAR_NAME_COLUMNS <= columns:
+            name = Segment(f"{'grid':<{BAR_NAME_COLUMNS}}", "dim")
+            parts.append(_Part(9, (line(name, *grid_cells(progress.grid)),)))
         facts = facts_of(frame, with_eta=not has_end)
         parts += _packed(facts, columns) if compact else _named(facts, columns)
         if position := format_position(progress):

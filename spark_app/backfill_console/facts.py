@@ -75,12 +75,13 @@ def facts_of(frame: JobFrame, *, with_eta: bool) -> list[Fact]:
     resting = bool(frame.resting)
     rate = f"{show_rows(progress.rows_per_second)} rows/s" if progress.rows_per_second and not resting else ""
     changes = f"{show_rows(progress.changes_done)} applied{format_bad_records(progress.bad_records)}"
+    counted = progress.changes_done or progress.bad_records or "changes_done" in progress.model_fields_set
     facts = [
         Fact(2, "rate", rate, frame.trend.rates),
         Fact(4, "limit", _limit(frame.limit)),
         Fact(2, "ETA", format_end(frame) if with_eta else ""),
         Fact(3, "lag", "" if resting else _lag(progress), frame.trend.lags),
-        Fact(5, "changes", changes),
+        Fact(5, "changes", changes if counted else ""),
         Fact(7, "commit", _commit(frame, resting=resting)),
         Fact(6, "barrier", _barrier(progress)),
     ]

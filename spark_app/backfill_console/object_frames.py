@@ -12,7 +12,7 @@ from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import Attempt, BackfillStatus, Control, PastAttempt
 from backfill_api.wire import Command
-from backfill_console.frame import CommandNote, EventNote, JobFrame, Mark, TreeNode, Trend
+from backfill_console.frame import CommandNote, EventNote, JobFrame, LimitNote, Mark, TreeNode, Trend
 from backfill_console.frames import limit_of, source_of, strategy_of, target_of
 
 PHASE_MARKS: dict[str, Mark] = {
@@ -78,7 +78,7 @@ def frame_of_object(
         source=source_of(spec, progress),
         target=target_of(spec, progress),
         attempts_max=spec.backoff_limit + 1,
-        limit=limit_of(progress),
+        limit=limit_of(progress) or _requested_limit(status.control),
         tree=(_tree(name, spec, status, pods, now),),
         commands=commands_of(status.control),
         events=tuple(events),
@@ -97,6 +97,13 @@ def progress_of_status(status: BackfillStatus) -> Progress:
     if status.attempt is not None:
         fields.setdefault("attempt", status.attempt.number)
     return Progress.model_validate(fields)
+
+
+def _requested_limit(control: Control | None) -> LimitNote | None:
+    """Return the limit that the driver last received, for a status without the limit in force."""
+    if control is None or (control.rows_per_second is None and control.bytes_per_second is None):
+        return None
+    return LimitNote(control.rows_per_second, control.bytes_per_second)
 
 
 def commands_of(control: Control | None) -> tuple[CommandNote, ...]:
@@ -123,9 +130,15 @@ def command_line(command: Command) -> str:
             parts = ["throttle"] + ([] if limit.rows_per_second is None else [str(limit.rows_per_second)])
             parts += [] if limit.bytes_per_second is None else [f"--bytes {limit.bytes_per_second}B"]
             parts += ["none"] if len(parts) == 1 else []
-            return " ".join(parts + ([] if limit.for_seconds is None else [f"--for {limit.for_seconds}s"]))
+            return " ".join(parts + ([] if limit.for_seconds is None else [f"--for {_duration(limit.for_seconds)}"]))
         case _:
             return command.type.lower()
+
+
+def _duration(seconds: int) -> str:
+    """Return a duration as a user types it: in the largest unit that has a whole number."""
+    size, unit = next(((size, unit) for size, unit in ((3600, "h"), (60, "m")) if seconds % size == 0), (1, "s"))
+    return f"{seconds // size}{unit}"
 
 
 def _tree(name: str, spec: BackfillSpec, status: BackfillStatus, pods: Sequence[PodNote], now: datetime) -> TreeNode:

@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.plan import Plan, PlannedOrder, PlannedPartitions, PlannedTarget
+from backfill_console.bars import DONE, PARTIAL
 from backfill_console.formatting import STEP_WORDS, WAY_WORDS, show_bytes, show_rows
+from backfill_console.heading import STEP_GAP
 from backfill_console.plan_reasons import explain_files, explain_time
 from backfill_console.rows import Row, named_lines
 from backfill_console.segments import Line, Segment, line, printable, wrapped
+
+STEPS_COLUMNS, STEPS_NAME_COLUMNS = 50, 13
 
 
 def _format_order(order: PlannedOrder) -> str:
@@ -77,8 +81,29 @@ def plan_lines(
         explained_by: The job's spec, whose settings explain copy modes and times; `None` to leave explanations out.
     """
     rows = [Row(name, value) for name, value in (*places, *_facts(plan, explained_by))]
+    if columns > STEPS_COLUMNS + STEPS_NAME_COLUMNS and any(step.seconds for step in plan.steps):
+        after_time = next(at for at, row in enumerate(rows) if row.name == "splits")
+        rows.insert(after_time, steps_bar(plan))
     title = line("plan of ", Segment(printable(job), "strong"))
     return [title, *named_lines(rows, columns), *warning_lines(plan, columns)]
+
+
+def format_plan_steps(plan: Plan) -> str:
+    """Return the steps of a plan with their times in one line."""
+    return STEP_GAP.join(f"{STEP_WORDS.get(step.name, step.name)} {show_seconds(step.seconds)}" for step in plan.steps)
+
+
+def steps_bar(plan: Plan) -> Row:
+    """Return a bar with a part for each step, as long as its part of the time."""
+    total = sum(step.seconds for step in plan.steps)
+    parts: list[Segment] = []
+    used = taken_s = 0
+    for number, step in enumerate(plan.steps if total else ()):
+        taken_s += step.seconds
+        end = round(STEPS_COLUMNS * taken_s / total)
+        parts.append(Segment((PARTIAL if number % 2 else DONE) * (end - used), "partial" if number % 2 else "done"))
+        used = end
+    return Row("steps", "unknown", bar=tuple(part for part in parts if part.text))
 
 
 def warning_lines(plan: Plan, columns: int) -> list[Line]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from backfill_api.amounts import counted
 from backfill_api.status.receipt import PartitionReceipt, Receipt, ReceiptSummary
 from backfill_api.status.source_head import SourceHead
-from backfill_console.bars import vnode_map
+from backfill_console.bars import DIFFERENT, EQUAL, vnode_map
 from backfill_console.formatting import (
     format_comparison,
     format_filtered,
@@ -115,12 +115,12 @@ def receipt_lines(receipt: Receipt, head: SourceHead | None, columns: int, *, wi
 def map_lines(receipt: Receipt) -> list[Line]:
     """Return the map of vnodes with its legend; a cell differs if any of its vnodes does."""
     rows = vnode_map(receipt.vnodes, [mismatch.vnode for mismatch in receipt.mismatches])
-    legend = f"{counted(receipt.vnodes, 'vnode')}: ■ equal  × differs ({len(receipt.mismatches):,})"
+    legend = f"{counted(receipt.vnodes, 'vnode')}: {EQUAL} equal  {DIFFERENT} differs ({len(receipt.mismatches):,})"
     return [Line((Segment(legend, "dim"),)), *(Line(tuple(_cells(row))) for row in rows)]
 
 
 def _cells(row: str) -> list[Segment]:
-    return [Segment(cell, "bad" if cell == "×" else "done") for cell in row]
+    return [Segment(f"{cell} ", "bad" if cell == DIFFERENT else "good") for cell in row]
 
 
 def partition_rows(partitions: Sequence[PartitionReceipt]) -> list[tuple[str, str]]:

@@ -16,20 +16,23 @@ class Row:
     """A name and its value; an empty name continues the row above."""
 
     name: str
-    value: str
+    value: str = ""
     role: Role = "plain"
+    bar: tuple[Segment, ...] = ()
+    """Segments instead of a value."""
 
 
 def named_lines(rows: Sequence[Row], columns: int) -> list[Line]:
     """Return the rows in lines, with all values in one column; nothing is cut off."""
     names = max([NAME_COLUMNS_MIN, *(width_of(printable(row.name)) + 2 for row in rows)])
     room = max(VALUE_MIN, columns - names)
-    return [
-        line(Segment(name + " " * (names - width_of(name)), "dim"), Segment(text, row.role))
-        for row in rows
-        for number, text in enumerate(_lines(row.value, room))
-        for name in ["" if number else printable(row.name)]
-    ]
+    lines = []
+    for row in rows:
+        name = printable(row.name)
+        name += " " * (names - width_of(name))
+        values = [row.bar] if row.bar else [(Segment(text, row.role),) for text in _lines(row.value, room)]
+        lines += [line(Segment(" " * names if at else name, "dim"), *value) for at, value in enumerate(values)]
+    return lines
 
 
 def _lines(value: str, columns: int) -> list[str]:

@@ -28,9 +28,10 @@ def tree_rows(nodes: Sequence[TreeNode], columns: int) -> list[Line]:
     if names + kinds + states + 6 + INFO_MIN > columns:
         kinds = 0
     widths = (names + 1, kinds, states, 6)
-    head = "".join(f"{name:<{width}}" for name, width in zip(HEADINGS, widths, strict=False) if width)
     rest = max(0, columns - sum(widths))
-    shown = [line(Segment(cut(head + ("INFO" if rest >= INFO_MIN else ""), columns), "dim"))]
+    headings = zip(HEADINGS, (*widths, rest if rest >= INFO_MIN else 0), strict=True)
+    head = "".join(f"{name:<{width}}" for name, width in headings if width).rstrip()
+    shown = [line(Segment(cut(head, columns), "dim"))]
     return shown + [_tree_row(prefix, node, widths, rest) for prefix, node in rows]
 
 

@@ -3,7 +3,6 @@
 import io
 import os
 import re
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -56,13 +55,8 @@ def block(job, progress, columns=100, *, lines=None, **fields):
 
 
 @pytest.fixture(autouse=True)
-def utc(monkeypatch):
+def utc(utc):
     """Times are shown in the local time zone, which differs between machines."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 class TestTheTitle:

@@ -11,7 +11,7 @@ from support.console.command_line import running
 from support.tables.jobs import document
 
 from backfill import Backfill, NotRunningError, Progress, Settings
-from backfill.display import Newest, html, in_notebook
+from backfill.display import LiveBlock, Newest, html
 from backfill.errors import SourceNotFoundError
 from backfill_spark.driver.attempt import RunOutcome
 
@@ -168,7 +168,7 @@ class TestANotebook:
         """It shows the start and the last progress."""
         display = Display()
 
-        job.shown_by(lambda run: in_notebook(display, run.job_id), driver=ScriptedDriver("complete")).wait(WAIT_S)
+        job.shown_by(lambda run: LiveBlock(display, run.job_id), driver=ScriptedDriver("complete")).wait(WAIT_S)
 
         assert "starting Spark" in display.shown[0]
         assert "50 %" in display.shown[-1]

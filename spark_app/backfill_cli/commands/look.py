@@ -22,7 +22,7 @@ from backfill_cli.terminal.steps import steps_shown
 from backfill_cli.terminal.streams import Out
 from backfill_console.formatting import format_source_head, one_line
 from backfill_console.frame import Trend
-from backfill_console.frames import RESTING, frame_of_driver, frame_of_stored
+from backfill_console.frames import RESTING, frame_of_driver
 from backfill_console.terminal import show_frame, show_plan
 
 if TYPE_CHECKING:
@@ -190,10 +190,7 @@ def _show_stored(stored: Status, job: Backfill, output: str, *, grid: bool, asci
     if stored.progress is None:
         console.print(f"{stored.job_id}: {RESTING[stored.state]}", markup=False, soft_wrap=True)
         return
-    frame = frame_of_stored(
-        stored.job_id, stored.state, stored.progress, now=current_time(), spec=job.spec, receipt=stored.receipt
-    )
-    console.print(show_frame(frame))
+    console.print(show_frame(stored.frame(current_time(), job.spec)))
     if newer := format_source_head(stored.source_head):
         console.print(newer, markup=False, soft_wrap=True, style="bold yellow")
 

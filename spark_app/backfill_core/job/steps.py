@@ -83,6 +83,25 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Speed:
+    """Measured speed of this machine, relative to the guesses. The rate of a copy measures rows, whose width says nothing of fixed costs."""
+
+    fixed: float = 1.0
+    """Speed of fixed costs, from the start of the driver."""
+
+    rows: float = 1.0
+    """Speed of each row."""
+
+    def scan_s(self, name: str, rows: int) -> float:
+        """Return the seconds of the proof or the receipt."""
+        return SCAN_S / self.fixed + _share(name) * rows / (ROWS_PER_S * self.rows)
+
+    def times(self, factor: float) -> Speed:
+        """Return the speed after a step that took `1 / factor` of its estimate."""
+        return Speed(self.fixed * factor, self.rows * factor)
+
+
+@dataclass(frozen=True, slots=True)
 class StepTimeline:
     """Progress of a job through its steps; `seen` updates it."""
 
@@ -106,8 +125,7 @@ class StepTimeline:
     """Seconds of each step that this attempt was in."""
 
     seen_s: float = 0.0
-    speed: float = 1.0
-    """Measured scan speed of this machine, relative to the guess."""
+    speed: Speed = Speed()
 
     @property
     def percent(self) -> int:
@@ -184,16 +202,16 @@ class StepTimeline:
             return steps if all(step.state == "Done" or step.left is not None for step in steps) else ()
         return tuple(_behind(was, now) for was, now in zip(self.estimated, steps, strict=True))
 
-    def _corrected(self, at: str, facts: Facts, spent: Mapping[str, float]) -> float:
+    def _corrected(self, at: str, facts: Facts, spent: Mapping[str, float]) -> Speed:
         """Return the speed of this machine, from the newest step that measures it."""
         if self.at in (KEY_PROOF, RECEIPT) and at != self.at and facts.rows:
-            return scan_s(self.at, facts.rows) / max(spent[self.at], 1e-3)
+            return self.speed.times(self.speed.scan_s(self.at, facts.rows) / max(spent[self.at], 1e-3))
         # Under a limit, the rate of the copy does not measure the machine.
         if at == COPY and facts.rows_per_s and facts.limit_rows_per_s is None:
-            return facts.rows_per_s / ROWS_PER_S
+            return replace(self.speed, rows=facts.rows_per_s / ROWS_PER_S)
         return self.speed
 
-    def _step(self, name: str, at: str, facts: Facts, spent: Mapping[str, float], speed: float) -> Step:
+    def _step(self, name: str, at: str, facts: Facts, spent: Mapping[str, float], speed: Speed) -> Step:
         where = self.names.index(name)
         now = self.names.index(at) if at else len(self.names)
         if where < now:
@@ -218,7 +236,7 @@ def begin(names: Sequence[str], spent: Mapping[str, float], *, percent: int, now
     before = tuple(name for name in STEPS if name in spent and name not in names)
     ordered = (START, *before, *(name for name in names if name != START))
     steps = tuple(Step(name, "Running" if name == START else "Pending", spent.get(name), None, 0.0) for name in ordered)
-    speed = 1 / slower(spent.get(START, START_S))
+    speed = Speed().times(1 / slower(spent.get(START, START_S)))
     spent = {START: 0.0, **spent}
     return StepTimeline(
         ordered, reached=float(percent), shown=percent, steps=steps, spent=spent, seen_s=now_s, speed=speed
@@ -232,8 +250,11 @@ def slower(start_s: float) -> float:
 
 def scan_s(name: str, rows: int, rows_per_s: float = ROWS_PER_S) -> float:
     """Return the seconds of the proof or the receipt, on a machine that copies `rows_per_s`."""
-    share = PROOF_SHARE if name == KEY_PROOF else RECEIPT_SHARE
-    return SCAN_S + share * rows / rows_per_s
+    return Speed(rows=rows_per_s / ROWS_PER_S).scan_s(name, rows)
+
+
+def _share(name: str) -> float:
+    return PROOF_SHARE if name == KEY_PROOF else RECEIPT_SHARE
 
 
 def copy_s(rows: int, rows_per_s: float, limit_rows_per_s: float | None) -> float:
@@ -262,7 +283,7 @@ def catch_up_s(versions: int, version_s: float | None) -> float:
     return 0.0 if not versions else BATCH_S + versions * (VERSION_S if version_s is None else version_s)
 
 
-def _left(name: str, facts: Facts, spent_s: float, speed: float) -> Eta | None:
+def _left(name: str, facts: Facts, spent_s: float, speed: Speed) -> Eta | None:
     match name:
         case "Copy" if facts.copy is not None:
             # A full bucket lets rows pass faster than the limit for a short time.
@@ -272,7 +293,7 @@ def _left(name: str, facts: Facts, spent_s: float, speed: float) -> Eta | None:
             seconds = facts.rows_left / facts.limit_rows_per_s
             return Eta(seconds, seconds, seconds * UNSURE)
         case "Copy" if facts.rows_left and facts.fresh:
-            return _unsure(copy_s(facts.rows_left, ROWS_PER_S * speed, None))
+            return _unsure(copy_s(facts.rows_left, ROWS_PER_S * speed.rows, None))
         case "Copy" if facts.rows_left:
             return None
         case "Copy" | "Start":
@@ -282,11 +303,11 @@ def _left(name: str, facts: Facts, spent_s: float, speed: float) -> Eta | None:
             gained = facts.versions_per_s * (facts.version_s or 0.0) if facts.batches > 1 else 0.0
             return _unsure(catch_up_s(facts.versions_left, facts.version_s) / max(1 - gained, 0.1))
         case _:
-            whole_s = scan_s(name, facts.rows) / speed
+            whole_s = speed.scan_s(name, facts.rows)
             return _unsure(max(whole_s - spent_s, whole_s * (1 - NEARLY)))
 
 
-def _done(name: str, facts: Facts, spent_s: float, speed: float) -> float:
+def _done(name: str, facts: Facts, spent_s: float, speed: Speed) -> float:
     match name:
         case "Copy":
             return 1 - facts.rows_left / facts.rows if facts.rows else 1.0
@@ -296,7 +317,7 @@ def _done(name: str, facts: Facts, spent_s: float, speed: float) -> float:
         case "Start":
             return 0.0
         case _:
-            return min(NEARLY, spent_s / (scan_s(name, facts.rows) / speed))
+            return min(NEARLY, spent_s / speed.scan_s(name, facts.rows))
 
 
 def _unsure(seconds: float) -> Eta:

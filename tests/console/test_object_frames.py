@@ -1,0 +1,124 @@
+"""The block of a Backfill in a cluster: attempts, pods, commands, events, and what a low terminal leaves out."""
+
+import os
+from pathlib import Path
+
+import pytest
+from support.console.frames import CLUSTER, NOW, PAUSE_ALL, PODS, SPEC, STATUS
+
+from backfill_api.status.receipt import ReceiptSummary
+from backfill_api.status.status import BackfillStatus
+from backfill_api.wire import Command, ThrottleCommand
+from backfill_console.block import block_lines
+from backfill_console.object_frames import command_line, frame_of_object
+
+PICTURES = Path(__file__).parent / "pictures"
+
+
+@pytest.fixture(autouse=True)
+def utc(utc):
+    """Times are shown in the local time zone, which differs between machines."""
+
+
+def drawn(frame, columns=100, lines=None):
+    """Return the lines of a block."""
+    return [shown.text for shown in block_lines(frame, columns, lines)]
+
+
+class TestTheBlockOfAnObject:
+    """The user on call sees the job, its pods, who changed it, and why it is not faster."""
+
+    @pytest.mark.parametrize(("columns", "lines"), [(100, 26), (80, 24), (60, 8), (45, 40)])
+    def test_the_block_matches_its_picture(self, columns, lines):
+        """Review a change of the layout by eye: `BACKFILL_DRAW=1` rewrites the pictures."""
+        shown = drawn(CLUSTER, columns, lines)
+        picture = PICTURES / f"cluster-{columns}x{lines}.txt"
+        if os.environ.get("BACKFILL_DRAW"):
+            picture.write_text("\n".join(shown) + "\n")
+
+        assert shown == picture.read_text().splitlines()
+        assert len(shown) <= lines
+        assert max(map(len, shown)) <= columns
+
+    @pytest.mark.parametrize(
+        ("lines", "kept", "left_out"),
+        [
+            (40, ["events", "commands", "NAME", "p pause", "start ✔", "commit"], []),
+            (20, ["events", "commands", "NAME", "commit"], ["p pause"]),
+            (19, ["commands", "NAME", "commit"], ["p pause", "events"]),
+            (17, ["└─ receipt", "commit"], ["p pause", "events", "commands"]),
+            (13, ["NAME", "├─ attempt 2", "commit"], ["commands", "└─ receipt"]),
+            (8, ["rate", "lag", "rows", "start ✔"], ["events", "commands", "NAME"]),
+            (4, ["shop/orders", "throttled by command"], ["rate", "start ✔"]),
+        ],
+    )
+    def test_a_low_terminal_leaves_out_the_last_rows_first(self, lines, kept, left_out):
+        """Keys, events, commands and the tree go before any number of the job."""
+        shown = "\n".join(drawn(CLUSTER, lines=lines))
+
+        assert [fact for fact in kept if fact not in shown] == []
+        assert [fact for fact in left_out if fact in shown] == []
+
+    def test_an_object_without_a_status_is_pending(self):
+        """The operator may not have seen it yet."""
+        shown = drawn(frame_of_object("shop", "orders", SPEC, BackfillStatus(), now=NOW))
+
+        assert shown[0] == "shop/orders  ◌ Pending"
+        assert not any("%" in line or "rows/s" in line for line in shown)
+
+    def test_a_job_without_an_estimate_shows_no_end(self):
+        """A time that nobody measured is a lie."""
+        progress = STATUS.progress.model_copy(update={"eta": None})
+        shown = drawn(frame_of_object("s", "o", SPEC, STATUS.model_copy(update={"progress": progress}), now=NOW))
+
+        assert not any("ETA" in line for line in shown)
+        assert any("ETA 21:49, in 12 min" in line for line in drawn(CLUSTER))
+
+    def test_a_failed_job_shows_its_attempts(self):
+        """No attempt runs, and the last ones with their reasons stay."""
+        failed = STATUS.model_copy(update={"phase": "Failed", "attempt": None})
+        shown = drawn(frame_of_object("shop", "orders", SPEC, failed, now=NOW))
+
+        assert shown[0].startswith("shop/orders  ✖ Failed")
+        assert any("attempt 1" in line and "✖ OOMKilled" in line and "exit 137" in line for line in shown)
+
+    @pytest.mark.parametrize(
+        ("fields", "state"),
+        [({}, "✔ equal"), ({"mismatches": 2}, "✖ differs"), ({"complete": False}, "✔ equal so far")],
+    )
+    def test_the_tree_shows_the_newest_receipt(self, fields, state):
+        """A partial receipt is no proof of all rows."""
+        receipt = ReceiptSummary(target_version=4, rows=5, **fields)
+        shown = drawn(
+            frame_of_object("s", "o", SPEC, STATUS.model_copy(update={"receipt": receipt}), now=NOW, pods=PODS)
+        )
+
+        assert any(
+            line.startswith("└─ receipt") and line.split("Receipt")[1].strip().startswith(state) for line in shown
+        )
+
+
+class TestCommandLines:
+    """A command is shown as a user types it."""
+
+    @pytest.mark.parametrize(
+        ("command", "text"),
+        [
+            (Command(type="Pause"), "pause"),
+            (PAUSE_ALL, "pause --all"),
+            (Command(type="Resume"), "resume"),
+            (
+                Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=5, for_seconds=60)),
+                "throttle 5 --for 1m",
+            ),
+            (
+                Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=5, for_seconds=61)),
+                "throttle 5 --for 61s",
+            ),
+            (Command(type="Throttle", throttle=ThrottleCommand(bytes_per_second=5)), "throttle --bytes 5B"),
+            (Command(type="Throttle", throttle=ThrottleCommand()), "throttle none"),
+        ],
+    )
+    def test_a_command_can_be_copied(self, command, text):
+        """The same words give the same command again."""
+        assert command_line(command) == text
