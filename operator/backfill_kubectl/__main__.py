@@ -10,6 +10,7 @@ from backfill_kubectl.commands.listing import get, list_jobs
 from backfill_kubectl.commands.logs import events, logs
 from backfill_kubectl.commands.options import PROGRAM, PluginGroup
 from backfill_kubectl.commands.report import report
+from backfill_kubectl.commands.shown import grid, plan, receipt
 
 
 @click.group(cls=PluginGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -19,7 +20,7 @@ def cli(debug: bool) -> None:
 
 
 for command in (
-    list_jobs, get, pause, resume, throttle, suspend, unsuspend, approve, retry, verify, logs, events, doctor, report, version,
+    list_jobs, get, pause, resume, throttle, suspend, unsuspend, approve, retry, verify, plan, receipt, grid, logs, events, doctor, report, version,
     completion,
 ):  # fmt: skip
     cli.add_command(command)

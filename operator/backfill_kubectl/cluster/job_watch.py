@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Self
 
-from backfill_api.names import BACKFILL_LABEL
+from backfill_api.names import BACKFILL_LABEL, WATCHED_ANNOTATION
 from backfill_core.errors import BackfillError
 from backfill_core.lifecycle.naming import base_name
 from backfill_kubectl.cluster.api import ApiServer
@@ -17,7 +17,6 @@ from backfill_kubectl.cluster.watch import follow
 from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
 from backfill_kubectl.errors import ForbiddenError
 
-WATCHED_ANNOTATION: Final = "backfill.dev/watched-until"
 LEASE_S: Final = 60
 RENEW_S: Final = 30.0
 POLL_S: Final = 5.0

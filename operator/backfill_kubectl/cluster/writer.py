@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from backfill_api.spec.change_claim import ChangeClaim
 from backfill_core.command_errors import CommandRefusedError, NotAcknowledgedError
 from backfill_kubectl.cluster.api import ApiServer
 from backfill_kubectl.cluster.resources import BACKFILLS
@@ -22,7 +23,7 @@ from backfill_kubectl.decisions.acknowledgement import (
 from backfill_kubectl.decisions.changes import Approve, Change, Retry, TakeReceipt
 from backfill_kubectl.decisions.refusals import refusal
 from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
-from backfill_kubectl.decisions.writes import Claim, How, Write, decide_write
+from backfill_kubectl.decisions.writes import How, Write, decide_write
 from backfill_kubectl.errors import BackfillNotFoundError, WriteConflictError, WriteRefusedError
 
 TRIES_MAX: Final = 10
@@ -43,7 +44,7 @@ class Written:
 
 
 def write_change(
-    api: ApiServer, namespace: str, name: str, change: Change, *, how: How | None, claim: Claim
+    api: ApiServer, namespace: str, name: str, change: Change, *, how: How | None, claim: ChangeClaim
 ) -> Written:
     """Write a change with the smallest patch; after a concurrent write, read and decide again.
 

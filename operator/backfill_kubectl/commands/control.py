@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import click
 from click.core import ParameterSource
+from pydantic import ValidationError
 
+from backfill_api.spec.change_claim import ChangeClaim
 from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate
 from backfill_core.errors import VerificationFailedError
 from backfill_kubectl.cluster.writer import Written, await_acknowledgement, write_change
@@ -29,7 +31,7 @@ from backfill_kubectl.decisions.changes import (
 )
 from backfill_kubectl.decisions.stored import StoredBackfill
 from backfill_kubectl.decisions.undo import undo_of
-from backfill_kubectl.decisions.writes import Claim, How
+from backfill_kubectl.decisions.writes import How
 from backfill_kubectl.drawing.table import plain
 
 WAIT_S: Final = 30.0
@@ -69,10 +71,7 @@ def change_options(wait_s: float, *, placed: bool) -> Callable[[Callable[..., An
 def _apply(session: Session, name: str, change: Change, *, how: How | None = None, **options: Any) -> StoredBackfill:
     """Write a change, wait for its acknowledgement, and print what holds now. Return the object at the end."""
     api, namespace, found = session.find(name)
-    moment = now()
-    claim = Claim(
-        _author(options["by"]), options["note"], moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    )
+    claim = _claim(options["by"], options["note"])
     written = write_change(api, namespace, found, change, how=how, claim=claim)
     if not options["wait_s"]:
         _answer(written, Recorded("recorded, not awaited"), 0.0, options["output"])
@@ -81,6 +80,19 @@ def _apply(session: Session, name: str, change: Change, *, how: How | None = Non
     acknowledged, shown, seconds = await_acknowledgement(api, written, wait_s=options["wait_s"], on_wait=on_wait)
     _answer(written, acknowledged, seconds, options["output"])
     return shown
+
+
+def _claim(by: str | None, note: str) -> ChangeClaim:
+    """Return the claim of a change; its time makes the request new.
+
+    Raises:
+        click.BadParameter: the note is too long.
+    """
+    moment = now().isoformat(timespec="microseconds").replace("+00:00", "Z")
+    try:
+        return ChangeClaim(by=_author(by), note=note, time=moment)
+    except ValidationError as error:
+        raise click.BadParameter("is longer than 256 characters.", param_hint="--note") from error
 
 
 def _author(by: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 import sys
 import time
 import traceback
@@ -26,6 +27,7 @@ from backfill_kubectl.drawing.table import plain
 EXIT_INTERRUPTED: Final = 130
 EXIT_READER_GONE: Final = 141
 PROGRAM: Final = "kubectl backfill"
+PIPE_COLUMNS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,11 @@ def output_option(*kinds: str) -> Callable[..., Any]:
 def now() -> datetime:
     """Return the current time."""
     return datetime.fromtimestamp(time.time(), UTC)
+
+
+def columns() -> int:
+    """Return the width of the terminal; 100 for a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_COLUMNS
 
 
 def say(lines: Iterable[str]) -> None:

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Final, Literal
 
 from backfill_api.amounts import counted
+from backfill_api.names import CHANGED_BY_ANNOTATION
 from backfill_api.status.conditions import Condition
 from backfill_kubectl.decisions.stored import StoredBackfill
-from backfill_kubectl.decisions.writes import CHANGED_BY_ANNOTATION
 
 Group = Literal["needs a person", "runs", "paused", "waits", "done"]
 

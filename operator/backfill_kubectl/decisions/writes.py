@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from backfill_api.names import (
+    CHANGED_BY_ANNOTATION,
     OVERRIDE_ANNOTATION,
     RESTART_ANNOTATION,
     STATE_ANNOTATION,
     SUSPEND_ANNOTATION,
     VERIFY_ANNOTATION,
 )
+from backfill_api.spec.change_claim import ChangeClaim
 from backfill_kubectl.decisions.changes import (
     Approve,
     Change,
@@ -36,27 +38,9 @@ Json = dict[str, Any]
 How = Literal["spec", "override"]
 Place = Literal["spec", "override", "annotation"]
 
-CHANGED_BY_ANNOTATION: Final = "backfill.dev/changed-by"
-
 PAUSE_FIELDS: Final = ("desiredState", "pause")
 PLAIN: Final[Mapping[str, str]] = {"desiredState": STATE_ANNOTATION, "suspend": SUSPEND_ANNOTATION}
 """Annotations that take precedence over the override annotation, by the field that they set."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Author and reason of a change, as the user states them."""
-
-    by: str = ""
-    note: str = ""
-    time: str = ""
-    """RFC 3339; it also makes each claim and each request new."""
-
-    @property
-    def text(self) -> str:
-        """Return the value of the annotation."""
-        fields = {"by": self.by, "note": self.note, "time": self.time}
-        return json.dumps({name: text for name, text in fields.items() if text}, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +64,7 @@ class Write:
         return ""
 
 
-def decide_write(backfill: StoredBackfill, change: Change, *, how: How | None, claim: Claim) -> Write:
+def decide_write(backfill: StoredBackfill, change: Change, *, how: How | None, claim: ChangeClaim) -> Write:
     """Return the write that brings a change into force.
 
     Args:
@@ -90,7 +74,9 @@ def decide_write(backfill: StoredBackfill, change: Change, *, how: How | None, c
         claim: Author, reason and time of the change.
     """
     owner = spec_owner(backfill)
-    annotations: dict[str, str | None] = {CHANGED_BY_ANNOTATION: claim.text}
+    annotations: dict[str, str | None] = {
+        CHANGED_BY_ANNOTATION: claim.model_dump_json(by_alias=True, exclude_defaults=True)
+    }
     spec: Json = {}
     place: Place
     match change:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.plugin.objects import condition, running, stored
 
+from backfill_api.names import CHANGED_BY_ANNOTATION
 from backfill_kubectl.decisions.attention import in_order, job_line, needs_a_person, summary
-from backfill_kubectl.decisions.writes import CHANGED_BY_ANNOTATION
 
 NOW = datetime.fromisoformat("2026-11-26T22:00:00Z")
 

@@ -8,19 +8,21 @@ from hypothesis import strategies as st
 from support.plugin.objects import SPEC, raw, stored
 
 from backfill_api.names import (
+    CHANGED_BY_ANNOTATION,
     OVERRIDE_ANNOTATION,
     RESTART_ANNOTATION,
     STATE_ANNOTATION,
     SUSPEND_ANNOTATION,
     VERIFY_ANNOTATION,
 )
+from backfill_api.spec.change_claim import ChangeClaim
 from backfill_kubectl.cluster.writer import merged
 from backfill_kubectl.decisions.acknowledgement import controls_of
 from backfill_kubectl.decisions.changes import Approve, Pause, Resume, Retry, Suspend, TakeReceipt, Throttle, Unsuspend
 from backfill_kubectl.decisions.stored import read_stored
-from backfill_kubectl.decisions.writes import CHANGED_BY_ANNOTATION, Claim, decide_write
+from backfill_kubectl.decisions.writes import decide_write
 
-CLAIM = Claim(by="anna", note="incident 4711", time="2026-11-26T21:37:02.5Z")
+CLAIM = ChangeClaim(by="anna", note="incident 4711", time="2026-11-26T21:37:02.5Z")
 ARGO = {"argocd.argoproj.io/tracking-id": "jobs:backfill.dev/Backfill:shop/orders"}
 
 
