@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import click
 from pydantic import ValidationError
-from rich.console import Console
 from rich.live import Live
 
 from backfill_api.spec.spec import BackfillSpec
@@ -23,12 +22,12 @@ from backfill_kubectl.decisions.attention import job_line
 from backfill_kubectl.decisions.event_lines import event_lines
 from backfill_kubectl.decisions.pod_notes import pod_notes
 from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
+from backfill_kubectl.drawing.console import plugin_console
 from backfill_kubectl.drawing.table import job_table, plain
 from backfill_kubectl.errors import BackfillNotFoundError
 
 DRAW_S = 1.0
 LINE_S = 5.0
-PIPE_COLUMNS = 100
 
 
 def show_job(session: Session, name: str, *, watch: bool, output: str | None, ascii_only: bool) -> None:
@@ -50,15 +49,7 @@ def show_job(session: Session, name: str, *, watch: bool, output: str | None, as
     elif output == "wide" or _frame(Seen(backfill, now()), Trend()) is None:
         say(job_table([job_line(backfill, now())], ascii_only=ascii_only, wide=output == "wide"))
     else:
-        _console(ascii_only=ascii_only).print(show_frame(_frame_of(look(api, backfill, now()), Trend())))
-
-
-def _console(*, ascii_only: bool) -> Console:
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS, legacy_windows=False)
-    if ascii_only:
-        # rich asks the encoding; a class of ours draws ASCII if it is no UTF.
-        console.__dict__["encoding"] = "ascii"
-    return console
+        plugin_console(ascii_only=ascii_only).print(show_frame(_frame_of(look(api, backfill, now()), Trend())))
 
 
 def _frame(seen: Seen, trend: Trend) -> JobFrame | None:
@@ -102,7 +93,7 @@ def _changes(job: JobWatch, every_s: float) -> Iterator[Seen]:
 
 def _draw(job: JobWatch, *, ascii_only: bool) -> None:
     """Draw the block of a job on a terminal."""
-    console, trend = _console(ascii_only=ascii_only), Trend()
+    console, trend = plugin_console(ascii_only=ascii_only), Trend()
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         for seen in _changes(job, DRAW_S):
             trend = trend.after(progress_of_status(seen.backfill.status), now())

@@ -22,12 +22,12 @@ from backfill_kubectl.cluster.api import ApiServer
 from backfill_kubectl.cluster.kubeconfig import log_in
 from backfill_kubectl.cluster.resources import BACKFILLS
 from backfill_kubectl.decisions.refusals import parse_name
+from backfill_kubectl.drawing.console import PIPE_COLUMNS
 from backfill_kubectl.drawing.table import plain
 
 EXIT_INTERRUPTED: Final = 130
 EXIT_READER_GONE: Final = 141
 PROGRAM: Final = "kubectl backfill"
-PIPE_COLUMNS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
