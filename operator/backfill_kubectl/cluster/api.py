@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,8 +36,8 @@ ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 
 FIELD_MANAGER: Final = "kubectl-backfill"
 MERGE_PATCH: Final = "application/merge-patch+json"
-MESSAGE_CHARACTERS_MAX: Final = 2000
-UNKNOWN_FIELD: Final = "unknown field"
+MESSAGE_CHARACTERS_MAX: Final = 600
+UNKNOWN_FIELD: Final = re.compile(r'unknown field "[^"]{1,200}"')
 RETRIES: Final = Retry(connect=2, read=False, redirect=False, status=False, other=False, backoff_factor=0.2)
 
 
@@ -47,10 +48,14 @@ class _Request:
     namespace: str | None
     name: str | None = None
     subresource: str | None = None
+    url: str = ""
+    """Path of a request that is about no resource."""
 
     @property
     def text(self) -> str:
         """Describe it as RBAC does: `patch backfills.backfill.dev orders in namespace shop`."""
+        if self.url:
+            return f"{self.verb} {self.url}"
         resource = self.resource.label + (f"/{self.subresource}" if self.subresource else "")
         name = f" {self.name}" if self.name else ""
         where = "in all namespaces" if self.namespace is None else f"in namespace {self.namespace}"
@@ -136,11 +141,11 @@ class ApiServer:
 
     def schema(self) -> Json:
         """Return the OpenAPI document of our group and version, which every user may read."""
-        return self._json(_Request("get", BACKFILLS, None), path=f"/openapi/v3/apis/{GROUP}/{VERSION}")
+        return self._json(_Request("get", BACKFILLS, None, url=f"/openapi/v3/apis/{GROUP}/{VERSION}"))
 
     def version(self) -> Json:
         """Return the version of the API server."""
-        return self._json(_Request("get", ApiResource("", "", "version"), None), path="/version")
+        return self._json(_Request("get", BACKFILLS, None, url="/version"))
 
     def served(self) -> Json:
         """Return the resources of our group and version, which every user may read.
@@ -148,7 +153,7 @@ class ApiServer:
         Raises:
             CrdMissingError: the cluster does not define Backfills.
         """
-        return self._json(_Request("get", BACKFILLS, None), path=f"/apis/{GROUP}/{VERSION}")
+        return self._json(_Request("get", BACKFILLS, None, url=f"/apis/{GROUP}/{VERSION}"))
 
     # ------------------------------------------------------------ requests
     def _json(
@@ -172,7 +177,7 @@ class ApiServer:
         Raises:
             BackfillError: the request failed; the message names it.
         """
-        path = path or request.resource.path(request.namespace, request.name, request.subresource)
+        path = path or request.url or request.resource.path(request.namespace, request.name, request.subresource)
         filled = {name: value for name, value in query.items() if value}
         url = f"{self._host}{path}" + (f"?{urlencode(filled)}" if filled else "")
         headers = {"Accept": "application/json"} | self._credentials()
@@ -207,7 +212,8 @@ class ApiServer:
 
     def _error(self, request: _Request, status: int, data: bytes) -> Exception:
         """Return the error of an answer."""
-        message = _message(data)
+        whole = _message(data)
+        message = _shortened(whole)
         match status:
             case 401:
                 return ForbiddenError(
@@ -225,14 +231,17 @@ class ApiServer:
                     hint="Install the chart, or apply crds/backfills.yaml. Check --context, too.",
                 )
             case 404:
-                return BackfillNotFoundError(
-                    f"cannot {request.text}: {message}", hint="List them with `kubectl backfill list -A`."
+                hint = (
+                    "List them with `kubectl backfill list -A`."
+                    if request.resource == BACKFILLS and request.name
+                    else ""
                 )
+                return BackfillNotFoundError(f"cannot {request.text}: {message}", hint=hint)
             case 409:
                 return WriteConflictError(f"cannot {request.text}: {message}", hint="Run the command again.")
-            case 400 | 422 if UNKNOWN_FIELD in message:
+            case 400 | 422 if unknown := UNKNOWN_FIELD.findall(whole):
                 return VersionTooOldError(
-                    f"cannot {request.text}: the CRD of this cluster is older than this command: {message}",
+                    f"cannot {request.text}: the CRD of this cluster is older than this command: {', '.join(unknown)}",
                     hint="Upgrade the chart, which contains the CRD. Nothing was changed.",
                 )
             case 400 if request.subresource == "log":
@@ -252,7 +261,15 @@ def _message(data: bytes) -> str:
     except ValueError:
         return data[:200].decode(errors="replace").strip()
     message = body.get("message") if isinstance(body, dict) else None
-    return str(message or "")[:MESSAGE_CHARACTERS_MAX]
+    return str(message or "")
+
+
+def _shortened(message: str) -> str:
+    """Return the begin and the end of a message: the API server may quote a whole object before the reason."""
+    if len(message) <= MESSAGE_CHARACTERS_MAX:
+        return message
+    half = MESSAGE_CHARACTERS_MAX // 2
+    return f"{message[:half]} … {message[-half:]}"
 
 
 def _parsed(data: bytes, request: _Request) -> Json:

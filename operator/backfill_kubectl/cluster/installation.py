@@ -14,6 +14,7 @@ from backfill_kubectl.cluster.resources import BACKFILLS, DEPLOYMENTS, LEASES, P
 from backfill_kubectl.decisions.attention import JobLine, job_line
 from backfill_kubectl.decisions.installation import Unreadable
 from backfill_kubectl.decisions.stored import read_stored
+from backfill_kubectl.errors import BackfillNotFoundError, CrdMissingError
 
 OPERATOR_LABELS: Final = "app.kubernetes.io/name=backfill-operator"
 T = TypeVar("T")
@@ -68,4 +69,4 @@ def _part(read: Callable[[], T]) -> T | Unreadable:
     try:
         return read()
     except BackfillError as error:
-        return Unreadable(error.message)
+        return Unreadable(error.message, absent=isinstance(error, BackfillNotFoundError | CrdMissingError))

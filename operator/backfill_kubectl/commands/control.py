@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import getpass
+import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import click
 from click.core import ParameterSource
@@ -38,6 +39,7 @@ WAIT_S: Final = 30.0
 DRAIN_WAIT_S: Final = 300.0
 RECEIPT_WAIT_S: Final = 3600.0
 BY_CHARACTERS_MAX: Final = 64
+QUIET_S: Final = 1.0
 
 
 def change_options(wait_s: float, *, placed: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -76,8 +78,8 @@ def _apply(session: Session, name: str, change: Change, *, how: How | None = Non
     if not options["wait_s"]:
         _answer(written, Recorded("recorded, not awaited"), 0.0, options["output"])
         return written.after
-    on_wait = functools.partial(_say_wait, written)
-    acknowledged, shown, seconds = await_acknowledgement(api, written, wait_s=options["wait_s"], on_wait=on_wait)
+    with _Waits(written.after.key) as waits:
+        acknowledged, shown, seconds = await_acknowledgement(api, written, wait_s=options["wait_s"], on_wait=waits.say)
     _answer(written, acknowledged, seconds, options["output"])
     return shown
 
@@ -104,8 +106,40 @@ def _author(by: str | None) -> str:
     return by[:BY_CHARACTERS_MAX]
 
 
-def _say_wait(written: Written, why: str) -> None:
-    click.echo(f"{written.after.key}: waiting: {plain(why)}", err=True)
+class _Waits:
+    """Prints the reasons of a wait on standard error, from its first second on."""
+
+    def __init__(self, key: str) -> None:
+        """Start the second."""
+        self._key, self._why, self._shown = key, "", False
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(QUIET_S, self._begin)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        """Start the second."""
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        self._timer.cancel()
+
+    def say(self, why: str) -> None:
+        """Keep a new reason, and print it after the first second."""
+        with self._lock:
+            self._why = why
+            if self._shown:
+                self._print()
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._shown = True
+            if self._why:
+                self._print()
+
+    def _print(self) -> None:
+        click.echo(f"{self._key}: waiting: {plain(self._why)}", err=True)
 
 
 def _answer(written: Written, answer: InForce | Recorded, seconds: float, output: str | None) -> None:

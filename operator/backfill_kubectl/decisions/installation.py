@@ -34,6 +34,8 @@ class Unreadable:
     """A part that could not be read."""
 
     why: str
+    absent: bool = False
+    """True if it does not exist, and false if the user may not read it."""
 
 
 def check_crd(served: Mapping[str, Any] | Unreadable, expected: Mapping[str, Any]) -> Check:
@@ -45,7 +47,9 @@ def check_crd(served: Mapping[str, Any] | Unreadable, expected: Mapping[str, Any
     """
     title = "CRD"
     if isinstance(served, Unreadable):
-        return Check("fault", title, served.why, "Install the chart, or apply crds/backfills.yaml.")
+        if served.absent:
+            return Check("fault", title, served.why, "Install the chart, or apply crds/backfills.yaml.")
+        return Check("unknown", title, served.why)
     missing = list(_missing(served, expected, ""))
     if not missing:
         return Check("ok", title, "has all fields of this client")

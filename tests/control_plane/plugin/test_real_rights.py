@@ -9,7 +9,7 @@ import pytest
 import yaml
 from kubernetes import client, config
 from support.cluster.harness import tool
-from support.operators.plugin import Plugin, invoke
+from support.operators.plugin import invoke
 
 
 def kubeconfig_of(rig, folder, rules):
@@ -158,4 +158,3 @@ class TestThePlugin:
             where = ["--kubeconfig", str(rig.api.real_kubeconfig), "-n", rig.namespace]
 
             assert await asyncio.to_thread(complete_words, cli, ["pause", *where, "ord"]) == ["orders", ":4"]
-            assert Plugin(rig, tmp_path).kubeconfig == rig.api.real_kubeconfig

@@ -55,7 +55,8 @@ class TestTheCrd:
 
     def test_missing_crd_is_a_fault(self):
         """The remedy installs it."""
-        assert check_crd(Unreadable("the cluster does not serve backfill.dev/v1alpha1"), {}).verdict == "fault"
+        assert check_crd(Unreadable("the cluster does not serve it", absent=True), {}).verdict == "fault"
+        assert check_crd(DENIED, {}).verdict == "unknown"
 
 
 class TestTheOperator:
