@@ -4,6 +4,7 @@ import json
 import re
 
 from support.operators.plugin import Plugin
+from support.operators.rig import Rig
 
 from backfill_api.names import OVERRIDE_ANNOTATION, STATE_ANNOTATION
 from backfill_api.status.ending import Ending
@@ -79,9 +80,9 @@ class TestCommandsOfARunningJob:
             assert override(rig) is None
             assert rig.double().progress.paused is None
 
-    async def test_spec_of_a_gitops_tool_is_written_on_request(self, rigs, tmp_path):
+    async def test_spec_of_a_gitops_tool_is_written_on_request(self, tmp_path):
         """The output warns that the tool may reset it."""
-        async with rigs() as rig:
+        async with Rig() as rig:
             rig.create(annotations=ARGO)
             await rig.until_holds("Running")
 
@@ -90,9 +91,9 @@ class TestCommandsOfARunningJob:
             assert "in the spec, which Argo CD (jobs) owns and may reset" in paused
             assert current(rig)["spec"]["desiredState"] == "Paused"
 
-    async def test_plain_annotation_does_not_defeat_a_command(self, rigs, tmp_path):
+    async def test_plain_annotation_does_not_defeat_a_command(self, tmp_path):
         """It takes precedence over spec and override, so the command removes it."""
-        async with rigs() as rig:
+        async with Rig() as rig:
             rig.create(annotations={STATE_ANNOTATION: "Paused"})
             await rig.until_holds("Paused")
 
@@ -116,9 +117,9 @@ class TestCommandsOfARunningJob:
             await rig.until_holds("Running")
             assert rig.attempt() == 2
 
-    async def test_retry_ends_the_attempt_at_a_barrier(self, rigs, tmp_path):
+    async def test_retry_ends_the_attempt_at_a_barrier(self, tmp_path):
         """The next one follows at once."""
-        async with rigs() as rig:
+        async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
 
@@ -137,9 +138,9 @@ class TestCommandsOfARunningJob:
             assert "equal" in verified
             assert current(rig)["status"]["receipt"]["epoch"] >= 1
 
-    async def test_json_has_the_state_and_the_proof(self, rigs, tmp_path):
+    async def test_json_has_the_state_and_the_proof(self, tmp_path):
         """Programs read fields, not sentences."""
-        async with rigs() as rig:
+        async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
 
@@ -152,9 +153,9 @@ class TestCommandsOfARunningJob:
 class TestCommandsWithoutADriver:
     """A change is recorded, and the next driver starts with it."""
 
-    async def test_pause_of_a_suspended_job_is_recorded(self, rigs, tmp_path):
+    async def test_pause_of_a_suspended_job_is_recorded(self, tmp_path):
         """No driver can confirm it, so the command does not wait for one."""
-        async with rigs() as rig:
+        async with Rig() as rig:
             rig.create(suspend=True)
             await rig.until_holds("Suspended")
 
@@ -163,9 +164,9 @@ class TestCommandsWithoutADriver:
             assert "Suspended: no driver runs; the next one starts paused." in paused
             assert "Acknowledged" not in paused
 
-    async def test_command_of_an_ended_job_changes_nothing(self, rigs, tmp_path):
+    async def test_command_of_an_ended_job_changes_nothing(self, tmp_path):
         """An edit of a failed job's spec would start it again."""
-        async with rigs() as rig:
+        async with Rig() as rig:
             rig.create(backoffLimit=0)
             await rig.until_holds("Running")
             rig.kubelet.finish(rig.driver(), exit_code=40)
@@ -179,9 +180,9 @@ class TestCommandsWithoutADriver:
             assert f"kubectl backfill retry {rig.namespace}/orders" in result.stderr
             assert current(rig)["metadata"]["resourceVersion"] == version
 
-    async def test_silent_operator_ends_in_a_timeout_with_the_cause(self, rigs, tmp_path):
+    async def test_silent_operator_ends_in_a_timeout_with_the_cause(self, tmp_path):
         """The change stays recorded."""
-        async with rigs(start=False) as rig:
+        async with Rig(start=False) as rig:
             rig.create()
             await rig.until(rig.get)
 
@@ -192,9 +193,9 @@ class TestCommandsWithoutADriver:
             assert "no operator has seen this Backfill" in result.stderr
             assert current(rig)["spec"]["desiredState"] == "Paused"
 
-    async def test_missing_backfill_is_named(self, rigs, tmp_path):
+    async def test_missing_backfill_is_named(self, tmp_path):
         """The exit code is that of a command that found no job."""
-        async with rigs(start=False) as rig:
+        async with Rig(start=False) as rig:
             result = await Plugin(rig, tmp_path)("pause", "ordres")
 
             assert result.exit_code == 4
@@ -204,9 +205,9 @@ class TestCommandsWithoutADriver:
 class TestApproval:
     """An approval names the plan, so no later plan is approved by it."""
 
-    async def test_approve_starts_the_planned_job(self, rigs, tmp_path):
+    async def test_approve_starts_the_planned_job(self, tmp_path):
         """The spec has the name of the plan."""
-        async with rigs() as rig:
+        async with Rig() as rig:
             rig.create(approval="Manual")
             await rig.until(lambda: rig.double() is not None)
             rig.kubelet.finish(rig.driver(), ending=plan_ending())
@@ -218,9 +219,9 @@ class TestApproval:
             assert f"plan {plan} is approved" in approved
             assert current(rig)["spec"]["approvedPlan"] == plan
 
-    async def test_job_without_a_plan_cannot_be_approved(self, rigs, tmp_path):
+    async def test_job_without_a_plan_cannot_be_approved(self, tmp_path):
         """Approving an unseen plan is refused."""
-        async with rigs(start=False) as rig:
+        async with Rig(start=False) as rig:
             rig.create(approval="Manual")
 
             result = await Plugin(rig, tmp_path)("approve", "orders")

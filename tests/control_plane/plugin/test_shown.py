@@ -28,7 +28,7 @@ async def stored(rig, **status):
 class TestPlan:
     """A plan is read before it is approved."""
 
-    async def test_plan_names_the_command_that_approves_it(self, rigs, tmp_path):
+    async def test_plan_names_the_command_that_approves_it(self, tmp_path):
         """Its warnings are shown, too."""
         waits = {
             "type": "AwaitingApproval",
@@ -36,7 +36,7 @@ class TestPlan:
             "reason": "AwaitingApproval",
             "lastTransitionTime": "2026-11-26T21:00:00Z",
         }
-        async with rigs(start=False) as rig:
+        async with Rig(start=False) as rig:
             await stored(rig, plan=PLAN, planOf="3f0c9a1b2d4e5f60", phase="AwaitingApproval", conditions=[waits])
 
             shown = await Plugin(rig, tmp_path).done("plan", "orders")
@@ -59,9 +59,9 @@ class TestPlan:
 class TestReceipt:
     """A receipt is the proof that both sides are equal."""
 
-    async def test_equal_receipt_has_its_versions(self, rigs, tmp_path):
+    async def test_equal_receipt_has_its_versions(self, tmp_path):
         """And the exit code 0."""
-        async with rigs(start=False) as rig:
+        async with Rig(start=False) as rig:
             await stored(rig, receipt=EQUAL)
 
             shown = await Plugin(rig, tmp_path).done("receipt", "orders")

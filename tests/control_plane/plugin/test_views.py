@@ -7,6 +7,7 @@ import pytest
 import yaml
 from support.cluster.fake_api import Fault
 from support.operators.plugin import Plugin
+from support.operators.rig import Rig
 
 SECRET = "hunter2-planted"
 
@@ -33,9 +34,9 @@ class TestList:
             assert "▶ Running" in lines[2]
             assert lines[3] == "2 jobs: 1 needs a person, 1 runs"
 
-    async def test_formats_are_for_programs(self, rigs, tmp_path):
+    async def test_formats_are_for_programs(self, tmp_path):
         """As kubectl prints them, without managed fields."""
-        async with rigs(start=False) as rig:
+        async with Rig(start=False) as rig:
             rig.create("orders")
             await rig.until(rig.get)
             kubectl = Plugin(rig, tmp_path)
@@ -47,15 +48,15 @@ class TestList:
             assert yaml.safe_load(await kubectl.done("get", "orders", "-o", "yaml"))["metadata"]["name"] == "orders"
             assert await kubectl.done("get", "-o", "name") == "backfill.backfill.dev/orders"
 
-    async def test_empty_namespace_has_a_message(self, rigs, tmp_path):
+    async def test_empty_namespace_has_a_message(self, tmp_path):
         """An empty table would look like a fault."""
-        async with rigs(start=False) as rig:
+        async with Rig(start=False) as rig:
             assert await Plugin(rig, tmp_path).done("list") == f"no Backfills in namespace {rig.namespace}"
 
-    async def test_long_list_is_read_in_pages(self, tmp_path, rigs, monkeypatch):
+    async def test_long_list_is_read_in_pages(self, tmp_path, monkeypatch):
         """Ten thousand objects in one answer are 160 MB."""
         monkeypatch.setattr("backfill_kubectl.cluster.api.PAGE_SIZE", 2)
-        async with rigs(start=False) as rig:
+        async with Rig(start=False) as rig:
             for number in range(5):
                 rig.create(f"job-{number}")
             await rig.until(lambda: rig.get("job-4"))
@@ -97,9 +98,9 @@ class TestGet:
             assert f"{rig.namespace}/orders  Succeeded" in result.stdout.splitlines()[-1]
             assert f"Succeeded. Next: kubectl backfill receipt {rig.namespace}/orders" in result.stderr
 
-    async def test_watch_as_json_has_one_object_for_each_change(self, rigs, tmp_path):
+    async def test_watch_as_json_has_one_object_for_each_change(self, tmp_path):
         """The fields are those of the status."""
-        async with rigs() as rig:
+        async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
             watching = Plugin(rig, tmp_path).start("get", "orders", "-w", "-o", "json")
@@ -113,8 +114,6 @@ class TestGet:
 
     async def test_watch_survives_a_restart_of_the_api_server(self, tmp_path):
         """It reads the object again after a broken or an expired watch."""
-        from support.operators.rig import Rig
-
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
@@ -127,9 +126,9 @@ class TestGet:
 
             assert "Succeeded" in result.stdout.splitlines()[-1]
 
-    async def test_watch_of_a_deleted_job_ends(self, rigs, tmp_path):
+    async def test_watch_of_a_deleted_job_ends(self, tmp_path):
         """The exit code is that of a missing Backfill."""
-        async with rigs() as rig:
+        async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
             watching = Plugin(rig, tmp_path).start("get", "orders", "-w")
@@ -156,8 +155,6 @@ class TestRights:
     )
     async def test_denied_request_is_named(self, tmp_path, words, verb, denied):
         """The message is that of `kubectl auth can-i`."""
-        from support.operators.rig import Rig
-
         async with Rig(start=False) as rig:
             rig.create()
             rig.api.faults.append(Fault("answer", verb=verb, plural="backfills", status=403, reason="Forbidden"))
@@ -169,8 +166,6 @@ class TestRights:
 
     async def test_watch_without_the_right_to_patch_reports_it(self, tmp_path):
         """It shows data of ten seconds; pods that may not be listed are missing, too."""
-        from support.operators.rig import Rig
-
         from backfill_kubectl.cluster.api import ApiServer
         from backfill_kubectl.cluster.job_watch import JobWatch
         from backfill_kubectl.cluster.kubeconfig import log_in
@@ -193,8 +188,6 @@ class TestRights:
 
     async def test_unreachable_server_is_named(self, tmp_path):
         """The address is that of the kubeconfig."""
-        from support.operators.rig import Rig
-
         async with Rig(start=False) as rig:
             kubectl = Plugin(rig, tmp_path)
             url = rig.api.url
@@ -205,8 +198,6 @@ class TestRights:
 
     async def test_answer_of_a_proxy_is_named(self, tmp_path):
         """A login page is no list."""
-        from support.operators.rig import Rig
-
         page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>"
         async with Rig(start=False) as rig:
             rig.api.faults.append(Fault("raw", verb="list", plural="backfills", raw=page))
@@ -232,9 +223,9 @@ class TestEventsAndLogs:
             assert "Launching" in shown
             assert "Backfill/orders" in shown
 
-    async def test_log_of_a_job_without_an_attempt_is_refused(self, rigs, tmp_path):
+    async def test_log_of_a_job_without_an_attempt_is_refused(self, tmp_path):
         """There is no pod yet."""
-        async with rigs(start=False) as rig:
+        async with Rig(start=False) as rig:
             rig.create()
             await rig.until(rig.get)
 
@@ -268,9 +259,9 @@ class TestReport:
 class TestDoctor:
     """One page about the installation."""
 
-    async def test_page_has_a_line_for_each_part(self, rigs, tmp_path):
+    async def test_page_has_a_line_for_each_part(self, tmp_path):
         """A part that cannot be read does not hide the others."""
-        async with rigs() as rig:
+        async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
 
