@@ -9,7 +9,7 @@ from typing import Final
 
 from backfill_kubectl.cluster.api import ApiServer
 from backfill_kubectl.cluster.resources import BACKFILLS, Json
-from backfill_kubectl.errors import ApiServerSilentError
+from backfill_kubectl.errors import ApiServerSilentError, BackfillNotFoundError, ForbiddenError
 
 QUIET_S: Final = 90.0
 """Seconds without an event after which the watch is opened again; bookmarks come about once a minute."""
@@ -21,7 +21,8 @@ WAIT_MIN_S: Final = 0.2
 def follow(api: ApiServer, namespace: str, name: str, *, until_s: float = float("inf")) -> Iterator[Json | None]:
     """Yield the object now and after each change; `None` once it is deleted, and then nothing more.
 
-    A connection that breaks is opened again; the first read, and a read that is refused, raise their error.
+    A connection that breaks is opened again. Without the right to watch, the object is read once a second. The first read, and
+    a later one that is refused, raise their error.
 
     Args:
         api: The API server.
@@ -30,12 +31,12 @@ def follow(api: ApiServer, namespace: str, name: str, *, until_s: float = float(
         until_s: Time of the monotonic clock at which the iterator ends.
     """
     raw = api.get(BACKFILLS, namespace, name)
-    pause = threading.Event()
+    pause, may_watch = threading.Event(), True
     while True:
         yield raw
-        version = _version(raw)
         try:
-            for event in api.watch(BACKFILLS, namespace, name, version, quiet_s=_left_s(until_s)):
+            events = api.watch(BACKFILLS, namespace, name, _version(raw), quiet_s=_left_s(until_s)) if may_watch else ()
+            for event in events:
                 object_ = event.get("object")
                 if event.get("type") == "ERROR" or not isinstance(object_, dict):
                     break  # the version has expired
@@ -44,11 +45,17 @@ def follow(api: ApiServer, namespace: str, name: str, *, until_s: float = float(
                     return
                 if event["type"] != "BOOKMARK":
                     yield object_
+        except ForbiddenError:
+            may_watch = False
         except ApiServerSilentError:
             pass  # no event for a while, or a connection that broke: the read below tells
         if time.monotonic() >= until_s:
             return
-        raw = _read_again(api, namespace, name, pause, until_s)
+        again = _read_again(api, namespace, name, pause, until_s)
+        if again is None:
+            yield None
+            return
+        raw = again
 
 
 def _version(raw: Json) -> str:
@@ -59,12 +66,14 @@ def _left_s(until_s: float) -> float:
     return min(QUIET_S, max(WAIT_MIN_S, until_s - time.monotonic()))
 
 
-def _read_again(api: ApiServer, namespace: str, name: str, pause: threading.Event, until_s: float) -> Json:
-    """Return the object, after retries while the server does not answer."""
+def _read_again(api: ApiServer, namespace: str, name: str, pause: threading.Event, until_s: float) -> Json | None:
+    """Return the object, after retries while the server does not answer; `None` if it was deleted."""
     while True:
         pause.wait(min(REOPEN_S, _left_s(until_s)))
         try:
             return api.get(BACKFILLS, namespace, name)
+        except BackfillNotFoundError:
+            return None
         except ApiServerSilentError:
             if time.monotonic() >= until_s:
                 raise

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import click
 import yaml
+from rich.console import Console
 
 from backfill_core.errors import EXIT_UNEXPECTED, BackfillError
 from backfill_kubectl.cluster.api import ApiServer
@@ -95,9 +96,10 @@ class PluginGroup(click.Group):
 
 def say_error(reason: str, message: str, hint: str = "") -> None:
     """Print an error and its remedy to standard error."""
-    click.secho(f"error: {reason}: {plain(message)}", fg="red", err=True)
+    console = Console(stderr=True, highlight=False)
+    console.print(f"error: {reason}: {plain(message)}", style="red", markup=False, soft_wrap=True)
     if hint:
-        click.echo(f"hint: {plain(hint)}", err=True)
+        console.print(f"hint: {plain(hint)}", markup=False, soft_wrap=True)
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 import json
 import re
 
+from support.cluster.fake_api import Fault
 from support.operators.plugin import Plugin
 from support.operators.rig import Rig
 
@@ -148,6 +149,25 @@ class TestCommandsOfARunningJob:
 
             assert (answer["name"], answer["written"], answer["acknowledged"]) == ("orders", "spec", True)
             assert re.fullmatch(r"epoch \d+", answer["proof"])
+
+
+class TestRightsOfACommand:
+    """The right to patch is enough; others make it quicker."""
+
+    async def test_user_who_may_not_watch_gets_the_acknowledgement_by_reads(self, tmp_path):
+        """The change is written, so an error would be wrong."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            denied = Fault(
+                "answer", verb="watch", plural="backfills", status=403, reason="Forbidden", user="reader", times=99
+            )
+            rig.api.faults.append(denied)
+            kubectl = Plugin(rig, tmp_path)
+            kubectl.kubeconfig.write_text(kubectl.kubeconfig.read_text().replace("token: operator", "token: reader"))
+
+            assert "Acknowledged at epoch" in await kubectl.done("pause", "orders")
+            assert denied.times < 99
 
 
 class TestCommandsWithoutADriver:

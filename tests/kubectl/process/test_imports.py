@@ -50,7 +50,7 @@ class TestImports:
 
         assert done.returncode == 0, done.stderr
 
-    @pytest.mark.parametrize("package", ["click", "kubernetes", "urllib3"])
+    @pytest.mark.parametrize("package", ["click", "rich", "kubernetes"])
     def test_missing_package_is_named_with_the_command_that_installs_it(self, package):
         """The base package has no command line."""
         done = run((package,), "list")
