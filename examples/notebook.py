@@ -26,9 +26,9 @@ job = Backfill(
     after="Follow",
 )
 plan = job.plan(spark)
-print(f"{plan.rows:,} rows, about {plan.estimated_seconds} s", *plan.warnings, sep="\n")
+print(plan)  # `plan` as the last line of a cell shows all of it
 
-# %% Start it in the background; the output of this cell shows the current progress.
+# %% Start it in the background; the output of this cell shows the current progress, with buttons if ipywidgets is installed.
 run = job.start(spark)
 run.until_reachable()
 print(job.pause())
@@ -43,9 +43,9 @@ print(job.status().state, run.progress.changes_done, "changes")
 
 # %% Verify that the copy is equal.
 receipt = job.verify()
-print(f"{receipt.rows:,} rows,", "equal" if receipt.equal else "different")
+print(receipt)
 
 # %% Stop at a barrier; `job.run(spark)` would resume the job.
 run.stop()
-print(run.wait().state)
+print(run.wait())
 spark.stop()

@@ -33,7 +33,7 @@ CHANGED_BY_ANNOTATION: Final = f"{GROUP}/changed-by"
 """JSON of a `ChangeClaim`: who changes the Backfill, and why. It is set in the request that changes the spec or the override.
 
 A command that this request causes carries the claim in `status.control.acks`. Each new text counts once, so `time` makes it new.
-It is a claim: everybody who may edit the object can write any name. The audit log of the API server is the proof.
+It is a claim: every user who may edit the object can write any name. The audit log of the API server is the proof.
 """
 
 WATCHED_ANNOTATION: Final = f"{GROUP}/watched-until"

@@ -47,9 +47,8 @@ def sparkline(samples: Sequence[int], columns: int) -> str:
     return "".join(LEVELS[sample * (len(LEVELS) - 1) // largest] for sample in newest)
 
 
-def vnode_map(vnodes: int, different: Sequence[int]) -> list[str]:
-    """Return the vnodes of a receipt as at most 16 x 16 cells, row by row; a cell differs if any of its vnodes does."""
-    cells = min(vnodes, MAP_COLUMNS * MAP_COLUMNS)
-    wrong = {vnode * cells // vnodes for vnode in different if vnode < vnodes}
-    drawn = "".join(DIFFERENT if cell in wrong else EQUAL for cell in range(cells))
-    return [drawn[start : start + MAP_COLUMNS] for start in range(0, cells, MAP_COLUMNS)]
+def vnode_map(digits: str) -> list[str]:
+    """Return the map of a receipt's vnodes, given as hexadecimal digits, in rows of 16 cells; a bit that is set differs."""
+    bits = f"{int(digits, 16):0{4 * len(digits)}b}" if digits else ""
+    cells = "".join(DIFFERENT if bit == "1" else EQUAL for bit in bits)
+    return [cells[start : start + MAP_COLUMNS] for start in range(0, len(cells), MAP_COLUMNS)]

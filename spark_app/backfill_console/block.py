@@ -17,6 +17,7 @@ from backfill_console.segments import (
     Line,
     Role,
     Segment,
+    clipped,
     cut,
     cut_at_word,
     line,
@@ -103,7 +104,7 @@ def _drawn(parts: Sequence[_Part], columns: int, room: int | None) -> tuple[Line
             drawn += shown
         else:
             drawn += part.lines
-    return tuple(drawn if room is None else drawn[: max(1, room)])
+    return tuple(clipped(shown, columns) for shown in (drawn if room is None else drawn[: max(1, room)]))
 
 
 def _message(part: _Part, columns: int, room: int | None) -> list[Line]:

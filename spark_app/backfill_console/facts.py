@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from backfill_api.amounts import show_seconds
-from backfill_api.status.progress import Progress
+from backfill_api.status.progress import LimitInForce, Progress
 from backfill_console.formatting import (
     format_bad_records,
     format_lag,
@@ -18,7 +18,7 @@ from backfill_console.formatting import (
     show_moment,
     show_rows,
 )
-from backfill_console.frame import JobFrame, LimitNote, Mark
+from backfill_console.frame import JobFrame, Mark
 
 SYMBOLS: Final[dict[Mark, str]] = {"Good": "✔", "Running": "▶", "Waiting": "◌", "Bad": "✖", "Idle": "■"}
 PAUSED: Final = "‖"
@@ -38,6 +38,10 @@ PHASES: Final[dict[str, tuple[str, str]]] = {
 """Symbol and word of phases; all other phases are waits."""
 
 
+WITHOUT_DRIVER: Final = {"Stopped", "Finished", "Pending", "Retrying", "Suspended", "Succeeded", "Failed"}
+"""Phases in which no driver runs, so that there is no rate, no lag and no estimated end."""
+
+
 @dataclass(frozen=True)
 class Fact:
     """A name and its value."""
@@ -52,7 +56,7 @@ class Fact:
 
 
 def state_of(frame: JobFrame) -> tuple[str, str]:
-    """Return the symbol and the words for the activity of a job."""
+    """Return the symbol and the name of the activity of a job."""
     progress = frame.progress
     if frame.phase:
         symbol, word = PHASES.get(frame.phase, ("◌", frame.phase))
@@ -72,7 +76,7 @@ def facts_of(frame: JobFrame, *, with_eta: bool) -> list[Fact]:
         with_eta: Include the estimated end, if the title has no room for it.
     """
     progress = frame.progress
-    resting = bool(frame.resting)
+    resting = frame.phase in WITHOUT_DRIVER
     rate = f"{show_rows(progress.rows_per_second)} rows/s" if progress.rows_per_second and not resting else ""
     changes = f"{show_rows(progress.changes_done)} applied{format_bad_records(progress.bad_records)}"
     counted = progress.changes_done or progress.bad_records or "changes_done" in progress.model_fields_set
@@ -88,32 +92,31 @@ def facts_of(frame: JobFrame, *, with_eta: bool) -> list[Fact]:
     return [fact for fact in facts if fact.value]
 
 
-def format_end(frame: JobFrame, *, interval: bool = True) -> str:
+def format_end(frame: JobFrame) -> str:
     """Return the estimated end with its interval; empty before there is an estimate, and after the end."""
     progress = frame.progress
     left_s = _seconds_left(progress, frame.now)
-    if left_s is None or progress.finished or frame.resting:
+    if left_s is None or progress.finished or frame.phase in WITHOUT_DRIVER:
         return ""
     end = frame.now + timedelta(seconds=left_s)
     low, high = progress.eta_seconds_low, progress.eta_seconds_high
-    known = interval and low is not None and high is not None
-    between = f" ({show_seconds(low or 0)} to {show_seconds(high or 0)})" if known else ""
+    between = "" if low is None or high is None else f" ({show_seconds(low)} to {show_seconds(high)})"
     return f"{end.astimezone().strftime('%H:%M')}, in {show_seconds(left_s)}{between}"
 
 
 def _seconds_left(progress: Progress, now: datetime) -> int | None:
-    if progress.eta_seconds is not None:
-        return progress.eta_seconds
     if progress.eta is None:
-        return None
+        return progress.eta_seconds
+    # A status may be ten seconds old, and its time of the end still holds.
     return max(0, int((datetime.fromisoformat(progress.eta) - now).total_seconds()))
 
 
-def _limit(limit: LimitNote | None) -> str:
+def _limit(limit: LimitInForce | None) -> str:
     if limit is None:
         return "none"
     until = f" until {show_clock(limit.until)}" if limit.until else ""
-    origin = f" ({limit.origin})" if limit.origin else ""
+    origin = ", ".join(part for part in (limit.origin.lower(), limit.by) if part)
+    origin = f" ({origin})" if origin else ""
     return format_rate(limit.rows_per_second, limit.bytes_per_second) + until + origin
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
-from backfill_api.status.progress import Progress
+from backfill_api.status.progress import LimitInForce, Progress
 from backfill_api.status.receipt import Receipt, ReceiptSummary
 from backfill_api.status.source_head import SourceHead
 
@@ -28,19 +28,6 @@ class Table:
 
     version: str = ""
     """Its version or position for display; empty if unknown."""
-
-
-@dataclass(frozen=True)
-class LimitNote:
-    """LimitNote in force, with its origin."""
-
-    rows_per_second: int | None = None
-    bytes_per_second: int | None = None
-    until: str | None = None
-    """End, RFC 3339; `None` if it does not end by itself."""
-
-    origin: str = ""
-    """`spec`, `override`, `command` or `auto`, and the claimed person; empty if unknown."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +80,7 @@ class TreeNode:
 
 @dataclass(frozen=True)
 class Trend:
-    """Rates and lags while somebody watches, oldest first, and the time of the current step; a status stores none of them."""
+    """Rates and lags of a watch, oldest first, and the time of the current step; a status stores none of them."""
 
     rates: tuple[int, ...] = ()
     lags: tuple[int, ...] = ()
@@ -138,7 +125,7 @@ class JobFrame:
     source: Table | None = None
     target: Table | None = None
     attempts_max: int | None = None
-    limit: LimitNote | None = None
+    limit: LimitInForce | None = None
     """`None` if no limit is in force."""
 
     warnings: tuple[str, ...] = ()
@@ -159,7 +146,7 @@ class JobFrame:
     """Newest position of the source of a job that has ended."""
 
     trend: Trend = Trend()
-    """Samples and the time of the current step, while somebody watches."""
+    """Samples of a watch, and the time of the current step."""
 
     up_s: float | None = None
     """Seconds since the job or the command began."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from backfill_api.spec.spec import BackfillSpec
-from backfill_api.status.progress import Progress
+from backfill_api.status.progress import LimitInForce, Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
 from backfill_api.wire import Ack
-from backfill_console.frame import CommandNote, JobFrame, LimitNote, Mark, Table, Trend
+from backfill_console.frame import CommandNote, JobFrame, Mark, Table, Trend
 
 RESTING = {
     "NotStarted": "not started: the target has no state of this job",
@@ -44,7 +44,7 @@ def frame_of_driver(
         spec: Its spec, which names strategy and tables; `None` if unknown.
         acks: Acknowledgements of commands, oldest first.
         receipt: The newest receipt.
-        trend: Samples of rate and lag while somebody watches.
+        trend: Samples of rate and lag during a watch.
         up_s: Seconds since the command began.
         note: Message to the user in front of the screen.
         keys: Keys that the screen accepts, each with its action.
@@ -123,10 +123,12 @@ def target_of(spec: BackfillSpec | None, progress: Progress) -> Table | None:
     return Table(spec.target.params.label, "" if version is None else str(version))
 
 
-def limit_of(progress: Progress) -> LimitNote | None:
-    """Return the limit in force; `None` if there is none."""
-    limits = (progress.throttle_rows_per_second, progress.throttle_bytes_per_second)
-    return None if limits == (None, None) else LimitNote(*limits, until=progress.throttle_until)
+def limit_of(progress: Progress) -> LimitInForce | None:
+    """Return the limit in force, also as drivers of earlier versions report it; `None` if there is none."""
+    rows, size = progress.throttle_rows_per_second, progress.throttle_bytes_per_second
+    if progress.limit is not None or (rows is None and size is None):
+        return progress.limit
+    return LimitInForce(rows_per_second=rows, bytes_per_second=size, until=progress.throttle_until)
 
 
 def note_of_ack(ack: Ack) -> CommandNote:

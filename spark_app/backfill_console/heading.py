@@ -40,8 +40,8 @@ def title_line(frame: JobFrame, columns: int, tables: Line | None = None) -> tup
         columns: Columns of the screen.
         tables: The line of the tables, which may contain the attempt.
     """
-    name, (symbol, words) = printable(frame.title), state_of(frame)
-    state = f"{symbol} {words}"
+    name, (symbol, activity) = printable(frame.title), state_of(frame)
+    state = f"{symbol} {printable(activity)}"
     percent = f"{frame.progress.percent} %" if frame.progress.attempt else ""
     parts = [part for part in (name, state, percent) if part]
     if width_of(GAP.join(parts)) > columns:
@@ -108,7 +108,7 @@ def _place(table: Table) -> str:
 
 
 def _tail(text: str, columns: int) -> str:
-    """Return the end of a text: the end of a path names the table."""
+    """Return the end of a string: the end of a path names the table."""
     if width_of(text) <= columns:
         return text
     return MORE + cut(text[::-1], columns)[:-1][::-1] if columns > 1 else MORE

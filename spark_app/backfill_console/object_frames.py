@@ -12,8 +12,9 @@ from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import Attempt, BackfillStatus, Control, PastAttempt
 from backfill_api.wire import Command
-from backfill_console.frame import CommandNote, EventNote, JobFrame, LimitNote, Mark, TreeNode, Trend
+from backfill_console.frame import CommandNote, EventNote, JobFrame, Mark, TreeNode, Trend
 from backfill_console.frames import limit_of, source_of, strategy_of, target_of
+from backfill_console.plans import plan_line
 
 PHASE_MARKS: dict[str, Mark] = {
     "Running": "Running", "Succeeded": "Good", "Failed": "Bad", "Paused": "Idle", "Suspended": "Idle",
@@ -62,7 +63,7 @@ def frame_of_object(
         now: Time of the frame, with a time zone.
         pods: Pods of the current attempt, the driver first.
         events: Events about the Backfill and its pods, oldest first.
-        trend: Samples of rate and lag while somebody watches.
+        trend: Samples of rate and lag during a watch.
         updated_at: Time at which the status was received.
         note: Message to the user in front of the screen.
         keys: Keys that the screen accepts, each with its action.
@@ -78,10 +79,11 @@ def frame_of_object(
         source=source_of(spec, progress),
         target=target_of(spec, progress),
         attempts_max=spec.backoff_limit + 1,
-        limit=limit_of(progress) or _requested_limit(status.control),
+        limit=limit_of(progress),
         tree=(_tree(name, spec, status, pods, now),),
         commands=commands_of(status.control),
         events=tuple(events),
+        plan=plan_line(status.plan) if status.plan is not None and status.progress is None else "",
         receipt=status.receipt,
         trend=trend or Trend(),
         up_s=_seconds_since(status.start_time, now),
@@ -92,32 +94,32 @@ def frame_of_object(
 
 
 def progress_of_status(status: BackfillStatus) -> Progress:
-    """Return the progress in a status as the driver reports it; unknown fields have their defaults."""
-    fields = {} if status.progress is None else status.progress.model_dump(exclude_unset=True)
-    if status.attempt is not None:
-        fields.setdefault("attempt", status.attempt.number)
-    return Progress.model_validate(fields)
+    """Return the progress in a status as the driver reports it; unknown fields have their defaults.
 
-
-def _requested_limit(control: Control | None) -> LimitNote | None:
-    """Return the limit that the driver last received, for a status without the limit in force."""
-    if control is None or (control.rows_per_second is None and control.bytes_per_second is None):
-        return None
-    return LimitNote(control.rows_per_second, control.bytes_per_second)
+    The attempt is 0 before the first progress of a job.
+    """
+    if status.progress is None:
+        return Progress()
+    attempt = status.attempts if status.attempt is None else status.attempt.number
+    return Progress.model_validate({**status.progress.model_dump(exclude_unset=True), "attempt": max(1, attempt)})
 
 
 def commands_of(control: Control | None) -> tuple[CommandNote, ...]:
-    """Return the commands in a status, oldest first: the newest acknowledgement, and those without one."""
+    """Return the commands in a status, oldest first: those that a driver confirmed, and those that wait."""
     if control is None:
         return ()
-    pending = tuple(
-        CommandNote(command_line(each.command), "Waiting", "not acknowledged yet", time=control.pending_since)
+    acked = [
+        CommandNote(ack.type.lower(), epoch=ack.epoch, time=ack.time, took_ms=ack.ms, by=ack.by, note=ack.note)
+        for ack in control.acks
+    ]
+    pending = [
+        CommandNote(
+            command_line(each.command), "Waiting", "not acknowledged yet", time=each.time or control.pending_since,
+            by=each.by, note=each.note,
+        )
         for each in control.pending
-    )
-    if not control.acked_revision:
-        return pending
-    acked = CommandNote(f"revision {control.acked_revision}", epoch=control.epoch, time=control.last_ack_time)
-    return (acked, *pending)
+    ]  # fmt: skip
+    return (*acked, *pending)
 
 
 def command_line(command: Command) -> str:

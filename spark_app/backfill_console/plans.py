@@ -88,6 +88,12 @@ def plan_lines(
     return [title, *named_lines(rows, columns), *warning_lines(plan, columns)]
 
 
+def plan_line(plan: Plan) -> str:
+    """Return a plan in one line: its size, the files of each copy mode, and its time."""
+    modes = ", ".join(f"{mode.files:,} {WAY_WORDS.get(mode.way, mode.way)}" for mode in plan.ways)
+    return f"{format_size(plan)}{f': {modes}' if modes else ''}; about {show_seconds(plan.estimated_seconds)}"
+
+
 def format_plan_steps(plan: Plan) -> str:
     """Return the steps of a plan with their times in one line."""
     return STEP_GAP.join(f"{STEP_WORDS.get(step.name, step.name)} {show_seconds(step.seconds)}" for step in plan.steps)

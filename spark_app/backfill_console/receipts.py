@@ -112,10 +112,13 @@ def receipt_lines(receipt: Receipt, head: SourceHead | None, columns: int, *, wi
     return lines + map_lines(receipt) if with_map else lines
 
 
-def map_lines(receipt: Receipt) -> list[Line]:
-    """Return the map of vnodes with its legend; a cell differs if any of its vnodes does."""
-    rows = vnode_map(receipt.vnodes, [mismatch.vnode for mismatch in receipt.mismatches])
-    legend = f"{counted(receipt.vnodes, 'vnode')}: {EQUAL} equal  {DIFFERENT} differs ({len(receipt.mismatches):,})"
+def map_lines(receipt: Receipt | ReceiptSummary) -> list[Line]:
+    """Return the map of vnodes with its legend; a cell differs if any of its vnodes does. Empty if there is no map."""
+    summary = receipt.summary if isinstance(receipt, Receipt) else receipt
+    if not summary.mismatch_map:
+        return []
+    rows = vnode_map(summary.mismatch_map)
+    legend = f"vnodes in {sum(map(len, rows))} parts: {EQUAL} equal  {DIFFERENT} differs ({summary.mismatches:,})"
     return [Line((Segment(legend, "dim"),)), *(Line(tuple(_cells(row))) for row in rows)]
 
 

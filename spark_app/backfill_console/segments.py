@@ -57,7 +57,7 @@ def line(*parts: Segment | str) -> Line:
 
 
 def printable(text: str) -> str:
-    """Return a name or message of others in one line, without characters that control a terminal."""
+    """Return a name or message of another program in one line, without characters that control a terminal."""
     return UNPRINTABLE.sub(" ", text)
 
 
@@ -67,11 +67,11 @@ def ascii_line(shown: Line) -> Line:
 
 
 def _ascii(text: str) -> str:
-    return NOT_ASCII.sub(lambda found: "?" * width_of(found[0]), text.translate(ASCII))
+    return NOT_ASCII.sub(lambda match: "?" * width_of(match[0]), text.translate(ASCII))
 
 
 def width_of(text: str) -> int:
-    """Return the columns that a text takes on a terminal: two for a wide character, none for a combining one."""
+    """Return the columns that a string takes on a terminal: two for a wide character, none for a combining one."""
     if text.isascii():
         return len(text)
     return sum(_columns(character) for character in text)
@@ -84,18 +84,32 @@ def _columns(character: str) -> int:
 
 
 def cut(text: str, columns: int) -> str:
-    """Return the part of a text that fits, with an ellipsis if it is not whole."""
+    """Return the part of a string that fits, with an ellipsis if it is not whole."""
     if width_of(text) <= columns:
         return text
     return _head(text, max(0, columns - 1)) + (MORE if columns > 0 else "")
 
 
 def cut_at_word(text: str, columns: int) -> str:
-    """Return a text, cut after the last word that fits."""
+    """Return a string, cut after the last word that fits."""
     if width_of(text) <= columns:
         return text
     end = _head(text, columns - 1).rfind(" ")
     return f"{text[:end]} {MORE}" if end > 0 else cut(text, columns)
+
+
+def clipped(shown: Line, columns: int) -> Line:
+    """Return a line that fits; a line that does not ends with an ellipsis."""
+    if shown.width <= columns:
+        return shown
+    segments: list[Segment] = []
+    left = columns
+    for segment in shown.segments:
+        segments.append(Segment(cut(segment.text, left), segment.role))
+        left -= width_of(segments[-1].text)
+        if segments[-1].text != segment.text:
+            break
+    return line(*segments)
 
 
 def whole_parts(value: str, columns: int) -> str:
@@ -108,12 +122,12 @@ def whole_parts(value: str, columns: int) -> str:
 
 
 def _inside(text: str) -> bool:
-    """Return whether a text ends inside parentheses."""
+    """Return whether a string ends inside parentheses."""
     return text.count("(") > text.count(")")
 
 
 def wrapped(text: str, columns: int) -> list[str]:
-    """Return a text in lines, broken between words; a word that is too long is broken."""
+    """Return a string in lines, broken between words; a word that is too long is broken."""
     lines, rest = [], text.strip()
     while width_of(rest) > columns:
         space = _head(rest, columns + 1).rfind(" ")
@@ -138,7 +152,7 @@ def spread(left: Iterable[Segment], right: Iterable[Segment], columns: int) -> L
 
 
 def _head(text: str, columns: int) -> str:
-    """Return the longest beginning of a text that fits."""
+    """Return the longest beginning of a string that fits."""
     used = 0
     for index, character in enumerate(text):
         used += _columns(character)

@@ -81,7 +81,9 @@ class TestTheTitle:
 
     def test_the_title_of_a_stopped_job_shows_how_to_resume(self):
         """Unknown values are not shown as 0 or `none` (fault U15)."""
-        stored = Progress(attempt=2, epoch=41, percent=36, rows_done=1_089_000, last_commit_time=AT, phase="Reading")
+        stored = Progress(
+            attempt=2, epoch=41, percent=36, rows_done=1_089_000, last_commit_time=AT, phase="Reading", eta_seconds=95
+        )
         shown = text(show_frame(frame_of_stored("j", "Stopped", stored, now=NOW)))
 
         assert "j  ■ stopped; `backfill run` resumes it  36 %  attempt 2" in shown.splitlines()[0]

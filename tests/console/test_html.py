@@ -88,7 +88,7 @@ class TestReceiptsAndPlans:
 
         assert [len(row) for row in rows] == [16] * 16
         assert [(at, row.index("×")) for at, row in enumerate(rows) if "×" in row] == [(1, 1)]
-        assert "256 vnodes: ■ equal  × differs (1)" in shown
+        assert "vnodes in 256 parts: ■ equal  × differs (1)" in shown
 
     def test_a_receipt_of_more_vnodes_has_the_same_map(self):
         """32,768 cells are no picture."""

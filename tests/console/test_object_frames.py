@@ -1,16 +1,20 @@
-"""The block of a Backfill in a cluster: attempts, pods, commands, events, and what a low terminal leaves out."""
+"""The block of a Backfill in a cluster: attempts, pods, commands, events, and the rows that a low terminal leaves out."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.console.frames import CLUSTER, NOW, PAUSE_ALL, PODS, SPEC, STATUS
 
+from backfill_api.status.plan import Plan, PlannedFiles
 from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import BackfillStatus
 from backfill_api.wire import Command, ThrottleCommand
 from backfill_console.block import block_lines
+from backfill_console.frame import CommandNote, EventNote, Table
 from backfill_console.object_frames import command_line, frame_of_object
+from backfill_console.segments import printable, width_of
 
 PICTURES = Path(__file__).parent / "pictures"
 
@@ -44,12 +48,12 @@ class TestTheBlockOfAnObject:
         ("lines", "kept", "left_out"),
         [
             (40, ["events", "commands", "NAME", "p pause", "start ✔", "commit"], []),
-            (20, ["events", "commands", "NAME", "commit"], ["p pause"]),
-            (19, ["commands", "NAME", "commit"], ["p pause", "events"]),
-            (17, ["└─ receipt", "commit"], ["p pause", "events", "commands"]),
-            (13, ["NAME", "├─ attempt 2", "commit"], ["commands", "└─ receipt"]),
-            (8, ["rate", "lag", "rows", "start ✔"], ["events", "commands", "NAME"]),
-            (4, ["shop/orders", "throttled by command"], ["rate", "start ✔"]),
+            (22, ["events", "commands", "NAME", "commit"], ["p pause"]),
+            (21, ["commands", "NAME", "commit"], ["p pause", "events"]),
+            (19, ["└─ receipt", "commit"], ["p pause", "events", "commands"]),
+            (15, ["NAME", "├─ attempt 2", "commit"], ["commands", "└─ receipt"]),
+            (8, ["rate", "lag", "rows", "limit"], ["events", "commands", "NAME"]),
+            (4, ["shop/orders", "throttled by command", "! warning: source keeps"], ["rate", "start ✔"]),
         ],
     )
     def test_a_low_terminal_leaves_out_the_last_rows_first(self, lines, kept, left_out):
@@ -59,6 +63,33 @@ class TestTheBlockOfAnObject:
         assert [fact for fact in kept if fact not in shown] == []
         assert [fact for fact in left_out if fact in shown] == []
 
+    @pytest.mark.parametrize("columns", [100, 60, 30])
+    def test_no_text_of_others_controls_the_terminal(self, columns):
+        """Names, reasons, events and notes come from other programs: an escape code could clear the screen, or hide a warning."""
+        bad = "a\x1b[2J\r\n\u202eb"
+        pods = [replace(PODS[0], name=bad, status=bad, info=bad)]
+        progress = STATUS.progress.model_copy(update={"reason": bad})
+        frame = frame_of_object(
+            bad,
+            bad,
+            SPEC,
+            STATUS.model_copy(update={"progress": progress}),
+            now=NOW,
+            pods=pods,
+            events=[EventNote(bad, bad)],
+        )
+        frame = replace(
+            frame,
+            warnings=(bad,),
+            plan=bad,
+            note=bad,
+            source=Table(bad, bad),
+            commands=(CommandNote(bad, by=bad, note=bad),),
+        )
+        for shown in drawn(frame, columns):
+            assert printable(shown) == shown
+            assert width_of(shown) <= columns
+
     def test_an_object_without_a_status_is_pending(self):
         """The operator may not have seen it yet."""
         shown = drawn(frame_of_object("shop", "orders", SPEC, BackfillStatus(), now=NOW))
@@ -67,12 +98,35 @@ class TestTheBlockOfAnObject:
         assert not any("%" in line or "rows/s" in line for line in shown)
 
     def test_a_job_without_an_estimate_shows_no_end(self):
-        """A time that nobody measured is a lie."""
-        progress = STATUS.progress.model_copy(update={"eta": None})
+        """An unmeasured time would be a guess."""
+        progress = STATUS.progress.model_copy(update={"eta": None, "eta_seconds": None})
         shown = drawn(frame_of_object("s", "o", SPEC, STATUS.model_copy(update={"progress": progress}), now=NOW))
 
         assert not any("ETA" in line for line in shown)
-        assert any("ETA 21:49, in 12 min" in line for line in drawn(CLUSTER))
+        assert any("ETA 21:49, in 12 min (9 min to 18 min)" in line for line in drawn(CLUSTER))
+
+    def test_a_job_that_waits_shows_its_plan_and_no_bars(self):
+        """0 % of 0 rows is no measurement."""
+        plan = Plan(
+            rows=98_000_000, bytes=3 * 10**9, files=412, splits=98, estimated_seconds=1080, estimated_seconds_low=900,
+            estimated_seconds_high=1300, ways=(PlannedFiles(way="Whole", files=410), PlannedFiles(way="Decoded", files=2)),
+        )  # fmt: skip
+        waiting = STATUS.model_copy(update={"phase": "AwaitingApproval", "progress": None, "plan": plan})
+        shown = drawn(frame_of_object("shop", "orders", SPEC, waiting, now=NOW))
+
+        assert shown[0].startswith("shop/orders  ◌ AwaitingApproval")
+        assert not any(line.startswith(("job ", "rows ")) for line in shown)
+        assert "plan     98,000,000 in 412 files, 3.0 GB: 410 copied byte by byte, 2 decoded; about 18 min" in shown
+
+    @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Suspended", "Retrying"])
+    def test_a_job_without_a_driver_has_no_rate_and_no_end(self, phase):
+        """The last report is old, and its counts still hold."""
+        ended = STATUS.model_copy(update={"phase": phase, "attempt": None})
+        shown = drawn(frame_of_object("shop", "orders", SPEC, ended, now=NOW))
+
+        assert not any(word in line for line in shown for word in ("ETA", "82,410 rows/s", "lag "))
+        assert any("61,204,118 of 98,000,000 rows" in line for line in shown)
+        assert any("2026-11-21 21:37:00" in line for line in shown)
 
     def test_a_failed_job_shows_its_attempts(self):
         """No attempt runs, and the last ones with their reasons stay."""

@@ -1,4 +1,4 @@
-"""Text of others in a line: its columns on a terminal, its control characters, and its ASCII form."""
+"""Names and messages in a line: their columns on a terminal, control characters, and ASCII form."""
 
 import pytest
 from hypothesis import given
@@ -54,7 +54,7 @@ class TestControlCharacters:
 
     @pytest.mark.parametrize("character", ["\x1b", "\n", "\r", "\x07", "\x9b", "\u202e", "\u2066", "\u2028", "\x7f"])
     def test_a_control_character_becomes_a_blank(self, character):
-        """A job id comes from a file of a stranger."""
+        """A job id comes from a file of another user."""
         assert printable(f"a{character}b") == "a b"
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.console.command_line import running
 from support.tables.jobs import document
 
-from backfill import Backfill, NotRunningError, Progress, Settings
+from backfill import Backfill, NotRunningError, Progress, Settings, display
 from backfill.display import LiveBlock, Newest, html
 from backfill.errors import SourceNotFoundError
 from backfill_spark.driver.attempt import RunOutcome
@@ -148,17 +148,22 @@ class TestOnProgress:
 class Display:
     """IPython's `display` for a notebook: it keeps each call and each update."""
 
-    def __init__(self):
-        self.shown = []
+    def __init__(self, *, until=0, closed=False):
+        self.shown, self.until, self.closed = [], until, closed
+        self.reached = threading.Event()
 
     def __call__(self, block, *, display_id):
         assert display_id
-        self.update(block)
+        self.shown.append(block._repr_html_())
         return self
 
     def update(self, block):
         """Replace the shown block."""
+        if self.closed:
+            raise OSError("the connection is closed")
         self.shown.append(block._repr_html_())
+        if len(self.shown) == self.until:
+            self.reached.set()
 
 
 class TestANotebook:
@@ -173,6 +178,22 @@ class TestANotebook:
         assert "starting Spark" in display.shown[0]
         assert "50 %" in display.shown[-1]
         assert "5 of 10" in display.shown[-1]
+
+    def test_the_block_is_redrawn_while_the_driver_is_silent(self, job, monkeypatch):
+        """Opening tables takes seconds without a progress, and the seconds of the step count up."""
+        monkeypatch.setattr(display, "REDRAW_EVERY_S", 0.01)
+        shown = Display(until=4)
+        block = LiveBlock(shown, "j")
+
+        assert shown.reached.wait(WAIT_S)
+        block.close()
+
+    def test_a_closed_notebook_ends_the_block_and_not_the_job(self, job, monkeypatch):
+        """The connection of the kernel to the browser is gone."""
+        monkeypatch.setattr(display, "REDRAW_EVERY_S", 0.01)
+        run = job.shown_by(lambda run: LiveBlock(Display(closed=True), run.job_id), driver=ScriptedDriver("complete"))
+
+        assert run.wait(WAIT_S).state == "Complete"
 
     def test_a_handle_displays_itself(self, job):
         """The last line of a cell is enough."""

@@ -111,7 +111,7 @@ class LimitInForce(Model):
     """Command that set it; 0: the spec with which the driver started, or not known."""
 
     by: By = ""
-    """Who set it, as the annotation `backfill.dev/changed-by` claims; empty: nobody claims it."""
+    """Who set it, as the annotation `backfill.dev/changed-by` claims; empty: no claim."""
 
 
 class ProgressSummary(Model):

@@ -137,7 +137,7 @@ class Acknowledgement(Model):
     """Time of the acknowledgement, RFC 3339."""
 
     by: By = ""
-    """Author of the change that caused it, as the annotation `backfill.dev/changed-by` claims; empty: nobody claims it.
+    """Author of the change that caused it, as the annotation `backfill.dev/changed-by` claims; empty: no claim.
 
     The audit log of the API server is the proof.
     """

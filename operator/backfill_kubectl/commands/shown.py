@@ -9,6 +9,7 @@ import click
 from backfill_api.status.progress import PartitionProgress
 from backfill_console.bars import show_grid
 from backfill_console.plans import plan_lines
+from backfill_console.receipts import map_lines
 from backfill_console.segments import Line
 from backfill_core.command_errors import NotRunningError
 from backfill_core.errors import VerificationFailedError
@@ -25,7 +26,6 @@ from backfill_kubectl.commands.options import (
 )
 from backfill_kubectl.decisions.acknowledgement import describe_receipt
 from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
-from backfill_kubectl.drawing.maps import legend_of_map, mismatch_rows
 from backfill_kubectl.drawing.table import aligned
 
 FORMATS = output_option("json", "yaml")
@@ -85,7 +85,7 @@ def receipt(session: Session, name: str, output: str | None) -> None:
         lines += [f"taken {taken.verified_at}"] if taken.verified_at else []
         lines += [f"file {file.path}: {file.what}" for file in taken.mismatched_files]
         if taken.mismatch_map and not taken.equal:
-            lines += [legend_of_map(taken.mismatch_map), *mismatch_rows(taken.mismatch_map)]
+            lines += [_text(drawn) for drawn in map_lines(taken)]
         say(lines)
     if not taken.equal:
         raise VerificationFailedError(

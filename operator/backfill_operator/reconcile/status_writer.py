@@ -140,7 +140,7 @@ class BackfillWriter:
         return await self.write(raw, status), again_s
 
     def _is_watched(self, raw: Raw, status: BackfillStatus) -> bool:
-        """Return whether somebody watches a Backfill that has a driver, and fewer than the allowed number are watched."""
+        """Return whether a user watches a Backfill that has a driver, and fewer than the allowed number are watched."""
         metadata, now_ms = raw["metadata"], self._now_ms()
         runs = status.attempt is not None and status.attempt.state == "Created"
         until_ms = lease_of(metadata.get("annotations") or {}, now_ms).until_ms if runs else 0

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from backfill_api.spec.override import Override
-from backfill_api.status.status import Attempt
+from backfill_api.status.status import Attempt, Control
 from backfill_core.lifecycle.actions import Action, Decision, DeletePod, EventNote
 from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import Context, classify
@@ -174,8 +174,8 @@ def _events(context: Context, conditions: ConditionSet, attempt: Attempt | None)
     ignored = conditions.details.get(OVERRIDE_IGNORED)
     if ignored is not None:
         notes.append(EventNote("Warning", ignored.reason, ignored.message))
-    annotations, used = context.observation.annotations, before.control and before.control.claim_of
-    for error in (new_claim(annotations, used).error, lease_of(annotations, context.now_ms).error):
+    annotations, control = context.observation.annotations, before.control or Control()
+    for error in (new_claim(annotations, control.claim_of).error, lease_of(annotations, context.now_ms).error):
         notes += [EventNote("Warning", ANNOTATION_IGNORED, error)] if error else []
     edited, earlier = conditions.details.get(EDIT_PENDING), context.condition(EDIT_PENDING)
     if edited is not None and (earlier is None or earlier.message != edited.message):

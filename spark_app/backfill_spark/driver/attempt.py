@@ -39,9 +39,11 @@ from backfill_core.protocol.actions import Acknowledge, Finish
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_spark import crash_points as crash
+from backfill_spark.control.history import RecordedRun, RunRecord, verdict_of
 from backfill_spark.control.local_registry import OPENING, LocalRegistry
 from backfill_spark.control.metrics import LoopMeter, progress_registry
 from backfill_spark.control.operator_binding import OperatorBinding
+from backfill_spark.control.wire import format_timestamp
 from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.driver.event_loop import Loop, now
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, LOOKING, JobContext, OpenedJob
@@ -124,20 +126,33 @@ def run_driver(
     crash.arm(settings.crash_at)
     began_s = now().mono_s
     stop, opened = stop or StopSignal(), list[JobContext]()
+    record = RunRecord(settings.state_dir, backfill.job_id)
     try:
         with LocalRegistry(settings.state_dir, backfill.job_id) as registry:
             caller = _Caller(settings, registry, stop, observe, _announced(registry, starting), spark is None)
+            record.begin(format_timestamp(now().wall_ms))
             caller.starting(OPENING)
             with JobContext.open(
                 backfill, settings, command="run", spark=spark, stop=stop, starting=caller.starting
             ) as context:
                 opened.append(context)
-                return _run_until_fenced(context, caller, began_s)
+                outcome = _run_until_fenced(context, caller, began_s)
     except StoppedEarly:
         message = describe_early_stop(opened[0].state if opened else None)
-        return RunOutcome("Stopped", EXIT_STOPPED, "Stopped", message, "", None, None)
+        outcome = RunOutcome("Stopped", EXIT_STOPPED, "Stopped", message, "", None, None)
     except BackfillError as error:
-        return _failed(error, None, None)
+        outcome = _failed(error, None, None)
+    record.finish(_recorded(backfill.job_id, outcome))
+    return outcome
+
+
+def _recorded(job_id: str, outcome: RunOutcome) -> RecordedRun:
+    """Return a run that ends now, for the history of this machine."""
+    progress = outcome.progress or Progress()
+    return RecordedRun(
+        job_id, "", format_timestamp(now().wall_ms), outcome.outcome, outcome.reason, outcome.message, outcome.exit_code,
+        progress.attempt, progress.rows_done, progress.changes_done, verdict_of(outcome.receipt),
+    )  # fmt: skip
 
 
 def _announced(registry: LocalRegistry, starting: Callable[[str], None]) -> Callable[[str], None]:

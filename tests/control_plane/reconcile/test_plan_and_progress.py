@@ -5,7 +5,7 @@ import pytest
 from backfill_api.names import KIND_LABEL
 from backfill_api.status.ending import Ending
 from backfill_api.status.plan import Plan, PlanWarning
-from backfill_api.status.progress import ProgressSummary, StepProgress, Watermark
+from backfill_api.status.progress import LimitInForce, PartitionProgress, ProgressSummary, StepProgress, Watermark
 
 PLAN = Plan(
     rows=4000, bytes=123_456, files=3, splits=2, version=7, estimated_seconds=40, estimated_seconds_low=30,
@@ -21,6 +21,11 @@ SAID = ProgressSummary(
     watermark=Watermark(column="at", direction="Descending", value="2026-03-01"),
     bad_records=3,
     position="rows down to at = 2026-03-01, id = 5",
+    changes_done=12, consumed_version=7, head_version=10, eta_seconds=90, eta_seconds_low=60, eta_seconds_high=200,
+    warnings=("the source deletes changes soon",), warning_codes=("RetentionEnding",), seal_ms_p50=150, seal_ms_p99=1300,
+    limit=LimitInForce(rows_per_second=500, bytes_per_second=7, until="2030-01-01T00:00:00Z", origin="Command", revision=3),
+    partitions=(PartitionProgress(partition="day=2026-11-01", rows_done=1, rows_total=9, files_done=1, files_total=2),),
+    grid=(100,) * 20 + (40,) + (0,) * 43,
 )  # fmt: skip
 
 

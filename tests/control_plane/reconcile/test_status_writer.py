@@ -5,8 +5,10 @@ import time
 import pytest
 from support.cluster.fake_api import FakeApi
 
+from backfill_api.names import WATCHED_ANNOTATION
 from backfill_api.status.progress import ProgressSummary
-from backfill_api.status.status import BackfillStatus
+from backfill_api.status.status import Attempt, BackfillStatus
+from backfill_core.lifecycle.inputs.timestamps import rfc3339
 from backfill_operator.informer.cache import Cache
 from backfill_operator.kube.errors import ConflictError
 from backfill_operator.kube.resources import BACKFILLS
@@ -18,6 +20,7 @@ SPEC = {
     "source": {"type": "Delta", "delta": {"path": "/a", "key": ["id"]}},
     "target": {"type": "Delta", "delta": {"path": "/b"}},
 }
+RUNNING = BackfillStatus(attempt=Attempt(number=1, state="Created"), progress=ProgressSummary(percent=4))
 DOCUMENT = {"apiVersion": BACKFILLS.api_version, "kind": "Backfill", "metadata": {"name": "one"}, "spec": SPEC}
 
 
@@ -59,6 +62,39 @@ class TestMereProgress:
         in_a_second = [sum(start <= at < start + 1 for at in written) for start in written]
         assert max(in_a_second) <= per_s
         assert len(written) >= per_s * 3 * 0.5
+
+
+class TestWatched:
+    async def test_progress_of_a_watched_backfill_is_written_every_two_seconds(self):
+        """Its viewer asked for it, and a Backfill beside it stays at ten seconds. Time is virtual, writes are real."""
+        now, written = [1_800_000_000.0], []
+        async with FakeApi() as api, api.cluster(OperatorSettings(queries_per_second=10_000)) as cluster:
+            hands = writer(cluster, lambda: now[0])
+            raws = {name: api.store.create("backfills", "default", named(name)) for name in ("watched", "other")}
+            stored = dict.fromkeys(raws, RUNNING)
+            api.store.listeners.append(
+                lambda plural, kind, raw: kind == "MODIFIED" and written.append(name_at(raw, now))
+            )
+            for second in range(40):
+                now[0] = 1_800_000_000.0 + second
+                until = rfc3339(int(1000 * (1_800_000_000 + min(second, 19) + 1)))
+                raws["watched"]["metadata"]["annotations"] = {WATCHED_ANNOTATION: until}
+                for name, before in list(raws.items()):
+                    status = RUNNING.model_copy(update={"progress": ProgressSummary(percent=4, rows_done=second + 1)})
+                    raws[name], again_s = await hands.write_at_pace(before, stored[name], status)
+                    if raws[name] is not before:
+                        stored[name] = status
+                    if name == "watched" and second < 20:
+                        assert again_s is not None
+                        assert again_s <= 2
+
+        times = {name: [at for of, at in written if of == name] for name in raws}
+        assert times["other"] == [0, 10, 20, 30]
+        assert times["watched"] == [*range(0, 20, 2), 28, 38]
+
+
+def name_at(raw, now):
+    return raw["metadata"]["name"], round(now[0] - 1_800_000_000)
 
 
 def named(name):

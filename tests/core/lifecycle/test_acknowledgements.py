@@ -101,7 +101,7 @@ class TestClaims:
 
         assert (ack.by, ack.note) == ("anna", "incident 4711")
 
-    def test_a_later_change_of_somebody_else_does_not_carry_it(self) -> None:
+    def test_a_later_change_of_another_author_does_not_carry_it(self) -> None:
         """The annotation stays on the object, and `kubectl edit` does not remove it."""
         wish = changed(UP, ANNA, spec=PAUSED)
         paused = acked(wish, paused="History")
@@ -119,7 +119,7 @@ class TestClaims:
         assert [ack.by for ack in control(resumed).acks] == ["anna", "anna"]
 
     def test_a_change_without_a_command_uses_its_claim_up(self) -> None:
-        """Otherwise the next change, of somebody else, would carry it."""
+        """Otherwise the next change, of another author, would carry it."""
         idle = checked(changed(UP, ANNA))
         paused = acked(after(changed(UP, ANNA, spec=PAUSED), idle, report=report()), paused="History")
 
@@ -152,7 +152,7 @@ class TestClaims:
         ],
     )
     def test_an_unreadable_claim_is_ignored_with_an_event(self, text: str, reason: str) -> None:
-        """The pause counts, whoever asked for it."""
+        """The pause counts, with or without an author."""
         wish = changed(UP, text, spec=PAUSED)
         decision = checked(wish)
         [event] = [note for note in decision.events if note.reason == "AnnotationIgnored"]
@@ -197,7 +197,7 @@ class TestTheLimitInForce:
         assert (limit.rows_per_second, limit.origin, limit.by, limit.revision) == (7, "Override", "anna", 1)
 
     def test_the_author_stays_when_the_command_is_no_longer_listed(self) -> None:
-        """Eight later commands do not make the limit nobody's."""
+        """Eight later commands do not remove its author."""
         held = LimitInForce(rows_per_second=7, revision=1, origin="Override", by="anna")
         status = STATUSES["running"].model_copy(
             update={"progress": Progress(percent=40, limit=held), "control": Control(attempt=1, rows_per_second=7)}
@@ -215,7 +215,7 @@ class TestTheLimitInForce:
         assert self.limit(checked(wish)) == LimitInForce(rows_per_second=7, origin="Spec")
 
     def test_a_limit_of_another_program_is_a_command(self) -> None:
-        """Somebody who reached the driver directly limited it; the operator corrects it."""
+        """Another program reached the driver directly and limited it; the operator corrects it."""
         limit = self.limit(checked(replace(UP, report=report(throttle_bytes_per_second=9))))
 
         assert (limit.bytes_per_second, limit.origin) == (9, "Command")

@@ -1,4 +1,4 @@
-"""A Backfill that somebody watches is written more often, for a limited time and number."""
+"""A Backfill that a user watches is written more often, for a limited time and number."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class TestThePace:
         ("every_ms", "after_ms", "write"), [(WATCHED_EVERY_MS, 2000, "Progress"), (10_000, 2000, "Later")]
     )
     def test_progress_is_due_at_the_interval(self, every_ms: int, after_ms: int, write: str) -> None:
-        """An object that nobody watches stays at ten seconds."""
+        """An unwatched object stays at ten seconds."""
         old = BackfillStatus(phase="Running", progress=ProgressSummary(percent=4, rows_done=40))
         new = old.model_copy(update={"progress": ProgressSummary(percent=4, rows_done=41)})
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backfill_core.positions.intervals import IntervalSet
-from backfill_core.positions.partitions import SHOWN_MAX, PartitionTally
+from backfill_core.positions.partitions import SHOWN_MAX, PartitionRows, PartitionTally
 
 FILES = st.lists(st.tuples(st.sampled_from([f"day={day}" for day in range(30)]), st.integers(0, 9)), max_size=60)
 
@@ -54,6 +54,16 @@ class TestPartitions:
                 total = sum(values[place] for values in expected.values())
                 field = ("rows_done", "rows_total", "files_done", "files_total")[place]
                 assert sum(getattr(row, field) for row in tally.counts) == total
+
+    def test_a_file_that_is_completed_from_both_ends_in_one_commit_counts_once(self) -> None:
+        """Neither end completes it alone, and both meet in it."""
+        tally = PartitionTally(["day=1"], [0, 9])
+        tally.advance(IntervalSet.of([(3, 6)]))
+        assert tally.counts == (PartitionRows("day=1", 3, 9, 0, 1),)
+
+        tally.advance(IntervalSet.of([(0, 9)]))
+
+        assert tally.counts == (PartitionRows("day=1", 9, 9, 1, 1),)
 
     def test_the_largest_partitions_are_listed_and_the_rest_is_one_entry(self) -> None:
         """A table may have a hundred thousand partitions, and a status is small."""

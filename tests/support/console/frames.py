@@ -39,14 +39,19 @@ STATUS = BackfillStatus.model_validate(
         ],
         "control": {
             "desiredRevision": 3, "ackedRevision": 2, "epoch": 523, "lastAckTime": ago(minutes=5), "pendingSince": ago(seconds=1),
+            "acks": [{"revision": 2, "type": "Resume", "epoch": 523, "ms": 400, "time": ago(minutes=5), "by": "anna", "note": "fixed"}],
             "pending": [{
-                "revision": 3,
+                "revision": 3, "by": "anna",
                 "command": Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=100_000, for_seconds=1800)).model_dump(),
             }],
         },
         "progress": {
             "phase": "Snapshot", "step": "Copy", "percent": 61, "rowsTotal": 98_000_000, "rowsDone": 61_204_118, "rowsFiltered": 9785,
             "rowsPerSecond": 82_410, "lagVersions": 9, "lagSeconds": 65, "epoch": 812, "lastCommitTime": ago(seconds=2),
+            "etaSeconds": 720, "etaSecondsLow": 540, "etaSecondsHigh": 1080, "changesDone": 182_331, "sealMsP50": 150, "sealMsP99": 1300,
+            "consumedVersion": 412, "headVersion": 421, "grid": 39 * "f" + "77" + 23 * "0",
+            "warnings": ["source keeps what the job needs until 26 Nov 04:10; the snapshot needs 7 min more"],
+            "limit": {"rowsPerSecond": 100_000, "until": ago(minutes=-33), "from": "Override", "by": "anna"},
             "eta": ago(minutes=-12), "reason": "throttled by command; about 190,000 rows/s without it",
             "steps": [
                 {"name": "Start", "state": "Done", "seconds": 14},

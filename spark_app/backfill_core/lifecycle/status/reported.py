@@ -33,22 +33,30 @@ def limit_in_force(context: Context, progress: Progress, control: Control) -> Li
     A limit that neither spec nor override sets is one from before, until the driver acknowledges the next one. Otherwise another
     program commanded the driver.
     """
-    rows, size_bytes = progress.throttle_rows_per_second, progress.throttle_bytes_per_second
-    if (rows, size_bytes) == (None, None):
+    limit = _reported_limit(progress)
+    if limit is None:
         return None
-    revision = progress.limit.revision if progress.limit is not None else 0
-    limit = LimitInForce.model_construct(
-        rows_per_second=rows, bytes_per_second=size_bytes, until=progress.throttle_until, revision=revision
-    )
     before = context.status.progress.limit if context.status.progress is not None else None
     same = before is not None and before.model_copy(update={"origin": "", "by": ""}) == limit
     origin, desired = before.origin if before is not None and same else "Command", context.desired
-    if (rows, size_bytes) == (desired.rows_per_second, desired.bytes_per_second):
+    if (limit.rows_per_second, limit.bytes_per_second) == (desired.rows_per_second, desired.bytes_per_second):
         origin = "Override" if desired.throttle_overridden else "Spec"
-    by = next((ack.by for ack in control.acks if revision and ack.revision == revision), None)
+    by = next((ack.by for ack in control.acks if limit.revision and ack.revision == limit.revision), None)
     if by is None:
         by = before.by if before is not None and same else ""
     return limit.model_copy(update={"origin": origin, "by": by})
+
+
+def _reported_limit(progress: Progress) -> LimitInForce | None:
+    """Return the limit of a driver without origin and author; an earlier driver reports only the numbers."""
+    if progress.limit is not None:
+        return progress.limit.model_copy(update={"origin": "", "by": ""})
+    rows, size_bytes = progress.throttle_rows_per_second, progress.throttle_bytes_per_second
+    if (rows, size_bytes) == (None, None):
+        return None
+    return LimitInForce.model_construct(
+        rows_per_second=rows, bytes_per_second=size_bytes, until=progress.throttle_until
+    )
 
 
 def _summary(progress: Progress, limit: LimitInForce | None) -> ProgressSummary:

@@ -12,12 +12,15 @@ from backfill_api.status.status import BackfillStatus
 STATUS_BYTES_MAX: Final = 24 * 1024
 """With a usual spec and its metadata, the object stays below 32 KiB."""
 
-CUTS: Final = ((1024, 16), (512, 8), (256, 8), (128, 4), (64, 2), (32, 2))
-"""Most characters of a text, and most entries of a list, in the order in which they are tried."""
+CUTS: Final = ((1024, 16), (512, 8), (256, 8), (128, 4), (64, 2), (32, 2), (16, 1), (8, 1))
+"""Most characters of a text, and most entries of a list, in the order in which they are tried. Only forged reports need the last ones."""
 
-_WHOLE_TEXTS: Final = frozenset({"digest", "mismatchMap", "grid"})
+_WHOLE_TEXTS: Final = frozenset({"digest", "mismatchMap", "grid", "eta", "until", "lastCommitTime", "verifiedAt"})
 _WHOLE_LISTS: Final = frozenset({"largest", "partitions", "steps"})
 """Fields that are of no use in part."""
+
+_LAST: Final = (("progress", "partitions"), ("progress", "steps"))
+"""Fields that are left out if cuts are not enough: only the status of a forged object is that large."""
 
 _ESCAPED: Final = re.compile(r"[<>&\x7f\u2028\u2029]")
 """Characters that an API server stores as six: its JSON can be part of a page."""
@@ -35,6 +38,10 @@ def bounded(status: BackfillStatus) -> BackfillStatus:
         document = _cut_document(document, characters, entries)
         if size_of(document) <= STATUS_BYTES_MAX:
             break
+    else:
+        for part, name in _LAST:
+            if part in document:
+                document[part] = {field: value for field, value in document[part].items() if field != name}
     return BackfillStatus.model_validate(document)
 
 

@@ -12,7 +12,7 @@ from backfill_core.lifecycle.inputs.timestamps import ms_of
 
 PROGRESS_EVERY_MS = 10_000
 WATCHED_EVERY_MS = 2_000
-"""Interval for an object that somebody watches."""
+"""Interval for a watched object."""
 
 LEASE_MS = 60_000
 """Longest lease. A viewer that disappears costs no more than this."""
@@ -37,7 +37,7 @@ class WriteDecision(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """Time until which somebody watches an object; the default is that of no annotation."""
+    """Time until which a user watches an object; the default is that of no annotation."""
 
     until_ms: int = 0
     error: str = ""
