@@ -78,8 +78,8 @@ class TestReceipt:
             assert result.exit_code == 48
             lines = result.stdout.splitlines()
             assert lines[0].endswith("source and target differ in 2 vnodes at source version 412, target version 96")
-            assert lines[1] == "■ equal  × differs (2 of 256 groups of vnodes)"
-            assert (lines[2], lines[-1], len(lines)) == ("×" + "■" * 15, "■" * 15 + "×", 18)
+            assert lines[1] == "vnodes in 256 parts: ■ equal  × differs (2)"
+            assert (lines[2], lines[-1], len(lines)) == ("×" + " ■" * 15, "■ " * 15 + "×", 18)
 
     async def test_receipt_as_json_has_the_fields_of_the_status(self, tmp_path):
         """Programs read them as from the status itself."""
