@@ -11,14 +11,18 @@ import gitops_page
 import lifecycle_page
 import reach_page
 
-from backfill_api.crd import fields, schema
+from backfill_api.crd import editor_schema, fields, schema
 
 CHART_CRD = Path(__file__).parent.parent / "charts" / "backfill-operator" / "files" / "backfills.yaml"
 """The chart's copy of the CRD, because a chart reads only files in its own folder."""
 
+EDITOR_SCHEMA = Path(__file__).parent.parent / "crds" / editor_schema.SCHEMA_NAME
+"""The schema that the examples name for editors."""
+
 GENERATED = (
     (schema.CRD_FILE, schema.render),
     (CHART_CRD, schema.render),
+    (EDITOR_SCHEMA, editor_schema.render),
     (fields.FIELDS_FILE, fields.render),
     (chart_page.README_FILE, chart_page.render),
     (dashboards.FLEET_FILE, dashboards.render_fleet),

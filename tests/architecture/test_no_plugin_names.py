@@ -20,6 +20,7 @@ PACKAGE = re.compile(r"\b(?:strategies|sources|sinks|targets)\.(\w+)")
 OTHER_MEANINGS = {
     "spark_app/backfill_cli/__main__.py": "offers the strategies that the demo of the repository shows",
     "spark_app/backfill_cli/commands/options.py": "names the Python package `delta`",
+    "spark_app/backfill/draft.py": "reads the locations that a user types: a path, a name in a catalog, a URL of a topic",
     "spark_app/backfill_console/formatting.py": "translates the phase `Snapshot`, and says what a pause holds",
     "spark_app/backfill_core/phases/copied_state.py": "names the phase `Snapshot`, which more than one strategy stores",
     "spark_app/backfill_spark/driver/class_archive_training.py": "writes the document of the job that trains the archive",

@@ -1,8 +1,10 @@
 """Control of a real driver on real tables: the target shows the effect of each acknowledged command."""
 
 import os
+import time
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 
@@ -196,6 +198,30 @@ class TestALimit:
             if seal.state["controls"].get("bytesPerSecond")
         )
         assert (outcome.outcome, outcome.progress.throttle_bytes_per_second, place.wrong()) == ("Complete", None, [])
+
+
+class TestLimitsOfASpec:
+    """A spec limits a job until a time, and automatically; no command is sent."""
+
+    def test_a_job_keeps_to_its_automatic_limit_until_the_manual_one_ends(self, place):
+        """Nothing is read before `until`; afterwards the automatic limit is in force, and the reason contains it."""
+        until_s = int(time.time()) + 12
+        until = f"{datetime.fromtimestamp(until_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        auto = {"commitSeconds": 60, "floor": SLOW, "ceiling": SLOW}
+        with place.run(throttle={"rowsPerSecond": 0, "until": until, "auto": auto}) as running:
+            held = running.until(lambda progress: progress.throttle_until)
+            reading = running.until(lambda progress: progress.rows_done)
+            read_s = time.time()
+            running.command("Stop")
+            outcome = running.outcome()
+
+        assert (held.throttle_rows_per_second, held.throttle_until, held.rows_done) == (0, until, 0)
+        assert (reading.throttle_rows_per_second, reading.throttle_until) == (None, None)
+        assert read_s >= until_s
+        assert reading.auto_rows_per_second == SLOW
+        assert reading.reason.startswith(f"limited to {SLOW} rows/s by throttle.auto")
+        assert reading.rows_done < ROWS / 2
+        assert (outcome.outcome, place.wrong()) == ("Stopped", [])
 
 
 class TestAStop:

@@ -10,8 +10,8 @@ from backfill_api.spec.bounds import COUNT_MAX
 from backfill_api.spec.strategies import Strategy
 from backfill_api.status.conditions import REASONS, Phase
 from backfill_api.status.progress import WarningCode
+from backfill_api.timestamps import ms_of
 from backfill_core.lifecycle.inputs.termination import NODE_TOOK_IT
-from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.pacing.executor_losses import POD_REASONS
 
 OTHER: Final = "Other"

@@ -23,7 +23,7 @@ from backfill_api.names import (
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.ending import Ending
 from backfill_api.status.status import AttemptKind, BackfillStatus
-from backfill_core.lifecycle.inputs.timestamps import ms_of
+from backfill_api.timestamps import ms_of
 from backfill_core.lifecycle.observation import (
     DriverPod,
     DriverReport,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backfill_api.status.status import BackfillStatus, Condition
-from backfill_core.lifecycle.inputs.timestamps import ms_of
+from backfill_api.timestamps import ms_of
 from backfill_core.lifecycle.status.condition_details import fact_of, without_driver
 from backfill_core.lifecycle.status.conditions import ConditionSet
 

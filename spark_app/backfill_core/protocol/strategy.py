@@ -54,6 +54,9 @@ class Subscribe:
     source_id: str = ""
     """Identity of the source that an earlier attempt read; empty if none."""
 
+    unread: tuple[OffsetRange, ...] = ()
+    """Ranges of oversized records that earlier attempts did not read."""
+
 
 @dataclass(frozen=True, slots=True)
 class StartOver:

@@ -202,6 +202,9 @@ class ReadOffsetRanges:
     epoch: int
     """Open epoch when the work started (the `_epoch` of `Changelog` rows)."""
 
+    measures: bool = False
+    """True to measure the records before they are read: an earlier attempt may have ended at an oversized one."""
+
 
 @dataclass(frozen=True, slots=True)
 class ApplyChanges:
@@ -242,6 +245,8 @@ class SetBadRecordsAside:
     kind: WorkKind
     work_id: int
     ranges: tuple[OffsetRange, ...]
+    measures: bool = False
+    """As in `ReadOffsetRanges`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +262,9 @@ class MergeOffsetRanges:
     txn_version: int
     skips_bad: bool
     """True if its bad records are in the quarantine table. Otherwise a bad record ends the job."""
+
+    measures: bool = False
+    """As in `ReadOffsetRanges`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +324,9 @@ class OffsetRangesStaged:
     records: Mapping[str, int]
     """Records of the source by partition, including filtered records. A partition without records may be missing."""
 
+    unread: tuple[OffsetRange, ...] = ()
+    """Ranges of oversized records, which no later read of the job reads either."""
+
 
 @dataclass(frozen=True, slots=True)
 class BadRecordsAside:
@@ -323,6 +334,8 @@ class BadRecordsAside:
 
     work_id: int
     files: tuple[StagedFile, ...]
+    unread: tuple[OffsetRange, ...] = ()
+    """As in `OffsetRangesStaged`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +348,9 @@ class OffsetRangesMerged:
 
     records: Mapping[str, int]
     """Records of the source by partition; empty if the answer was lost and the commit was found in the log."""
+
+    unread: tuple[OffsetRange, ...] = ()
+    """As in `OffsetRangesStaged`."""
 
 
 @dataclass(frozen=True, slots=True)

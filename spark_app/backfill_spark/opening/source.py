@@ -26,7 +26,14 @@ from backfill_core.protocol.strategy import OpenRequest, Pinned, PinVersion, Rea
 from backfill_core.protocol.work import Covered, Position
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.compared import ComparedRows, FilesOfRanges, FilesOfVersion
-from backfill_spark.ports.source import PinnedTable, Source, SupportsFiles, SupportsOffsets, SupportsPin
+from backfill_spark.ports.source import (
+    PinnedTable,
+    Source,
+    SupportsFiles,
+    SupportsOffsets,
+    SupportsPin,
+    SupportsRecordSizes,
+)
 from backfill_spark.rows.key_ranges import within
 
 if TYPE_CHECKING:
@@ -195,6 +202,8 @@ class SubscribedSource:
             stop = min(history.stop, history.start + left)
             left -= stop - history.start
             ranges += [offsets.OffsetRange(history.partition, history.start, stop)] if history.start < stop else []
+        if isinstance(self.source, SupportsRecordSizes):
+            self.source.measure(ranges)
         return Sample(self.source.read_offsets(ranges), rows_max - left, len(ranges))
 
     def check_no_null_key(self, where: str | None) -> None:
@@ -282,6 +291,8 @@ def _subscribed(source: Source, has: SupportsOffsets, request: Subscribe) -> Sub
     subscribed = has.subscribe(request.after)
     if request.source_id and subscribed.source_id != request.source_id:
         raise _replaced(source, "an earlier attempt read it")
+    if request.unread:
+        ability(source, SupportsRecordSizes).leave_unread(request.unread)
     # A partition that is missing in the state is new. It begins at its first offset, even if a new job would begin later.
     return SubscribedSource(
         has, subscribed if request.after is None else replace(subscribed, first=request.first or {})

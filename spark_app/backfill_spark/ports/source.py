@@ -200,6 +200,23 @@ class SupportsOffsets(Protocol):
 
 
 @runtime_checkable
+class SupportsRecordSizes(Protocol):
+    """A source with offsets that can measure records without reading their content. No strategy requires it."""
+
+    def measure(self, ranges: Sequence[OffsetRange]) -> None:
+        """Measure the records of ranges before `read_offsets` reads them.
+
+        `read_offsets` then returns those that need too much memory without their content, with the column `UNREAD`.
+        """
+
+    def unread(self, ranges: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
+        """Return the parts of ranges whose records `read_offsets` returns without their content."""
+
+    def leave_unread(self, ranges: Sequence[OffsetRange]) -> None:
+        """Let `read_offsets` return the records of ranges without their content: `unread` returned them in an earlier attempt."""
+
+
+@runtime_checkable
 class SupportsMoments(Protocol):
     """A source with offsets whose rows have timestamps."""
 

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from backfill_core.errors import InvalidTransformError
 from backfill_spark.delta.types import quoted
-from backfill_spark.records.parsing import REASON, ParsingTransform, is_bad, parsing
+from backfill_spark.records.parsing import REASON, UNREAD, ParsingTransform, is_bad, lacks, parsing
 from backfill_spark.rows.changes import ADD, DELETE
 from backfill_spark.rows.transform import OURS, Transform
 
@@ -33,6 +33,7 @@ PARTITION = f"{OURS}partition"
 SPREAD, RECORDS, BAD, FIRST, LAST = (f"{OURS}{name}" for name in ("spread", "records", "bad", "first", "last"))
 _ROW, _NEWEST, _AT, _KEY, _KEYLESS = (f"{OURS}{name}" for name in ("row", "newest", "at", "key", "keyless"))
 _UNREADABLE = f"{OURS}unreadable"
+_VALUE = frozenset({"value"})
 SPREAD_HINT = "Send the records of a key to one partition, add the partition to the key, or use writeMode: Append."
 _ALIAS_HINT = "Write each expression in full: none may use the alias of another one."
 
@@ -58,9 +59,14 @@ class FoldingTransform(ParsingTransform):
     def judged(self, records: DataFrame) -> DataFrame:
         """See `ParsingTransform`; for a record that the filter drops, `REASON` is null, because its key is needed. Lazy."""
         # A record without a value needs no more than its key.
-        makes_row = F.col("value").isNotNull() & (self.passes if self.filters_first else F.lit(True))
+        makes_row = ~_is_tombstone() & (self.passes if self.filters_first else F.lit(True))
         parsed = self._parsed(records, F.when(makes_row, self.unread))
         return parsed.withColumnRenamed(REASON, _UNREADABLE).withColumn(REASON, self.reason)
+
+    @property
+    def unread(self) -> Column:
+        """See `ParsingTransform`; without its value it is unknown if a record deletes its key."""
+        return F.when(lacks(self.selects | self.filters | _VALUE), F.col(UNREAD).getField("reason"))
 
     def bad(self, judged: DataFrame) -> DataFrame:
         """See `ParsingTransform`."""
@@ -170,9 +176,14 @@ def folding(transform: Transform, empty: DataFrame, key: tuple[str, ...]) -> Fol
     )  # fmt: skip
 
 
+def _is_tombstone() -> Column:
+    """Return the condition that a record has no value; an unreadable value is not known to be missing."""
+    return F.col("value").isNull() & ~lacks(_VALUE)
+
+
 def _reason(parsed: ParsingTransform, keys: dict[str, Column]) -> Column:
     """Return why a record is bad: a parser cannot read it, or its key is null; null for good records."""
-    tombstone, unreadable = F.col("value").isNull(), F.col(_UNREADABLE)
+    tombstone, unreadable = _is_tombstone(), F.col(_UNREADABLE)
     selected = parsed.passes
     if parsed.where is not None:
         # The filter may be null for a record without a value.

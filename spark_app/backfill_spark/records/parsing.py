@@ -64,7 +64,7 @@ class ParsingTransform(Transform):
     @property
     def passes(self) -> Column:
         """Condition that a record passes the filter, or that an unreadable column of the filter makes it bad."""
-        return F.coalesce(self.filter, F.lit(False)) | _lacks(self.filters)
+        return F.coalesce(self.filter, F.lit(False)) | lacks(self.filters)
 
     @property
     def parses(self) -> bool:
@@ -90,7 +90,7 @@ class ParsingTransform(Transform):
     @property
     def unread(self) -> Column:
         """Reason why a column that the transform uses is unreadable; null if all are readable."""
-        return F.when(_lacks(self.selects | self.filters), F.col(UNREAD).getField("reason"))
+        return F.when(lacks(self.selects | self.filters), F.col(UNREAD).getField("reason"))
 
     def _parsed(self, records: DataFrame, reason: Column) -> DataFrame:
         """Run the parsers on the records that have no reason yet."""
@@ -150,8 +150,8 @@ def _selected(transform: Transform, empty: DataFrame) -> frozenset[str]:
     return columns_read(projection) | {name for name in taken(projection).values() if name is not None}
 
 
-def _lacks(names: frozenset[str]) -> Column:
-    """Return the condition that one of these columns of a record is unreadable."""
+def lacks(names: frozenset[str]) -> Column:
+    """Return the condition that one of these columns of a record is unreadable; the record has column `UNREAD`."""
     if not names:
         return F.lit(False)
     return F.coalesce(

@@ -23,6 +23,15 @@ class TestStatus:
         assert done.exit_code == 0
         assert "1,000 of 4,000 rows" in done.stdout
 
+    @pytest.mark.parametrize("command", ["status", "verify"])
+    def test_a_terminal_without_unicode_gets_ascii(self, job, command):
+        """Serial consoles and some logs show nothing else."""
+        done = backfill(command, "--ascii")
+
+        assert done.exit_code == 0
+        assert done.stdout.isascii()
+        assert not backfill(command).stdout.isascii()
+
     def test_status_prints_json(self, job):
         """Scripts read the same fields as in the progress of a run."""
         status = json.loads(backfill("status", "-o", "json").stdout)

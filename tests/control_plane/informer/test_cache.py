@@ -15,7 +15,7 @@ from backfill_api.names import (
     ROLE_LABEL,
     VERIFY_ANNOTATION,
 )
-from backfill_core.lifecycle.inputs.timestamps import ms_of
+from backfill_api.timestamps import ms_of
 from backfill_core.lifecycle.naming import base_name
 from backfill_operator.informer.cache import Cache
 from backfill_operator.informer.compact import is_stub

@@ -13,10 +13,11 @@ from support.operators.crd_rows import of_a_topic
 from support.operators.observations import TABLES, spec
 
 from backfill_api.load import load_backfill
-from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
+from backfill_core.cluster_rules.finding import ManifestRefusedError
+from backfill_core.cluster_rules.limits import Limits
+from backfill_operator.manifests.attempt import Installation, Launch
 from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod, executor_template
-from backfill_operator.manifests.rules.limits import Limits
 from backfill_operator.manifests.secret import Identity, secret
 from backfill_operator.manifests.service import service
 from backfill_operator.manifests.spark_conf import properties, properties_text
@@ -27,9 +28,10 @@ IDENTITY = Identity("certificate", "key", "token", "rpc")
 
 def launch(name: str = "orders", attempt: int = 1, **fields: Any) -> Launch:
     """Return a launch of a valid spec."""
-    kind = fields.pop("kind", "Run")
-    limits = fields.pop("limits", Limits())
-    controls = {item: fields.pop(item) for item in ("paused", "rows_per_second", "bytes_per_second") if item in fields}
+    kind, limits = fields.pop("kind", "Run"), fields.pop("limits", Limits())
+    controls = {
+        item: fields.pop(item) for item in ("paused", "rows_per_second", "bytes_per_second", "until") if item in fields
+    }
     return Launch(
         "shop", name, "0b5a-uid", attempt, kind, spec(**fields), Installation("backfill:1", limits=limits), **controls
     )
@@ -127,11 +129,13 @@ class TestWhatTheDriverReads:
         assert (read.desired_state, read.pause.scope, read.throttle.rows_per_second) == ("Paused", "All", None)
 
     def test_spec_has_the_current_limits(self) -> None:
-        """Limits are of rows, of bytes, or of both."""
+        """Limits are of rows, of bytes, or of both, with an end; an override leaves the automatic limit in force."""
+        auto, end = {"commitSeconds": 2, "floor": 10, "ceiling": 90}, "2026-11-26T18:00:00Z"
         for rows, size_bytes in ((5, None), (None, 7), (5, 7)):
-            launched = launch(throttle={"rowsPerSecond": 9}, rows_per_second=rows, bytes_per_second=size_bytes)
+            launched = launch(throttle={"auto": auto}, rows_per_second=rows, bytes_per_second=size_bytes, until=end)
             read = load_backfill(config_map(launched)["data"]["backfill.yaml"]).spec.throttle
-            assert (read.rows_per_second, read.bytes_per_second) == (rows, size_bytes)
+            assert (read.rows_per_second, read.bytes_per_second, read.until) == (rows, size_bytes, end)
+            assert read.model_dump(by_alias=True)["auto"] == auto
 
     @given(st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=40), max_size=5))
     def test_properties_survive_their_file(self, values: dict[str, str]) -> None:

@@ -10,14 +10,14 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from support.operators.agreement import agreed_pod
 from support.operators.observations import spec
 from support.repository import ROOT
 
-from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
-from backfill_operator.manifests.config_map import config_map
-from backfill_operator.manifests.driver_pod import driver_pod
-from backfill_operator.manifests.rules.env_rules import NEVER
-from backfill_operator.manifests.rules.limits import OPTIONAL_POD_FIELDS, Limits, below, image_allowed
+from backfill_core.cluster_rules.env_rules import NEVER
+from backfill_core.cluster_rules.finding import ManifestRefusedError
+from backfill_core.cluster_rules.limits import OPTIONAL_POD_FIELDS, Limits, below, image_allowed
+from backfill_operator.manifests.attempt import Installation, Launch
 from backfill_operator.settings import PREFIX, OperatorSettings
 
 PLAIN = Installation("registry/backfill:1")
@@ -36,9 +36,7 @@ def launch(limits: Limits = PLAIN.limits, **fields: Any) -> Launch:
 
 def build(limits: Limits = PLAIN.limits, **fields: Any) -> dict[str, Any]:
     """Return the driver's pod, after building all other objects."""
-    launched = launch(limits, **fields)
-    config_map(launched)
-    return driver_pod(launched)
+    return agreed_pod(launch(limits, **fields))
 
 
 def refusal(limits: Limits = PLAIN.limits, **fields: Any) -> ManifestRefusedError:

@@ -12,7 +12,7 @@ from support.operators.running_jobs import NOW_MS, running_job
 
 from backfill_api.spec.strategies import Strategy
 from backfill_api.status.conditions import REASONS
-from backfill_core.lifecycle.inputs.timestamps import rfc3339
+from backfill_api.timestamps import rfc3339
 from backfill_operator.informer.cache import Cache
 from backfill_operator.informer.compact import LARGE_BYTES, is_stub
 from backfill_operator.informer.figures import JobFigures

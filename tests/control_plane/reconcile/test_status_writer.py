@@ -8,7 +8,7 @@ from support.cluster.fake_api import FakeApi
 from backfill_api.names import WATCHED_ANNOTATION
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.status import Attempt, BackfillStatus
-from backfill_core.lifecycle.inputs.timestamps import rfc3339
+from backfill_api.timestamps import rfc3339
 from backfill_operator.informer.cache import Cache
 from backfill_operator.kube.errors import ConflictError
 from backfill_operator.kube.resources import BACKFILLS

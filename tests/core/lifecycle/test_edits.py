@@ -213,6 +213,15 @@ class TestAnEditBesideADriverThatRan:
 
         assert pending_edit(decision) == ""
 
+    def test_an_edit_of_the_automatic_limit_takes_effect_with_the_next_attempt(self) -> None:
+        """A driver reads it at its start; the manual limit beside it is a command."""
+        auto = {"commitSeconds": 1, "floor": 5, "ceiling": 50}
+        edited = spec(throttle={"rowsPerSecond": 5, "auto": auto})
+        decision = checked(observed(status=STATUSES["running"], pods=(made_of(),), spec=edited, generation=2))
+
+        assert "spec.throttle.auto.ceiling, spec.throttle.auto.commitSeconds" in pending_edit(decision)
+        assert "rowsPerSecond" not in pending_edit(decision)
+
     def test_each_pending_edit_causes_one_event(self) -> None:
         """The condition lasts until the next attempt, which has no pending edit."""
         before = observed(status=STATUSES["running"], pods=(made_of(),))

@@ -10,8 +10,8 @@ from support.operators.observations import T0, after, checked, conditions, obser
 
 from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.status import BackfillStatus
+from backfill_api.timestamps import ms_of
 from backfill_core.lifecycle.actions import DeleteObject, LaunchDriver
-from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.lifecycle.observation import LaunchFailed, Observation, SpecRefused
 from backfill_core.lifecycle.resting import at_rest, forgotten_ms
 

@@ -15,9 +15,9 @@ from backfill_api.status.ending import ENDING_BYTES_MAX, Ending
 from backfill_api.status.plan import PlannedFiles, PlannedTarget, PlanWarning
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.status import BackfillStatus
+from backfill_api.timestamps import ms_of, rfc3339
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
 from backfill_core.lifecycle.inputs.policy import Policy
-from backfill_core.lifecycle.inputs.timestamps import ms_of, rfc3339
 from backfill_core.lifecycle.naming import base_name, driver_name
 from backfill_core.lifecycle.status.write_policy import decide_write
 

@@ -13,7 +13,7 @@ from support.operators.observations import T0, checked, observed, report, runnin
 from backfill_api.names import WATCHED_ANNOTATION
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.status import BackfillStatus
-from backfill_core.lifecycle.inputs.timestamps import rfc3339
+from backfill_api.timestamps import rfc3339
 from backfill_core.lifecycle.status.write_policy import (
     LEASE_MS,
     WATCHED_EVERY_MS,

@@ -6,7 +6,7 @@ from support.operators.rig import NAMESPACE
 
 from backfill_api.names import API_VERSION, KIND
 from backfill_api.status.status import BackfillStatus
-from backfill_core.lifecycle.inputs.timestamps import rfc3339
+from backfill_api.timestamps import rfc3339
 
 CONDITIONS = {
     "Ready": "Complete", "Complete": "Complete", "Finished": "Complete", "Paused": "NotRequested", "Suspended": "NotRequested",

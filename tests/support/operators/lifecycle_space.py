@@ -21,9 +21,9 @@ from backfill_api.status.status import (
     PendingCommand,
     StopRequest,
 )
+from backfill_api.timestamps import rfc3339
 from backfill_api.wire import Ack, Command
 from backfill_core.lifecycle.inputs.approval import planned_of
-from backfill_core.lifecycle.inputs.timestamps import rfc3339
 from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation, SpecRefused, WaitingExecutors
 
 BEFORE, LONG_AGO = rfc3339(T0 - 5_000), rfc3339(T0 - 90_000)

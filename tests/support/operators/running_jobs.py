@@ -4,7 +4,7 @@ import random
 
 from backfill_api.names import API_VERSION, KIND
 from backfill_api.status.status import BackfillStatus
-from backfill_core.lifecycle.inputs.timestamps import rfc3339
+from backfill_api.timestamps import rfc3339
 
 SPEC = {
     "source": {"type": "Delta", "delta": {"path": "s3a://here/orders", "key": ["id"]}},

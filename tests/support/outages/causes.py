@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backfill_api.status.ending import Ending
-from backfill_core.lifecycle.inputs.timestamps import rfc3339
+from backfill_api.timestamps import rfc3339
 
 Raw = dict[str, Any]
 

@@ -11,8 +11,8 @@ from support.outages.causes import RUNNING, Outage, container, over, status, wai
 from backfill_api.names import ATTEMPT_LABEL, KIND_LABEL, UID_LABEL
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus
+from backfill_api.timestamps import rfc3339
 from backfill_core.lifecycle.actions import Action, Decision, DeletePod, LaunchDriver, RefetchPods
-from backfill_core.lifecycle.inputs.timestamps import rfc3339
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import DriverReport, LaunchFailed, Observation
 from backfill_operator.informer.parse import pod_of

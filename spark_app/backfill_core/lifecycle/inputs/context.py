@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from backfill_api.names import RESTART_ANNOTATION
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import Attempt, BackfillStatus, Condition
+from backfill_api.timestamps import ms_of, rfc3339
 from backfill_core.lifecycle.inputs.approval import approved, driver_ran, plan_counts, with_approval
 from backfill_core.lifecycle.inputs.desired import Desired, desired_of
 from backfill_core.lifecycle.inputs.policy import Policy
 from backfill_core.lifecycle.inputs.termination import Termination
-from backfill_core.lifecycle.inputs.timestamps import ms_of, rfc3339
 from backfill_core.lifecycle.naming import driver_name, number_of
 from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation
 
@@ -145,7 +145,7 @@ def classify(observation: Observation, now_ms: int) -> Context:
         if (number := number_of(observation.name, pod.name)) is not None
     ]
     our_pods = [pod for pod in drivers if _is_ours(pod, observation)]
-    desired = desired_of(observation.spec, observation.annotations, observation.status.override)
+    desired = desired_of(observation.spec, observation.annotations, now_ms, observation.status.override)
     status = with_approval(_with_newest_attempt(observation.status, our_pods), observation.spec)
     if status.override != desired.override:
         status = status.model_copy(update={"override": desired.override})

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from backfill_api.names import WATCHED_ANNOTATION
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.status import BackfillStatus
-from backfill_core.lifecycle.inputs.timestamps import ms_of
+from backfill_api.timestamps import ms_of
 
 PROGRESS_EVERY_MS = 10_000
 WATCHED_EVERY_MS = 2_000

@@ -7,10 +7,10 @@ from typing import Final
 
 from backfill_api.names import RESTART_ANNOTATION
 from backfill_api.status.status import TOKEN_HASHES_MAX, Attempt, AttemptKind, Control
+from backfill_api.timestamps import rfc3339
 from backfill_core.lifecycle.actions import LaunchDriver, PersistIntent
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
-from backfill_core.lifecycle.inputs.timestamps import rfc3339
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import LaunchFailed
 from backfill_core.lifecycle.status.conditions import MESSAGE_CHARACTERS_MAX, ConditionSet
@@ -173,9 +173,8 @@ def _wait(context: Context, attempt: Attempt, conditions: ConditionSet) -> StepR
 
 
 def _as_desired(context: Context, control: Control) -> Control:
-    """Return the control state of an attempt that starts with the desired controls, and needs no command."""
-    desired = context.desired
-    return control.model_copy(update=desired.controls)
+    """Return the control state of an attempt that starts with the desired controls; only a limit after its `until` needs a command."""
+    return control.model_copy(update=context.desired.controls | {"then": None})
 
 
 def _as_launched(context: Context, control: Control) -> Control:

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.conditions import Phase
 from backfill_api.status.status import Attempt, Control, StopReason, StopRequest
+from backfill_api.timestamps import ms_of
 from backfill_core.lifecycle.actions import (
     Action,
     AddFinalizer,
@@ -16,12 +17,18 @@ from backfill_core.lifecycle.actions import (
     PersistIntent,
     SendCommand,
 )
-from backfill_core.lifecycle.commands import RESEND_S, CommandPlan, plan_commands, refusals, settled
+from backfill_core.lifecycle.commands import (
+    RESEND_S,
+    CommandPlan,
+    limit_ends_in_ms,
+    plan_commands,
+    refusals,
+    settled,
+)
 from backfill_core.lifecycle.inputs.commits import with_commits
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
 from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, NOT_STARTED, Termination, classify, may_pass
-from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details, losses
 from backfill_core.lifecycle.status.condition_details import COMMAND_REFUSED, EXECUTORS_WAITING, STALLED, executors_wait
@@ -244,6 +251,7 @@ def _limits(context: Context, attempt: Attempt, pod: DriverPod, commands: Comman
         _startup_left_ms(context, attempt, pod) if attempt.ready_time is None and stop is None else None,
         stuck_ms(context, (pod, *context.orphan_pods)),
         context.unreachable_in_ms,
+        limit_ends_in_ms(context),
         _lost_in_ms(context, attempt, pod),
     )
 

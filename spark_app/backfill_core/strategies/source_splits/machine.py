@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from backfill_core.errors import RECREATED_HINT, BackfillError, SourceReplacedError
 from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
@@ -30,7 +31,7 @@ from backfill_core.protocol.events import (
     WorkLost,
 )
 from backfill_core.protocol.strategy import Permits, StrategyStatus, StrategyView
-from backfill_core.protocol.work import Result
+from backfill_core.protocol.work import Result, WorkKind
 from backfill_core.strategies.source_splits import view
 from backfill_core.strategies.source_splits.backlog import Backlog
 from backfill_core.strategies.source_splits.params import SourceSplitsSettings
@@ -85,6 +86,10 @@ class PartitionSplits(ABC):
         """Positions of the newest commit, durable or not."""
 
         self._durable = DurableOffsets.of(self._sealing)
+        self._first = None if stored is None else dict(self._splits)
+        """Positions at the start of a resumed attempt."""
+
+        self._unread: tuple[OffsetRange, ...] = () if stored is None else stored.unread
         self._caught_up = stored is not None and stored.phase == LIVE
         self._head: Head | None = None
         self._highs: dict[str, int] = {}
@@ -143,7 +148,7 @@ class PartitionSplits(ABC):
     def stored(self) -> SourceSplitsStored:
         """See `Strategy`; each partition has its own state (R-SRC-23)."""
         cut_off = {span.partition: span.stop for span in self._cut_off}
-        return SourceSplitsStored(self._source_id, self.phase, self._splits, cut_off=cut_off)
+        return SourceSplitsStored(self._source_id, self.phase, self._splits, cut_off=cut_off, unread=self._unread)
 
     def _status(self, *, wants_commit: bool, blocks_commit: bool) -> StrategyStatus:
         durable, dirty = self._durable, self._revision != self._sealed_at
@@ -237,6 +242,22 @@ class PartitionSplits(ABC):
         self._lag.settle(self._durable.splits)
 
     # -------------------------------------------------------------- choosing work
+    def _measures(self, kind: WorkKind, ranges: tuple[OffsetRange, ...]) -> bool:
+        """Return true if the records of a read are measured first.
+
+        An oversized record ends Java before the driver can commit that. So in a resumed attempt a side of a partition is measured
+        until a commit has moved it: either an attempt measures the record, or it commits some offsets before it.
+        """
+        if self._first is None:
+            return False
+        position: Callable[[Split], int] = attrgetter("next" if kind is WorkKind.HISTORY else "live")
+        unread = Split.found_later()
+        return any(
+            position(self._durable.splits.get(span.partition, unread))
+            == position(self._first.get(span.partition, unread))
+            for span in ranges
+        )
+
     def _passes_barrier(self, permits: Permits, now: Now) -> bool:
         """Record the permits; return true if history may start now. A rate limit admits it at barriers only."""
         at_barrier, self._barrier_passed = self._barrier_passed, False
@@ -267,6 +288,9 @@ class PartitionSplits(ABC):
     def _with_live(self, ranges: tuple[OffsetRange, ...]) -> None:
         for span in ranges:
             self._splits[span.partition] = self._splits[span.partition].with_live(span.stop)
+
+    def _leave_unread(self, ranges: tuple[OffsetRange, ...]) -> None:
+        self._unread = tuple(dict.fromkeys((*self._unread, *ranges)))
 
     def _observe_backlog(self, ranges: tuple[OffsetRange, ...], now: Now) -> None:
         """Record the start of a read of new offsets."""

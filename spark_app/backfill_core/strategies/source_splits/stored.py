@@ -49,6 +49,9 @@ class SourceSplitsStored:
     cut_off: Offsets = field(default_factory=dict)
     """High watermarks of partitions that the job did not read to, because a transaction stayed open."""
 
+    unread: tuple[OffsetRange, ...] = ()
+    """Ranges of oversized records: they are not read again, also with more memory, so that a receipt compares the same rows."""
+
     @property
     def cut_off_ranges(self) -> tuple[OffsetRange, ...]:
         """Return the offsets that the job left out."""
@@ -78,6 +81,8 @@ class SourceSplitsStored:
             head["aside"] = _encoded(self.aside)
         if self.cut_off:
             head["cutOff"] = _encoded(self.cut_off)
+        if self.unread:
+            head["unread"] = _spans_to_json(self.unread)
         if len(self.splits) > READABLE_MAX:
             return head | {"packed": pack(self.splits)}
         return head | {
@@ -108,7 +113,32 @@ def decode(value: Mapping[str, Any]) -> SourceSplitsStored:
         merging=merging,
         aside=fields.parsed("aside", ahead) if "aside" in value else {},
         cut_off=fields.parsed("cutOff", ahead) if "cutOff" in value else {},
+        unread=fields.parsed("unread", _spans) if "unread" in value else (),
     )
+
+
+def _spans_to_json(ranges: tuple[OffsetRange, ...]) -> dict[str, list[list[int]]]:
+    """Return the first offset and the number of offsets of each range, by partition."""
+    spans: dict[str, list[list[int]]] = {}
+    for span in ranges:
+        spans.setdefault(span.partition, []).append([span.start, span.stop - span.start])
+    return spans
+
+
+def _spans(value: Any) -> tuple[OffsetRange, ...]:
+    """Parse the output of `_spans_to_json`.
+
+    Raises:
+        ValueError, TypeError: The value is malformed.
+    """
+    if not isinstance(value, dict):
+        raise TypeError(value)
+    spans = [(name, start, offsets) for name, listed in value.items() for start, offsets in listed]
+    if any(
+        type(start) is not int or type(offsets) is not int or start < 0 or offsets < 1 for _, start, offsets in spans
+    ):
+        raise ValueError(value)
+    return tuple(OffsetRange(name, start, start + offsets) for name, start, offsets in spans)
 
 
 def _encoded(offsets: Offsets) -> dict[str, int] | str:
@@ -150,6 +180,7 @@ def open_request(stored: SourceSplitsStored | None) -> OpenRequest:
         after={name: split.reached for name, split in stored.splits.items()},
         first={name: split.start for name, split in stored.splits.items()},
         source_id=stored.source_id,
+        unread=stored.unread,
     )
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from backfill_core.positions.offsets import Subscribed, count
+from backfill_core.positions.offsets import OffsetRange, Subscribed, count
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.strategy import CommitRequest, Permits, StrategyStatus
@@ -97,7 +97,7 @@ class SourceSplitsStrategy(PartitionSplits):
             ranges = self._live.next_ranges(bounds, self._live.offsets_per_read)
             if ranges:
                 self._observe_backlog(ranges, now)
-                work = ReadOffsetRanges(next(ids), WorkKind.CHANGES, ranges, permits.epoch.number)
+                work = self._read(WorkKind.CHANGES, next(ids), ranges, permits)
                 yield self._live.begin(work, None, now)
 
     def _start_history(self, permits: Permits, ids: Iterator[int], now: Now) -> Iterator[ReadOffsetRanges]:
@@ -110,8 +110,13 @@ class SourceSplitsStrategy(PartitionSplits):
                 break
             offsets = count(ranges)
             self._bucket = self._bucket.take(offsets, now.mono_s)
-            work = ReadOffsetRanges(next(ids), WorkKind.HISTORY, ranges, permits.epoch.number)
+            work = self._read(WorkKind.HISTORY, next(ids), ranges, permits)
             yield self._history.begin(work, offsets if limited else None, now)
+
+    def _read(
+        self, kind: WorkKind, work_id: int, ranges: tuple[OffsetRange, ...], permits: Permits
+    ) -> ReadOffsetRanges:
+        return ReadOffsetRanges(work_id, kind, ranges, permits.epoch.number, self._measures(kind, ranges))
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
@@ -123,6 +128,8 @@ class SourceSplitsStrategy(PartitionSplits):
             self._with_history(read.work.work_id, read.work.ranges, read.result.records)
         for read in live:
             self._with_live(read.work.ranges)
+        for read in (*history, *live):
+            self._leave_unread(read.result.unread)
         self._revision += bool(history or live)
         self._catch_up(now)
         files, new_files = _files(history), _files(live)

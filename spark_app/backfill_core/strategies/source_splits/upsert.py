@@ -63,6 +63,9 @@ class UpsertBatch:
     files: tuple[StagedFile, ...] = ()
     """Files of bad records that are in no commit."""
 
+    unread: tuple[OffsetRange, ...] = ()
+    """Ranges of oversized records among them."""
+
     txn: int = 0
     """Transaction version of its MERGE, once announced."""
 
@@ -175,7 +178,7 @@ class UpsertSplits(PartitionSplits):
     def _finish(self, result: Result, now: Now) -> None:
         match self._batch, result:
             case Judging(batch, work_id), BadRecordsAside() if work_id == result.work_id:
-                self._batch = Chosen(replace(batch, files=result.files))
+                self._batch = Chosen(replace(batch, files=result.files, unread=result.unread))
             case RunningUpsert(batch, work_id, since_s, charged), OffsetRangesMerged() if work_id == result.work_id:
                 self._batch = AppliedUpsert(batch, result)
                 self._revision += 1
@@ -240,7 +243,8 @@ class UpsertSplits(PartitionSplits):
             self._batch = Chosen(batch)
             return ()
         self._batch = Judging(batch, next(ids))
-        return (SetBadRecordsAside(batch.kind, self._batch.work_id, batch.ranges),)
+        measures = self._measures(batch.kind, batch.ranges)
+        return (SetBadRecordsAside(batch.kind, self._batch.work_id, batch.ranges, measures),)
 
     def _start(self, batch: UpsertBatch, ids: Iterator[int], now: Now) -> tuple[Work, ...]:
         """Start the announced MERGE; cancel it if a new rate limit does not admit it."""
@@ -254,7 +258,8 @@ class UpsertSplits(PartitionSplits):
         if batch.kind is WorkKind.CHANGES:
             self._observe_backlog(batch.ranges, now)
         self._batch = RunningUpsert(batch, next(ids), now.mono_s, charged)
-        return (MergeOffsetRanges(batch.kind, self._batch.work_id, batch.ranges, batch.txn, batch.skips_bad),)
+        measures, work_id = self._measures(batch.kind, batch.ranges), self._batch.work_id
+        return (MergeOffsetRanges(batch.kind, work_id, batch.ranges, batch.txn, batch.skips_bad, measures),)
 
     @staticmethod
     def _permitted(batch: UpsertBatch, permits: Permits | None) -> bool:
@@ -289,6 +294,7 @@ class UpsertSplits(PartitionSplits):
             self._with_history(applied.result.work_id, batch.ranges, records)
         else:
             self._with_live(batch.ranges)
+        self._leave_unread(applied.result.unread)
         self._aside = {name: stop for name, stop in self._aside.items() if stop > self._splits[name].reached}
         self._batch, self._last = None, batch.kind
         self._revision += 1
@@ -299,7 +305,8 @@ class UpsertSplits(PartitionSplits):
             return ()
         batch = self._batch.batch
         self._aside |= batch.upto
-        self._batch = Chosen(replace(batch, judged=True, files=()))
+        self._leave_unread(batch.unread)
+        self._batch = Chosen(replace(batch, judged=True, files=(), unread=()))
         self._revision += 1
         return batch.files
 

@@ -10,7 +10,7 @@ from backfill_spark.records.parsing import bad_record, is_bad
 from backfill_spark.rows.changes import check_net_changes
 from backfill_spark.rows.counted_rows import CountedPartitions, CountedRows
 from backfill_spark.runners.merging import is_merged, merge
-from backfill_spark.runners.offset_ranges import check_same_source, describe_ranges
+from backfill_spark.runners.offset_ranges import check_same_source, describe_ranges, measured
 from backfill_spark.runners.runner import WorkRunner
 from backfill_spark.work.context import WorkContext
 
@@ -18,6 +18,7 @@ from backfill_spark.work.context import WorkContext
 def _run(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged:
     tables, transform, what = context.tables, context.tables.transform, describe_ranges(work.ranges)
     assert isinstance(transform, FoldingTransform), "a target with one row per key has a folding transform"
+    unread = measured(work, tables.source)
     records = ability(tables.source, SupportsOffsets).read_offsets(work.ranges)
     of_partitions = CountedPartitions(tables.spark, records, len(work.ranges))
     judged = CountedRows(tables.spark, transform.judged(of_partitions.frame), only=is_bad())
@@ -30,7 +31,7 @@ def _run(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged:
     check_same_source(context)
     if changed:
         merge(net, context, work.txn_version)
-    return OffsetRangesMerged(work.work_id, changed, of_partitions.records())
+    return OffsetRangesMerged(work.work_id, changed, of_partitions.records(), unread)
 
 
 def _took_effect(work: MergeOffsetRanges, context: WorkContext) -> OffsetRangesMerged | None:

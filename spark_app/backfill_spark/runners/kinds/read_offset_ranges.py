@@ -7,7 +7,7 @@ from backfill_spark.crash_points import crash_point
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsOffsets
 from backfill_spark.rows.counted_rows import CountedPartitions
-from backfill_spark.runners.offset_ranges import check_same_source, describe_ranges
+from backfill_spark.runners.offset_ranges import check_same_source, describe_ranges, measured
 from backfill_spark.runners.runner import WorkRunner
 from backfill_spark.work.context import WorkContext
 
@@ -15,6 +15,7 @@ from backfill_spark.work.context import WorkContext
 def _run(work: ReadOffsetRanges, context: WorkContext) -> OffsetRangesStaged:
     crash_point("before_stage")
     tables = context.tables
+    unread = measured(work, tables.source)
     rows = ability(tables.source, SupportsOffsets).read_offsets(work.ranges)
     # History is counted by partition; for new records, the row count of the files is enough.
     history = work.kind is WorkKind.HISTORY
@@ -22,7 +23,7 @@ def _run(work: ReadOffsetRanges, context: WorkContext) -> OffsetRangesStaged:
     files = context.stage_records(rows if counted is None else counted.frame, what=describe_ranges(work.ranges))
     check_same_source(context)
     crash_point("after_stage")
-    return OffsetRangesStaged(work.work_id, files, {} if counted is None else counted.records())
+    return OffsetRangesStaged(work.work_id, files, {} if counted is None else counted.records(), unread)
 
 
 RUNNER = WorkRunner("ReadOffsetRanges", ReadOffsetRanges, _run)

@@ -26,12 +26,14 @@ from pyspark.sql.types import (
 from backfill_api.amounts import counted
 from backfill_api.spec.sources.kafka import KafkaSource as Params
 from backfill_core.errors import RECREATED_HINT, BackfillError, InvalidSpecError, SourceReplacedError
+from backfill_core.pacing.record_sizes import POLL_RECORDS, PacedRange
 from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed, count
 from backfill_core.protocol.events import Head
 from backfill_spark.rows.columns import no_rows
 from backfill_spark.sources.kafka.client import FIELD, ClientSettings
 from backfill_spark.sources.kafka.failures import expired, explain
 from backfill_spark.sources.kafka.offsets_client import OffsetsClient
+from backfill_spark.sources.kafka.record_sizes import RecordSizes
 from backfill_spark.sources.kafka.unread_records import FIRST_TOO_LATE_MS, UnreadRecord, find_unread, frame_of, without
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ class TopicSource:
         self._topic = params.topic
         self._client = OffsetsClient(spark, params.topic, settings)
         self._kept: int | None = None
+        self._sizes = RecordSizes(spark, self._topic, self._client)
         # Unique for this attempt, so that its tasks reuse their consumers and no other reader shares them.
         self._group = f"backfill-{uuid.uuid4().hex}"
         self.path = f"kafka://{settings.address}/{self._topic}"
@@ -157,11 +160,25 @@ class TopicSource:
         Raises:
             SourceDamagedError: Spark cannot represent the timestamps of too many records.
         """
-        unread = self._unread(ranges)
-        if not unread:
-            return self._read(ranges)
-        rows = frame_of(self._spark, self._topic, unread, SCHEMA)
-        return self._read(without(ranges, unread)).unionByName(rows, allowMissingColumns=True)
+        reads, oversized = self._sizes.reads(ranges)
+        late = self._unread([read.span for read in reads])
+        reads = [replace(read, span=span) for read in reads for span in without([read.span], late)]
+        if not late and not oversized:
+            return self._read(reads)
+        rows = frame_of(self._spark, self._topic, [*late, *oversized], SCHEMA)
+        return self._read(reads).unionByName(rows, allowMissingColumns=True)
+
+    def measure(self, ranges: Sequence[OffsetRange]) -> None:
+        """See `SupportsRecordSizes`; fetches the ranges from the broker, and decompresses them without holding them in memory."""
+        self._sizes.measure(ranges)
+
+    def unread(self, ranges: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
+        """See `SupportsRecordSizes`."""
+        return self._sizes.unread(ranges)
+
+    def leave_unread(self, ranges: Sequence[OffsetRange]) -> None:
+        """See `SupportsRecordSizes`."""
+        self._sizes.leave_unread(ranges)
 
     def _unread(self, ranges: Sequence[OffsetRange]) -> list[UnreadRecord]:
         """Return the records of ranges whose timestamps Spark cannot represent; one request to the broker if there are none."""
@@ -176,26 +193,29 @@ class TopicSource:
         with self._client.consumer() as consumer:
             return find_unread(self._spark, consumer, self._topic, spans)
 
-    def _read(self, ranges: Sequence[OffsetRange]) -> DataFrame:
+    def _read(self, reads: Sequence[PacedRange]) -> DataFrame:
         """Return the records of ranges, read by Spark."""
-        rounds: dict[int, list[OffsetRange]] = defaultdict(list)
-        seen: dict[str, int] = defaultdict(int)
-        for span in ranges:
+        rounds: dict[tuple[int, int], list[OffsetRange]] = defaultdict(list)
+        seen: dict[tuple[str, int], int] = defaultdict(int)
+        for read in reads:
+            span, per_poll = read.span, read.records_per_poll
             if span.start < span.stop:
                 # The connector accepts one range per partition.
-                rounds[seen[span.partition]].append(span)
-                seen[span.partition] += 1
+                rounds[seen[span.partition, per_poll], per_poll].append(span)
+                seen[span.partition, per_poll] += 1
         if not rounds:
             return no_rows(self._spark, SCHEMA)
-        return reduce(DataFrame.unionAll, map(self._frame, rounds.values()))
+        return reduce(DataFrame.unionAll, (self._frame(spans, per_poll) for (_, per_poll), spans in rounds.items()))
 
-    def _frame(self, ranges: Sequence[OffsetRange]) -> DataFrame:
+    def _frame(self, ranges: Sequence[OffsetRange], per_poll: int) -> DataFrame:
         cores = self._spark.sparkContext.defaultParallelism
         offsets = count(tuple(ranges))
         tasks = min(cores, max(1, offsets // TASK_OFFSETS_MIN, len(ranges) // TASK_RANGES))
         options = {
             **self._settings.of_spark,
-            "kafka.group.id": self._group,
+            # Consumers of one group are reused, and share this setting.
+            "kafka.group.id": self._group if per_poll == POLL_RECORDS else f"{self._group}-{per_poll}",
+            **({} if per_poll == POLL_RECORDS else {"kafka.max.poll.records": str(per_poll)}),
             "kafkaConsumer.pollTimeoutMs": str(POLL_MS),
             "assign": json.dumps({self._topic: [int(span.partition) for span in ranges]}),
             "startingOffsets": json.dumps({self._topic: {span.partition: span.start for span in ranges}}),

@@ -1,4 +1,4 @@
-"""Records with timestamps that Spark cannot represent in microseconds, for example nanoseconds taken for milliseconds.
+"""Records that Spark cannot read: with timestamps that it cannot represent, for example nanoseconds taken for milliseconds, or oversized.
 
 Spark's connector converts the timestamp of each record, even if it is not used, and fails. So the driver reads such records
 without their timestamp, and Spark reads the offsets around them. The broker's time index returns the first such record, so a
@@ -39,9 +39,13 @@ SILENCE_S = 30.0
 _RECORD = "org.apache.kafka.clients.consumer.ConsumerRecord"
 
 
+CONTENT = ("key", "value", "headers")
+"""Columns of a record with its content."""
+
+
 @dataclass(frozen=True, slots=True)
 class UnreadRecord:
-    """One record without its timestamp."""
+    """One record without its timestamp, or without its content."""
 
     partition: str
     offset: int
@@ -49,11 +53,19 @@ class UnreadRecord:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
+    oversized: str = ""
+    """Message why the record has no content; empty if it has."""
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Columns that are null because they were not read."""
+        times = ("timestamp",) if abs(self.timestamp_ms) >= FIRST_TOO_LATE_MS else ()
+        return (*CONTENT, *times) if self.oversized else times
 
     @property
     def reason(self) -> str:
-        """Message why the record has no timestamp."""
-        return (
+        """Message why the record lacks columns."""
+        return self.oversized or (
             f"Its timestamp, {self.timestamp_ms} ms, is beyond the range of Spark's timestamps: is it in nanoseconds?"
         )
 
@@ -136,23 +148,26 @@ def without(ranges: Sequence[OffsetRange], records: Sequence[UnreadRecord]) -> l
 
 
 def frame_of(spark: SparkSession, topic: str, records: Sequence[UnreadRecord], schema: StructType) -> DataFrame:
-    """Return records without their timestamps as rows of a topic, with column `UNREAD`; `schema` has the topic's columns."""
+    """Return unread records as rows of a topic, with column `UNREAD`; `schema` has the topic's columns."""
     jvm = java(spark)
     rows = jvm.java.util.ArrayList()
     for record in records:
         headers = [_row(jvm, key, value) for key, value in record.headers]
         listed = _array(jvm, headers) if headers else None
         # As strings: py4j converts small Python numbers to Integer, even for a bigint column.
-        places = (record.partition, str(record.offset))
-        rows.add(_row(jvm, topic, *places, record.key, record.value, listed, record.reason))
+        time_ms = None if "timestamp" in record.unread else str(record.timestamp_ms)
+        places = (record.partition, str(record.offset), time_ms)
+        texts = (",".join(record.unread), record.reason)
+        rows.add(_row(jvm, topic, *places, record.key, record.value, listed, *texts))
     given = StructType().add("topic", "string").add("partition", "string").add("offset", "string")
-    given.add(schema["key"]).add(schema["value"]).add(schema["headers"]).add("reason", "string")
+    given.add("timestamp", "string")
+    given.add(schema["key"]).add(schema["value"]).add(schema["headers"]).add("unread", "string").add("reason", "string")
     columns = {
         "partition": F.col("partition").cast("int"),
         "offset": F.col("offset").cast("bigint"),
-        "timestamp": F.lit(None).cast("timestamp"),
+        "timestamp": F.timestamp_millis(F.col("timestamp").cast("bigint")),
         "timestampType": F.lit(0),
-        UNREAD: F.struct(F.array(F.lit("timestamp")).alias("columns"), F.col("reason").alias("reason")),
+        UNREAD: F.struct(F.split("unread", ",").alias("columns"), F.col("reason").alias("reason")),
     }
     return local_rows(spark, rows, given).withColumns(columns).select(*schema.names, UNREAD)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from backfill_core.errors import StateMismatchError
 from backfill_core.job.state import SIZE_MAX_BYTES, JobState
+from backfill_core.pacing.record_sizes import OVERSIZED_MAX
+from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.strategy import Subscribe
 from backfill_core.strategies.source_splits.packed import pack, unpack
 from backfill_core.strategies.source_splits.split import Split
@@ -60,13 +63,14 @@ class TestTheForm:
         ]
 
     def test_a_thousand_partitions_fit_in_a_state(self) -> None:
-        """The maximum is 64 KiB, with offsets of a billion per partition and a position for each."""
+        """The maximum is 64 KiB, with offsets of a billion per partition, a position for each, and the most unread ranges."""
         rng = Random(1)
         splits = [
             Split(base := rng.randrange(10**10), base + 10**9, base + 2 * 10**9, base + 3 * 10**9, 10**8)
             for _ in range(1000)
         ]
-        state = stored(*splits)
+        unread = tuple(OffsetRange("999", 10**12 + at, 10**12 + at + 1) for at in range(OVERSIZED_MAX))
+        state = replace(stored(*splits), unread=unread)
         position = {name: split.live for name, split in state.splits.items()}
         job = JobState("job/with-a-name", "hash" * 16, 3, 9, "SourceSplits", progress=state.encode(), consumed=position)
         assert len(job.encode().encode()) < SIZE_MAX_BYTES * 0.9

@@ -274,3 +274,36 @@ class TestWhatIsStored:
         for part in ({"aside": upto}, {"merging": {"txn": 7, "upto": upto}}):
             with pytest.raises(StateMismatchError, match="sourceSplits"):
                 decode(value | part)
+
+
+class TestOversizedRecords:
+    """An attempt may end at a record that is too large, so the next one measures, and remembers what it left unread (fault D10)."""
+
+    def test_a_resumed_job_measures_both_reads_of_a_batch_and_stores_the_unread_ranges(self) -> None:
+        """The bad records and the MERGE must leave out the same records."""
+        job = Driven(topic(p0=10), sets_aside=True)
+        job.commit()
+        resumed = Driven(topic(p0=10), job.stored, sets_aside=True)
+        hole = OffsetRange("0", 3, 4)
+
+        [aside] = resumed.start()
+        assert isinstance(aside, SetBadRecordsAside)
+        resumed.machine.on(WorkFinished(BadRecordsAside(aside.work_id, (BAD,), (hole,))), resumed.now)
+        resumed.commit()
+        [merge] = resumed.start()
+        assert isinstance(merge, MergeOffsetRanges)
+
+        assert (aside.measures, merge.measures) == (True, True)
+        assert decode(resumed.stored).unread == (hole,)
+
+    def test_a_merge_stores_its_unread_ranges(self) -> None:
+        """Without a quarantine no other work reads them."""
+        job = Driven(topic(p0=10))
+        job.commit()
+        [merge] = job.start()
+        job.machine.on(
+            WorkFinished(OffsetRangesMerged(merge.work_id, 1, {"0": 10}, (OffsetRange("0", 3, 4),))), job.now
+        )
+        job.commit()
+
+        assert decode(job.stored).unread == (OffsetRange("0", 3, 4),)

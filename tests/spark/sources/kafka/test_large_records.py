@@ -5,13 +5,17 @@ import os
 import subprocess
 import sys
 
+import pytest
 import yaml
 from confluent_kafka import Producer
+from deltalake import DeltaTable, QueryBuilder
 from support.endings import assert_ending
 from support.kafka.topics import send_all
 
 LARGE_BYTES = 300 * 1024 * 1024
 MEMORY = "512m"
+SMALL = 2000
+"""Records before the large one, more than a consumer decompresses ahead."""
 
 
 def send_large(address, topic):
@@ -22,10 +26,10 @@ def send_large(address, topic):
     assert producer.flush(120) == 0
 
 
-def run_driver(topics, topic, folder):
+def run_driver(topics, topic, folder, **kafka):
     """Run a driver in a separate process; return its last line and its exit code."""
     spec = {
-        "source": {"type": "Kafka", "kafka": {"bootstrapServers": topics.address, "topic": topic}},
+        "source": {"type": "Kafka", "kafka": {"bootstrapServers": topics.address, "topic": topic, **kafka}},
         "target": {"type": "Delta", "delta": {"path": str(folder / "t")}},
         "strategy": {"type": "SourceSplits"},
     }
@@ -39,17 +43,45 @@ def run_driver(topics, topic, folder):
     return json.loads(done.stdout.splitlines()[-1]), done.returncode
 
 
+def offsets_of(path):
+    """Return the offsets in a table as an independent reader sees them."""
+    query = 'SELECT "offset" FROM t ORDER BY "offset"'
+    return QueryBuilder().register("t", DeltaTable(str(path))).execute(query).read_all()["offset"].to_pylist()
+
+
+@pytest.fixture
+def topic(topics):
+    """Return a topic with a large record after small ones, and small ones after it."""
+    name = topics.create()
+    send_all(topics.address, name, [b"small"] * SMALL)
+    send_large(topics.address, name)
+    send_all(topics.address, name, [b"small"] * 3)
+    return name
+
+
 class TestARecordLargerThanTheMemory:
-    """Only compressed bytes limit a fetch, so Java ends."""
+    """Only compressed bytes limit a fetch, so Java ends once. The next attempt finds the record without reading it."""
 
-    def test_the_job_ends_with_a_message_about_memory(self, topics, tmp_path):
-        """Before, the reason was `Transient` with "Spark has stopped"."""
-        topic = topics.create()
-        send_all(topics.address, topic, [b"small"] * 3)
-        send_large(topics.address, topic)
+    def test_the_next_attempt_ends_with_the_place_of_the_record(self, topics, topic, tmp_path):
+        """Before, each attempt ended with a message about memory."""
+        first, died = run_driver(topics, topic, tmp_path)
+        second, code = run_driver(topics, topic, tmp_path)
 
-        last, code = run_driver(topics, topic, tmp_path)
+        assert_ending(first, "JavaDied", died)
+        assert "out of memory" in first["message"]
+        assert "BACKFILL_MEMORY" in first["hint"]
+        assert_ending(second, "BadRecord", code)
+        assert f"the record at offset {SMALL} of partition 0 " in second["message"]
+        assert f"of the topic {topic} has 301 MiB" in second["message"]
+        assert "BACKFILL_MEMORY" in second["message"]
 
-        assert_ending(last, "JavaDied", code)
-        assert "out of memory" in last["message"]
-        assert "BACKFILL_MEMORY" in last["hint"]
+    def test_the_next_attempt_sets_the_record_aside(self, topics, topic, tmp_path):
+        """The job completes with all other records, and its receipt leaves out that one too."""
+        quarantine = {"onBadRecord": "Quarantine", "quarantinePath": str(tmp_path / "bad")}
+
+        run_driver(topics, topic, tmp_path, **quarantine)
+        ended, code = run_driver(topics, topic, tmp_path, **quarantine)
+
+        assert (ended["outcome"], code) == ("Complete", 0)
+        assert offsets_of(tmp_path / "bad") == [SMALL]
+        assert offsets_of(tmp_path / "t") == [offset for offset in range(SMALL + 4) if offset != SMALL]
