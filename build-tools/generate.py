@@ -10,7 +10,7 @@ import gitops_page
 import lifecycle_page
 import reach_page
 
-from backfill_api.crd import fields, schema
+from backfill_api.crd import editor_schema, fields, schema
 
 CHART_CRD = Path(__file__).parent.parent / "charts" / "backfill-operator" / "files" / "backfills.yaml"
 """The chart's copy of the CRD, because a chart reads only files in its own folder."""
@@ -18,6 +18,7 @@ CHART_CRD = Path(__file__).parent.parent / "charts" / "backfill-operator" / "fil
 GENERATED = (
     (schema.CRD_FILE, schema.render),
     (CHART_CRD, schema.render),
+    (editor_schema.SCHEMA_FILE, editor_schema.render),
     (fields.FIELDS_FILE, fields.render),
     (chart_page.README_FILE, chart_page.render),
     (errors_page.ERRORS_FILE, errors_page.render),

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from backfill_api.spec.sources.kafka import OPTIONS as KAFKA_OPTIONS
 from backfill_api.spec.spec import BackfillResource, BackfillSpec
-from backfill_operator.manifests.rules import conf_rules, env_rules, limits
+from backfill_core.cluster_rules import conf_rules, env_rules, limits
 from backfill_operator.settings import OperatorSettings
 from backfill_spark.jvm.session import NEVER_OTHERWISE, OF_STORES
 from backfill_spark.rows.sql import reach

@@ -10,8 +10,8 @@ from typing import Annotated, Final, Self, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from backfill_core.cluster_rules.limits import ENV, METADATA, OPTIONAL_POD_FIELDS, VOLUMES, Limits
 from backfill_core.errors import EXIT_USAGE, BackfillError
-from backfill_operator.manifests.rules.limits import ENV, METADATA, OPTIONAL_POD_FIELDS, VOLUMES, Limits
 
 PREFIX: Final = "BACKFILL_OPERATOR_"
 SERVICE_LINK: Final = re.compile(

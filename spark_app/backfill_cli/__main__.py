@@ -13,6 +13,8 @@ from backfill_cli.commands.control import pause, resume, stop, throttle, verify
 from backfill_cli.commands.look import jobs, plan, status, validate
 from backfill_cli.commands.options import ASCII, FILE, CommandGroup, in_folder_of, leave, parsed, read, spark_settings
 from backfill_cli.commands.release import release
+from backfill_cli.commands.usage_examples import epilog_of
+from backfill_cli.commands.writing import completion, init, schema
 from backfill_cli.terminal.amounts import parse_memory
 
 DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo"
@@ -91,8 +93,10 @@ def demo(folder: Path | None, rows: int, strategy: str) -> None:
     leave(importlib.import_module("demo.orders").run_demo(folder, rows, strategy))
 
 
-for command in (validate, plan, status, jobs, pause, resume, throttle, verify, stop, release):
+for command in (init, validate, plan, status, jobs, pause, resume, throttle, verify, stop, release, schema, completion):
     cli.add_command(command)
+for name, command in (("", cli), *cli.commands.items()):
+    command.epilog = epilog_of(name)
 
 
 def main() -> None:

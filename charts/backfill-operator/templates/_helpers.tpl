@@ -184,7 +184,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 optional.ofNonZeroValue({{ index . 0 }}.?{{ index . 1 }}.orValue(null)).orValue({{ index . 2 }})
 {{- end }}
 
-{{/* The annotations of the objects of `helm test`. Takes their weight in the order. With `hook-succeeded`, a failed test would delete the Backfill and the cause of the failure. */}}
+{{/* The annotations of the objects of `helm test`. Takes their weight in the order. With `hook-succeeded`, a failed test would delete the Backfill and the cause of the failure, and `--logs` would find no pod. No manifest can name an owner, whose UID is unknown when it is rendered. */}}
 {{- define "backfill.test" -}}
 helm.sh/hook: test
 helm.sh/hook-weight: {{ . | quote }}

@@ -1,4 +1,4 @@
-"""The input of the builders, and their error class."""
+"""The input of the builders."""
 
 from __future__ import annotations
 
@@ -7,18 +7,7 @@ from typing import Literal
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.status import AttemptKind
-from backfill_operator.manifests.rules.limits import Limits
-
-
-class ManifestRefusedError(Exception):
-    """The spec requests something that is not allowed or not possible; treated like a refusal of the API server."""
-
-    def __init__(self, path: str, message: str, *, hint: str) -> None:
-        """Keep the path of the spec's field, the message and the hint."""
-        super().__init__(f"{path}: {message}; {hint}")
-        self.path = path
-        self.message = message
-        self.hint = hint
+from backfill_core.cluster_rules.limits import Limits, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +34,11 @@ class Installation:
 
     limits: Limits = field(default_factory=Limits)
     """Limits for the requests of a spec."""
+
+    @property
+    def policy(self) -> Policy:
+        """The requests that this installation allows."""
+        return Policy(self.image, self.service_account, self.limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,29 +12,33 @@ from typing import Any, Final
 
 from backfill_api import environment as env
 from backfill_api.names import LAUNCHED_FIELDS_ANNOTATION
+from backfill_core.cluster_rules.container_sizes import DRIVER_DEFAULT, EXECUTOR_DEFAULT, with_defaults
+from backfill_core.cluster_rules.finding import each, refuse_first
+from backfill_core.cluster_rules.pod_rules import (
+    DRIVER_CONTAINER,
+    EXECUTOR_CONTAINER,
+    account_findings,
+    image_findings,
+    resource_findings,
+    template_findings,
+)
+from backfill_core.cluster_rules.table_paths import SCRATCH_DIR, TEMPORARY_DIR, fleeting_paths, relative_paths
 from backfill_core.lifecycle.inputs.launched_of import launched_fields
 from backfill_operator.manifests.attempt import Launch
-from backfill_operator.manifests.container_sizes import DRIVER_DEFAULT, EXECUTOR_DEFAULT, with_defaults
 from backfill_operator.manifests.names import (
     BLOCK_MANAGER_PORT,
     CONF_KEY,
     CONTROL_DIR,
     CONTROL_PORT,
-    DRIVER_CONTAINER,
     DRIVER_PORT,
-    EXECUTOR_CONTAINER,
-    SCRATCH_DIR,
     SOURCE_SECRET_DIR,
     SPEC_DIR,
     SPEC_FILE,
-    TEMPORARY_DIR,
     TERMINATION_LOG,
     labels,
     metadata,
     object_name,
 )
-from backfill_operator.manifests.rules.pod_rules import check_account, check_image, check_resources, check_template
-from backfill_operator.manifests.rules.table_paths import check_absolute, check_lasting
 from backfill_operator.manifests.secret import RPC_SECRET_KEY, TOKEN_KEY
 from backfill_operator.manifests.spark_conf import cores
 from backfill_operator.manifests.template import merge
@@ -93,10 +97,15 @@ def _pod(
     launch: Launch, path: str, template: dict[str, Any], container: str, required: Callable[[Launch], dict[str, Any]]
 ) -> dict[str, Any]:
     """Check the template, merge it over the defaults, and set the required values."""
-    check_template(template, path, container, launch.installation)
-    check_image(launch.image, "spec.spark.image", launch.installation)
-    check_absolute(launch)
-    check_lasting(launch, template, container)
+    policy = launch.installation.policy
+    refuse_first(
+        each(
+            template_findings(template, path, container, policy),
+            image_findings(launch.image, "spec.spark.image", policy),
+            relative_paths(launch.spec),
+            fleeting_paths(launch.spec, template, path, container),
+        )
+    )
     given = {"metadata": template.get("metadata"), "spec": template.get("spec")}
     pod: dict[str, Any] = merge(merge(_defaults(container, launch.installation.user), given), required(launch))
     context = (given["spec"] or {}).get("securityContext") or {}
@@ -132,7 +141,8 @@ def _defaults(container: str, user: int | None) -> dict[str, Any]:
 
 # ------------------------------------------------------------------ required values
 def _driver_required(launch: Launch) -> dict[str, Any]:
-    check_account(launch.service_account, "spec.driver.serviceAccountName", launch.installation)
+    account, policy = launch.service_account, launch.installation.policy
+    refuse_first(account_findings(account, "spec.driver.serviceAccountName", policy))
     return {
         "metadata": metadata(launch, "driver")
         | {"annotations": {LAUNCHED_FIELDS_ANNOTATION: launched_fields(launch.spec)}},
@@ -179,7 +189,7 @@ def _container_required(launch: Launch) -> dict[str, Any]:
 
 
 def _driver_container(launch: Launch) -> dict[str, Any]:
-    check_resources(launch.spec.driver.resources, "spec.driver.resources")
+    refuse_first(resource_findings(launch.spec.driver.resources, "spec.driver.resources"))
     resources = with_defaults(launch.spec.driver.resources, DRIVER_DEFAULT, "spec.driver.resources")
     made = {
         "name": DRIVER_CONTAINER,
@@ -260,7 +270,7 @@ def _probes(launch: Launch) -> dict[str, Any]:
 
 
 def _executor_required(launch: Launch) -> dict[str, Any]:
-    check_resources(launch.spec.executor.resources, "spec.executor.resources")
+    refuse_first(resource_findings(launch.spec.executor.resources, "spec.executor.resources"))
     resources = with_defaults(launch.spec.executor.resources, EXECUTOR_DEFAULT, "spec.executor.resources")
     container = {
         "name": EXECUTOR_CONTAINER,

@@ -25,15 +25,10 @@ CONTROL_PORT: Final = 8443
 DRIVER_PORT: Final = 7078
 BLOCK_MANAGER_PORT: Final = 7079
 
-DRIVER_CONTAINER: Final = "driver"
-EXECUTOR_CONTAINER: Final = "executor"
-
 SPEC_DIR: Final = "/etc/backfill"
 SPEC_FILE: Final = f"{SPEC_DIR}/backfill.yaml"
 CONTROL_DIR: Final = "/etc/backfill-control"
 SOURCE_SECRET_DIR: Final = "/etc/backfill-source"  # noqa: S105 - the path of a folder
-SCRATCH_DIR: Final = "/var/lib/backfill"
-TEMPORARY_DIR: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod
 TERMINATION_LOG: Final = "/dev/termination-log"
 
 SPEC_KEY: Final = "backfill.yaml"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from backfill_api.spec.combinations import knows_bytes
+from backfill_core.cluster_rules.conf_rules import conf_findings
+from backfill_core.cluster_rules.container_sizes import DRIVER_DEFAULT, EXECUTOR_DEFAULT, Size, size, with_defaults
+from backfill_core.cluster_rules.finding import refuse_first
+from backfill_core.cluster_rules.pod_rules import EXECUTOR_CONTAINER
 from backfill_operator.manifests.attempt import Launch
-from backfill_operator.manifests.container_sizes import DRIVER_DEFAULT, EXECUTOR_DEFAULT, Size, size, with_defaults
 from backfill_operator.manifests.names import (
     BLOCK_MANAGER_PORT,
     DRIVER_PORT,
-    EXECUTOR_CONTAINER,
     EXECUTOR_KEY,
     SPEC_DIR,
     application_id,
@@ -19,7 +21,6 @@ from backfill_operator.manifests.names import (
     object_name,
     service_host,
 )
-from backfill_operator.manifests.rules.conf_rules import check_conf
 from backfill_operator.manifests.secret import RPC_SECRET_FILE
 
 INSTANCES_DEFAULT = 1
@@ -67,7 +68,7 @@ def properties(launch: Launch) -> dict[str, str]:
     Raises:
         ManifestRefusedError: the spec's conf has a setting that is not allowed, or its resources cannot be used.
     """
-    check_conf(launch.spec.spark.conf, launch.installation.limits.conf)
+    refuse_first(conf_findings(launch.spec.spark.conf, launch.installation.limits.conf))
     return {**_defaults(launch), **launch.spec.spark.conf, **_required(launch)}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Final
 
-from backfill_operator.manifests.attempt import ManifestRefusedError
+from backfill_core.cluster_rules.finding import Finding, ManifestRefusedError
 
 KEYED_BY: Final = {
     "containers": "name", "initContainers": "name", "volumes": "name", "env": "name", "imagePullSecrets": "name",
@@ -25,7 +25,7 @@ def merge(below: Any, above: Any, *, key: str = "", depth: int = 0) -> Any:
     if above is None:
         return deepcopy(below)
     if depth > DEPTH_MAX:
-        raise ManifestRefusedError("template", "is nested too deeply", hint=f"keep it below {DEPTH_MAX} levels")
+        raise ManifestRefusedError(Finding("template", "is nested too deeply", f"keep it below {DEPTH_MAX} levels"))
     if isinstance(below, Mapping) and isinstance(above, Mapping):
         names = [*below, *(name for name in above if name not in below)]
         return {name: merge(below.get(name), above.get(name), key=str(name), depth=depth + 1) for name in names}

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from backfill_api.names import BACKFILL_LABEL, EXECUTORS_LABEL, GROUP, KIND, UID_LABEL
+from backfill_core.cluster_rules.finding import Finding, ManifestRefusedError
 from backfill_core.lifecycle.actions import LaunchDriver
 from backfill_core.lifecycle.inputs.token_hash import hash_of
 from backfill_core.lifecycle.naming import base_name, driver_name
@@ -24,7 +25,7 @@ from backfill_operator.drivers.certificates import CredentialPool, Credentials
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import AlreadyExistsError, ApiError, RefusedError
 from backfill_operator.kube.resources import BACKFILLS, CONFIG_MAPS, PODS, SECRETS, SERVICES, Raw, Resource, resource_of
-from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
+from backfill_operator.manifests.attempt import Installation, Launch
 from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod
 from backfill_operator.manifests.secret import Identity, secret, token_of
@@ -65,7 +66,7 @@ def manifests_of(installation: Installation) -> Manifests:
 
     def build(seen: Observation, action: LaunchDriver, credentials: Credentials) -> AttemptObjects:
         if isinstance(seen.spec, SpecRefused):
-            raise ManifestRefusedError("spec", "; ".join(seen.spec.errors), hint="correct it")
+            raise ManifestRefusedError(Finding("spec", "; ".join(seen.spec.errors), "correct it"))
         launch = Launch(
             namespace=seen.namespace,
             name=seen.name,

@@ -12,6 +12,7 @@ import click
 import yaml
 
 from backfill import Backfill, NotRunningError, Settings, Status
+from backfill.cluster_warnings import cluster_warnings
 from backfill.control import Client, drivers, find
 from backfill.job import spark_is_installed
 from backfill.lines import current_time
@@ -43,6 +44,12 @@ def _place(path: str) -> str:
     return path if "://" in path or path.startswith("file:") else str(Path(path).expanduser().absolute())
 
 
+def warn_of_cluster(job: Backfill) -> None:
+    """Print on standard error why a cluster would refuse the file; a run on this machine is not affected."""
+    for line in cluster_warnings(job.spec):
+        click.echo(f"warning: {line}", err=True)
+
+
 def print_value(value: Any, output: str) -> None:
     """Print a value as JSON or YAML."""
     click.echo(json.dumps(value, indent=2) if output == "json" else yaml.safe_dump(value, sort_keys=False).rstrip())
@@ -60,6 +67,7 @@ def validate(file: Path | None) -> None:
     with in_folder_of(file):
         for name, place in tables_of(job):
             click.echo(f"{name}: {place}")
+    warn_of_cluster(job)
 
 
 @click.command()
@@ -87,6 +95,7 @@ def plan(
         )
     else:
         print_value(made.model_dump(mode="json", by_alias=True), output)
+    warn_of_cluster(job)
 
 
 @click.command()

@@ -112,6 +112,50 @@ class TestWrongInputEndsWithItsCode:
         assert "JAVA_HOME is /nope, which contains no Java" in backfill("plan", "-f", spec).stderr
 
 
+class TestAClusterRefusesMore:
+    """The operator has limits that a laptop has not; the author learns of them before `kubectl apply`."""
+
+    def test_validate_warns_of_each_field_that_the_operator_refuses(self, tmp_path):
+        """Field, value, remedy, and the person who may allow it; the file is valid here."""
+        spec = write_yaml(
+            tmp_path / "job.yaml", "./s", "./t", spark={"image": "other:1", "conf": {"spark.plugins": "x"}}
+        )
+
+        done = backfill("validate", "-f", spec)
+
+        assert done.exit_code == 0
+        refuses = "warning: on a cluster, the operator refuses"
+        limits = {"allowedConf": "BACKFILL_OPERATOR_ALLOWED_CONF", "allowedImages": "BACKFILL_OPERATOR_ALLOWED_IMAGES"}
+        conf, image = (f"to limits.{value} of the chart ({setting})" for value, setting in limits.items())
+        assert "\n".join(done.stderr.splitlines()[-3:]) == (
+            f'{refuses} spec.spark.conf["spark.plugins"] (got "x"): it is a setting that is not allowed; '
+            f"remove it, or have an administrator add its name {conf}\n"
+            f'{refuses} spec.spark.image (got "other:1"): it names an image that is not allowed; '
+            f"leave it out, or have an administrator add it {image}\n"
+            f'{refuses} spec.source.delta.path (got "./s"), spec.target.delta.path (got "./t"): it is relative, and a pod '
+            "has no folder that it could be relative to; use an object store, or the whole path of a folder that "
+            "driver.template and executor.template mount"
+        )
+
+    def test_validate_of_a_file_for_a_cluster_warns_of_nothing(self, tmp_path):
+        """A warning that appears always is read never."""
+        done = backfill("validate", "-f", write_yaml(tmp_path / "job.yaml", "s3a://b/s", "s3a://b/t"))
+        assert "on a cluster" not in done.stderr
+
+    def test_hundreds_of_settings_give_a_bounded_number_of_warnings(self, tmp_path):
+        """A generated file may have any number of them."""
+        settings = {f"spark.plugins.{number}": "x" for number in range(200)}
+        sources = [{"prefix": f"P{number}_", "secretRef": {"name": "a"}} for number in range(100)]
+        template = {"spec": {"containers": [{"name": "driver", "envFrom": sources}]}}
+        spec = write_yaml(tmp_path / "job.yaml", "/s", "/t", spark={"conf": settings}, driver={"template": template})
+
+        lines = [line for line in backfill("validate", "-f", spec).stderr.splitlines() if "on a cluster" in line]
+
+        assert len(lines) == 21
+        assert "and 195 more: it is a setting" in lines[0]
+        assert lines[-1].endswith("this spec for 81 further reasons")
+
+
 class TestASetChangesTheFile:
     def test_a_changed_file_is_validated(self, tmp_path):
         """The command line reports a typing error in `--set` like one in the file."""

@@ -15,9 +15,10 @@ from support.repository import ROOT
 
 from backfill_api.load import load_backfill
 from backfill_api.names import API_VERSION, GROUP, KIND, PLURAL
-from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
+from backfill_core.cluster_rules.finding import ManifestRefusedError
+from backfill_core.cluster_rules.pod_rules import POD_FIELDS
+from backfill_operator.manifests.attempt import Installation, Launch
 from backfill_operator.manifests.driver_pod import driver_pod, executor_template
-from backfill_operator.manifests.rules.pod_rules import POD_FIELDS
 from backfill_operator.settings import PREFIX, OperatorSettings
 
 SETTINGS = OperatorSettings()

@@ -10,6 +10,7 @@ from support.cluster.network import Place, host, place_of, takes
 from support.operators.observations import spec
 
 from backfill_api.names import ROLE_LABEL
+from backfill_core.cluster_rules.limits import METADATA, Limits
 from backfill_operator.manifests.attempt import Installation, Launch
 from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod
@@ -20,7 +21,6 @@ from backfill_operator.manifests.names import (
     DRIVER_PORT,
     EXECUTOR_KEY,
 )
-from backfill_operator.manifests.rules.limits import METADATA, Limits
 from backfill_operator.settings import OperatorSettings
 
 SETTINGS = OperatorSettings()

@@ -13,6 +13,8 @@ from support.operators.rig import NAMESPACE, SPEC, Rig
 from backfill_api.names import ATTEMPT_LABEL, BACKFILL_LABEL, DRAIN_FINALIZER, OVERRIDE_ANNOTATION, ROLE_LABEL
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.status import PendingCommand
+from backfill_core.cluster_rules.finding import ManifestRefusedError
+from backfill_core.cluster_rules.limits import Limits
 from backfill_core.lifecycle.actions import LaunchDriver
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name
@@ -20,8 +22,7 @@ from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_operator.drivers.certificates import Credentials
 from backfill_operator.informer.cache import Cache
 from backfill_operator.informer.parse import StatusUnreadableError, observation_of, pod_of
-from backfill_operator.manifests.attempt import Installation, ManifestRefusedError
-from backfill_operator.manifests.rules.limits import Limits
+from backfill_operator.manifests.attempt import Installation
 from backfill_operator.reconcile.launcher import manifests_of
 
 MODELS_ALONE = ("is repeated", "is a secret")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.operators.observations import spec
 
+from backfill_core.cluster_rules.limits import Limits
 from backfill_operator.manifests.attempt import Installation, Launch
 from backfill_operator.manifests.driver_pod import driver_pod, executor_template
-from backfill_operator.manifests.rules.limits import Limits
 from backfill_operator.manifests.spark_conf import properties
 
 INSTALLATION = Installation("backfill:1", service_account="filler", limits=Limits(service_accounts=("loader",)))

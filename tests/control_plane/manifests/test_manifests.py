@@ -13,10 +13,11 @@ from support.operators.crd_rows import of_a_topic
 from support.operators.observations import TABLES, spec
 
 from backfill_api.load import load_backfill
-from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
+from backfill_core.cluster_rules.finding import ManifestRefusedError
+from backfill_core.cluster_rules.limits import Limits
+from backfill_operator.manifests.attempt import Installation, Launch
 from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod, executor_template
-from backfill_operator.manifests.rules.limits import Limits
 from backfill_operator.manifests.secret import Identity, secret
 from backfill_operator.manifests.service import service
 from backfill_operator.manifests.spark_conf import properties, properties_text

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from support.operators.observations import spec
 from support.repository import ROOT
 
-from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
+from backfill_core.cluster_rules.env_rules import NEVER
+from backfill_core.cluster_rules.finding import ManifestRefusedError
+from backfill_core.cluster_rules.findings import findings
+from backfill_core.cluster_rules.limits import OPTIONAL_POD_FIELDS, Limits, below, image_allowed
+from backfill_operator.manifests.attempt import Installation, Launch
 from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod
-from backfill_operator.manifests.rules.env_rules import NEVER
-from backfill_operator.manifests.rules.limits import OPTIONAL_POD_FIELDS, Limits, below, image_allowed
 from backfill_operator.settings import PREFIX, OperatorSettings
 
 PLAIN = Installation("registry/backfill:1")
@@ -34,17 +36,25 @@ def launch(limits: Limits = PLAIN.limits, **fields: Any) -> Launch:
     return Launch("shop", "orders", "0b5a-uid", 1, "Run", spec(**fields), replace(PLAIN, limits=limits))
 
 
-def build(limits: Limits = PLAIN.limits, **fields: Any) -> dict[str, Any]:
+def objects_of(launched: Launch) -> dict[str, Any]:
     """Return the driver's pod, after building all other objects."""
-    launched = launch(limits, **fields)
     config_map(launched)
     return driver_pod(launched)
 
 
+def build(limits: Limits = PLAIN.limits, **fields: Any) -> dict[str, Any]:
+    """Return the driver's pod of a spec in which the check before the cluster finds nothing."""
+    launched = launch(limits, **fields)
+    assert findings(launched.spec, launched.installation.policy) == ()
+    return objects_of(launched)
+
+
 def refusal(limits: Limits = PLAIN.limits, **fields: Any) -> ManifestRefusedError:
-    """Return the refusal of a spec."""
+    """Return the refusal of a spec; the check before the cluster finds it too."""
+    launched = launch(limits, **fields)
     with pytest.raises(ManifestRefusedError) as caught:
-        build(limits, **fields)
+        objects_of(launched)
+    assert caught.value.finding in findings(launched.spec, launched.installation.policy)
     return caught.value
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.operators.observations import spec
 
+from backfill_core.cluster_rules.container_sizes import quantity
 from backfill_operator.manifests.attempt import Installation, Launch
-from backfill_operator.manifests.container_sizes import quantity
 from backfill_operator.manifests.spark_conf import driver_size, executor_size, properties
 
 

@@ -10,9 +10,10 @@ from support.operators.observations import TABLES, spec
 from support.repository import ROOT
 
 from backfill_api.load import load_backfill
-from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
+from backfill_core.cluster_rules.finding import ManifestRefusedError
+from backfill_core.cluster_rules.limits import Limits
+from backfill_operator.manifests.attempt import Installation, Launch
 from backfill_operator.manifests.driver_pod import driver_pod
-from backfill_operator.manifests.rules.limits import Limits
 
 TOPIC = {"bootstrapServers": "broker:9092", "topic": "orders", "onBadRecord": "Quarantine"}
 

@@ -9,8 +9,8 @@ import sys
 import pytest
 from support.operators.rig import QUICK, Rig
 
+from backfill_core.cluster_rules.limits import VOLUMES
 from backfill_core.errors import EXIT_USAGE
-from backfill_operator.manifests.rules.limits import VOLUMES
 from backfill_operator.settings import PREFIX, InvalidOperatorSettingError, OperatorSettings
 
 

@@ -15,7 +15,7 @@ from py4j.protocol import get_return_value
 from support.java.alone import java
 from support.repository import ROOT
 
-from backfill_operator.manifests.rules.conf_rules import harmless
+from backfill_core.cluster_rules.conf_rules import harmless
 from backfill_spark.jvm.class_archive import SPARK_JARS
 from backfill_spark.rows.sql.reach import EXTERNAL, OPTIONS
 

@@ -22,6 +22,9 @@ from backfill_api.status.progress import Progress
 from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate
 from backfill_api.wire import CommandRequest
 from backfill_cli.terminal.amounts import parse_memory
+from backfill_core.cluster_rules.container_sizes import quantity
+from backfill_core.cluster_rules.finding import ManifestRefusedError
+from backfill_core.cluster_rules.limits import below, image_allowed
 from backfill_core.lifecycle.inputs.desired import desired_of
 from backfill_core.lifecycle.inputs.timestamps import ms_of
 from backfill_core.lifecycle.naming import driver_name, number_of
@@ -36,11 +39,9 @@ from backfill_operator.informer.targets import target_of
 from backfill_operator.kube.rate import retry_after_s
 from backfill_operator.kube.server_clock import ServerClock
 from backfill_operator.kube.shallow_json import loads, shallow
-from backfill_operator.manifests.attempt import Installation, Launch, ManifestRefusedError
+from backfill_operator.manifests.attempt import Installation, Launch
 from backfill_operator.manifests.config_map import config_map
-from backfill_operator.manifests.container_sizes import quantity
 from backfill_operator.manifests.driver_pod import driver_pod
-from backfill_operator.manifests.rules.limits import below, image_allowed
 from backfill_spark.control.server import _number
 from backfill_spark.delta.log import action_of, lines_of
 from backfill_spark.delta.partition_values import instant

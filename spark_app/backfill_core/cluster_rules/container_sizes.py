@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from backfill_operator.manifests.attempt import ManifestRefusedError
+from backfill_api.crd.explain import shown
+from backfill_core.cluster_rules.finding import Finding, ManifestRefusedError
 
 MIB: Final = 1 << 20
 DRIVER_DEFAULT: Final = {"requests": {"cpu": "500m", "memory": "2Gi"}, "limits": {"memory": "2Gi"}}
@@ -49,7 +50,7 @@ def quantity(text: object, path: str) -> Decimal:
     """
     match = _QUANTITY.fullmatch(str(text))
     if match is None or isinstance(text, bool):
-        raise ManifestRefusedError(path, f"is not a quantity (got {text!r})"[:200], hint="write it as 500m, 2 or 2Gi")
+        raise ManifestRefusedError(Finding(path, "is not a quantity", "write it as 500m, 2 or 2Gi", shown(text)))
     suffix = match[2] or ""
     factor = Decimal(10) ** int(suffix[1:]) if suffix[1:].isdigit() else _FACTORS[suffix]
     return Decimal(match[1]) * factor
@@ -76,13 +77,22 @@ def size(
     which = f"{path}.{'limits' if 'memory' in limits else 'requests'}.memory"
     memory_mib = int(quantity(memory, which) / MIB)
     if memory_mib < MEMORY_MIB_MIN:
-        raise ManifestRefusedError(which, f"is too small (got {memory!r})", hint=f"give at least {MEMORY_MIB_MIN}Mi")
+        raise ManifestRefusedError(Finding(which, "is too small", f"give at least {MEMORY_MIB_MIN}Mi", shown(memory)))
     off_heap = max(off_heap_mib, memory_mib * off_heap_per_cent // 100)
     heap = max(memory_mib - off_heap, memory_mib * heap_per_cent // 100, HEAP_MIB_MIN)
     cpu = limits.get("cpu", requests.get("cpu", "1"))
     cores = max(1, math.ceil(quantity(cpu, f"{path}.cpu")))
     request = str(requests.get("cpu", cpu))
     return Size(heap, memory_mib - heap, cores, request, str(limits["cpu"]) if "cpu" in limits else None)
+
+
+def check_size(resources: Mapping[str, Any], default: Mapping[str, Any], path: str) -> None:
+    """Refuse resources that no container can have.
+
+    Raises:
+        ManifestRefusedError: a quantity cannot be read, or the memory is too small.
+    """
+    size(with_defaults(resources, default, path), path, off_heap_mib=0, off_heap_per_cent=0)
 
 
 def with_defaults(resources: Mapping[str, Any], default: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -101,5 +111,5 @@ def with_defaults(resources: Mapping[str, Any], default: Mapping[str, Any], path
 def _part(resources: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
     part = resources.get(name) or {}
     if not isinstance(part, Mapping):
-        raise ManifestRefusedError(f"{path}.{name}", "must be a mapping", hint="write cpu and memory below it")
+        raise ManifestRefusedError(Finding(f"{path}.{name}", "must be a mapping", "write cpu and memory below it"))
     return part

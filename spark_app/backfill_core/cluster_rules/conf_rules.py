@@ -7,11 +7,12 @@ an administrator allows it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from backfill_operator.manifests.attempt import ManifestRefusedError
-from backfill_operator.manifests.rules.limits import ask_for, named
+from backfill_api.crd.explain import shown
+from backfill_core.cluster_rules.finding import Finding
+from backfill_core.cluster_rules.limits import named, permission
 
 ALLOWED: Final = (
     "spark.sql.*", "spark.databricks.delta.*", "spark.hadoop.fs.*", "spark.hadoop.parquet.*", "spark.memory.*", "spark.shuffle.*",
@@ -59,24 +60,21 @@ CODE_ENDS: Final = ("class", "classname", "factory", "provider")
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
-def check_conf(conf: Mapping[str, str], allowed: tuple[str, ...]) -> None:
-    """Refuse the first setting that is not allowed.
+def conf_findings(conf: Mapping[str, str], allowed: tuple[str, ...]) -> Iterator[Finding]:
+    """Yield each setting that is not allowed, with the administrator's setting that would allow it.
 
     Args:
         conf: The spec's settings.
         allowed: Further names and prefixes that the administrator allows.
-
-    Raises:
-        ManifestRefusedError: with the path of the setting; the hint names the setting that would allow it.
     """
     for name, value in conf.items():
         path = f'spec.spark.conf["{name[:200]}"]'
         if not (harmless(name) or named(name, allowed)):
-            hint = f"remove it, {ask_for('ALLOWED_CONF', 'its name')}"
-            raise ManifestRefusedError(path, "is a setting that is not allowed", hint=hint)
+            setting = permission("ALLOWED_CONF", "its name")
+            yield Finding(path, "is a setting that is not allowed", "remove it", shown(value), setting)
         if "${" in value:
             # Spark and Hadoop substitute a variable of the process, which may be a credential.
-            raise ManifestRefusedError(path, "refers to a variable with ${", hint="write the value itself")
+            yield Finding(path, "refers to a variable with ${", "write the value itself")
 
 
 def harmless(name: str) -> bool:

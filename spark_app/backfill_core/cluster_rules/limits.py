@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 SETTING: Final = "BACKFILL_OPERATOR_"
@@ -69,6 +69,19 @@ class Limits:
     """True if a template may add containers; `images` applies to them too."""
 
 
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The requests that an installation allows; the default is an installation with the chart's own limits."""
+
+    image: str = ""
+    """Image of pods whose spec names none; empty if unknown, as on a laptop."""
+
+    service_account: str = ""
+    """Service account of pods whose spec names none; empty if unknown."""
+
+    limits: Limits = field(default_factory=Limits)
+
+
 def named(name: str, patterns: Iterable[str]) -> bool:
     """Return whether a pattern matches the name."""
     return any(name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for pattern in patterns)
@@ -99,8 +112,8 @@ def below(path: str, folders: Iterable[str]) -> bool:
     return any(f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
-def ask_for(setting: str, value: str) -> str:
-    """Return the part of a hint that names the administrator's setting, and the value of the chart that sets it."""
+def permission(setting: str, value: str) -> str:
+    """Return the administrator's action that allows a value, with the chart's value and the operator's variable."""
     first, *words = setting.split("_")
     chart_value = first.lower() + "".join(word.capitalize() for word in words)
-    return f"or have an administrator add {value} to limits.{chart_value} of the chart ({SETTING}{setting})"
+    return f"add {value} to limits.{chart_value} of the chart ({SETTING}{setting})"

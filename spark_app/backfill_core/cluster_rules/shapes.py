@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from backfill_operator.manifests.attempt import ManifestRefusedError
+from backfill_core.cluster_rules.finding import Finding, ManifestRefusedError
 
 REFERENCE = "see the Pod reference"
 
@@ -16,7 +16,7 @@ def mapping(holder: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ManifestRefusedError(f"{path}.{name}", "must be a mapping", hint=REFERENCE)
+        raise ManifestRefusedError(Finding(f"{path}.{name}", "must be a mapping", REFERENCE))
     return value
 
 
@@ -26,7 +26,7 @@ def entries(holder: Mapping[str, Any], name: str, path: str) -> list[Mapping[str
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        raise ManifestRefusedError(f"{path}.{name}", "must be a list of mappings", hint=REFERENCE)
+        raise ManifestRefusedError(Finding(f"{path}.{name}", "must be a list of mappings", REFERENCE))
     return value
 
 
@@ -34,5 +34,5 @@ def text(holder: Mapping[str, Any], name: str, path: str, *, hint: str) -> str:
     """Return the string of that name, which is required."""
     value = holder.get(name)
     if not isinstance(value, str) or not value:
-        raise ManifestRefusedError(f"{path}.{name}", "is required, as text", hint=hint)
+        raise ManifestRefusedError(Finding(f"{path}.{name}", "is required, as text", hint))
     return value

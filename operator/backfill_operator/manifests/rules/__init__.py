@@ -1,1 +1,0 @@
-"""Limits for the requests of a spec: template fields, images, volumes, variables, Spark settings, targets."""
