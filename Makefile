@@ -34,13 +34,13 @@ demo-kafka: setup ## copy a topic of a real broker into a table while a producer
 	@$(BIN)/python examples/demo/topic.py $(ARGS)
 
 test: setup ## run every test without Spark, the first case of each test file on Spark, and one kill of each strategy, in 10 to 15 minutes
-	@$(TESTS) --part first plain control faults spark jobs kills -- $(ARGS)
+	@$(TESTS) --part first plain control faults spark jobs -- $(ARGS)
 
 test-rest: setup ## run exactly the cases that `make test` skips
-	@$(TESTS) --part rest plain control faults spark jobs kills -- $(ARGS)
+	@$(TESTS) --part rest plain control faults spark jobs -- $(ARGS)
 
 test-all: setup ## run both: all tests except the crash suite, the object stores and the run on a real node
-	@$(TESTS) plain control faults spark jobs kills -- $(ARGS)
+	@$(TESTS) plain control faults spark jobs -- $(ARGS)
 
 crash: setup ## kill real drivers of each table strategy, or of STRATEGY, KILLS times (1000) each while the source changes
 	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s -k '$(or $(STRATEGY),not SourceSplits)' $(ARGS)
@@ -60,6 +60,9 @@ crash-stores: setup ## kill real drivers KILLS times (200) in total while they c
 
 test-stores: setup ## run jobs between buckets of a real S3 server with faults; compiles the server once, which needs go and three minutes
 	@$(TESTS) stores -- --ignore=tests/stores/crash $(ARGS)
+
+test-monitoring: setup ## test alerts and dashboards with a real Prometheus, in a minute; compiles it once, which needs go
+	@$(TESTS) monitoring -- $(ARGS)
 
 attack: setup ## search for faults with three suites for MINUTES (60) in total: unusual tables, hostile objects, a real terminal
 	@$(BIN)/python build-tools/attack.py $(MINUTES) -- $(ARGS)
@@ -117,6 +120,9 @@ bench: setup ## measure the main job against its baselines: ROWS (20 M), RUNS (5
 bench-kafka: setup ## measure a topic of a real broker against a batch read and Structured Streaming: ROWS (10 M), RUNS (5); build/bench/kafka.json
 	@$(BIN)/python tests/benchmarks/run.py --only kafka --rows $(TOPIC_ROWS) --runs $(RUNS) --out build/bench/kafka.json $(ARGS)
 
+bench-metrics: setup ## measure a scrape of the operator with 10,000 Backfills: size, time, memory; build/bench/job_metrics.json
+	@$(BIN)/python tests/benchmarks/job_metrics.py --out build/bench/job_metrics.json $(ARGS)
+
 bench-operator: setup ## measure only the operator, on one core with a real API server; build/bench/operator.json
 	@$(BIN)/python tests/benchmarks/control_plane.py --out build/bench/operator.json $(ARGS)
 
@@ -136,4 +142,4 @@ clean: ## remove the output of tests and tools; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka test test-rest test-all test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs crds bench bench-kafka bench-operator lock image chart clean
+.PHONY: help setup demo demo-kafka test test-rest test-all test-monitoring test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs crds bench bench-kafka bench-metrics bench-operator lock image chart clean

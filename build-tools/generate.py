@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import chart_page
+import dashboards
 import driver_page
 import errors_page
 import gitops_page
@@ -21,6 +22,8 @@ GENERATED = (
     (editor_schema.SCHEMA_FILE, editor_schema.render),
     (fields.FIELDS_FILE, fields.render),
     (chart_page.README_FILE, chart_page.render),
+    (dashboards.FLEET_FILE, dashboards.render_fleet),
+    (dashboards.JOB_FILE, dashboards.render_job),
     (errors_page.ERRORS_FILE, errors_page.render),
     (gitops_page.GITOPS_FILE, gitops_page.render),
     (gitops_page.STATUSES_FILE, gitops_page.render_statuses),

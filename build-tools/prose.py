@@ -142,6 +142,9 @@ WEAK_OPENING = re.compile(
     r"^(?:Is|Are|Was|Were|Does|Do|Did|Has|Have|Had|May|Must|Can|Could)\b[^.]*\?"
 )
 
+COMMENT = re.compile(r"#\S*(?:[ \t]+\S+){3}")
+"""A comment of more than three words, or a string that resembles one; modules without a match need not be split into tokens."""
+
 
 class Passage(NamedTuple):
     """A docstring, comment, message or paragraph."""
@@ -180,15 +183,20 @@ def hits_in(text: str) -> list[str]:
 
 def in_python(source: str) -> Iterator[tuple[int, str, str]]:
     """Yield line, kind and text of each docstring, message and comment of a module."""
+    seen: set[ast.AST] = set()
     for node in ast.walk(ast.parse(source)):
         body = getattr(node, "body", None)
         for child in body if isinstance(body, list) else ():
             constant = child.value if isinstance(child, ast.Expr) else None
             if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
                 yield child.lineno, "docstring", constant.value
-        for part in ast.walk(node) if isinstance(node, ast.Raise | ast.Call) else ():
+        # Calls are nested: the outermost one is walked with all that it contains.
+        for part in ast.walk(node) if isinstance(node, ast.Raise | ast.Call) and node not in seen else ():
+            seen.add(part)
             if isinstance(part, ast.Constant) and isinstance(part.value, str) and len(part.value.split()) > 4:
                 yield part.lineno, "message", part.value
+    if COMMENT.search(source) is None:
+        return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT and len(token.string.split()) > 3:
             yield token.start[0], "comment", token.string.lstrip("# ")

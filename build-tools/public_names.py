@@ -21,6 +21,7 @@ from backfill_api.status.ending import Ending
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.wire import Ack, CommandRequest
+from backfill_operator.job_metrics import LABELS
 from backfill_operator.metrics import Metrics
 
 DRIVER_METRICS = Path(__file__).parent.parent / "spark_app" / "backfill_spark" / "control" / "metrics.py"
@@ -49,6 +50,7 @@ def _reasons() -> Iterator[str]:
 
 def _metrics() -> Iterator[str]:
     yield from (f"metric of the operator {metric.name}" for metric in Metrics().registry.collect())
+    yield from (f"metric of a job {name}: {', '.join(labels) or 'no labels'}" for name, labels in LABELS.items())
     yield from (f"metric of the driver {name}" for name in METRIC.findall(DRIVER_METRICS.read_text()))
 
 

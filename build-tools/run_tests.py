@@ -7,7 +7,7 @@
 
 A failed test fails the run, and is not repeated. tests/flaky.toml lists known flaky tests with their causes; their
 failures are reported as flaky and never count as passed. A run in which no test ran fails. Each folder of tests belongs
-to exactly one lane. `jobs`, `spark` and `kills` have the tests with a Spark session. `control` and `faults` have the tests
+to exactly one lane. `jobs` and `spark` have the tests with a Spark session. `control` and `faults` have the tests
 of the operator, which mostly wait for timers. `plain` has all other tests.
 Two runs in one clone would overwrite each other's reports, so the second one ends at once.
 """
@@ -21,6 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,22 +30,25 @@ from xml.etree import ElementTree as ET
 ROOT = Path(__file__).parent.parent
 REPORTS = ROOT / "build" / "reports"
 NO_SUITE = {"support", "benchmarks"}
-OWN_LANE = {"crash", "e2e", "stores"}
+OWN_LANE = {"crash", "e2e", "monitoring", "stores"}
 SPLIT = {"attack", "control_plane"}
 """Folders whose subfolders are suites."""
 
 ON_SPARK = {
     "jobs": {"tests/jobs"},
-    "spark": {"tests/spark", "tests/python_api", "tests/attack/tables"},
-    "kills": {"tests/kills"},
+    "spark": {"tests/spark", "tests/python_api", "tests/attack/tables", "tests/kills"},
 }
-"""Lanes whose tests share one Spark session each. A single lane would take longer, because its tests wait for barriers."""
+"""Lanes whose tests share one Spark session each. A single lane would take longer, because its tests wait for barriers. A third
+lane would cost more CPU time than it saves, because each Java loads and compiles the code again."""
 
-NICE = {"jobs": 5, "spark": 10, "kills": 5}
+NICE = {"jobs": 5, "spark": 5}
 """Lanes that yield the CPU to tests with time limits of ten seconds, and to the longest lane, `plain`."""
 
 NAMED = ON_SPARK | {"faults": {"tests/control_plane/faults"}, "control": {"tests/control_plane"}}
 """Lanes with their folders, which contain suites. A suite belongs to the first matching lane, or else to `plain`."""
+
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
+"""Variable that images of containers set. With it, each lane and each process of a test compiles all modules again."""
 
 ALL = "all"
 NOTHING_COLLECTED = 5
@@ -55,6 +59,11 @@ LINES_OF_A_FAILURE = 30
 SLOWEST = 15
 FLAKY = "flaky: "
 """Prefix of the skip reason of a failed test that tests/flaky.toml lists (see tests/support/flaky.py)."""
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of pytest: compiled modules are stored."""
+    return {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
 
 
 def has_tests(folder: Path) -> bool:
@@ -179,6 +188,7 @@ class Lane:
         self.process = subprocess.Popen(
             ["nice", "-n", str(NICE.get(name, 0)), *command],
             cwd=ROOT,
+            env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -249,13 +259,14 @@ def collected(part: str, inside: list[str] | None = None) -> list[str]:
     """Return the sorted node ids that pytest collects for a part, in some folders or in all lanes."""
     inside = inside or [folder for lane in ("plain", *NAMED) for folder in folders(lane)]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "--part", part, *inside]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
     return sorted(line for line in done.stdout.splitlines() if "::" in line)
 
 
 def compare() -> int:
     """Return 0 if the two parts together have each case exactly once."""
-    first, rest, whole = (collected(part) for part in ("first", "rest", ALL))
+    with ThreadPoolExecutor() as collections:
+        first, rest, whole = collections.map(collected, ("first", "rest", ALL))
     print(f"{len(first)} cases in `make test`, {len(rest)} in `make test-rest`, {len(whole)} in all", flush=True)
     twice, nowhere = set(first) & set(rest), set(whole) ^ set(first + rest)
     for name in sorted(twice | nowhere):

@@ -1,5 +1,6 @@
 """Fixtures of all suites: one embedded Spark per run, and a time limit for every test."""
 
+import gc
 import logging
 import os
 import subprocess
@@ -90,6 +91,13 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("timeout") is None:
             suite = item.path.relative_to(ROOT / "tests").parts[0]
             item.add_marker(pytest.mark.timeout(LIMIT_S.get(suite, LIMIT_WITH_SPARK_S)))
+
+
+def pytest_collection_finish():
+    """Exempt modules and collected cases from garbage collection: they live until the end, and each full collection visits
+    them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.informer.executors import ExecutorLooks
 from backfill_operator.informer.kopf_watches import kopf_settings, registry_of
 from backfill_operator.informer.relist import Relist
+from backfill_operator.job_metrics import JobMetrics
 from backfill_operator.kube.client import Call, Cluster
 from backfill_operator.kube.election import Election
 from backfill_operator.kube.event_recorder import EventRecorder
@@ -63,12 +64,13 @@ class Operator:
         """
         self.settings = settings
         self.cache = Cache()
-        self.metrics = Metrics(self.cache.phases)
+        clock = ServerClock(own_ms)
+        self.jobs = JobMetrics(self.cache, settings.job_metrics_max, leads=self._leads, now_ms=clock.now_ms)
+        self.metrics = Metrics(self.cache.phases, self.jobs.chunks)
         self.queue: WorkQueue[Key] = WorkQueue(
             on_waited=self.metrics.queue_wait_seconds.observe, on_failed=self._on_failed
         )
         self.metrics.queue_depth.set_function(lambda: len(self.queue))
-        clock = ServerClock(own_ms)
         self.cluster = Cluster(configuration, settings, observe=self._observed(observe), clock=clock)
         self.control = ControlClient(settings.control_timeout_seconds)
         self.events = EventRecorder(self.cluster, settings.identity, clock.now_ms)
@@ -114,6 +116,9 @@ class Operator:
             admitted=self.cluster.admitted, enqueue=self.queue.add, on_event=self.relist.on_watch_event,
             start_version=self.relist.start_version, on_unreadable=self._on_unreadable,
         )  # fmt: skip
+
+    def _leads(self) -> bool:
+        return self.election is None or self.election.leading.is_set()
 
     async def run(self) -> None:
         """Run until cancelled, or until a part fails; then the other parts end too.

@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 from aiohttp import web
-from prometheus_client import generate_latest
 
 from backfill_operator.http_limits import CONNECTION_S, REQUEST_LIMITS, UNREAD_BYTES_MAX, HttpConnections
 from backfill_operator.informer.relist import Relist
 from backfill_operator.kube.election import Election
 from backfill_operator.kube.rate import wait
-from backfill_operator.metrics import Metrics
+from backfill_operator.metrics import GZIP, Metrics
 from backfill_operator.settings import OperatorSettings
 
 EVERYWHERE: Final = "::"
@@ -30,6 +30,10 @@ LAG_MAX_S: Final = 10.0
 RELISTS_MISSED_MAX: Final = 3
 METRICS_EVERY_S: Final = 1.0
 """Metrics are rendered at most once in this time, for any number of scrapers."""
+
+TEXT: Final = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8", "Vary": "Accept-Encoding"}
+INFLATED_AT_ONCE: Final = 64 * 1024
+"""Bytes of text in memory for a client that does not accept gzip."""
 
 WATCHES_MISSED_MAX: Final = 3
 """Consecutive lists. A single list may be faster than the watch."""
@@ -103,7 +107,7 @@ class Health:
         health, metrics = web.Application(), web.Application()
         health.router.add_get("/livez", self._livez)
         health.router.add_get("/readyz", self._readyz)
-        metrics.router.add_get("/metrics", self.metrics_text)
+        metrics.router.add_get("/metrics", self._metrics_text)
         runners = [web.AppRunner(app, access_log=None, **REQUEST_LIMITS) for app in (health, metrics)]
         servers: list[asyncio.Server] = []
         try:
@@ -129,15 +133,38 @@ class Health:
     async def _readyz(self, _: web.Request) -> web.Response:
         return _answer(self.unready())
 
-    async def metrics_text(self, _: web.Request) -> web.Response:
-        """Answer with all metrics, rendered at most once in `METRICS_EVERY_S`."""
+    async def _metrics_text(self, request: web.Request) -> web.Response:
+        """Answer with all metrics, compressed if the client accepts it."""
+        packed = await self.exposition()
+        if accepts_gzip(request.headers.get("Accept-Encoding", "")):
+            return web.Response(body=packed, headers=TEXT | {"Content-Encoding": "gzip"})
+        return web.Response(body=_inflated(packed), headers=TEXT)
+
+    async def exposition(self) -> bytes:
+        """Return all metrics, compressed and rendered at most once in `METRICS_EVERY_S`."""
         async with self._rendering:
             now = asyncio.get_running_loop().time()
             if self._rendered is None or now - self._rendered[0] >= METRICS_EVERY_S:
                 # In a thread, because rendering many series takes too long for the event loop.
-                self._rendered = now, await asyncio.to_thread(generate_latest, self._metrics.registry)
-        body = self._rendered[1]
-        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+                self._rendered = now, await asyncio.to_thread(self._metrics.exposition)
+        return self._rendered[1]
+
+
+def accepts_gzip(header: str) -> bool:
+    """Return whether an `Accept-Encoding` header accepts gzip."""
+    accepted = {}
+    for coding in header.lower().split(","):
+        name, _, weight = coding.replace(" ", "").partition(";q=")
+        accepted[name] = weight.strip("0.") != "" if weight else True
+    return accepted.get("gzip", accepted.get("*", False))
+
+
+async def _inflated(packed: bytes) -> AsyncIterator[bytes]:
+    """Yield a compressed text in small parts, so that a slow client holds little memory."""
+    unpacker = zlib.decompressobj(GZIP)
+    while part := unpacker.decompress(packed, INFLATED_AT_ONCE):
+        packed = unpacker.unconsumed_tail
+        yield part
 
 
 def _listener(bind: str, port: int) -> socket.socket:

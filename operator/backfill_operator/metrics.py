@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from backfill_operator.kube.client import Call
 
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+GZIP: Final = zlib.MAX_WBITS + 16
+"""Window size and container format of zlib's functions."""
+
+GZIP_LEVEL: Final = 6
+"""The highest level saves 7 % more in four times the time."""
 
 
 class _Phases(Collector):
@@ -29,12 +36,14 @@ class _Phases(Collector):
 class Metrics:
     """The metrics of one operator, in a separate registry."""
 
-    def __init__(self, phases: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(self, phases: Callable[[], Iterable[str]] = tuple, jobs: Callable[[], Iterable[str]] = tuple) -> None:
         """Create all metrics.
 
         Args:
             phases: Returns the phase of each known Backfill.
+            jobs: Returns the metrics of Backfills as text, in parts.
         """
+        self._jobs = jobs
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(_Phases(phases))
         prefix = "backfill_operator"
@@ -70,6 +79,13 @@ class Metrics:
         self.live_drivers = gauge("live_drivers", "Drivers that are polled.")
         self.driver_polls = counter("driver_polls", "Polls of drivers.", "outcome")
         self.progress_writes = counter("progress_writes", "Status writes that contain only progress.")
+
+    def exposition(self) -> bytes:
+        """Return all metrics in Prometheus' text format, compressed by gzip; the whole text is never in memory."""
+        packer = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP)
+        parts = [packer.compress(generate_latest(self.registry))]
+        parts += [packer.compress(part.encode(errors="replace")) for part in self._jobs()]
+        return b"".join([*parts, packer.flush()])
 
     def observe_call(self, call: Call) -> None:
         """Count one request to the API server."""

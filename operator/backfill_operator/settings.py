@@ -164,6 +164,9 @@ class OperatorSettings(BaseModel):
     metrics_port: Port = 9090
     """Port of `/metrics`."""
 
+    job_metrics_max: Annotated[int, Field(ge=0, le=100_000)] = 10_000
+    """Maximum number of Backfills with metrics of their own, unfinished ones first; 0 for none."""
+
     bind: str = "::"
     """Address of both ports. `::` is every IPv6 and IPv4 address: a kubelet and Prometheus connect from outside the pod."""
 

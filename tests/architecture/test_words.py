@@ -53,6 +53,13 @@ FORBIDDEN = re.compile(
 )
 
 
+DEFINITION = re.compile(r"\b(?:class|def)\s+_*(?:" + "|".join(sorted(CLASSES | FUNCTIONS)) + r")_*\b")
+"""A definition with a forbidden name, or a sentence that resembles one; modules without a match are not parsed."""
+
+LOOP = re.compile(r"\bfor\b[^:]*\bone\b")
+"""A loop over `one`, or a sentence that resembles one; modules without a match are not parsed."""
+
+
 def idiom(text):
     """Return the forbidden words in a string."""
     return sorted({match.group().lower() for match in FORBIDDEN.finditer(text)})
@@ -60,6 +67,8 @@ def idiom(text):
 
 def odd_names(text):
     """Return the classes and functions of a module that have a forbidden name."""
+    if DEFINITION.search(text) is None:
+        return []
     nodes = list(ast.walk(ast.parse(text)))
     classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)} & CLASSES
     functions = {node.name.strip("_") for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
@@ -169,6 +178,8 @@ class TestTheRateOfIdiom:
 
 def loops_over_one(text):
     """Return the lines of a module whose loop variable is called `one`."""
+    if LOOP.search(text) is None:
+        return []
     targets = [
         node.target
         for node in ast.walk(ast.parse(text))

@@ -76,7 +76,7 @@ def _missing(served: Mapping[str, Any], expected: Mapping[str, Any], path: str) 
 
 
 def check_operator(deployments: Sequence[Mapping[str, Any]] | Unreadable, client: str) -> list[Check]:
-    """Judge the operator's Deployments: replicas, version and watched namespaces."""
+    """Judge the operator's Deployments: pods, version and watched namespaces."""
     title = "operator"
     if isinstance(deployments, Unreadable):
         return [Check("unknown", title, deployments.why)]
@@ -96,7 +96,7 @@ def _of_deployment(deployment: Mapping[str, Any], client: str) -> list[Check]:
     remedy = (
         "" if verdict == "ok" else f"kubectl describe deployment {metadata.get('name')} -n {metadata.get('namespace')}"
     )
-    checks = [Check(verdict, "operator", f"{shown}: {ready} of {counted(wanted, 'replica')} ready", remedy)]
+    checks = [Check(verdict, "operator", f"{shown}: {ready} of {counted(wanted, 'pod')} ready", remedy)]
     if version and _release(version) != _release(client):
         detail = f"operator {version}, client {client}"
         checks.append(

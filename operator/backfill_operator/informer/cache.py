@@ -136,6 +136,10 @@ class Cache:
         """Return all Backfills."""
         return list(self._backfills)
 
+    def stored(self) -> list[tuple[Key, StoredBackfill]]:
+        """Return all Backfills as they are stored; safe in another thread."""
+        return list(self._backfills.items())
+
     def phases(self) -> Iterator[str]:
         """Yield the phase of each Backfill; safe in another thread."""
         for stored in list(self._backfills.values()):
@@ -302,7 +306,8 @@ class Cache:
 def _at_rest(uid: str, version: int, generation: int, index: IndexFields, rest: Rest) -> StoredBackfill:
     """Return the stored form of a Backfill at rest; it has no target after success, because it writes no more."""
     target = None if index.phase == "Succeeded" else index.target
-    return StoredBackfill(uid, version, generation, IndexFields(sys.intern(index.phase), target=target), b"", rest)
+    kept = replace(index, phase=sys.intern(index.phase), active=False, target=target, pruned=())
+    return StoredBackfill(uid, version, generation, kept, b"", rest)
 
 
 def _version(metadata: dict[str, Any]) -> int:

@@ -20,6 +20,7 @@ from backfill_api.names import (
     VERIFY_ANNOTATION,
     WATCHED_ANNOTATION,
 )
+from backfill_operator.informer.figures import measured, reason_of, receipt_state, strategy_of
 from backfill_operator.informer.pruned_fields import pruned_fields
 from backfill_operator.informer.targets import target_of
 from backfill_operator.kube.resources import Raw
@@ -56,6 +57,15 @@ class IndexFields:
     pruned: tuple[str, ...] = ()
     """Paths of applied fields that the API server dropped."""
 
+    strategy: str = ""
+    """Name of its strategy, for its metrics."""
+
+    reason: str = ""
+    """Reason of its state, for its metrics."""
+
+    receipt: str = ""
+    """State of its newest receipt, for its metrics; empty without one."""
+
     @property
     def over(self) -> bool:
         """True if the job has finished and no recorded attempt may still run."""
@@ -69,12 +79,17 @@ def compact(raw: Raw) -> Raw:
     small = _without_unused(raw)
     if len(dumps(small)) <= LARGE_BYTES:
         return small
-    return stub_of(raw["metadata"], index_fields_of(raw))
+    return stub_of(raw["metadata"], index_fields_of(raw), measured(raw.get("status")))
 
 
-def stub_of(metadata: Raw, index: IndexFields) -> Raw:
-    """Return the stub of an object with this metadata."""
-    stub = {"phase": index.phase, "active": index.active, "target": index.target, "pruned": list(index.pruned)}
+def stub_of(metadata: Raw, index: IndexFields, status: Raw | None = None) -> Raw:
+    """Return the stub of an object with this metadata; `status` has the fields that its metrics read."""
+    stub: Raw = {
+        "phase": index.phase, "active": index.active, "target": index.target, "pruned": list(index.pruned),
+        "strategy": index.strategy, "reason": index.reason, "receipt": index.receipt,
+    }  # fmt: skip
+    if status:
+        stub["status"] = status
     return {"metadata": {name: metadata[name] for name in STUB_METADATA if name in metadata}, STUB_FIELD: stub}
 
 
@@ -87,7 +102,8 @@ def index_fields_of(raw: Raw, *, pruned: tuple[str, ...] | None = None) -> Index
     """Return the index fields of a Backfill or of its stub; `pruned` passes a cached value to avoid computing it."""
     stub = raw.get(STUB_FIELD)
     if isinstance(stub, dict):
-        return IndexFields(stub["phase"], stub["active"], stub["target"], tuple(stub["pruned"]))
+        labels = (str(stub.get(name, "")) for name in ("strategy", "reason", "receipt"))
+        return IndexFields(stub["phase"], stub["active"], stub["target"], tuple(stub["pruned"]), *labels)
     status = _mapping(raw.get("status"))
     phase, state = status.get("phase"), _mapping(status.get("attempt")).get("state")
     return IndexFields(
@@ -95,6 +111,9 @@ def index_fields_of(raw: Raw, *, pruned: tuple[str, ...] | None = None) -> Index
         active=state in ("Planned", "Created"),
         target=target_of(raw),
         pruned=pruned_fields(raw) if pruned is None else pruned,
+        strategy=strategy_of(raw.get("spec")),
+        reason=reason_of(status),
+        receipt=receipt_state(status),
     )
 
 
@@ -107,6 +126,11 @@ def _without_unused(raw: Raw) -> Raw:
     if ours:
         metadata["annotations"] = ours
     return {"metadata": metadata} | {name: raw[name] for name in ("spec", "status") if name in raw}
+
+
+def status_to_measure(raw: Raw) -> Raw:
+    """Return the status of a Backfill, or the part of it that its stub has."""
+    return _mapping(_mapping(raw.get(STUB_FIELD, raw)).get("status"))
 
 
 def dumps(raw: Raw) -> bytes:

@@ -60,11 +60,13 @@ class TestAStageThatCannotRun:
 
         assert (code, output.splitlines()[-1]) == (0, "7 passed, 0 failed")
         assert "not run" not in output
-        assert all(target in made for target in ("e2e-smoke", "test-stores", "crash-stores", "crash-kafka"))
+        assert all(
+            target in made for target in ("e2e-smoke", "test-monitoring", "test-stores", "crash-stores", "crash-kafka")
+        )
 
     @pytest.mark.parametrize(
         ("missing", "stages"),
-        [({"kit": False}, "cluster e2e"), ({"node": False}, "e2e"), ({"go": False}, "stores")],
+        [({"kit": False}, "cluster e2e"), ({"node": False}, "e2e"), ({"go": False}, "stores monitoring")],
         ids=["kit", "node", "Go"],
     )
     def test_a_missing_stage_fails_the_run_unless_it_is_named(self, ci, missing, stages):

@@ -118,6 +118,13 @@ class TestWhoMayCallWhom:
         more = {("prometheus", "operator"): {SETTINGS.metrics_port}, ("prometheus", "driver"): {CONTROL_PORT}}
         assert calls(made) == WANTED | more
 
+    def test_operator_metrics_from_adds_a_peer_of_the_operator_only(self):
+        """A scraper of the metrics of all jobs needs no driver."""
+        peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+        made = rendered(networkPolicy={"operatorMetricsFrom": [peer]})
+
+        assert calls(made) == WANTED | {("prometheus", "operator"): {SETTINGS.metrics_port}}
+
     def test_every_pod_connects_without_policies(self):
         """The model also returns yes."""
         made = rendered(networkPolicy={"enabled": False})

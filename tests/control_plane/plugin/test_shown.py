@@ -82,7 +82,7 @@ class TestReceipt:
             assert (lines[2], lines[-1], len(lines)) == ("×" + "■" * 15, "■" * 15 + "×", 18)
 
     async def test_receipt_as_json_has_the_fields_of_the_status(self, tmp_path):
-        """For programs."""
+        """Programs read them as from the status itself."""
         async with Rig(start=False) as rig:
             await stored(rig, receipt=EQUAL)
 

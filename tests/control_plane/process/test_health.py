@@ -3,11 +3,14 @@
 import asyncio
 import contextlib
 import errno
+import gzip
 import socket
 import threading
 from dataclasses import dataclass
 
+import aiohttp
 import pytest
+from prometheus_client.core import GaugeMetricFamily
 from support.cluster.fake_api import FakeApi
 from support.operators.rig import API_VERSION, KIND, NAMESPACE, SPEC, Rig
 
@@ -145,11 +148,44 @@ class TestMetrics:
         async with parts() as made:
             made.metrics.registry.register(Collects())
             threads.clear()
-            answers = await asyncio.gather(*(made.health.metrics_text(None) for _ in range(20)))
+            answers = await asyncio.gather(*(made.health.exposition() for _ in range(20)))
 
         assert len(threads) == 1
         assert threads != [threading.get_ident()]
-        assert len({answer.body for answer in answers}) == 1
+        assert len(set(answers)) == 1
+
+    @pytest.mark.parametrize(("accepted", "packed"), [
+        ("gzip", True), ("deflate, gzip;q=0.5", True), ("*", True), ("", False), ("identity", False), ("gzip;q=0", False),
+        ("gzip; q=0.0, *", False), ("br", False),
+    ])  # fmt: skip
+    async def test_metrics_are_compressed_for_clients_that_accept_it(self, accepted, packed):
+        """The text is the same."""
+        async with parts(health_port=0, metrics_port=0, bind="127.0.0.1") as made, made.health.served() as (_, port):
+            made.metrics.registry.register(Large())
+            headers = {"Accept-Encoding": accepted}
+            async with (
+                aiohttp.ClientSession(auto_decompress=False) as http,
+                http.get(f"http://127.0.0.1:{port}/metrics", headers=headers) as answer,
+            ):
+                body = await answer.read()
+
+        assert answer.headers.get("Content-Encoding") == ("gzip" if packed else None)
+        text = (gzip.decompress(body) if packed else body).decode()
+        assert text.count("\nlarge{") == Large.SERIES
+        assert text.endswith("\n")
+
+
+class Large:
+    """Metrics whose text has several parts."""
+
+    SERIES = 20_000
+
+    def collect(self):
+        """Yield one family."""
+        family = GaugeMetricFamily("large", "Many series.", labels=["number"])
+        for number in range(self.SERIES):
+            family.add_metric([str(number)], number)
+        yield family
 
 
 def answers(host, port):

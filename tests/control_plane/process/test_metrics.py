@@ -10,10 +10,12 @@ from support.cluster.fake_api import Fault
 from support.operators.rig import NAMESPACE, Rig
 from support.repository import ROOT
 
+from backfill_operator.job_metrics import HEADS, LABELS
 from backfill_operator.metrics import Metrics
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
 DOCUMENTED = set(re.findall(r"^\| `(backfill_operator_\w+)` ", PAGE, flags=re.MULTILINE))
+OF_JOBS = dict(re.findall(r"^\| `(backfill_job_\w+)` \|([^|]*)\|", PAGE, flags=re.MULTILINE))
 QUICK_LEASE = {"lease_seconds": 30.0, "lease_renew_deadline_seconds": 20.0, "lease_retry_seconds": 0.1}
 
 
@@ -36,6 +38,14 @@ class TestMetrics:
     def test_exactly_the_existing_metrics_are_documented(self):
         """A number without an explanation is useless."""
         assert names(Metrics(lambda: ["Running"])) == DOCUMENTED
+
+    def test_exactly_the_existing_metrics_of_jobs_are_documented(self):
+        """With the labels that each one has in addition to namespace, name and strategy."""
+        labels = {
+            name: [label for label in LABELS[name] if label not in ("namespace", "name", "strategy")] for name in HEADS
+        }
+
+        assert {name: re.findall(r"`(\w+)`", text) for name, text in OF_JOBS.items()} == labels
 
     async def test_each_metric_changes(self):
         """A metric that never changes would always look good."""
@@ -94,3 +104,4 @@ class TestWhereTheyAre:
             status, text = await asyncio.to_thread(ask)
             assert status == 200
             assert text == "ok\n" if path != "metrics" else "backfill_operator_backfills" in text
+            assert path != "metrics" or f'backfill_job_info{{namespace="{NAMESPACE}"' in text

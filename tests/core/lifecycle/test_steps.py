@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
@@ -19,6 +20,7 @@ from backfill_core.lifecycle.steps.step import Ended, Outcome, StepResult
 FIRST: tuple[Step, ...] = (finalize, reconcile_finished, reconcile_running, reconcile_idle)
 
 
+@cache
 def outcomes(step: Step) -> set[str]:
     """Return the outcomes that the return type of a step allows; mypy checks the step against it."""
     answer: Any = get_type_hints(step)["return"]

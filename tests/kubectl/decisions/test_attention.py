@@ -58,7 +58,7 @@ class TestWhoNeedsAPerson:
         ],
         ids=lambda each: each["reason"],
     )
-    def test_condition_that_passes_needs_nobody(self, given_condition):
+    def test_condition_that_passes_needs_no_person(self, given_condition):
         """The operator continues by itself."""
         assert needs_a_person(stored(status=running(conditions=[given_condition]))) is None
 

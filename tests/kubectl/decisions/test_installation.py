@@ -68,7 +68,7 @@ class TestTheOperator:
         check = check_operator([deployment(ready)], "0.1.3")[0]
 
         assert check.verdict == verdict
-        assert f"{ready} of 2 replicas ready" in check.detail
+        assert f"{ready} of 2 pods ready" in check.detail
 
     def test_another_minor_version_is_a_warning(self):
         """The older one may not know a field."""

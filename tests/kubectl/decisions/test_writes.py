@@ -153,7 +153,7 @@ class TestTheOverride:
         assert json.loads(annotations(written)[OVERRIDE_ANNOTATION]) == {"throttle": {"rowsPerSecond": None}}
 
     def test_other_fields_of_the_override_stay(self):
-        """A pause keeps a limit of somebody else."""
+        """A pause keeps the limit of another user."""
         backfill = stored(annotations=ARGO | {OVERRIDE_ANNOTATION: '{"throttle":{"rowsPerSecond":5}}'})
 
         text = annotations(write(backfill, Pause("All")))[OVERRIDE_ANNOTATION]

@@ -310,29 +310,58 @@ def _until_ready(url, token):
             time.sleep(0.2)
 
 
+CRD = "backfills.backfill.dev"
+_installed = {}
+"""UID and generation of the CRD that this process installed, by kubeconfig: to install it takes half a second of CPU time."""
+
+
+def _crd_version(api):
+    """Return UID and generation of the installed CRD, read without the client's models; `None` if it is not installed."""
+    from kubernetes import client
+
+    group, version, plural = "apiextensions.k8s.io", "v1", "customresourcedefinitions"
+    try:
+        metadata = client.CustomObjectsApi(api).get_cluster_custom_object(group, version, plural, CRD)["metadata"]
+    except client.ApiException as error:
+        if error.status != 404:
+            raise
+        return None
+    return metadata["uid"], metadata["generation"]
+
+
+def _install_crd(api):
+    """Install the CRD of this tree, and wait until the server uses it."""
+    from kubernetes import client
+
+    crds = client.ApiextensionsV1Api(api)
+    crd = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())
+    try:
+        existing = crds.read_custom_resource_definition(CRD)
+        crd["metadata"]["resourceVersion"] = existing.metadata.resource_version
+        crds.replace_custom_resource_definition(CRD, crd)
+    except client.ApiException as error:
+        if error.status != 404:
+            raise
+        crds.create_custom_resource_definition(crd)
+    deadline = time.monotonic() + 30
+    while not any(
+        condition.type == "Established" and condition.status == "True"
+        for condition in crds.read_custom_resource_definition(CRD).status.conditions or ()
+    ):
+        assert time.monotonic() < deadline, "the CRD is not established"
+        time.sleep(0.05)
+
+
 def prepare(kubeconfig, namespace):
-    """Install the CRD of this tree, and make a namespace with the service accounts that no controller makes."""
+    """Install the CRD of this tree unless it is installed, and make a namespace with the service accounts that no controller
+    makes."""
     from kubernetes import client, config
 
     with config.new_client_from_config(str(kubeconfig)) as api:
-        crds, core = client.ApiextensionsV1Api(api), client.CoreV1Api(api)
-        crd = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())
-        name = crd["metadata"]["name"]
-        try:
-            existing = crds.read_custom_resource_definition(name)
-            crd["metadata"]["resourceVersion"] = existing.metadata.resource_version
-            crds.replace_custom_resource_definition(name, crd)
-        except client.ApiException as error:
-            if error.status != 404:
-                raise
-            crds.create_custom_resource_definition(crd)
-        deadline = time.monotonic() + 30
-        while not any(
-            condition.type == "Established" and condition.status == "True"
-            for condition in crds.read_custom_resource_definition(name).status.conditions or ()
-        ):
-            assert time.monotonic() < deadline, "the CRD is not established"
-            time.sleep(0.05)
+        if _installed.get(kubeconfig) is None or _installed[kubeconfig] != _crd_version(api):
+            _install_crd(api)
+            _installed[kubeconfig] = _crd_version(api)
+        core = client.CoreV1Api(api)
         core.create_namespace({"metadata": {"name": namespace}})
         for account in ("default", "backfill-spark"):
             with contextlib.suppress(client.ApiException):

@@ -11,7 +11,14 @@ from urllib.parse import urlencode
 from kubernetes import config
 from support.cluster.fake_store import RESOURCES, Refusal
 
-EVERY_S = 0.05
+EVERY_S = 0.1
+OWNED = ("pods", "configmaps", "secrets", "services")
+
+
+def _is_orphan(object_, alive):
+    """Return whether an object has owners, of which none has one of the UIDs in `alive`."""
+    owners = object_["metadata"].get("ownerReferences", [])
+    return bool(owners) and not any(owner["uid"] in alive for owner in owners)
 
 
 class RemoteStore:
@@ -39,7 +46,7 @@ class RemoteStore:
             for plural in ("backfills", "pods", "configmaps", "secrets", "services", "events"):
                 listed = await asyncio.to_thread(self._listed, plural)
                 self._compare(plural, listed)
-            if self.garbage_collector:
+            if self.garbage_collector and self._has_garbage():
                 await asyncio.to_thread(self._collect)
             await asyncio.sleep(EVERY_S)
 
@@ -67,14 +74,20 @@ class RemoteStore:
         """Return the exception that ended the mirror; `None` if it runs."""
         return self._task.exception() if self._task.done() else None
 
+    def _has_garbage(self):
+        """Return whether the mirror has an object without its owner; the owner may be newer than the mirror."""
+        alive = {
+            owner["metadata"]["uid"] for plural in ("backfills", "pods") for owner in self.objects[plural].values()
+        }
+        return any(_is_orphan(object_, alive) for plural in OWNED for object_ in self.objects[plural].values())
+
     def _collect(self):
         # An executor's owner is the pod of its driver.
         owners = [owner for plural in ("backfills", "pods") for owner in self._listed(plural).values()]
         alive = {owner["metadata"]["uid"] for owner in owners}
-        for plural in ("pods", "configmaps", "secrets", "services"):
+        for plural in OWNED:
             for object_ in self._listed(plural).values():
-                owners = object_["metadata"].get("ownerReferences", [])
-                if owners and not any(owner["uid"] in alive for owner in owners):
+                if _is_orphan(object_, alive):
                     try:
                         self.delete(plural, self.namespace, object_["metadata"]["name"])
                     except Refusal:

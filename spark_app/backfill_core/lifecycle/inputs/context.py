@@ -140,7 +140,7 @@ class Context:
 def classify(observation: Observation, now_ms: int) -> Context:
     """Return the context of a decision."""
     drivers = [
-        replace(pod, attempt=number)
+        pod if pod.attempt == number else replace(pod, attempt=number)
         for pod in observation.pods
         if (number := number_of(observation.name, pod.name)) is not None
     ]
