@@ -72,8 +72,12 @@ def write_change(
 
 def _check(planned: StoredBackfill) -> None:
     """Raise the error that the operator would find in the override."""
-    if error := controls_of(planned).override_error:
+    if error := controls_of(planned, _now_ms()).override_error:
         raise WriteRefusedError(f"{planned.key}: {error}.", hint="Nothing was changed.")
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)
 
 
 def merged(document: Any, patch: Any) -> Any:
@@ -109,7 +113,7 @@ def await_acknowledgement(
         if raw is None:
             raise BackfillNotFoundError(f"{after.key} was deleted meanwhile.")
         now = read_stored(raw)
-        answer = acknowledgement(written.change, written.token, after, now)
+        answer = acknowledgement(written.change, written.token, after, now, _now_ms())
         match answer:
             case InForce() | Recorded():
                 return answer, now, time.monotonic() - written.at_s

@@ -6,7 +6,7 @@ import functools
 import getpass
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any, Final, Self
 
 import click
@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from pydantic import ValidationError
 
 from backfill_api.spec.change_claim import ChangeClaim
-from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate
+from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate, parse_until
 from backfill_core.errors import VerificationFailedError
 from backfill_kubectl.cluster.writer import Written, await_acknowledgement, write_change
 from backfill_kubectl.commands.options import NAME, PROGRAM, Session, cluster_options, now, output_option, print_value
@@ -144,7 +144,7 @@ class _Waits:
 
 def _answer(written: Written, answer: InForce | Recorded, seconds: float, output: str | None) -> None:
     """Print the state that holds now, then the proof, then the command that undoes it."""
-    backfill, undo = written.after, undo_of(written.change, written.before)
+    backfill, undo = written.after, undo_of(written.change, written.before, round(now().timestamp() * 1000))
     proof = answer.proof if isinstance(answer, InForce) else ""
     if output == "name":
         click.echo(f"backfill.backfill.dev/{backfill.name}")
@@ -184,10 +184,11 @@ def resume(session: Session, name: str, **options: Any) -> None:
 @click.argument("rate", required=False)
 @click.option("--bytes", "byte_rate", metavar="RATE", help="Bytes of the source's files a second: 50MB.")
 @click.option("--for", "duration", metavar="DURATION", help="90s, 30m, 2h; then the earlier limit applies again.")
+@click.option("--until", "end", metavar="TIME", help="2026-11-26T18:00:00Z, instead of --for.")
 @click.pass_context
 def throttle(
     ctx: click.Context, /, session: Session, name: str, rate: str | None, byte_rate: str | None, duration: str | None,
-    **options: Any,
+    end: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Limit the snapshot of NAME to RATE rows a second: 50000, 200k, 1.5M, 0 (none at all), none (no limit)."""
     given = {ctx.get_parameter_source(option) for option in ("rate", "byte_rate")}
@@ -196,11 +197,28 @@ def throttle(
     try:
         rows = None if rate is None else parse_rate(rate)
         size = None if byte_rate is None else parse_byte_rate(byte_rate)
-        seconds = None if duration is None else parse_duration_s(duration)
+        until = _end(duration, end)
     except ValueError as error:
         raise click.UsageError(f"{error}.") from error
-    until = None if seconds is None else (now() + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if until is not None and (rows, size) == (None, None):
+        raise click.UsageError("no limit has no end: leave --for and --until out.")
     _apply(session, name, Throttle(rows, size, until), **options)
+
+
+def _end(duration: str | None, end: str | None) -> str | None:
+    """Return the end of a limit, RFC 3339; `None` if it has none.
+
+    Raises:
+        ValueError: the duration or the time is malformed, past, or far ahead, or both are given.
+    """
+    if duration is not None and end is not None:
+        raise ValueError("give --for or --until, not both")
+    until = None
+    if duration is not None:
+        until = now() + timedelta(seconds=parse_duration_s(duration))
+    elif end is not None:
+        until = parse_until(end, now()).astimezone(UTC)
+    return None if until is None else until.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @click.command()

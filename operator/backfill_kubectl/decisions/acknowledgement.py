@@ -70,17 +70,19 @@ class Rejected:
 Acknowledgement = Waiting | InForce | Recorded | Rejected
 
 
-def controls_of(backfill: StoredBackfill) -> Desired:
-    """Return the controls that spec and annotations request, by the operator's own function."""
+def controls_of(backfill: StoredBackfill, now_ms: int) -> Desired:
+    """Return the controls that spec and annotations request now, by the operator's own function."""
     spec: BackfillSpec | SpecRefused
     try:
         spec = BackfillSpec.model_validate(backfill.spec, by_alias=True, by_name=False)
     except ValidationError:
         spec = SpecRefused(())
-    return desired_of(spec, backfill.annotations, backfill.status.override)
+    return desired_of(spec, backfill.annotations, now_ms, backfill.status.override)
 
 
-def acknowledgement(change: Change, token: str, written: StoredBackfill, now: StoredBackfill) -> Acknowledgement:
+def acknowledgement(
+    change: Change, token: str, written: StoredBackfill, now: StoredBackfill, now_ms: int
+) -> Acknowledgement:
     """Return whether a change is in force.
 
     Args:
@@ -88,6 +90,7 @@ def acknowledgement(change: Change, token: str, written: StoredBackfill, now: St
         token: Value of the annotation of a request that is made once.
         written: The object as the write left it.
         now: The current object.
+        now_ms: Current time; a limit past its end is not in force.
     """
     if now.uid != written.uid:
         return Rejected(f"{now.key} was deleted and created again.", "Run the command again.")
@@ -104,13 +107,15 @@ def acknowledgement(change: Change, token: str, written: StoredBackfill, now: St
         case Approve():
             return _approved(written, now)
         case _:
-            return _control(change, written, now)
+            return _control(change, controls_of(written, now_ms), written, now)
 
 
 def _control(
-    change: Pause | Resume | Throttle | Suspend | Unsuspend, written: StoredBackfill, now: StoredBackfill
+    change: Pause | Resume | Throttle | Suspend | Unsuspend,
+    desired: Desired,
+    written: StoredBackfill,
+    now: StoredBackfill,
 ) -> Acknowledgement:
-    desired = controls_of(written)
     ignored = now.condition("OverrideIgnored")
     if (
         ignored is not None
@@ -152,8 +157,8 @@ def _commanded(change: Pause | Resume | Throttle, desired: Desired, now: StoredB
     agrees = control is not None and control.paused == desired.paused
     if isinstance(change, Throttle):
         wanted = (desired.rows_per_second, desired.bytes_per_second) != (None, None)
-        given = None if control is None else (control.rows_per_second, control.bytes_per_second)
-        agrees = given == (desired.rows_per_second, desired.bytes_per_second)
+        given = None if control is None else (control.rows_per_second, control.bytes_per_second, control.until)
+        agrees = given == (desired.rows_per_second, desired.bytes_per_second, desired.controls["until"])
     if in_force is None or in_force.reason == PENDING or (in_force.status == "True") != wanted or not agrees:
         return Waiting(_why(now, "the driver has not confirmed it"))
     epoch = 0 if control is None else control.epoch

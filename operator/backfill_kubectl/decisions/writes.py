@@ -56,7 +56,7 @@ class Write:
     def reason(self) -> str:
         """Describe the place to a user; empty if it needs no explanation."""
         if self.owner is None:
-            return ""
+            return "by the override annotation" if self.place == "override" else ""
         if self.place == "override":
             return f"by the override annotation, because {self.owner} owns the spec"
         if self.place == "spec":
@@ -88,7 +88,9 @@ def decide_write(backfill: StoredBackfill, change: Change, *, how: How | None, c
             plan = backfill.status.plan_of
             place, spec = "spec", {"approved": True} if plan is None else {"approvedPlan": plan}
         case _:
-            place = how or ("spec" if owner is None else "override")
+            # A limit with an end leaves the spec as it is, so that the limit of the spec applies again.
+            ends = isinstance(change, Throttle) and change.until is not None
+            place = how or ("override" if owner is not None or ends else "spec")
             fields = _fields(change)
             override = _without(_override(backfill), fields)
             if place == "override":

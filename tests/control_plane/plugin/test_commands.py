@@ -63,6 +63,19 @@ class TestCommandsOfARunningJob:
             assert second.endswith(f"Undo: kubectl backfill throttle orders 50000 -n {rig.namespace}")
             assert rig.double().progress.throttle_rows_per_second is None
 
+    async def test_limit_with_an_end_leaves_the_spec(self, rigs, tmp_path):
+        """The driver confirms the limit with its end."""
+        async with rigs() as rig:
+            rig.create(throttle={"rowsPerSecond": 7})
+            await rig.until_holds("Running")
+
+            limited = await Plugin(rig, tmp_path).done("throttle", "orders", "50k", "--for", "30m")
+
+            assert re.search(r"limited to 50,000 rows/s until 2\S+Z at ", limited)
+            assert "by the override annotation." in limited
+            assert current(rig)["spec"]["throttle"]["rowsPerSecond"] == 7
+            assert rig.double().progress.throttle_rows_per_second == 50_000
+
     async def test_job_of_a_gitops_tool_is_paused_by_the_override(self, rigs, tmp_path):
         """The tool would undo a change of the spec. After `resume` no override is left."""
         async with rigs() as rig:

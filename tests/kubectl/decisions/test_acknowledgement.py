@@ -9,6 +9,7 @@ from backfill_kubectl.decisions.changes import Pause, Resume, Retry, Suspend, Ta
 from backfill_kubectl.decisions.undo import undo_of
 
 PAUSED = {"desiredState": "Paused"}
+NOW_MS = 1_795_000_000_000
 ACKED = {"paused": "History", "epoch": 14, "ackedRevision": 3, "desiredRevision": 3}
 PENDING = [{"revision": 4, "command": {"type": "Pause", "pause": {"scope": "History"}}}]
 
@@ -16,7 +17,9 @@ PENDING = [{"revision": 4, "command": {"type": "Pause", "pause": {"scope": "Hist
 def answer(change, status, *, spec=None, token="t", generation=1, **metadata):
     """Return the answer of an object whose write had this generation."""
     written = stored(spec=spec, generation=generation, **metadata)
-    return acknowledgement(change, token, written, stored(spec=spec, generation=generation, status=status, **metadata))
+    return acknowledgement(
+        change, token, written, stored(spec=spec, generation=generation, status=status, **metadata), NOW_MS
+    )
 
 
 class TestAPause:
@@ -103,7 +106,7 @@ class TestAPause:
         """The change is gone with the old one."""
         written, now = stored(spec=PAUSED), stored(spec=PAUSED, uid="other")
 
-        assert isinstance(acknowledgement(Pause(), "t", written, now), Rejected)
+        assert isinstance(acknowledgement(Pause(), "t", written, now, NOW_MS), Rejected)
 
     def test_object_that_no_operator_has_seen_names_the_cause(self):
         """A namespace that is not watched is the usual one."""
@@ -183,4 +186,4 @@ class TestUndo:
     )
     def test_undo_restores_the_controls_before(self, change, spec, expected):
         """It is printed after each change."""
-        assert undo_of(change, stored(spec=spec)) == expected
+        assert undo_of(change, stored(spec=spec), NOW_MS) == expected

@@ -182,9 +182,11 @@ class TestTheOverride:
         assert "suspend" not in json.loads(annotations(write(backfill, Pause()))[OVERRIDE_ANNOTATION])
 
 
+NOW_MS = 1_795_000_000_000
+LATER = "2099-01-01T00:00:00Z"
 RATES = st.none() | st.integers(0, 1000)
 CONTROLS = st.one_of(
-    st.builds(Pause, st.sampled_from(["History", "All"])), st.just(Resume()), st.builds(Throttle, RATES, RATES),
+    st.builds(Pause, st.sampled_from(["History", "All"])), st.just(Resume()), st.builds(Throttle, RATES, RATES), st.builds(Throttle, st.integers(0, 9), RATES, st.just(LATER)),
     st.just(Suspend()), st.just(Unsuspend()),
 )  # fmt: skip
 SPECS = st.fixed_dictionaries(
@@ -204,6 +206,30 @@ ANNOTATIONS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
+class TestALimitWithAnEnd:
+    """Afterwards the limit of the spec applies again, so the spec stays."""
+
+    def test_limit_with_an_end_is_an_override(self):
+        """In the spec it would replace the earlier limit for good."""
+        backfill = stored(spec={"throttle": {"rowsPerSecond": 7}})
+
+        written = write(backfill, Throttle(100, None, LATER))
+
+        assert "spec" not in written.patch
+        assert json.loads(annotations(written)[OVERRIDE_ANNOTATION]) == {
+            "throttle": {"rowsPerSecond": 100, "until": LATER}
+        }
+        assert written.reason == "by the override annotation"
+
+    def test_earlier_limit_applies_after_the_end(self):
+        """By the operator's own function."""
+        before = raw(spec={"throttle": {"rowsPerSecond": 7}})
+        after = read_stored(merged(before, write(read_stored(before), Throttle(100, None, LATER)).patch))
+
+        assert controls_of(after, NOW_MS).rows_per_second == 100
+        assert controls_of(after, 10**14).rows_per_second == 7
+
+
 class TestEachWriteHasItsEffect:
     """The oracle is the operator's own function for the desired controls, on the merged object."""
 
@@ -211,9 +237,9 @@ class TestEachWriteHasItsEffect:
     def test_written_change_is_what_the_operator_wants(self, spec, existing, change, how):
         """For each state of spec and annotations; and only the changed dimension changes."""
         before = raw(spec=spec, annotations=existing)
-        before_controls = controls_of(read_stored(before))
+        before_controls = controls_of(read_stored(before), NOW_MS)
 
-        after = controls_of(read_stored(merged(before, write(read_stored(before), change, how).patch)))
+        after = controls_of(read_stored(merged(before, write(read_stored(before), change, how).patch)), NOW_MS)
 
         dimensions = {
             "pause": after.paused, "limit": (after.rows_per_second, after.bytes_per_second), "suspend": after.suspend,
