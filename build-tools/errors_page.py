@@ -4,9 +4,9 @@ import tomllib
 from pathlib import Path
 from typing import Literal
 
-from backfill import control as client
 from backfill_api.status.conditions import REASONS
-from backfill_core import errors
+from backfill_core import command_errors, errors
+from backfill_kubectl import errors as plugin_errors
 from backfill_spark import settings
 
 RAISED_FILE = Path(__file__).parent / "raised.toml"
@@ -45,6 +45,7 @@ kubectl logs -l backfill.dev/backfill=orders,backfill.dev/role=driver --tail=20
 | 2 | wrong usage of the command line, or an invalid setting of the process |
 | 4 | a command found no running driver |
 | 5 | the driver did not acknowledge a command, or refused it |
+| 6 | the cluster rejects a request of `kubectl backfill`: a right, the CRD, or a policy |
 | 10 | stopped at a barrier on request; the next run resumes |
 | 20–39 | the spec or its input is wrong: final until a user changes it; detected before the first commit, or before the affected split or batch was committed |
 | 40–59 | source or target changed during the job: final until a user decides |
@@ -58,7 +59,12 @@ SECTIONS = (
     (
         "Reasons of the command line",
         "A command ends with one of these; the job itself is unchanged.",
-        (client, settings),
+        (command_errors, settings),
+    ),
+    (
+        "Reasons of `kubectl backfill`",
+        "A command about a cluster ends with one of these; the job itself is unchanged.",
+        (plugin_errors,),
     ),
 )
 """Heading, explanation, and the modules whose classes each section lists; a class of another module fails the build."""
@@ -109,6 +115,14 @@ HINTS = {
     "CommandRefused": "Check the current settings with `backfill status`, then send the command again: another client may have been faster, or another attempt runs now.",
     "NotAcknowledged": "The driver has the command: check with `backfill status` whether it is in effect, or wait longer with `--timeout`. A commit may be slow.",
     "AlreadyRunning": "Use the running driver (`backfill status`), or stop it (`backfill stop`) before starting another.",
+    "KubeconfigInvalid": "Set `KUBECONFIG`, or give `--kubeconfig FILE` and `--context NAME`; compare with `kubectl config view`.",
+    "BackfillNotFound": "Check the name, `-n` and `--context`; `kubectl backfill list -A` lists all that you may read.",
+    "Forbidden": "Ask the administrator for the verb that the message names. The chart adds `backfills` to the roles `view` and `edit` of Kubernetes (`rbac.aggregate`).",
+    "CrdMissing": "Install the chart, or apply `crds/backfills.yaml`. Check `--context`: it may name another cluster.",
+    "VersionTooOld": "Upgrade the chart, which contains the CRD and the operator: [versions](versions.md). Nothing was changed.",
+    "WriteRefused": "Correct the value that the message names, or ask the administrator if an admission policy rejects it. Nothing was changed.",
+    "ApiServerSilent": "Check the network and the address with `kubectl cluster-info`, then run the command again.",
+    "WriteConflict": "Run the command again. Another client or controller writes the same Backfill very often: `kubectl get bf NAME -o yaml --show-managed-fields` names it.",
 }
 """The fix for each error; an error without a hint fails the build."""
 

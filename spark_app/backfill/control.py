@@ -18,7 +18,12 @@ from backfill.shown import ShownReceipt
 from backfill_api.model import Model, known
 from backfill_api.status.progress import Progress
 from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, StopCommand, ThrottleCommand
-from backfill_core.errors import BackfillError
+from backfill_core.command_errors import (
+    CommandRefusedError,
+    DriverStartingError,
+    NotAcknowledgedError,
+    NotRunningError,
+)
 from backfill_spark.control.local_registry import Address, left_behind, running
 from backfill_spark.settings import DriverSettings
 
@@ -37,34 +42,6 @@ GOOD = (200, 202, 409)
 """Status codes of answers; 409 is an acknowledgement by another attempt."""
 
 M = TypeVar("M", bound=Model)
-
-
-class NotRunningError(BackfillError):
-    """No driver of the job runs on this machine, or several do and none was named."""
-
-    reason = "NotRunning"
-    exit_code = 4
-
-
-class DriverStartingError(BackfillError):
-    """The driver starts, and takes no commands yet."""
-
-    reason = "DriverStarting"
-    exit_code = 5
-
-
-class CommandRefusedError(BackfillError):
-    """The driver answers, and does not take the request."""
-
-    reason = "CommandRefused"
-    exit_code = 5
-
-
-class NotAcknowledgedError(BackfillError):
-    """The driver has the command, and has not answered in time."""
-
-    reason = "NotAcknowledged"
-    exit_code = 5
 
 
 class Client:

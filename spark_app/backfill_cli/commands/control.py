@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from backfill import Ack, Comparison, NotRunningError, Progress, Settings
 from backfill.control import Client, drivers, find
 from backfill.errors import SourceAheadError, VerificationFailedError
+from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate, parse_until
 from backfill_api.wire import Command, PauseCommand, StopCommand, ThrottleCommand
 from backfill_cli.commands.options import (
     ASCII,
@@ -31,7 +32,6 @@ from backfill_cli.commands.options import (
     terminal,
 )
 from backfill_cli.terminal.acknowledgements import describe_effect
-from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_rate, parse_until
 from backfill_cli.terminal.steps import steps_shown
 from backfill_console.formatting import format_source_head, head_json
 from backfill_console.terminal import show_receipt

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from backfill_api.amounts import counted, show_seconds, whole_number
-from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_memory, parse_rate, parse_until
+from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate, parse_until
+from backfill_cli.terminal.amounts import parse_memory
 from backfill_console.formatting import show_bytes
 
 

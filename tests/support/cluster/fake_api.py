@@ -216,8 +216,11 @@ class FakeApi:
                 await say("ERROR", refusal.body())
                 return response
             self._watches[queue] = seen.plural, seen.namespace
+            wanted = query.get("fieldSelector", "").removeprefix("metadata.name=")
             before = {}
             for kind, object_ in past:
+                if wanted not in ("", object_["metadata"]["name"]):
+                    continue
                 uid = object_["metadata"]["uid"]
                 await self._say(say, selector, kind, object_, before.get(uid))
                 before[uid] = object_
@@ -233,7 +236,8 @@ class FakeApi:
                     continue
                 if change is None:
                     return response
-                await self._say(say, selector, *change)
+                if wanted in ("", change[1]["metadata"]["name"]):
+                    await self._say(say, selector, *change)
         except (ConnectionError, asyncio.CancelledError):
             return response
         finally:

@@ -62,6 +62,15 @@ def matches(labels, selector):
     return True
 
 
+def _selectable(object_):
+    """Return the fields of an object that a selector may name."""
+    regarding = object_.get("regarding") or {}
+    return {
+        "status.phase": (object_.get("status") or {}).get("phase", ""),
+        "regarding.kind": regarding.get("kind", ""), "regarding.name": regarding.get("name", ""),
+    }  # fmt: skip
+
+
 class Store:
     """Objects by plural, namespace and name; every change has the next resourceVersion."""
 
@@ -95,7 +104,7 @@ class Store:
             raise Refusal(404, "NotFound", f'{plural} "{name}" not found') from None
 
     def list(self, plural, namespace=None, *, selector="", fields="", limit=0, token=""):
-        """Return a page and the token of the next one; `status.phase` is the only field selector."""
+        """Return a page and the token of the next one; field selectors are `status.phase` and those of events."""
         after = tuple(json.loads(base64.b64decode(token))) if token else ("", "")
         if token and after[0] == "expired":
             raise Refusal(410, "Expired", "The provided continue parameter is too old")
@@ -105,7 +114,7 @@ class Store:
             if key > after
             and namespace in (None, key[0])
             and matches(object_["metadata"].get("labels") or {}, selector)
-            and matches({"status.phase": (object_.get("status") or {}).get("phase", "")}, fields)
+            and matches(_selectable(object_), fields)
         ]
         page = matching[:limit] if limit else matching
         more = limit and len(matching) > limit

@@ -29,7 +29,7 @@ class FaultProxy:
     """One proxy from `__aenter__` to `__aexit__`, in the running loop."""
 
     def __init__(self, kubeconfig):
-        self._kubeconfig = kubeconfig
+        self._kubeconfig = self.real_kubeconfig = kubeconfig
         self.faults = []
         self.requests = []
         self.silent = False

@@ -20,8 +20,9 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.ending import Ending
 from backfill_api.status.progress import Progress
 from backfill_api.timestamps import ms_of
+from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate
 from backfill_api.wire import CommandRequest
-from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_memory, parse_rate
+from backfill_cli.terminal.amounts import parse_memory
 from backfill_core.cluster_rules.container_sizes import quantity
 from backfill_core.cluster_rules.finding import ManifestRefusedError
 from backfill_core.cluster_rules.limits import below, image_allowed

@@ -125,6 +125,10 @@ class Oracle:
 
         store.listeners.append(self._look)
 
+    def retire(self):
+        """Check nothing from here on: the test writes statuses by hand."""
+        self.store.listeners.remove(self._look)
+
     def _look(self, plural, kind, object_):
         if plural == "backfills":
             self._look_at_conditions(object_)

@@ -1,0 +1,79 @@
+"""Follows one Backfill: a watch with bookmarks, and a new read after a gap."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from backfill_kubectl.cluster.api import ApiServer
+from backfill_kubectl.cluster.resources import BACKFILLS, Json
+from backfill_kubectl.errors import ApiServerSilentError, BackfillNotFoundError, ForbiddenError
+
+QUIET_S: Final = 90.0
+"""Seconds without an event after which the watch is opened again; bookmarks come about once a minute."""
+
+REOPEN_S: Final = 1.0
+WAIT_MIN_S: Final = 0.2
+
+
+def follow(api: ApiServer, namespace: str, name: str, *, until_s: float = float("inf")) -> Iterator[Json | None]:
+    """Yield the object now and after each change; `None` once it is deleted, and then nothing more.
+
+    A connection that breaks is opened again. Without the right to watch, the object is read once a second. The first read, and
+    a later one that is refused, raise their error.
+
+    Args:
+        api: The API server.
+        namespace: Namespace of the object.
+        name: Its name.
+        until_s: Time of the monotonic clock at which the iterator ends.
+    """
+    raw = api.get(BACKFILLS, namespace, name)
+    pause, may_watch = threading.Event(), True
+    while True:
+        yield raw
+        try:
+            events = api.watch(BACKFILLS, namespace, name, _version(raw), quiet_s=_left_s(until_s)) if may_watch else ()
+            for event in events:
+                object_ = event.get("object")
+                if event.get("type") == "ERROR" or not isinstance(object_, dict):
+                    break  # the version has expired
+                if event["type"] == "DELETED":
+                    yield None
+                    return
+                if event["type"] != "BOOKMARK":
+                    yield object_
+        except ForbiddenError:
+            may_watch = False
+        except ApiServerSilentError:
+            pass  # no event for a while, or a connection that broke: the read below tells
+        if time.monotonic() >= until_s:
+            return
+        again = _read_again(api, namespace, name, pause, until_s)
+        if again is None:
+            yield None
+            return
+        raw = again
+
+
+def _version(raw: Json) -> str:
+    return str(raw.get("metadata", {}).get("resourceVersion", ""))
+
+
+def _left_s(until_s: float) -> float:
+    return min(QUIET_S, max(WAIT_MIN_S, until_s - time.monotonic()))
+
+
+def _read_again(api: ApiServer, namespace: str, name: str, pause: threading.Event, until_s: float) -> Json | None:
+    """Return the object, after retries while the server does not answer; `None` if it was deleted."""
+    while True:
+        pause.wait(min(REOPEN_S, _left_s(until_s)))
+        try:
+            return api.get(BACKFILLS, namespace, name)
+        except BackfillNotFoundError:
+            return None
+        except ApiServerSilentError:
+            if time.monotonic() >= until_s:
+                raise

@@ -1,0 +1,1 @@
+"""The commands: options in, reads and writes, output."""

@@ -1,0 +1,261 @@
+"""Commands that change a Backfill: pause, resume, throttle, suspend, unsuspend, approve, retry, verify."""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import threading
+from collections.abc import Callable
+from datetime import UTC, timedelta
+from typing import Any, Final, Self
+
+import click
+from click.core import ParameterSource
+from pydantic import ValidationError
+
+from backfill_api.spec.change_claim import ChangeClaim
+from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate, parse_until
+from backfill_core.errors import VerificationFailedError
+from backfill_kubectl.cluster.writer import Written, await_acknowledgement, write_change
+from backfill_kubectl.commands.options import NAME, PROGRAM, Session, cluster_options, now, output_option, print_value
+from backfill_kubectl.decisions.acknowledgement import InForce, Recorded
+from backfill_kubectl.decisions.changes import (
+    Approve,
+    Change,
+    Pause,
+    Resume,
+    Retry,
+    Suspend,
+    TakeReceipt,
+    Throttle,
+    Unsuspend,
+)
+from backfill_kubectl.decisions.stored import StoredBackfill
+from backfill_kubectl.decisions.undo import undo_of
+from backfill_kubectl.decisions.writes import How
+from backfill_kubectl.drawing.table import plain
+
+WAIT_S: Final = 30.0
+DRAIN_WAIT_S: Final = 300.0
+RECEIPT_WAIT_S: Final = 3600.0
+BY_CHARACTERS_MAX: Final = 64
+QUIET_S: Final = 1.0
+
+
+def change_options(wait_s: float, *, placed: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options of every change.
+
+    Args:
+        wait_s: Default of `--timeout`.
+        placed: Add `--how`, because spec and override can hold the change.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        decorators: list[Callable[..., Any]] = [
+            NAME, cluster_options, output_option("json", "yaml", "name"),
+            click.option("--note", default="", help="Reason, for others to read."),
+            click.option("--by", metavar="NAME", help="Author of the change; default: your user name. It is a claim, not a proof."),
+            click.option("--timeout", "wait_s", type=click.FloatRange(min=0), default=wait_s, show_default=True, metavar="SECONDS",
+                         help="Seconds to wait for the acknowledgement; 0: do not wait."),
+        ]  # fmt: skip
+        if placed:
+            decorators.append(
+                click.option(
+                    "--how", type=click.Choice(["spec", "override"]),
+                    help="Write the spec, or the override annotation; default: the override if a GitOps tool owns the spec.",
+                )
+            )  # fmt: skip
+        return functools.reduce(lambda decorated, add: add(decorated), decorators, command)
+
+    return decorate
+
+
+def _apply(session: Session, name: str, change: Change, *, how: How | None = None, **options: Any) -> StoredBackfill:
+    """Write a change, wait for its acknowledgement, and print what holds now. Return the object at the end."""
+    api, namespace, found = session.find(name)
+    claim = _claim(options["by"], options["note"])
+    written = write_change(api, namespace, found, change, how=how, claim=claim)
+    if not options["wait_s"]:
+        _answer(written, Recorded("recorded, not awaited"), 0.0, options["output"])
+        return written.after
+    with _Waits(written.after.key) as waits:
+        acknowledged, shown, seconds = await_acknowledgement(api, written, wait_s=options["wait_s"], on_wait=waits.say)
+    _answer(written, acknowledged, seconds, options["output"])
+    return shown
+
+
+def _claim(by: str | None, note: str) -> ChangeClaim:
+    """Return the claim of a change; its time makes the request new.
+
+    Raises:
+        click.BadParameter: the note is too long.
+    """
+    moment = now().isoformat(timespec="microseconds").replace("+00:00", "Z")
+    try:
+        return ChangeClaim(by=_author(by), note=note, time=moment)
+    except ValidationError as error:
+        raise click.BadParameter("is longer than 256 characters.", param_hint="--note") from error
+
+
+def _author(by: str | None) -> str:
+    if by is None:
+        try:
+            by = getpass.getuser()
+        except (OSError, KeyError):  # a container may have no entry for its user
+            by = ""
+    return by[:BY_CHARACTERS_MAX]
+
+
+class _Waits:
+    """Prints the reasons of a wait on standard error, from its first second on."""
+
+    def __init__(self, key: str) -> None:
+        """Start the second."""
+        self._key, self._why, self._shown = key, "", False
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(QUIET_S, self._begin)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        """Start the second."""
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        self._timer.cancel()
+
+    def say(self, why: str) -> None:
+        """Keep a new reason, and print it after the first second."""
+        with self._lock:
+            self._why = why
+            if self._shown:
+                self._print()
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._shown = True
+            if self._why:
+                self._print()
+
+    def _print(self) -> None:
+        click.echo(f"{self._key}: waiting: {plain(self._why)}", err=True)
+
+
+def _answer(written: Written, answer: InForce | Recorded, seconds: float, output: str | None) -> None:
+    """Print the state that holds now, then the proof, then the command that undoes it."""
+    backfill, undo = written.after, undo_of(written.change, written.before, round(now().timestamp() * 1000))
+    proof = answer.proof if isinstance(answer, InForce) else ""
+    if output == "name":
+        click.echo(f"backfill.backfill.dev/{backfill.name}")
+        return
+    if output is not None:
+        fields = {
+            "namespace": backfill.namespace, "name": backfill.name, "state": answer.state, "written": written.write.place,
+            "acknowledged": isinstance(answer, InForce), "proof": proof, "seconds": round(seconds, 3), "undo": undo,
+        }  # fmt: skip
+        print_value(fields, output)
+        return
+    parts = [f"{backfill.key}: {answer.state}", written.write.reason]
+    sentences = [", ".join(part for part in parts if part) + "."]
+    if isinstance(answer, InForce):
+        sentences.append(f"Acknowledged{f' at {proof}' if proof else ''} in {seconds:.1f} s.")
+    sentences += [f"Undo: {PROGRAM} {undo}"] if undo else []
+    click.echo(plain(" ".join(sentences)))
+
+
+@click.command()
+@click.option("--with-changes", is_flag=True, help="Pause changes too, not only the snapshot.")
+@change_options(WAIT_S, placed=True)
+def pause(session: Session, name: str, with_changes: bool, **options: Any) -> None:
+    """Pause the snapshot at the next barrier; changes continue."""
+    _apply(session, name, Pause("All" if with_changes else "History"), **options)
+
+
+@click.command()
+@change_options(WAIT_S, placed=True)
+def resume(session: Session, name: str, **options: Any) -> None:
+    """Undo a pause."""
+    _apply(session, name, Resume(), **options)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # "-5" is a bad rate, not an unknown option
+@change_options(WAIT_S, placed=True)
+@click.argument("rate", required=False)
+@click.option("--bytes", "byte_rate", metavar="RATE", help="Bytes of the source's files a second: 50MB.")
+@click.option("--for", "duration", metavar="DURATION", help="90s, 30m, 2h; then the earlier limit applies again.")
+@click.option("--until", "end", metavar="TIME", help="2026-11-26T18:00:00Z, instead of --for.")
+@click.pass_context
+def throttle(
+    ctx: click.Context, /, session: Session, name: str, rate: str | None, byte_rate: str | None, duration: str | None,
+    end: str | None, **options: Any,
+) -> None:  # fmt: skip
+    """Limit the snapshot of NAME to RATE rows a second: 50000, 200k, 1.5M, 0 (none at all), none (no limit)."""
+    given = {ctx.get_parameter_source(option) for option in ("rate", "byte_rate")}
+    if ParameterSource.COMMANDLINE not in given:
+        raise click.UsageError("give a RATE, or --bytes RATE.")
+    try:
+        rows = None if rate is None else parse_rate(rate)
+        size = None if byte_rate is None else parse_byte_rate(byte_rate)
+        until = _end(duration, end)
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from error
+    if until is not None and (rows, size) == (None, None):
+        raise click.UsageError("no limit has no end: leave --for and --until out.")
+    _apply(session, name, Throttle(rows, size, until), **options)
+
+
+def _end(duration: str | None, end: str | None) -> str | None:
+    """Return the end of a limit, RFC 3339; `None` if it has none.
+
+    Raises:
+        ValueError: the duration or the time is malformed, past, or far ahead, or both are given.
+    """
+    if duration is not None and end is not None:
+        raise ValueError("give --for or --until, not both")
+    until = None
+    if duration is not None:
+        until = now() + timedelta(seconds=parse_duration_s(duration))
+    elif end is not None:
+        until = parse_until(end, now()).astimezone(UTC)
+    return None if until is None else until.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@click.command()
+@change_options(DRAIN_WAIT_S, placed=True)
+def suspend(session: Session, name: str, **options: Any) -> None:
+    """End the attempt at a barrier and delete its pods; the Backfill stays."""
+    _apply(session, name, Suspend(), **options)
+
+
+@click.command()
+@change_options(WAIT_S, placed=True)
+def unsuspend(session: Session, name: str, **options: Any) -> None:
+    """Undo a suspension; the next attempt resumes from the last commit."""
+    _apply(session, name, Unsuspend(), **options)
+
+
+@click.command()
+@change_options(WAIT_S, placed=False)
+def approve(session: Session, name: str, **options: Any) -> None:
+    """Approve the plan of a Backfill with approval: Manual, and no later plan."""
+    _apply(session, name, Approve(), **options)
+
+
+@click.command()
+@change_options(DRAIN_WAIT_S, placed=False)
+def retry(session: Session, name: str, **options: Any) -> None:
+    """End the attempt at a barrier and start the next one; a failed job starts again."""
+    _apply(session, name, Retry(), **options)
+
+
+@click.command()
+@change_options(RECEIPT_WAIT_S, placed=False)
+def verify(session: Session, name: str, **options: Any) -> None:
+    """Compare source and target now; exit code 48 if they differ."""
+    shown = _apply(session, name, TakeReceipt(), **options)
+    receipt = shown.status.receipt
+    if options["wait_s"] and receipt is not None and not receipt.equal:
+        raise VerificationFailedError(
+            f"{shown.key}: source and target differ.", hint=f"See `{PROGRAM} receipt {shown.key}`."
+        )

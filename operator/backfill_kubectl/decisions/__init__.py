@@ -1,0 +1,4 @@
+"""Decisions of the commands: values in, values out.
+
+Not allowed inside: the cluster, the terminal, clocks.
+"""

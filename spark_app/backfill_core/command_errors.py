@@ -1,0 +1,33 @@
+"""Errors of commands to a driver; the job itself is unchanged."""
+
+from __future__ import annotations
+
+from backfill_core.errors import BackfillError
+
+
+class NotRunningError(BackfillError):
+    """No driver of the job runs, or several do and none was named."""
+
+    reason = "NotRunning"
+    exit_code = 4
+
+
+class DriverStartingError(BackfillError):
+    """The driver starts, and takes no commands yet."""
+
+    reason = "DriverStarting"
+    exit_code = 5
+
+
+class CommandRefusedError(BackfillError):
+    """The driver answers, and does not take the request."""
+
+    reason = "CommandRefused"
+    exit_code = 5
+
+
+class NotAcknowledgedError(BackfillError):
+    """The driver has the command, and has not answered in time."""
+
+    reason = "NotAcknowledged"
+    exit_code = 5

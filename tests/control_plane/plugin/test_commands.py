@@ -1,0 +1,270 @@
+"""`kubectl backfill` changes a Backfill, waits for the acknowledgement of operator and driver, and reports the state."""
+
+import json
+import re
+
+from support.cluster.fake_api import Fault
+from support.operators.plugin import Plugin
+from support.operators.rig import Rig
+
+from backfill_api.names import OVERRIDE_ANNOTATION, STATE_ANNOTATION
+from backfill_api.status.ending import Ending
+from backfill_api.status.plan import Plan
+
+ARGO = {"argocd.argoproj.io/tracking-id": "jobs:backfill.dev/Backfill:shop/orders"}
+
+
+def current(rig):
+    """Return the object at the server; the mirror of a real one is late."""
+    return rig.store.get("backfills", rig.namespace, "orders")
+
+
+def override(rig):
+    """Return the override annotation of the object; `None` without one."""
+    text = current(rig)["metadata"].get("annotations", {}).get(OVERRIDE_ANNOTATION)
+    return None if text is None else json.loads(text)
+
+
+class TestCommandsOfARunningJob:
+    """Each command ends when the driver has confirmed it."""
+
+    async def test_pause_and_resume_are_acknowledged_by_the_driver(self, rigs, tmp_path):
+        """The output has the state, the proof, and the command that undoes it."""
+        async with rigs() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            kubectl = Plugin(rig, tmp_path)
+
+            paused = await kubectl.done("pause", "orders", "--note", "incident 4711")
+
+            state = r"paused at \d+ % \([\d,]+ rows?\); changes continue\. Acknowledged at epoch \d+ in \d+\.\d s\."
+            undo = rf"Undo: kubectl backfill resume orders -n {rig.namespace}"
+            assert re.fullmatch(rf"{rig.namespace}/orders: {state} {undo}", paused)
+            assert rig.double().progress.paused == "History"
+            assert current(rig)["spec"]["desiredState"] == "Paused"
+            resumed = await kubectl.done("resume", "orders")
+            assert ": running at " in resumed
+            assert rig.double().progress.paused is None
+            assert override(rig) is None
+
+    async def test_throttle_is_acknowledged_with_the_limit_before_it_as_undo(self, rigs, tmp_path):
+        """A second throttle names the first one's limit."""
+        async with rigs() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            kubectl = Plugin(rig, tmp_path)
+
+            first = await kubectl.done("throttle", "orders", "50k")
+            second = await kubectl.done("throttle", "orders", "none")
+
+            assert "limited to 50,000 rows/s at " in first
+            assert first.endswith(f"Undo: kubectl backfill throttle orders none -n {rig.namespace}")
+            assert "running without a limit at " in second
+            assert second.endswith(f"Undo: kubectl backfill throttle orders 50000 -n {rig.namespace}")
+            assert rig.double().progress.throttle_rows_per_second is None
+
+    async def test_limit_with_an_end_leaves_the_spec(self, rigs, tmp_path):
+        """The driver confirms the limit with its end."""
+        async with rigs() as rig:
+            rig.create(throttle={"rowsPerSecond": 7})
+            await rig.until_holds("Running")
+
+            limited = await Plugin(rig, tmp_path).done("throttle", "orders", "50k", "--for", "30m")
+
+            assert re.search(r"limited to 50,000 rows/s until 2\S+Z at ", limited)
+            assert "by the override annotation." in limited
+            assert current(rig)["spec"]["throttle"]["rowsPerSecond"] == 7
+            assert rig.double().progress.throttle_rows_per_second == 50_000
+
+    async def test_job_of_a_gitops_tool_is_paused_by_the_override(self, rigs, tmp_path):
+        """The tool would undo a change of the spec. After `resume` no override is left."""
+        async with rigs() as rig:
+            rig.create(annotations=ARGO)
+            await rig.until_holds("Running")
+            generation = current(rig)["metadata"]["generation"]
+            kubectl = Plugin(rig, tmp_path)
+
+            paused = await kubectl.done("pause", "orders")
+
+            assert "by the override annotation, because Argo CD (jobs) owns the spec" in paused
+            assert override(rig) == {"desiredState": "Paused", "pause": {"scope": "History"}}
+            assert current(rig)["metadata"]["generation"] == generation
+            assert rig.double().progress.paused == "History"
+            await kubectl.done("resume", "orders")
+            assert override(rig) is None
+            assert rig.double().progress.paused is None
+
+    async def test_spec_of_a_gitops_tool_is_written_on_request(self, tmp_path):
+        """The output warns that the tool may reset it."""
+        async with Rig() as rig:
+            rig.create(annotations=ARGO)
+            await rig.until_holds("Running")
+
+            paused = await Plugin(rig, tmp_path).done("pause", "orders", "--how", "spec")
+
+            assert "in the spec, which Argo CD (jobs) owns and may reset" in paused
+            assert current(rig)["spec"]["desiredState"] == "Paused"
+
+    async def test_plain_annotation_does_not_defeat_a_command(self, tmp_path):
+        """It takes precedence over spec and override, so the command removes it."""
+        async with Rig() as rig:
+            rig.create(annotations={STATE_ANNOTATION: "Paused"})
+            await rig.until_holds("Paused")
+
+            await Plugin(rig, tmp_path).done("resume", "orders")
+
+            assert rig.double().progress.paused is None
+            assert STATE_ANNOTATION not in current(rig)["metadata"]["annotations"]
+
+    async def test_suspend_waits_until_the_pods_are_gone(self, rigs, tmp_path):
+        """`unsuspend` starts the next attempt."""
+        async with rigs() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            kubectl = Plugin(rig, tmp_path)
+
+            suspended = await kubectl.done("suspend", "orders")
+
+            assert "suspended; the pods are deleted" in suspended
+            assert current(rig)["status"]["phase"] == "Suspended"
+            assert "the next attempt resumes" in await kubectl.done("unsuspend", "orders")
+            await rig.until_holds("Running")
+            assert rig.attempt() == 2
+
+    async def test_retry_ends_the_attempt_at_a_barrier(self, tmp_path):
+        """The next one follows at once."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+
+            await Plugin(rig, tmp_path).done("retry", "orders")
+
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
+
+    async def test_verify_prints_the_receipt_and_its_proof(self, rigs, tmp_path):
+        """It waits until the receipt is in the status."""
+        async with rigs() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+
+            verified = await Plugin(rig, tmp_path).done("verify", "orders")
+
+            assert "equal" in verified
+            assert current(rig)["status"]["receipt"]["epoch"] >= 1
+
+    async def test_json_has_the_state_and_the_proof(self, tmp_path):
+        """Programs read fields, not sentences."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+
+            answer = json.loads(await Plugin(rig, tmp_path).done("pause", "orders", "-o", "json"))
+
+            assert (answer["name"], answer["written"], answer["acknowledged"]) == ("orders", "spec", True)
+            assert re.fullmatch(r"epoch \d+", answer["proof"])
+
+
+class TestRightsOfACommand:
+    """The right to patch is enough; others make it quicker."""
+
+    async def test_user_who_may_not_watch_gets_the_acknowledgement_by_reads(self, tmp_path):
+        """The change is written, so an error would be wrong."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            denied = Fault(
+                "answer", verb="watch", plural="backfills", status=403, reason="Forbidden", user="reader", times=99
+            )
+            rig.api.faults.append(denied)
+            kubectl = Plugin(rig, tmp_path)
+            kubectl.kubeconfig.write_text(kubectl.kubeconfig.read_text().replace("token: operator", "token: reader"))
+
+            assert "Acknowledged at epoch" in await kubectl.done("pause", "orders")
+            assert denied.times < 99
+
+
+class TestCommandsWithoutADriver:
+    """A change is recorded, and the next driver starts with it."""
+
+    async def test_pause_of_a_suspended_job_is_recorded(self, tmp_path):
+        """No driver can confirm it, so the command does not wait for one."""
+        async with Rig() as rig:
+            rig.create(suspend=True)
+            await rig.until_holds("Suspended")
+
+            paused = await Plugin(rig, tmp_path).done("pause", "orders", "--timeout", "60")
+
+            assert "Suspended: no driver runs; the next one starts paused." in paused
+            assert "Acknowledged" not in paused
+
+    async def test_command_of_an_ended_job_changes_nothing(self, tmp_path):
+        """An edit of a failed job's spec would start it again."""
+        async with Rig() as rig:
+            rig.create(backoffLimit=0)
+            await rig.until_holds("Running")
+            rig.kubelet.finish(rig.driver(), exit_code=40)
+            await rig.until_phase("Failed")
+            version = current(rig)["metadata"]["resourceVersion"]
+
+            result = await Plugin(rig, tmp_path)("pause", "orders")
+
+            assert result.exit_code == 4
+            assert f"error: NotRunning: {rig.namespace}/orders has failed." in result.stderr
+            assert f"kubectl backfill retry {rig.namespace}/orders" in result.stderr
+            assert current(rig)["metadata"]["resourceVersion"] == version
+
+    async def test_silent_operator_ends_in_a_timeout_with_the_cause(self, tmp_path):
+        """The change stays recorded."""
+        async with Rig(start=False) as rig:
+            rig.create()
+            await rig.until(rig.get)
+
+            result = await Plugin(rig, tmp_path)("pause", "orders", "--timeout", "1")
+
+            assert result.exit_code == 5
+            assert "error: NotAcknowledged: " in result.stderr
+            assert "no operator has seen this Backfill" in result.stderr
+            assert current(rig)["spec"]["desiredState"] == "Paused"
+
+    async def test_missing_backfill_is_named(self, tmp_path):
+        """The exit code is that of a command that found no job."""
+        async with Rig(start=False) as rig:
+            result = await Plugin(rig, tmp_path)("pause", "ordres")
+
+            assert result.exit_code == 4
+            assert "error: BackfillNotFound: cannot get backfills.backfill.dev ordres in namespace" in result.stderr
+
+
+class TestApproval:
+    """An approval names the plan, so no later plan is approved by it."""
+
+    async def test_approve_starts_the_planned_job(self, tmp_path):
+        """The spec has the name of the plan."""
+        async with Rig() as rig:
+            rig.create(approval="Manual")
+            await rig.until(lambda: rig.double() is not None)
+            rig.kubelet.finish(rig.driver(), ending=plan_ending())
+            await rig.until_phase("AwaitingApproval")
+            plan = rig.status()["planOf"]
+
+            approved = await Plugin(rig, tmp_path).done("approve", "orders")
+
+            assert f"plan {plan} is approved" in approved
+            assert current(rig)["spec"]["approvedPlan"] == plan
+
+    async def test_job_without_a_plan_cannot_be_approved(self, tmp_path):
+        """Approving an unseen plan is refused."""
+        async with Rig(start=False) as rig:
+            rig.create(approval="Manual")
+
+            result = await Plugin(rig, tmp_path)("approve", "orders")
+
+            assert result.exit_code == 5
+            assert "does not wait for an approval: it is Pending" in result.stderr
+
+
+def plan_ending():
+    """Return the end of a driver that made a plan."""
+    numbers = {"rows": 10, "bytes": 100, "files": 1, "splits": 1, "estimated_seconds": 5}
+    plan = Plan(**numbers, estimated_seconds_low=4, estimated_seconds_high=6)
+    return Ending(outcome="Planned", reason="Planned", plan=plan)
