@@ -29,6 +29,20 @@ VERIFY_ANNOTATION: Final = f"{GROUP}/verify-requested"
 RESTART_ANNOTATION: Final = f"{GROUP}/restart-requested"
 """Any text; each new one ends the attempt at a barrier, and the next one continues from there."""
 
+CHANGED_BY_ANNOTATION: Final = f"{GROUP}/changed-by"
+"""JSON of a `ChangeClaim`: who changes the Backfill, and why. It is set in the request that changes the spec or the override.
+
+A command that this request causes carries the claim in `status.control.acks`. Each new text counts once, so `time` makes it new.
+It is a claim: everybody who may edit the object can write any name. The audit log of the API server is the proof.
+"""
+
+WATCHED_ANNOTATION: Final = f"{GROUP}/watched-until"
+"""RFC 3339, at most a minute ahead: until then the progress of this object is written every two seconds instead of ten.
+
+The viewer renews it, about every 30 seconds. Only the minute before the given time counts, by the clock of the operator: a past
+time has no effect, and one that is 90 seconds ahead has none for 30 seconds. At most 50 objects are written at this pace at a time.
+"""
+
 DRAIN_FINALIZER: Final = f"{GROUP}/drain"
 """Holds a deleted Backfill until its driver has stopped at a barrier."""
 

@@ -16,6 +16,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+CommandType = Literal["Pause", "Resume", "Throttle", "Verify", "Stop"]
+
+
 class PauseCommand(Model):
     """Pause the snapshot, or everything."""
 
@@ -49,7 +52,7 @@ class StopCommand(Model):
 class Command(Model):
     """One command; members of another type must be left out."""
 
-    type: Literal["Pause", "Resume", "Throttle", "Verify", "Stop"]
+    type: CommandType
     """Requested state."""
 
     pause: PauseCommand | None = None

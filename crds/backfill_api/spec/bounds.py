@@ -64,3 +64,9 @@ PlanName = Annotated[str, Field(max_length=16, pattern="^[0-9a-f]{16}$")]
 
 MESSAGE_MAX = 4096
 Message = Annotated[str, Field(max_length=MESSAGE_MAX)]
+
+By = Annotated[str, Field(max_length=64)]
+"""Name of a person or tool, as an annotation claims it."""
+
+Note = Annotated[str, Field(max_length=256)]
+"""Reason of a change, as its author wrote it."""

@@ -49,7 +49,7 @@ class Ending(Model):
     """The attempt's token, which is of no use any more: only its driver knew it. Empty: an earlier driver, or none of an operator."""
 
     def text(self) -> str:
-        """Return JSON of at most 4,096 bytes: long strings are cut, then details of a plan are omitted."""
+        """Return JSON of at most 4,096 bytes: long strings are cut, then details of progress and plan are omitted."""
         ending = self
         while len(text := ending.model_dump_json(by_alias=True, exclude_defaults=True).encode()) > ENDING_BYTES_MAX:
             ending = ending._shorter()
@@ -60,6 +60,9 @@ class Ending(Model):
             return self.model_copy(
                 update={"message": self.message[:SHORT_CHARACTERS], "hint": self.hint[:SHORT_CHARACTERS]}
             )
+        if self.progress is not None and (self.progress.partitions or self.progress.warnings):
+            fewer = {"partitions": (), "warnings": (), "warning_codes": ()}
+            return self.model_copy(update={"progress": self.progress.model_copy(update=fewer)})
         if self.plan is not None and self.plan.warnings:
             plan = self.plan.model_copy(update={"warnings": self.plan.warnings[:-1]})
             return self.model_copy(update={"plan": plan})

@@ -7,10 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from backfill_api.model import Model
-from backfill_api.spec.bounds import Count, Duration, Message, Moment, Percent, ReportedRevision
+from backfill_api.spec.bounds import By, ByteRate, Count, Duration, Message, Moment, Percent, Rate, ReportedRevision
+from backfill_api.status.grid import Grid, GridDigits
 from backfill_api.status.losses import Losses
-
-GRID_CELLS_MAX = 64
 
 WarningCode = Literal[
     "NonConvergent",
@@ -29,7 +28,10 @@ WarningCode = Literal[
 STEPS_MAX = 8
 WARNINGS_MAX = 32
 PARTITION_LAGS_MAX = 21
+PARTITIONS_SHOWN_MAX = 21
+PARTITION_CHARACTERS_MAX = 128
 OTHER_PARTITIONS = "other"
+"""Name of the entry for all partitions that are not listed. The values of a table's partition contain an equals sign, so none has this name."""
 
 
 class StepProgress(Model):
@@ -71,6 +73,47 @@ class PartitionLag(Model):
     """Offsets that are known and not in the target."""
 
 
+class PartitionProgress(Model):
+    """Finished part of the snapshot in one partition of the source."""
+
+    partition: Annotated[str, Field(max_length=PARTITION_CHARACTERS_MAX)]
+    """Values of the partition columns, such as `day=2026-11-01/country=DE`, cut at the end; `other` for all that are not listed."""
+
+    rows_done: Count
+    """Rows of the partition that are committed or left out by the filter."""
+
+    rows_total: Count
+    """Rows of the partition in the pinned version, with deleted rows of its files."""
+
+    files_done: Count
+    """Files of the partition of which all rows are done."""
+
+    files_total: Count
+    """Files of the partition."""
+
+
+class LimitInForce(Model):
+    """Limit of the snapshot that is in force."""
+
+    rows_per_second: Rate | None = None
+    """Rows a second; absent: no limit of rows."""
+
+    bytes_per_second: ByteRate | None = None
+    """Bytes of the source's files a second; absent: no limit of bytes."""
+
+    until: Moment | None = None
+    """End of the limit, RFC 3339; absent: it has none."""
+
+    origin: Annotated[str, Field(max_length=64, alias="from")] = ""
+    """`Spec`, `Override` or `Command`, where it was set; empty: not known."""
+
+    revision: ReportedRevision = 0
+    """Command that set it; 0: the spec with which the driver started, or not known."""
+
+    by: By = ""
+    """Who set it, as the annotation `backfill.dev/changed-by` claims; empty: nobody claims it."""
+
+
 class ProgressSummary(Model):
     """Progress of a job, bounded in size; counts are those of the newest commit, never ahead of it."""
 
@@ -101,6 +144,9 @@ class ProgressSummary(Model):
     position: Message = ""
     """Position in the order of a key per range of vnodes, such as `rows up to id = 5`; empty if `watermark` applies."""
 
+    changes_done: Count = 0
+    """Row changes applied after the snapshot."""
+
     splits_total: Count = 0
     """Splits in all, estimated."""
 
@@ -109,6 +155,12 @@ class ProgressSummary(Model):
 
     rows_per_second: Count = 0
     """Rows a second, the mean of the last commits."""
+
+    consumed_version: Count | None = None
+    """Source version that the target holds; absent: history is incomplete, or the source has no versions."""
+
+    head_version: Count | None = None
+    """Newest source version; absent: not known yet, or the source has no versions."""
 
     lag_versions: Count = 0
     """Lag of the target in versions; 0 if the source has no versions."""
@@ -122,14 +174,44 @@ class ProgressSummary(Model):
     eta: Moment | None = None
     """Estimated end of the job, RFC 3339; with `after: Follow`, the estimated time of catching up."""
 
+    eta_seconds: Count | None = None
+    """Seconds left of the whole job."""
+
+    eta_seconds_low: Count | None = None
+    """Lower bound of nine jobs in ten."""
+
+    eta_seconds_high: Count | None = None
+    """Upper bound of nine jobs in ten."""
+
     steps: Annotated[tuple[StepProgress, ...], Field(max_length=STEPS_MAX)] = ()
     """The steps of the job in their order, with the time of each."""
 
     reason: Message = ""
     """Reason that limits the speed of the job."""
 
+    warnings: Annotated[tuple[Message, ...], Field(max_length=WARNINGS_MAX)] = ()
+    """Warnings of causes that will end the job unless the user acts."""
+
+    warning_codes: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=WARNINGS_MAX)] = ()
+    """A `WarningCode` for each of `warnings`, in their order; older drivers report none, newer ones may report others."""
+
     last_commit_time: Moment | None = None
     """Time of the newest durable commit, RFC 3339."""
+
+    seal_ms_p50: Count | None = None
+    """Median of the last commits, milliseconds."""
+
+    seal_ms_p99: Count | None = None
+    """99th percentile of the last commits, milliseconds."""
+
+    limit: LimitInForce | None = None
+    """Limit in force; absent: none, or the driver is older than this field."""
+
+    partitions: Annotated[tuple[PartitionProgress, ...], Field(max_length=PARTITIONS_SHOWN_MAX)] = ()
+    """The partitions with most rows, the largest first, and all others as one; empty: the source is not partitioned, or not a table."""
+
+    grid: GridDigits = ()
+    """The snapshot in 64 equal parts, a hexadecimal digit for each: `0` for none of it committed, `f` for all; empty: there are no parts."""
 
     epoch: Count = 0
     """Number of the newest barrier; it grows without progress too."""
@@ -147,17 +229,8 @@ class Progress(ProgressSummary):
     last_look_time: Moment | None = None
     """Time of the newest successful poll of the source, RFC 3339."""
 
-    changes_done: Count = 0
-    """Row changes applied after the snapshot."""
-
     bytes_done: Count = 0
     """Bytes committed."""
-
-    consumed_version: Count | None = None
-    """Source version that the target holds; absent: history is incomplete, or the source has no versions."""
-
-    head_version: Count | None = None
-    """Newest source version; absent: not known yet, or the source has no versions."""
 
     consumed_position: Message = ""
     """Part of the source in the target, for display."""
@@ -165,26 +238,11 @@ class Progress(ProgressSummary):
     head_position: Message = ""
     """Newest position of the source, in the source's words."""
 
-    eta_seconds: Count | None = None
-    """Seconds left of the whole job."""
-
-    eta_seconds_low: Count | None = None
-    """Lower bound of nine jobs in ten."""
-
-    eta_seconds_high: Count | None = None
-    """Upper bound of nine jobs in ten."""
-
     lag_by_partition: Annotated[tuple[PartitionLag, ...], Field(max_length=PARTITION_LAGS_MAX)] = ()
     """The partitions with most of `lagRecords`, the largest first, and all others as one; empty: the source has none."""
 
     caught_up: bool = False
     """True after the target has reached the newest version once; for a topic, without records behind an open transaction."""
-
-    warnings: Annotated[tuple[Message, ...], Field(max_length=WARNINGS_MAX)] = ()
-    """Warnings of causes that will end the job unless the user acts."""
-
-    warning_codes: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=WARNINGS_MAX)] = ()
-    """A `WarningCode` for each of `warnings`, in their order; older drivers report none, newer ones may report others."""
 
     executors_lost: Losses = ()
     """Executors that this driver lost, by reason."""
@@ -205,13 +263,13 @@ class Progress(ProgressSummary):
     """True while no work runs."""
 
     throttle_rows_per_second: Count | None = None
-    """Limit in force, in rows; absent: none."""
+    """Limit in force, in rows; absent: none. The same as in `limit`, for readers of earlier versions."""
 
     throttle_bytes_per_second: Count | None = None
-    """Limit in force, in bytes of the source's files; absent: none."""
+    """Limit in force, in bytes of the source's files; absent: none. The same as in `limit`."""
 
     throttle_until: Moment | None = None
-    """End, RFC 3339."""
+    """End, RFC 3339. The same as in `limit`."""
 
     revision: ReportedRevision = 0
     """Newest command in force."""
@@ -219,11 +277,5 @@ class Progress(ProgressSummary):
     table_version: Count | None = None
     """Target version of the newest commit."""
 
-    seal_ms_p50: Count | None = None
-    """Median of the last commits, milliseconds."""
-
-    seal_ms_p99: Count | None = None
-    """99th percentile of the last commits, milliseconds."""
-
-    grid: Annotated[tuple[Percent, ...], Field(max_length=GRID_CELLS_MAX)] = ()
+    grid: Grid = ()
     """At most 64 equal parts of the snapshot, each 0 to 100 percent committed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import Field
@@ -11,8 +12,20 @@ from backfill_api.spec.bounds import Balance, Count, Message, Moment
 
 VNODES_MAX = 32768
 VNODES_SHOWN_MAX = 16
+MAP_CELLS = 256
 PARTITIONS_MAX = 10_000
 FILES_MAX, FILES_SHOWN_MAX = 1000, 4
+
+
+def mismatch_map(mismatched: Iterable[int], vnodes: int) -> str:
+    """Return the map of vnodes that differ, for `ReceiptSummary.mismatch_map`.
+
+    Args:
+        mismatched: Numbers of these vnodes, from 0.
+        vnodes: Number of all vnodes.
+    """
+    cells = {min(vnode * MAP_CELLS // max(vnodes, 1), MAP_CELLS - 1) for vnode in mismatched}
+    return f"{sum(1 << (MAP_CELLS - 1 - cell) for cell in cells):064x}"
 
 
 class FileMismatch(Model):
@@ -48,6 +61,12 @@ class ReceiptSummary(Model):
 
     mismatched_vnodes: Annotated[tuple[Count, ...], Field(max_length=VNODES_SHOWN_MAX)] = ()
     """The first of them."""
+
+    mismatch_map: Annotated[str, Field(max_length=MAP_CELLS // 4, pattern=r"^([0-9a-f]{64})?$")] = ""
+    """Vnodes in which the sides differ, as 64 hexadecimal digits of 256 bits: the highest bit of the first digit is the first vnode.
+
+    With another number of vnodes than 256, a bit stands for an equal share of them. Empty: made by an earlier version.
+    """
 
     digest: Annotated[str, Field(max_length=128)] = ""
     """Hash of the source's sums over all vnodes, and of the files compared by bytes; hexadecimal."""
@@ -227,6 +246,7 @@ class Receipt(Model):
             rows=self.rows,
             mismatches=len(self.mismatches),
             mismatched_vnodes=tuple(mismatch.vnode for mismatch in self.mismatches[:VNODES_SHOWN_MAX]),
+            mismatch_map=mismatch_map((mismatch.vnode for mismatch in self.mismatches), self.vnodes),
             digest=self.digest,
             verified_at=self.verified_at,
             complete=self.complete,

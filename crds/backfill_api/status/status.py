@@ -7,22 +7,23 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from backfill_api.model import Model
-from backfill_api.spec.bounds import Count, ExitCode, Generation, Moment, PlanName, Revision
+from backfill_api.spec.bounds import By, Count, ExitCode, Generation, Moment, Note, PlanName, Revision
 from backfill_api.spec.override import Override
 from backfill_api.status.conditions import Condition, Phase
 from backfill_api.status.losses import Losses, PodLoss
 from backfill_api.status.plan import Plan, PlanWarning
 from backfill_api.status.progress import Progress, ProgressSummary
 from backfill_api.status.receipt import Receipt, ReceiptSummary
-from backfill_api.wire import Command
+from backfill_api.wire import Command, CommandType
 
 __all__ = [
-    "Attempt", "BackfillStatus", "Condition", "Control", "PastAttempt", "PendingCommand", "Phase", "Plan", "PlanWarning", "PodLoss",
+    "Acknowledgement", "Attempt", "BackfillStatus", "Condition", "Control", "PastAttempt", "PendingCommand", "Phase", "Plan", "PlanWarning", "PodLoss",
     "Progress", "ProgressSummary", "Receipt", "ReceiptSummary", "StopRequest",
 ]  # fmt: skip
 
 HISTORY_MAX = 5
 TOKEN_HASHES_MAX = 8
+ACKS_MAX = 8
 
 PodName = Annotated[str, Field(max_length=253)]
 TokenHash = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
@@ -107,6 +108,43 @@ class PendingCommand(Model):
     command: Command
     """Requested state."""
 
+    time: Moment | None = None
+    """Time of the decision, RFC 3339 with milliseconds; absent: an earlier version of the operator decided it."""
+
+    by: By = ""
+    """Author of the change that caused it, as the annotation `backfill.dev/changed-by` claims."""
+
+    note: Note = ""
+    """Reason in that annotation."""
+
+
+class Acknowledgement(Model):
+    """A command that the driver confirmed."""
+
+    revision: Revision
+    """Its number."""
+
+    type: CommandType
+    """Requested state."""
+
+    epoch: Count
+    """Barrier whose commit contains the command."""
+
+    ms: Count | None = None
+    """Milliseconds from the operator's decision to the acknowledgement; absent: not known."""
+
+    time: Moment
+    """Time of the acknowledgement, RFC 3339."""
+
+    by: By = ""
+    """Author of the change that caused it, as the annotation `backfill.dev/changed-by` claims; empty: nobody claims it.
+
+    The audit log of the API server is the proof.
+    """
+
+    note: Note = ""
+    """Reason in that annotation."""
+
 
 class Control(Model):
     """The commands to the driver, and those that it confirmed."""
@@ -140,6 +178,12 @@ class Control(Model):
 
     pending_since: Moment | None = None
     """Time of the newest decision, RFC 3339."""
+
+    acks: Annotated[tuple[Acknowledgement, ...], Field(max_length=ACKS_MAX)] = ()
+    """The last commands that drivers of all attempts confirmed, oldest first."""
+
+    claim_of: TokenHash | None = None
+    """Shortened SHA-256 of the newest value of `backfill.dev/changed-by` that was used; another value is a new claim."""
 
     verify_token: Token = ""
     """Last value of the annotation `backfill.dev/verify-requested` that became a command."""

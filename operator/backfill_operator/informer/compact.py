@@ -12,11 +12,13 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from backfill_api.names import (
+    CHANGED_BY_ANNOTATION,
     OVERRIDE_ANNOTATION,
     RESTART_ANNOTATION,
     STATE_ANNOTATION,
     SUSPEND_ANNOTATION,
     VERIFY_ANNOTATION,
+    WATCHED_ANNOTATION,
 )
 from backfill_operator.informer.pruned_fields import pruned_fields
 from backfill_operator.informer.targets import target_of
@@ -29,6 +31,7 @@ FINISHED: Final = frozenset({"Succeeded", "Failed"})
 ANNOTATION_CHARACTERS_MAX: Final = 8192
 ANNOTATIONS: Final = (
     OVERRIDE_ANNOTATION, STATE_ANNOTATION, SUSPEND_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION,
+    CHANGED_BY_ANNOTATION, WATCHED_ANNOTATION,
 )  # fmt: skip
 METADATA: Final = (
     "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "finalizers",

@@ -9,7 +9,13 @@ from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.status import BackfillStatus
 from backfill_core.errors import BackfillError
 from backfill_core.lifecycle.actions import EventNote
-from backfill_core.lifecycle.status.write_policy import PROGRESS_EVERY_MS, decide_write
+from backfill_core.lifecycle.status.write_policy import (
+    PROGRESS_EVERY_MS,
+    WATCHED_EVERY_MS,
+    decide_write,
+    lease_of,
+    with_lease,
+)
 from backfill_operator.informer.cache import Cache
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import RefusedError
@@ -66,6 +72,9 @@ class BackfillWriter:
         self._notify = notify
         self._now_ms = now_ms
         self._monotonic = monotonic
+        self._leases: dict[str, int] = {}
+        """End of each watched Backfill's lease in milliseconds, by UID."""
+
         self._progress_ms: dict[str, int] = {}
         """Time of the last progress write of each Backfill, by UID; old entries are dropped."""
 
@@ -109,12 +118,17 @@ class BackfillWriter:
         return answer
 
     async def write_at_pace(self, raw: Raw, stored: BackfillStatus, status: BackfillStatus) -> tuple[Raw, float | None]:
-        """Write a status if it is due; return the object, and otherwise the seconds until it is due."""
+        """Write a status if it is due; return the object, and the seconds until another one may be due, `None` to wait for a change.
+
+        The progress of a watched Backfill is due more often than it is reported.
+        """
+        watched = self._is_watched(raw, status)
+        every_ms, again_s = (WATCHED_EVERY_MS, WATCHED_EVERY_MS / 1000) if watched else (PROGRESS_EVERY_MS, None)
         written_ms = self._progress_ms.get(raw["metadata"]["uid"])
-        verdict = decide_write(stored, status, progress_written_ms=written_ms, now_ms=self._now_ms())
+        verdict = decide_write(stored, status, progress_written_ms=written_ms, now_ms=self._now_ms(), every_ms=every_ms)
         match verdict.write:
             case "Never":
-                return raw, None
+                return raw, again_s
             case "Later":
                 return raw, verdict.after_ms / 1000
             case "Progress":
@@ -123,7 +137,16 @@ class BackfillWriter:
                 self._metrics.progress_writes.inc()
             case "Now":
                 pass
-        return await self.write(raw, status), None
+        return await self.write(raw, status), again_s
+
+    def _is_watched(self, raw: Raw, status: BackfillStatus) -> bool:
+        """Return whether somebody watches a Backfill that has a driver, and fewer than the allowed number are watched."""
+        metadata, now_ms = raw["metadata"], self._now_ms()
+        runs = status.attempt is not None and status.attempt.state == "Created"
+        until_ms = lease_of(metadata.get("annotations") or {}, now_ms).until_ms if runs else 0
+        if until_ms or self._leases:
+            self._leases = with_lease(self._leases, metadata["uid"], until_ms, now_ms)
+        return metadata["uid"] in self._leases
 
     async def set_finalizer(self, raw: Raw, *, there: bool) -> Raw:
         """Add or remove our finalizer; keep all others."""

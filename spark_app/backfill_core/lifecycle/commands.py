@@ -14,10 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from backfill_api.names import VERIFY_ANNOTATION
-from backfill_api.spec.bounds import REVISION_MAX, REVISIONS_AHEAD_MAX
-from backfill_api.status.status import Control, PendingCommand
+from backfill_api.spec.bounds import REVISION_MAX, REVISIONS_AHEAD_MAX, count
+from backfill_api.status.status import ACKS_MAX, Acknowledgement, Control, PendingCommand
 from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, ThrottleCommand
+from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
+from backfill_core.lifecycle.inputs.timestamps import ms_of, rfc3339_ms
 
 RESEND_S = 1.0
 REFUSAL_CHARACTERS_MAX = 1024
@@ -67,6 +69,10 @@ def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> 
         control = control.model_copy(update=context.desired.controls)
     if new:
         control = _with(control, new, context)
+    if stop or steer:
+        # A change that needs no command uses its claim up, too.
+        claim = new_claim(context.observation.annotations, control.claim_of)
+        control = control.model_copy(update={"claim_of": claim.claim_of or control.claim_of})
     return CommandPlan(control, decided=bool(new), requests=_requests(context, control, number))
 
 
@@ -136,6 +142,7 @@ def _acknowledged(context: Context, control: Control, number: int) -> tuple[Cont
                     "acked_revision": max(control.acked_revision, pending.revision),
                     "epoch": max(control.epoch, ack.epoch),
                     "last_ack_time": context.timestamp,
+                    "acks": (*control.acks, _acknowledgement(context, pending, ack))[-ACKS_MAX:],
                     "verify_epoch": ack.epoch if pending.command.type == "Verify" else control.verify_epoch,
                 }
             )
@@ -144,6 +151,19 @@ def _acknowledged(context: Context, control: Control, number: int) -> tuple[Cont
     return control.model_copy(
         update={"pending": tuple(kept), "pending_since": control.pending_since if kept else None}
     ), again
+
+
+def _acknowledgement(context: Context, pending: PendingCommand, ack: Ack) -> Acknowledgement:
+    decided_ms = ms_of(pending.time)
+    return Acknowledgement(
+        revision=pending.revision,
+        type=pending.command.type,
+        epoch=ack.epoch,
+        ms=None if decided_ms is None else count(context.now_ms - decided_ms),
+        time=context.timestamp,
+        by=pending.by,
+        note=pending.note,
+    )
 
 
 def _with_receipt(context: Context, control: Control) -> Control:
@@ -200,8 +220,11 @@ def _with(control: Control, new: list[Command], context: Context) -> Control:
     revision = max(control.desired_revision, control.acked_revision, reported, 0)
     replaced = {_kind(command.type) for command in new}
     pending = [earlier for earlier in control.pending if _kind(earlier.command.type) not in replaced]
+    claim, time = new_claim(context.observation.annotations, control.claim_of), rfc3339_ms(context.now_ms)
     for offset, command in enumerate(new, start=1):
-        pending.append(PendingCommand(revision=revision + offset, command=command))
+        pending.append(
+            PendingCommand(revision=revision + offset, command=command, time=time, by=claim.by, note=claim.note)
+        )
     return control.model_copy(
         update={
             "desired_revision": revision + len(new),

@@ -24,6 +24,7 @@ from typing import Final, Literal
 from backfill_api.spec.override import Override
 from backfill_api.status.status import Attempt
 from backfill_core.lifecycle.actions import Action, Decision, DeletePod, EventNote
+from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import Context, classify
 from backfill_core.lifecycle.observation import DriverPod, Observation
 from backfill_core.lifecycle.status.condition_details import (
@@ -34,6 +35,8 @@ from backfill_core.lifecycle.status.condition_details import (
 )
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact, conditions_of
 from backfill_core.lifecycle.status.losses import lost_executors_event
+from backfill_core.lifecycle.status.size import bounded
+from backfill_core.lifecycle.status.write_policy import lease_of
 from backfill_core.lifecycle.steps.finalizing import finalize, reconcile_finished
 from backfill_core.lifecycle.steps.idle import reconcile_idle
 from backfill_core.lifecycle.steps.launching import launch, plan_attempt
@@ -58,6 +61,7 @@ NOTEWORTHY: Final = frozenset({"AwaitingApproval", "Paused", "Suspended", "Runni
 ALARMING: Final = frozenset({"Retrying", "Failed"})
 SHARED_TARGET: Final = "SharedTarget"
 OVERRIDE_IGNORED: Final = "OverrideIgnored"
+ANNOTATION_IGNORED: Final = "AnnotationIgnored"
 SIDECAR_ENDED: Final = "SidecarEnded"
 TOLD_ONCE: Final[Mapping[str, Literal["Normal", "Warning"]]] = {
     "SpecChanged": "Normal", PLAN_OUTDATED: "Normal", EXECUTORS_WAITING: "Warning", JAVA_SILENT: "Warning",
@@ -92,7 +96,7 @@ def decide(observation: Observation, now_ms: int) -> Decision:
         }
     )
     return Decision(
-        status,
+        bounded(status),
         result.actions,
         requeue_after_s,
         (
@@ -170,6 +174,9 @@ def _events(context: Context, conditions: ConditionSet, attempt: Attempt | None)
     ignored = conditions.details.get(OVERRIDE_IGNORED)
     if ignored is not None:
         notes.append(EventNote("Warning", ignored.reason, ignored.message))
+    annotations, used = context.observation.annotations, before.control and before.control.claim_of
+    for error in (new_claim(annotations, used).error, lease_of(annotations, context.now_ms).error):
+        notes += [EventNote("Warning", ANNOTATION_IGNORED, error)] if error else []
     edited, earlier = conditions.details.get(EDIT_PENDING), context.condition(EDIT_PENDING)
     if edited is not None and (earlier is None or earlier.message != edited.message):
         notes.append(EventNote("Normal", edited.reason, edited.message))

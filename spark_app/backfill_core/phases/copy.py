@@ -19,6 +19,7 @@ from backfill_core.phases.split_tracker import Splits
 from backfill_core.positions.done_files import SPANS_MAX, Done, bounded
 from backfill_core.positions.file_order import FileOrder, OrderWatermark
 from backfill_core.positions.intervals import IntervalSet
+from backfill_core.positions.partitions import PartitionTally
 from backfill_core.positions.reading_order import ReadingOrder
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
@@ -66,11 +67,13 @@ class Copy:
         order: FileOrder | None = None,
         file_bytes: Sequence[int] = (),
         live: Sequence[int] = (),
+        partitions: Sequence[str] = (),
     ) -> None:
-        """Start without copied rows; `rows`, `file_bytes` (if known) and `live` (if rows are deleted) have one value for each file."""
+        """Start without copied rows; all but `settings` and `order` have one value for each file, or none if it is not known."""
         self._settings, self._rows, self._order, self._bytes = settings, rows, order, file_bytes
-        self._live = live
+        self._live, self._partitions = live, partitions
         self._reading = ReadingOrder(rows, order)
+        self.tally = PartitionTally(self._reading.by_place(partitions), self._reading.offsets)
         self.total = self._reading.offsets[-1]
         self.sealed = IntervalSet()
         """Durable rows, in the order of reading."""
@@ -121,6 +124,8 @@ class Copy:
         self.complete = done.size == self.total
         self.rows = self.rows_sealed = rows
         self.splits, self.rows_filtered = splits, filtered
+        self.tally = PartitionTally(self._reading.by_place(self._partitions), self._reading.offsets)
+        self.tally.advance(self.sealed)
         self._costs = self._seen = RowCosts(self._reading.offsets, live=self._reading.by_place(self._live))
         self._count()
 
@@ -341,6 +346,7 @@ class Copy:
         """Record that the last commit is durable."""
         before = self.rows_left
         self.sealed, self.rows_sealed = self.prepared, self.rows
+        self.tally.advance(self.sealed)
         self._count()
         sealed_rows = before - self.rows_left
         if sealed_rows:

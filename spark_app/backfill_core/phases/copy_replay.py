@@ -113,7 +113,7 @@ class CopyReplay:
         """
         self._settings, self._pinned = settings, pinned
         copy_settings = replace(settings.copy, decodes=opened.decodes)
-        self.copy = Copy(pinned.rows, copy_settings, pinned.order, pinned.bytes, pinned.live)
+        self.copy = Copy(pinned.rows, copy_settings, pinned.order, pinned.bytes, pinned.live, pinned.partitions)
         self.replay = Replay(
             pinned.version,
             mode=settings.mode,
@@ -276,6 +276,7 @@ class CopyReplay:
             meter=copy.meter,
             rate_limit=copy.rate_limit,
             watermark=copy.watermark,
+            partitions=copy.tally.counts,
         )
 
 

@@ -10,6 +10,7 @@ from backfill_core.pacing.retention import warn, warn_short
 from backfill_core.phases.replay import ChangeMode, Replay, RunningBatch
 from backfill_core.positions.file_order import OrderWatermark
 from backfill_core.positions.intervals import IntervalSet
+from backfill_core.positions.partitions import PartitionRows
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.eta import Eta, RateMeter, estimate
 from backfill_core.protocol.strategy import Facts, JobWarning, Pinned, StrategyView
@@ -51,6 +52,7 @@ class CopyProgress:
     rate_limit: float | None
     watermark: OrderWatermark | None
     position: str = ""
+    partitions: tuple[PartitionRows, ...] = ()
 
     @property
     def eta(self) -> Eta | None:
@@ -105,6 +107,7 @@ class PinnedView:
             watermark=copied.watermark,
             position=copied.position,
             warnings=(*warnings, *replay.divergence()),
+            partitions=copied.partitions,
         )
 
     def _facts(self) -> Facts:

@@ -10,10 +10,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
+from typing import TypeVar
 
 from backfill_core.positions.file_order import FileOrder, OrderWatermark
 from backfill_core.positions.file_ranges import FileRange, file_ranges
 from backfill_core.positions.intervals import IntervalSet
+
+T = TypeVar("T")
 
 GAPS_MAX = 64
 """Most gaps in the done rows before done files count as read first: a split has rows of one gap only."""
@@ -52,7 +55,7 @@ class ReadingOrder:
         ranges = file_ranges(self.offsets, start, stop)
         return ranges if self.same else tuple(replace(span, file=self._files[span.file]) for span in ranges)
 
-    def by_place(self, values: Sequence[int]) -> Sequence[int]:
+    def by_place(self, values: Sequence[T]) -> Sequence[T]:
         """Return per-file values, given in path order, in the order of reading."""
         return values if self.same or not values else [values[file] for file in self._files]
 

@@ -17,6 +17,7 @@ from backfill_core.errors import BackfillError
 from backfill_core.positions.file_order import FileOrder, OrderWatermark
 from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.offsets import Largest, OffsetRange, Subscribed
+from backfill_core.positions.partitions import PartitionRows
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.eta import Eta
@@ -97,6 +98,9 @@ class Pinned:
 
     live: tuple[int, ...] = ()
     """Rows of each file without deleted rows; empty if no row is deleted."""
+
+    partitions: tuple[str, ...] = ()
+    """Partition of each file, such as `day=2026-11-01/country=DE`; empty if the table has no partition columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +318,9 @@ class StrategyView:
 
     warnings: tuple[JobWarning, ...] = ()
     """Warnings of causes that will end the job unless the user acts."""
+
+    partitions: tuple[PartitionRows, ...] = ()
+    """Largest partitions, and all others as one; empty if the source has none, or rows are read in the order of a key."""
 
 
 class StoredProgress(Protocol):

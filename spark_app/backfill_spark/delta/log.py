@@ -41,6 +41,9 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _COUNT_FIRST = re.compile(r'\{"numRecords":(\d+)[,}]')
 """Beginning of statistics from Delta and Kernel. With it, the count is read without parsing the rest, a kilobyte per file."""
 
+NO_PARTITION: Mapping[str, str | None] = {}
+"""Partition values of all files of a table without partition columns."""
+
 LOG_ERRORS = (*JAVA_ERRORS, EmptyCommitError, PropertyNamesPlaceError, UserDefinedTypeError)
 """Exceptions of reads of a log; only the caller knows whether the table is a source or a target."""
 
@@ -321,6 +324,7 @@ def _parse(line: str, nulls_of: Sequence[str]) -> LoggedFile:
         nulls=tuple(stats.null_count(name) for name in nulls_of),
         action=without_statistics(add),
         statistics=add.get("stats"),
+        partition=add.get("partitionValues") or NO_PARTITION,
     )
 
 

@@ -7,13 +7,21 @@ zone (`Z`). Java's own parsers would use the zone of the JVM, and the calendar f
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from urllib.parse import unquote
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from backfill_spark.delta.properties import physical_name
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 ESCAPE = "~"
 """Prefix in folder names for an empty string, and for strings that begin with it. Spark would use null's folder for an empty string."""
+
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029%/]")
 
 _INSTANT = re.compile(r"([+-]?\d{4,}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?")
 """Spark's format of a timestamp; years after 9999 have a sign."""
@@ -44,3 +52,26 @@ def instant(text: str) -> str:
         raise ValueError(f"no timestamp: {text!r}")
     day, time, fraction = match.groups(default="")
     return f"{day}T{time}.{fraction:0<6}Z"
+
+
+def describe_partitions(files: Sequence[Mapping[str, str | None]], columns: Sequence[StructField]) -> tuple[str, ...]:
+    """Return the partition of each file as one line for users, as Spark's folders: `day=2026-11-01/country=DE`; empty without columns.
+
+    A slash or a percent sign in a value, and what cannot be printed, is percent-encoded, so different partitions differ.
+
+    Args:
+        files: Partition values of each file, by the physical names of the columns.
+        columns: The partition columns.
+    """
+    names = [(column.name, physical_name(column)) for column in columns]
+    lines: dict[tuple[str | None, ...], str] = {}
+    for values in files if names else ():
+        key = tuple(values.get(physical) for _, physical in names)
+        if key not in lines:
+            shown = (NULL_PARTITION if value is None else _UNSAFE.sub(_encoded, value) for value in key)
+            lines[key] = "/".join(f"{name}={value}" for (name, _), value in zip(names, shown, strict=True))
+    return tuple(lines[tuple(values.get(physical) for _, physical in names)] for values in files) if names else ()
+
+
+def _encoded(match: re.Match[str]) -> str:
+    return quote(match[0], safe="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,17 @@ class LoggedFile:
 
     statistics: str | None
     """Statistics as JSON, unchanged from the log."""
+
+    partition: Mapping[str, str | None]
+    """Values of the partition columns by their physical names."""
+
+
+def fingerprint_of(files: Sequence[LoggedFile], rows: Sequence[int]) -> str:
+    """Return the hash of some files and their row counts, which identifies the row index."""
+    digest = hashlib.sha256()
+    for file, count in zip(files, rows, strict=True):
+        digest.update(f"{file.path}\0{count}\0{file.deleted}\n".encode())
+    return digest.hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)

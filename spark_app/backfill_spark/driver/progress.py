@@ -8,13 +8,23 @@ from typing import Any
 from backfill_api.spec.bounds import MESSAGE_MAX, count
 from backfill_api.status import progress as api
 from backfill_api.status.losses import losses_of
-from backfill_api.status.progress import OTHER_PARTITIONS, WARNINGS_MAX, PartitionLag, Progress, StepProgress
+from backfill_api.status.progress import (
+    OTHER_PARTITIONS,
+    PARTITION_CHARACTERS_MAX,
+    WARNINGS_MAX,
+    LimitInForce,
+    PartitionLag,
+    PartitionProgress,
+    Progress,
+    StepProgress,
+)
 from backfill_core.job.controls import Controls
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import Step
 from backfill_core.job.view import JobView
 from backfill_core.positions.file_order import OrderWatermark
 from backfill_core.positions.offsets import Largest
+from backfill_core.positions.partitions import PartitionRows
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.eta import Eta
 from backfill_core.protocol.strategy import JobWarning, StoredSummary
@@ -79,6 +89,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         seal_ms_p50=count(seals[len(seals) // 2] * 1000) if seals else None,
         seal_ms_p99=count(seals[min(len(seals) - 1, len(seals) * 99 // 100)] * 1000) if seals else None,
         grid=grid,
+        partitions=tuple(map(_to_api_partition, strategy.partitions)),
     )
 
 
@@ -139,11 +150,17 @@ def _splits_total(summary: StoredSummary, rows_total: int) -> int:
 
 
 def _to_api_controls(controls: Controls) -> dict[str, Any]:
+    until = None if controls.until_ms is None else format_timestamp(controls.until_ms)
+    limit = LimitInForce(
+        rows_per_second=controls.rows_per_s, bytes_per_second=controls.bytes_per_s, until=until, revision=controls.limited_by,
+        origin="Command" if controls.limited_by else "Spec",
+    )  # fmt: skip
     return {
+        "limit": limit if controls.limited else None,
         "paused": controls.paused,
         "throttle_rows_per_second": controls.rows_per_s,
         "throttle_bytes_per_second": controls.bytes_per_s,
-        "throttle_until": None if controls.until_ms is None else format_timestamp(controls.until_ms),
+        "throttle_until": until,
         "revision": controls.revision,
     }
 
@@ -164,6 +181,20 @@ def _lags(lags: Largest) -> Iterator[PartitionLag]:
         yield PartitionLag(partition=name, records=records)
     if lags.others:
         yield PartitionLag(partition=OTHER_PARTITIONS, records=lags.others_sum)
+
+
+def _to_api_partition(rows: PartitionRows) -> PartitionProgress:
+    return PartitionProgress(
+        partition=_cut(OTHER_PARTITIONS if rows.name is None else rows.name, PARTITION_CHARACTERS_MAX),
+        rows_done=count(rows.rows_done),
+        rows_total=count(rows.rows_total),
+        files_done=count(rows.files_done),
+        files_total=count(rows.files_total),
+    )
+
+
+def _cut(text: str, characters_max: int) -> str:
+    return text if len(text) <= characters_max else f"{text[: characters_max - 1]}…"
 
 
 def _to_api_watermark(reached: OrderWatermark | None) -> api.Watermark | None:

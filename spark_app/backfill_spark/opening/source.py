@@ -72,6 +72,7 @@ class PinnedSource:
             order=self.order,
             bytes=tuple(table.bytes),
             live=tuple(rows - gone for rows, gone in zip(table.rows, table.deleted, strict=True)),
+            partitions=table.partition_of,
         )
 
     @property

@@ -48,6 +48,8 @@ class PinnedTable:
     schema: StructType
     partitions: tuple[str, ...]
     change_feed: bool
+    partition_of: tuple[str, ...] = ()
+    """Partition of each file, such as `day=2026-11-01/country=DE`; empty if the table has no partition columns."""
 
     @property
     def live_rows(self) -> int:

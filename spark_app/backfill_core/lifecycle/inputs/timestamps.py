@@ -20,6 +20,11 @@ def rfc3339(wall_ms: int) -> str:
     return f"{year:04}-{month:02}-{day:02}T{hours:02}:{rest // 60:02}:{rest % 60:02}Z"
 
 
+def rfc3339_ms(wall_ms: int) -> str:
+    """Return a time as `rfc3339` does, with milliseconds."""
+    return f"{rfc3339(wall_ms)[:-1]}.{min(max(wall_ms, 0), _LAST_MS) % 1000:03}Z"
+
+
 def ms_of(text: str | None) -> int | None:
     """Return milliseconds since 1970; `None` if the string is not a time, because a user may have edited it."""
     match = _FORM.fullmatch(text or "")

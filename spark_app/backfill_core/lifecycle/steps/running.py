@@ -7,7 +7,6 @@ from typing import Final, Literal
 
 from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.conditions import Phase
-from backfill_api.status.progress import Progress, ProgressSummary
 from backfill_api.status.status import Attempt, Control, StopReason, StopRequest
 from backfill_core.lifecycle.actions import (
     Action,
@@ -27,7 +26,7 @@ from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details, losses
 from backfill_core.lifecycle.status.condition_details import COMMAND_REFUSED, EXECUTORS_WAITING, STALLED, executors_wait
 from backfill_core.lifecycle.status.conditions import ConditionSet
-from backfill_core.lifecycle.status.write_policy import not_less
+from backfill_core.lifecycle.status.reported import reported
 from backfill_core.lifecycle.steps.step import (
     STOP_GRACE_S,
     Ended,
@@ -142,7 +141,7 @@ def _on_active(context: Context, attempt: Attempt, pod: DriverPod) -> StepResult
     start_time = context.status.start_time or context.timestamp
     update = {
         "attempt": attempt, "control": control, "start_time": start_time, "lost_executors": lost_executors,
-        **_reported(context),
+        **reported(context, control),
     }  # fmt: skip
     context = replace(context, status=context.status.model_copy(update=update))
     actions = _actions(context, attempt, pod, commands)
@@ -280,23 +279,6 @@ def _up(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
 
 
 # ------------------------------------------------------------------ the status
-def _reported(context: Context) -> dict[str, object]:
-    """Return the fields of the status from the driver's report."""
-    fields: dict[str, object] = {}
-    progress = context.progress
-    # Before its fence is committed, a driver reports the state that it read, which another attempt may still change.
-    if progress is not None and progress.table_version is not None:
-        fields["progress"] = not_less(_summary(progress), context.status.progress)
-    if context.report is not None and context.report.receipt is not None:
-        fields["receipt"] = context.report.receipt
-    return fields
-
-
-def _summary(progress: Progress) -> ProgressSummary:
-    """Return the part of a progress that a status keeps."""
-    return ProgressSummary.model_construct(**{name: getattr(progress, name) for name in ProgressSummary.model_fields})
-
-
 def _conditions(context: Context, attempt: Attempt, pod: DriverPod, control: Control) -> ConditionSet:
     if attempt.stop is not None:
         conditions = _stopping(context, pod, attempt.stop)

@@ -131,5 +131,6 @@ def _without_driver(control: Control) -> Control:
 
 
 def _at_rest(progress: ProgressSummary) -> ProgressSummary:
-    """Return the progress of a job without a driver, which has no rate and no ETA."""
-    return progress.model_copy(update={"rows_per_second": 0, "eta": None})
+    """Return the progress of a job without a driver, which has no rate, no ETA and no limit in force."""
+    gone = dict.fromkeys(("eta", "eta_seconds", "eta_seconds_low", "eta_seconds_high", "limit"))
+    return progress.model_copy(update={"rows_per_second": 0, **gone})

@@ -5,7 +5,6 @@ Files of the pinned version stay in the JVM as a list in path order; Python only
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
@@ -24,9 +23,10 @@ from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
 from backfill_spark.delta.log import LOG_ERRORS, LoggedTable, files_at, newest_version, table_at
+from backfill_spark.delta.partition_values import describe_partitions
 from backfill_spark.delta.properties import CHANGE_FEED, is_on, kept_seconds, physical_name
 from backfill_spark.delta.schemas import check_schema_text, schema_of
-from backfill_spark.delta.source_file import LoggedFile, SourceFile
+from backfill_spark.delta.source_file import LoggedFile, SourceFile, fingerprint_of
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions, log_damage
 from backfill_spark.delta.table_facts import facts_of
 from backfill_spark.delta.types import quoted
@@ -157,9 +157,7 @@ class DeltaTableSource:
         self._nulls = {column: [row.nulls[index] for row in rows] for index, column in enumerate(key)}
         counted = self._count([index for index, row in enumerate(rows) if row.rows is None])
         counts = [counted[index] if row.rows is None else row.rows for index, row in enumerate(rows)]
-        digest = hashlib.sha256()
-        for row, count in zip(rows, counts, strict=True):
-            digest.update(f"{row.path}\0{count}\0{row.deleted}\n".encode())
+        partitions = self._delta_log.partitions(snapshot)
         return PinnedTable(
             version=version,
             timestamp_ms=snapshot.timestamp(),
@@ -167,10 +165,11 @@ class DeltaTableSource:
             deleted=tuple(row.deleted for row in rows),
             bytes=tuple(row.bytes for row in rows),
             table_id=metadata.id(),
-            fingerprint=digest.hexdigest()[:32],
+            fingerprint=fingerprint_of(rows, counts),
             schema=schema,
-            partitions=self._delta_log.partitions(snapshot),
+            partitions=partitions,
             change_feed=is_on(self._delta_log.properties(snapshot), CHANGE_FEED),
+            partition_of=describe_partitions([row.partition for row in rows], [schema[name] for name in partitions]),
         )
 
     def _count(self, indexes: Sequence[int]) -> dict[int, int]:
