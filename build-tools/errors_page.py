@@ -117,6 +117,7 @@ CONDITION_HINTS: dict[str, tuple[Need, str]] = {
     "Launching": ("wait", "The message names the missing object: a node, an image, a volume. An edit of the spec replaces the pod. After `startupTimeoutSeconds` the attempt counts as failed."),
     "Running": ("none", "Nothing. `progress.reason` explains the current speed."),
     "AsRequested": ("none", "Nothing. Change `desiredState`, `suspend` or `throttle` in the spec to continue."),
+    "LimitEnded": ("none", "Nothing. For another limited period, set a later `throttle.until`, or remove it for a limit without an end."),
     "Override": ("none", "Remove the annotation `backfill.dev/override`, and the spec applies again."),
     "Acknowledged": ("none", "Nothing."),
     "AcknowledgementPending": ("wait", "The driver answers after its next commit, which can take a minute during a MERGE."),

@@ -7,7 +7,18 @@ from typing import Literal, Self
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from backfill_api.model import Model, refused
-from backfill_api.spec.bounds import COUNT_MAX, REVISION_MAX, ByteRate, Count, Message, Rate, ReportedRevision, Seconds
+from backfill_api.spec.bounds import (
+    COUNT_MAX,
+    REVISION_MAX,
+    ByteRate,
+    Count,
+    Message,
+    Rate,
+    ReportedRevision,
+    Seconds,
+    Until,
+)
+from backfill_api.spec.override import ThrottleSpec
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Mismatch, Receipt
 
@@ -40,6 +51,20 @@ class ThrottleCommand(Model):
 
     for_seconds: Seconds | None = None
     """Return to the earlier limit after this long."""
+
+    until: Until | None = None
+    """Time at which `then` replaces this limit, RFC 3339; the driver ends it even if no operator runs then."""
+
+    then: ThrottleSpec | None = None
+    """Limit after `until`, with an end of its own; absent: no limit."""
+
+    @model_validator(mode="after")
+    def _one_end(self) -> Self:
+        if self.until is not None and self.for_seconds is not None:
+            raise refused("until", "must be left out beside forSeconds", hint="remove one of the two", value=self.until)
+        if self.then is not None and self.until is None:
+            raise refused("then", "is the limit after until, and until is missing", hint="add until, or remove it")
+        return self
 
 
 class StopCommand(Model):

@@ -158,7 +158,10 @@ def format_comparison(receipt: Receipt) -> str:
 
 
 def format_limit(progress: Progress) -> str:
-    """Return the limits in force; `none` without one."""
+    """Return the limits in force; `none` without one. An automatic limit replaces a higher manual limit of rows."""
+    manual, auto = progress.throttle_rows_per_second, progress.auto_rows_per_second
+    if auto is not None and (manual is None or auto < manual):
+        return f"{format_rate(auto, progress.throttle_bytes_per_second)} (automatic)"
     return format_rate(progress.throttle_rows_per_second, progress.throttle_bytes_per_second) or "none"
 
 

@@ -68,6 +68,16 @@ def finished(strategy: str, seed: int) -> World:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+class TestUnderAnAutomaticLimit:
+    """An automatic limit changes with the measured commits, next to commands, pauses, crashes and manual limits."""
+
+    @pytest.mark.parametrize("seed", range(25))
+    def test_the_laws_hold_while_the_limit_changes(self, strategy: str, seed: int) -> None:
+        """A lower limit gives up rows that were read ahead, at any barrier and without a command."""
+        drawn(strategy, seed, auto=True).run()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 class TestInAnyWorld:
     """At every seal the target holds exactly the rows of its state: no row is lost or duplicated."""
 

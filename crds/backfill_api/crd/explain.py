@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from backfill_api.amounts import whole_number
 from backfill_api.model import REFUSED, member_of
+from backfill_api.spec.bounds import UNTIL_FORM
 from backfill_api.spec.locations import without_user
 from backfill_api.spec.secret_settings import holds_a_secret
 from backfill_api.spec.union import TaggedUnion
@@ -165,12 +166,16 @@ def _bound(kind: str, context: Mapping[str, Any], message: str, value: str) -> t
             return "must not be empty", value, "give a value, or leave it out"
         case "string_pattern_mismatch" if context["pattern"] == r"\S":
             return "must not be blank", value, "give a value, or leave it out"
+        case "string_pattern_mismatch" if context["pattern"] == UNTIL_FORM:
+            return "must be a time with its time zone, RFC 3339", value, "write it as 2026-11-26T18:00:00Z"
         case "string_pattern_mismatch" if "0-9a-f" in context["pattern"]:
             return "must be hexadecimal digits, as status.planOf has them", value, "copy it from there"
         case "string_pattern_mismatch":
             dots = ", . and -" if "." in context["pattern"] else " and -"
             message = f"must consist of lower-case letters, digits{dots}, and begin and end with a letter or digit"
             return message, value, "write it as my-orders"
+        case "value_error":
+            return str(context["error"]), value, "see docs/fields.md"
         case _:
             return message[:1].lower() + message[1:], value, "see docs/fields.md"
 

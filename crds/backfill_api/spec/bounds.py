@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
 from typing import Annotated
 
-from pydantic import Field, StrictInt, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StrictInt, StringConstraints
 
 DAY_S = 24 * 3600
 
@@ -58,6 +59,35 @@ Generation = Annotated[int, Field(ge=-1, le=COUNT_MAX)]
 ExitCode = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Moment = Annotated[str, Field(max_length=40)]
 """RFC 3339."""
+
+
+def _text_of(value: object) -> object:
+    """Return a time as a string: a YAML parser reads one without quotes as a time."""
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _in_calendar(text: str) -> str:
+    """Return a time unchanged.
+
+    Raises:
+        ValueError: The calendar does not contain it, such as 30 February.
+    """
+    try:
+        datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError("is not in the calendar") from error
+    return text
+
+
+UNTIL_FORM = r"^2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})$"
+Until = Annotated[
+    str,
+    StringConstraints(strict=True, max_length=40, pattern=UNTIL_FORM),
+    BeforeValidator(_text_of),
+    AfterValidator(_in_calendar),
+    Field(json_schema_extra={"format": "date-time"}),
+]
+"""A time that a user writes, RFC 3339 with a time zone: `2026-11-26T18:00:00Z`."""
 
 PlanName = Annotated[str, Field(max_length=16, pattern="^[0-9a-f]{16}$")]
 """Name of a plan: a hash of the planned fields."""

@@ -5,12 +5,13 @@ The annotation is an emergency brake that a GitOps tool does not undo.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal
 
 from pydantic import StrictBool
 
 from backfill_api.model import Model
-from backfill_api.spec.bounds import ByteRate, Rate
+from backfill_api.spec.bounds import ByteRate, Rate, Until
 
 
 class ThrottleSpec(Model):
@@ -21,6 +22,19 @@ class ThrottleSpec(Model):
 
     bytes_per_second: ByteRate | None = None
     """Bytes of the source's files per second, compressed; not for a topic. The lower of this limit and `rowsPerSecond` applies."""
+
+    until: Until | None = None
+    """End of this limit, RFC 3339: an override's limit then gives way to the spec's, the spec's to none. A past time: not in force."""
+
+    @property
+    def limited(self) -> bool:
+        """True if rows or bytes have a limit."""
+        return (self.rows_per_second, self.bytes_per_second) != (None, None)
+
+    @property
+    def until_ms(self) -> int | None:
+        """End of this limit in milliseconds since 1970, rounded down to seconds; `None` if it has no end."""
+        return None if self.until is None else int(datetime.fromisoformat(self.until).timestamp()) * 1000
 
 
 class PauseSpec(Model):

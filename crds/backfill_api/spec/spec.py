@@ -13,14 +13,17 @@ from backfill_api.model import Model, cel, member_of, refused, unchanged
 from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
 from backfill_api.spec import combinations
 from backfill_api.spec import session_conf as meaning
+from backfill_api.spec.auto_throttle import SpecThrottle
 from backfill_api.spec.bounds import DAY_S, Drain, Name, PlanName, Seconds, Sql
-from backfill_api.spec.override import PauseSpec, ThrottleSpec
+from backfill_api.spec.override import PauseSpec
 from backfill_api.spec.params import Params, SourceAbility
 from backfill_api.spec.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
 from backfill_api.spec.sources import Source
 from backfill_api.spec.strategies import Strategy
 from backfill_api.spec.targets import Target
 from backfill_api.status.status import BackfillStatus
+
+UNTIL_ALONE = "is the end of a limit, and the spec has none"
 
 
 class Barrier(Model):
@@ -84,6 +87,10 @@ class BackfillSpec(Model):
             f"self.verify == 'None' || !({_target_with('existingRows', 'Keep')})",
             "verify: Final compares whole tables: not with a target's existingRows: Keep",
         ),
+        (
+            "!has(self.throttle) || !has(self.throttle.until) || has(self.throttle.rowsPerSecond) || has(self.throttle.bytesPerSecond)",
+            f"throttle.until {UNTIL_ALONE}",
+        ),
         *combinations.rules(),
     )
 
@@ -105,7 +112,7 @@ class BackfillSpec(Model):
     barrier: Barrier = Barrier()
     """Interval of barriers, and which of them commit."""
 
-    throttle: ThrottleSpec = ThrottleSpec()
+    throttle: SpecThrottle = SpecThrottle()
     """Limit of the snapshot's speed; changes are never limited."""
 
     pause: PauseSpec = PauseSpec()
@@ -181,6 +188,9 @@ class BackfillSpec(Model):
         combinations.check_combination(self.source, self.target, self.strategy, self.write_mode)
         if self.throttle.bytes_per_second is not None:
             combinations.check_knows_bytes(self.source)
+        if self.throttle.until is not None and not self.throttle.limited:
+            hint = "add throttle.rowsPerSecond or throttle.bytesPerSecond, or remove it"
+            raise refused("throttle.until", UNTIL_ALONE, hint=hint, value=self.throttle.until)
         return self
 
     @model_validator(mode="after")

@@ -65,6 +65,7 @@ REASONS: Final = {
     "DriversLimited": "The operator's limit of drivers is reached; this one waits.",
     "SharedTarget": "Another Backfill writes the same target: only one of them can have it.",
     "NotRequested": "It was not requested.",
+    "LimitEnded": "`throttle.until` is past, so its limit is not in force; the message names the time.",
     "NoDriver": "No driver is wanted, or none is there yet.",
     "DriverMissing": "The driver's pod was not found; the operator asks again before it gives up.",
     "DriverUnreachable": "The driver's control server does not respond; its pod exists.",

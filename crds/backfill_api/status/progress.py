@@ -271,6 +271,9 @@ class Progress(ProgressSummary):
     throttle_until: Moment | None = None
     """End, RFC 3339. The same as in `limit`."""
 
+    auto_rows_per_second: Count | None = None
+    """The automatic limit, in rows; absent: none. The lower one of it and `throttleRowsPerSecond` applies."""
+
     revision: ReportedRevision = 0
     """Newest command in force."""
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from backfill_api.model import Model
 from backfill_api.spec.bounds import By, Count, ExitCode, Generation, Moment, Note, PlanName, Revision
-from backfill_api.spec.override import Override
+from backfill_api.spec.override import Override, ThrottleSpec
 from backfill_api.status.conditions import Condition, Phase
 from backfill_api.status.losses import Losses, PodLoss
 from backfill_api.status.plan import Plan, PlanWarning
@@ -169,6 +169,12 @@ class Control(Model):
 
     bytes_per_second: Count | None = None
     """The limit of bytes that it was last asked for; absent: none."""
+
+    until: Moment | None = None
+    """End of that limit, RFC 3339; absent: it has none."""
+
+    then: ThrottleSpec | None = None
+    """The limit that follows at `until`; absent: none."""
 
     attempt: Count = 0
     """The attempt that the pending commands are for."""

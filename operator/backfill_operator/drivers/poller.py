@@ -258,7 +258,7 @@ def _transitions(progress: Progress | None) -> tuple[object, ...]:
         return ()
     return (
         progress.phase, progress.percent, progress.paused, progress.quiet, progress.throttle_rows_per_second,
-        progress.throttle_bytes_per_second, progress.revision, progress.caught_up, progress.non_convergent, progress.reason,
+        progress.throttle_bytes_per_second, progress.throttle_until, progress.revision, progress.caught_up, progress.non_convergent, progress.reason,
         progress.table_version is None,
     )  # fmt: skip
 

@@ -65,6 +65,8 @@ class Launch:
 
     rows_per_second: int | None = None
     bytes_per_second: int | None = None
+    until: str | None = None
+    """End of the limit, RFC 3339; `None` if it has no end."""
 
     @property
     def image(self) -> str:

@@ -40,10 +40,17 @@ def backfill_document(launch: Launch) -> dict[str, Any]:
         spec["spark"] = {"conf": dict(launch.spec.spark.conf)}
     if launch.paused is not None:
         spec |= {"desiredState": "Paused", "pause": {"scope": launch.paused}}
-    limits = {"rowsPerSecond": launch.rows_per_second, "bytesPerSecond": launch.bytes_per_second}
-    limits = {name: limit for name, limit in limits.items() if limit is not None}
-    if limits:
-        spec["throttle"] = limits
+    throttle: dict[str, Any] = {
+        name: limit
+        for name, limit in (("rowsPerSecond", launch.rows_per_second), ("bytesPerSecond", launch.bytes_per_second))
+        if limit is not None
+    }
+    if throttle and launch.until is not None:
+        throttle["until"] = launch.until
+    if launch.spec.throttle.auto is not None:
+        throttle["auto"] = launch.spec.throttle.auto.model_dump(mode="json", by_alias=True)
+    if throttle:
+        spec["throttle"] = throttle
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,13 @@ from backfill_cli.commands.options import (
     terminal,
 )
 from backfill_cli.terminal.acknowledgements import describe_effect
-from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_rate
+from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_rate, parse_until
 from backfill_cli.terminal.steps import steps_shown
 from backfill_cli.terminal.view import show_receipt
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(time.time(), UTC)
 
 
 def _send(file: Path | None, job: str | None, wait_s: float, command: Command) -> None:
@@ -116,6 +122,12 @@ def resume(file: Path | None, job: str | None, wait_s: float) -> None:
     metavar="DURATION",
     help="90s, 30m, 2h; then the earlier limit applies again.",
 )
+@click.option(
+    "--until",
+    callback=parsed(lambda text: parse_until(text, _now())),
+    metavar="TIME",
+    help="2026-11-26T18:00:00Z, instead of --for.",
+)
 @click.pass_context
 def throttle(
     context: click.Context,
@@ -125,6 +137,7 @@ def throttle(
     job: str | None,
     wait_s: float,
     for_s: int | None,
+    until: datetime | None,
 ) -> None:
     """Limit the snapshot to RATE rows a second: 50000, 200k, 1.5M, 0 (none at all), none (no limit).
 
@@ -133,6 +146,10 @@ def throttle(
     given = {context.get_parameter_source(name) for name in ("rate", "bytes_per_s")}
     if ParameterSource.COMMANDLINE not in given:
         raise click.UsageError("give a RATE, or --bytes RATE.")
+    if for_s is not None and until is not None:
+        raise click.UsageError("give --for or --until, not both.")
+    if until is not None:
+        for_s = max(1, math.ceil((until - _now()).total_seconds()))
     limit = ThrottleCommand(rows_per_second=rate, bytes_per_second=bytes_per_s, for_seconds=for_s)
     _send(file, job, wait_s, Command(type="Throttle", throttle=limit))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 from backfill import Settings
 
@@ -76,6 +77,30 @@ def parse_duration_s(text: str) -> int:
     if seconds > DURATION_MAX_S:
         raise ValueError(f"{text!r} is more than a week; leave --for out to keep it")
     return seconds
+
+
+def parse_until(text: str, now: datetime) -> datetime:
+    """Return a future time of RFC 3339: `2026-11-26T18:00:00Z`, `2026-11-26T19:00+01:00`.
+
+    Args:
+        text: The time that a user typed.
+        now: The current time, with a time zone.
+
+    Raises:
+        ValueError: The time is malformed, has no time zone, is past, or is more than a week away.
+    """
+    form = "write 2026-11-26T18:00:00Z, or give a duration with --for"
+    try:
+        until = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ValueError(f"invalid time {text!r}: {form}") from None
+    if until.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone: add Z for UTC, or an offset as +01:00")
+    if until <= now:
+        raise ValueError(f"{text!r} is past, it is {now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} now: {form}")
+    if until - now > timedelta(seconds=DURATION_MAX_S):
+        raise ValueError(f"{text!r} is more than a week away; leave --until out to keep the limit")
+    return until
 
 
 def parse_memory(text: str) -> str:

@@ -82,12 +82,9 @@ class Inbox:
 def refused_of_bytes(event: CommandReceived, epoch: Epoch, *, knows_bytes: bool) -> tuple[Acknowledge, ...]:
     """Refuse a limit of bytes from a command of this attempt, if the source has no files."""
     command = event.command
-    if (
-        knows_bytes
-        or event.attempt != epoch.attempt
-        or not isinstance(command, Throttle)
-        or command.bytes_per_s is None
-    ):
+    if knows_bytes or event.attempt != epoch.attempt or not isinstance(command, Throttle):
+        return ()
+    if command.bytes_per_s is None and (command.then is None or command.then.bytes_per_s is None):
         return ()
     message = "this source has no files, so its bytes per second cannot be limited: limit the rows per second instead"
     return (Acknowledge(event.attempt, epoch.number, event.revision, "Refused", message),)

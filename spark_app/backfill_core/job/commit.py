@@ -127,6 +127,9 @@ class CommitLog:
     """Finished part of the job according to the newest commit."""
 
     seconds: tuple[float, ...] = ()
+    count: int = 0
+    """Number of commits of this attempt."""
+
     others: tuple[ForeignCommit, ...] = ()
     """Foreign commits to the target seen so far, oldest first; only the newest are kept."""
 
@@ -136,7 +139,14 @@ class CommitLog:
     def sealed(self, event: Sealed, percent: int, now: Now) -> CommitLog:
         """Return the log with one more commit of this job, whose state stores this percentage."""
         kept = (*self.seconds[1 - SECONDS_KEPT_MAX :], event.seconds)
-        return replace(self, table_version=event.table_version, sealed_ms=now.wall_ms, percent=percent, seconds=kept)
+        return replace(
+            self,
+            table_version=event.table_version,
+            sealed_ms=now.wall_ms,
+            percent=percent,
+            seconds=kept,
+            count=self.count + 1,
+        )
 
     def note(self, commits: tuple[ForeignCommit, ...]) -> CommitLog:
         """Return the log with more foreign commits."""

@@ -10,7 +10,8 @@ Pause(History)     no new split; change batches continue (R-SNAP-43)
 Pause(All)         no new split and no new change batch
 Resume             ends either kind of pause
 Throttle(n)        limits history to n rows/s, or to n bytes/s, until changed
-Throttle(n, for)   the same until the given time, then the limit that was in force before
+Throttle(n, for)   the same for a time, then the limit that was in force before
+Throttle(n, until) the same until a time, then the limit that the command names
 VerifyNow, Stop    none: they start an action, and leave no state
 """
 
@@ -20,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backfill_api.spec.bounds import COUNT_MAX, REVISION_MAX
-from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.commands import Command, Limit, Pause, Resume, Stop, Throttle, VerifyNow
 from backfill_core.protocol.stored_fields import StoredFields
 
 HISTORY = "History"
@@ -29,7 +30,7 @@ ROWS_MAX, BYTES_MAX = 1_000_000_000, 1_000_000_000_000
 NUMBERS = {
     "rowsPerSecond": ROWS_MAX, "afterRowsPerSecond": ROWS_MAX, "specRowsPerSecond": ROWS_MAX,
     "bytesPerSecond": BYTES_MAX, "afterBytesPerSecond": BYTES_MAX, "specBytesPerSecond": BYTES_MAX,
-    "untilMs": COUNT_MAX, "revision": REVISION_MAX, "pausedBy": REVISION_MAX, "limitedBy": REVISION_MAX,
+    "untilMs": COUNT_MAX, "afterUntilMs": COUNT_MAX, "specUntilMs": COUNT_MAX, "revision": REVISION_MAX, "pausedBy": REVISION_MAX, "limitedBy": REVISION_MAX,
     "afterLimitedBy": REVISION_MAX,
 }  # fmt: skip
 """Largest values of stored numbers, as in specs and commands."""
@@ -72,6 +73,11 @@ class Controls:
     after_bytes_per_s: int | None = None
     spec_bytes_per_s: int | None = None
 
+    after_until_ms: int | None = None
+    """End of the limit that returns at `until_ms`; `None` if it has no end."""
+
+    spec_until_ms: int | None = None
+
     def after(self, command: Command, revision: int, now_ms: int) -> Controls:
         """Return the controls with one more command in force."""
         match command:
@@ -80,43 +86,64 @@ class Controls:
                 return replace(self, paused=scope, paused_by=revision, revision=revision)
             case Resume():
                 return replace(self, paused=None, paused_by=revision, revision=revision)
-            case Throttle(for_s=None):
-                return replace(self._limited(command.rows_per_s, command.bytes_per_s, revision), revision=revision)
-            case Throttle(for_s=float() | int() as for_s):
-                # A second limit with an expiry does not make the first one permanent.
-                before = self.at(self.until_ms) if self.until_ms is not None else self
-                return replace(
-                    self._limited(command.rows_per_s, command.bytes_per_s, revision),
-                    until_ms=now_ms + round(for_s * 1000),
-                    after_rows_per_s=before.rows_per_s,
-                    after_bytes_per_s=before.bytes_per_s,
-                    after_limited_by=before.limited_by,
-                    revision=revision,
-                )
+            case Throttle():
+                return replace(self._throttled(command, revision, now_ms).at(now_ms), revision=revision)
             case VerifyNow() | Stop():
                 return replace(self, revision=revision)
         raise TypeError(f"not a command: {command!r}")
 
+    def _throttled(self, command: Throttle, revision: int, now_ms: int) -> Controls:
+        """Return the controls with the limit of a command, and with the limit that follows it."""
+        limited = self._limited(command.rows_per_s, command.bytes_per_s, revision)
+        if command.until_ms is not None:
+            then = command.then or Limit()
+            return replace(
+                limited,
+                until_ms=command.until_ms,
+                after_rows_per_s=then.rows_per_s,
+                after_bytes_per_s=then.bytes_per_s,
+                after_until_ms=then.until_ms,
+                after_limited_by=revision,
+            )
+        if command.for_s is None:
+            return limited
+        # A second command with an expiry does not make the first one permanent; the spec's limit returns with its own end.
+        before = self.at(self.until_ms) if self.until_ms is not None and self.limited_by else self
+        return replace(
+            limited,
+            until_ms=now_ms + round(command.for_s * 1000),
+            after_rows_per_s=before.rows_per_s,
+            after_bytes_per_s=before.bytes_per_s,
+            after_until_ms=before.until_ms,
+            after_limited_by=before.limited_by,
+        )
+
     def at(self, now_ms: int) -> Controls:
-        """Return the controls at a point in time; a limit past its expiry is removed."""
+        """Return the controls at a point in time; a limit past its expiry is removed, and the one after it as well."""
         if self.until_ms is None or now_ms < self.until_ms:
             return self
-        return self._limited(self.after_rows_per_s, self.after_bytes_per_s, self.after_limited_by)
+        after = self._limited(self.after_rows_per_s, self.after_bytes_per_s, self.after_limited_by, self.after_until_ms)
+        return after.at(now_ms)
 
-    def _limited(self, rows_per_s: int | None, bytes_per_s: int | None, by: int) -> Controls:
-        """Return the controls with a limit that has no expiry."""
+    def _limited(
+        self, rows_per_s: int | None, bytes_per_s: int | None, by: int, until_ms: int | None = None
+    ) -> Controls:
+        """Return the controls with a limit, after whose expiry no limit is in force."""
         return replace(
             self,
             rows_per_s=rows_per_s,
             bytes_per_s=bytes_per_s,
             limited_by=by,
-            until_ms=None,
+            until_ms=until_ms,
             after_rows_per_s=None,
             after_bytes_per_s=None,
+            after_until_ms=None,
             after_limited_by=0,
         )
 
-    def under_spec(self, paused: str | None, rows_per_s: int | None, bytes_per_s: int | None = None) -> Controls:
+    def under_spec(
+        self, paused: str | None, rows_per_s: int | None, bytes_per_s: int | None = None, until_ms: int | None = None
+    ) -> Controls:
         """Return the controls in force when an attempt starts.
 
         Earlier commands stay in force after a restart (R-PROG-8), unless the spec's value changed since then: a user who
@@ -125,9 +152,12 @@ class Controls:
         controls = self
         if paused != self.spec_paused:
             controls = replace(controls, paused=paused, spec_paused=paused, paused_by=0)
-        if (rows_per_s, bytes_per_s) != (self.spec_rows_per_s, self.spec_bytes_per_s):
-            limited = controls._limited(rows_per_s, bytes_per_s, 0)  # noqa: SLF001 - our own class
-            controls = replace(limited, spec_rows_per_s=rows_per_s, spec_bytes_per_s=bytes_per_s)
+        before = (self.spec_rows_per_s, self.spec_bytes_per_s, self.spec_until_ms)
+        if (rows_per_s, bytes_per_s, until_ms) != before:
+            limited = controls._limited(rows_per_s, bytes_per_s, 0, until_ms)  # noqa: SLF001 - our own class
+            controls = replace(
+                limited, spec_rows_per_s=rows_per_s, spec_bytes_per_s=bytes_per_s, spec_until_ms=until_ms
+            )
         return controls
 
     @property
@@ -159,11 +189,13 @@ class Controls:
             "bytesPerSecond": self.bytes_per_s,
             "untilMs": self.until_ms,
             "afterRowsPerSecond": self.after_rows_per_s,
+            "afterUntilMs": self.after_until_ms,
             "afterBytesPerSecond": self.after_bytes_per_s,
             "revision": self.revision or None,
             "specPaused": self.spec_paused,
             "specRowsPerSecond": self.spec_rows_per_s,
             "specBytesPerSecond": self.spec_bytes_per_s,
+            "specUntilMs": self.spec_until_ms,
             "pausedBy": self.paused_by or None,
             "limitedBy": self.limited_by or None,
             "afterLimitedBy": self.after_limited_by or None,
@@ -187,16 +219,18 @@ class Controls:
         revision, until = value.get("revision", 0), value.get("untilMs")
         # Older states do not record who set a value: a value that differs from the spec is attributed to the newest command.
         held = revision if value.get("paused") != value.get("specPaused") else 0
-        limited = revision if until or value.get("rowsPerSecond") != value.get("specRowsPerSecond") else 0
+        of_spec = until == value.get("specUntilMs") and value.get("rowsPerSecond") == value.get("specRowsPerSecond")
         return cls(
             paused_by=value.get("pausedBy", held),
-            limited_by=value.get("limitedBy", limited),
+            limited_by=value.get("limitedBy", 0 if of_spec else revision),
             after_limited_by=value.get("afterLimitedBy", 0),
             paused=value.get("paused"),
             rows_per_s=value.get("rowsPerSecond"),
             bytes_per_s=value.get("bytesPerSecond"),
             until_ms=value.get("untilMs"),
             after_rows_per_s=value.get("afterRowsPerSecond"),
+            after_until_ms=value.get("afterUntilMs"),
+            spec_until_ms=value.get("specUntilMs"),
             after_bytes_per_s=value.get("afterBytesPerSecond"),
             revision=value.get("revision", 0),
             spec_paused=value.get("specPaused"),

@@ -304,9 +304,20 @@ class Job(AttemptView):
             self.phase = stopped(self.phase, awaited=True)
             self._times = self._times.cancel_in(0.0 if stop.force else self._settings.pause_budget_s, now)
         self._inbox = self._inbox.put_in_force()
-        if (self._controls.rows_per_s, self._controls.bytes_per_s) != (before.rows_per_s, before.bytes_per_s):
+        limit = (before.rows_per_s, before.bytes_per_s)
+        if self._adapt(now) or (self._controls.rows_per_s, self._controls.bytes_per_s) != limit:
             self._set_limit(now)
         return changed
+
+    def _adapt(self, now: Now) -> bool:
+        """Take the measurements of a barrier; return whether the automatic limit changed."""
+        auto = self._auto
+        if auto is None:
+            return False
+        rows_done = self._state.rows_done
+        held = self._controls.history_held or self._strategy.status.history_complete
+        self._auto = auto.held(rows_done, now) if held else auto.observe(self._commits.log, rows_done, now)
+        return self._auto.throttle.rows_per_s != auto.throttle.rows_per_s
 
     def _quieten(self, now: Now) -> list[Action]:
         """Remove the deadline of a pause that was withdrawn before it passed."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from backfill_core.pacing.auto_throttle import AutoSettings
 from backfill_core.protocol.actions import Finish
 from backfill_core.protocol.clock import Now
 
@@ -43,6 +44,9 @@ class JobSettings:
 
     burst_s: float = 1.1
     """Unused rate that is kept, in seconds or in barriers, whichever is longer: a barrier that is a little late keeps its quota."""
+
+    auto: AutoSettings | None = None
+    """Targets and bounds of the automatic limit; `None` if the spec requests none."""
 
     suspects: tuple[str, ...] = ()
     """Settings that decide which rows the target has. An error names them if both sides differ without a foreign commit."""

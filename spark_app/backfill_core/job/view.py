@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from backfill_api.amounts import show_seconds
 from backfill_core.errors import BackfillError
+from backfill_core.job.auto_pace import AutoPace
 from backfill_core.job.commands import Inbox
 from backfill_core.job.commit import CommitInFlight, Commits
 from backfill_core.job.controls import Controls
@@ -76,6 +77,9 @@ class JobView:
     warnings: tuple[JobWarning, ...] = ()
     """Conditions that end the job unless the user acts, and foreign commits to the target."""
 
+    auto_rows_per_s: int | None = None
+    """The automatic limit of rows; `None` if the spec requests none, or history is complete."""
+
     executors_lost: Mapping[str, int] = field(default_factory=dict)
     """Executors that this driver lost, by reason."""
 
@@ -105,6 +109,7 @@ def reason_of(
     *,
     doing: str,
     history_complete: bool,
+    auto: AutoPace | None = None,
 ) -> str:
     """Describe why a job is not faster, the most important reason first; `doing` is the strategy's description.
 
@@ -123,6 +128,9 @@ def reason_of(
         scope = "everything" if controls.changes_held else "the snapshot"
         ending = "; work under way is ending" if len(work) and (controls.changes_held or not doing) else ""
         return f"{scope} is paused {_by(controls.paused_by)}{ending}{'' if controls.changes_held else also}"
+    manual = controls.rows_per_s
+    if auto is not None and not history_complete and (manual is None or auto.throttle.rows_per_s < manual):
+        return f"{auto.describe}{also}"
     if controls.limited and not history_complete:
         until_ms = controls.until_ms
         until = "" if until_ms is None else f", for {show_seconds(max(0, until_ms - now.wall_ms) // 1000)} more"
@@ -169,6 +177,7 @@ class AttemptView:
         self._verify_wanted = False
         self._failures = 0
         self._backoff: RetryWait | None = None
+        self._auto = AutoPace.begin(settings.auto, state.rows_done, now)
         self._set_limit(now)
         receipt = (RECEIPT,) if settings.verify_final and not settings.follows else ()
         steps = (START, *strategy.status.steps, *receipt)
@@ -176,7 +185,13 @@ class AttemptView:
 
     def _set_limit(self, now: Now) -> None:
         burst_s = self._settings.burst_s * max(1.0, self._settings.interval_s)
-        self._strategy.on(LimitSet(self._controls.rows_per_s, burst_s, self._controls.bytes_per_s), now)
+        self._strategy.on(LimitSet(self._rows_per_s, burst_s, self._controls.bytes_per_s), now)
+
+    @property
+    def _rows_per_s(self) -> int | None:
+        """The limit of rows in force: the lower one of the manual and the automatic limit; `None` without either."""
+        limits = (self._controls.rows_per_s, None if self._auto is None else self._auto.throttle.rows_per_s)
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def wake_at_s(self) -> float:
         """Return the latest monotonic time of the next `Tick`."""
@@ -252,7 +267,7 @@ class AttemptView:
         held = (held and not isinstance(self._phase_or_last, Fencing)) or stop_in(self.phase) is not None
         facts = self._strategy.view(now).facts
         # The strategy converts a limit of bytes to rows, because it knows the size of a row.
-        limit = controls.rows_per_s if controls.bytes_per_s is None else facts.limit_rows_per_s
+        limit = self._rows_per_s if controls.bytes_per_s is None else facts.limit_rows_per_s
         return replace(facts, limit_rows_per_s=limit, held=held, copy=None if held else facts.copy)
 
     @property
@@ -277,6 +292,7 @@ class AttemptView:
             now,
             doing=strategy.reason,
             history_complete=complete,
+            auto=self._auto,
         )
         return JobView(
             attempt=self._state.attempt,
@@ -300,4 +316,5 @@ class AttemptView:
             course=self._course,
             finished=isinstance(self.phase, Over) and self.phase.finish.outcome == "Complete",
             warnings=(*strategy.warnings, *commits.warnings),
+            auto_rows_per_s=None if self._auto is None or complete else self._auto.throttle.rows_per_s,
         )

@@ -47,6 +47,9 @@ class LaunchDriver:
 
     rows_per_second: int | None = None
     bytes_per_second: int | None = None
+    until: str | None = None
+    """End of the limit, RFC 3339; `None` if it has no end."""
+
     token_hashes: tuple[str, ...] = ()
     """Hashes of tokens that its Secret may contain; a Secret with another token is not the attempt's. Empty if not on record."""
 

@@ -15,15 +15,21 @@ from dataclasses import dataclass
 
 from backfill_api.names import VERIFY_ANNOTATION
 from backfill_api.spec.bounds import REVISION_MAX, REVISIONS_AHEAD_MAX, count
+from backfill_api.spec.override import ThrottleSpec
+from backfill_api.status.progress import Progress
 from backfill_api.status.status import ACKS_MAX, Acknowledgement, Control, PendingCommand
 from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, ThrottleCommand
 from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
-from backfill_core.lifecycle.inputs.timestamps import ms_of, rfc3339_ms
+from backfill_core.lifecycle.inputs.desired import Desired
+from backfill_core.lifecycle.inputs.timestamps import ms_of, rfc3339, rfc3339_ms
 
 RESEND_S = 1.0
 REFUSAL_CHARACTERS_MAX = 1024
 _PAUSE = ("Pause", "Resume")
+
+Limit = tuple[int | None, int | None, int | None]
+"""Rows a second, bytes a second, and the end in milliseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> 
             new.append(Command(type="Verify"))
             control = control.model_copy(update={"verify_token": token})
         # A command above corrects each difference, so from here on these are the requested controls.
-        control = control.model_copy(update=context.desired.controls)
+        control = control.model_copy(update=context.desired.controls | {"then": context.desired.then})
     if new:
         control = _with(control, new, context)
     if stop or steer:
@@ -93,13 +99,56 @@ def settled(context: Context, control: Control) -> bool:
     """Return whether the desired controls are in force, as far as the status shows. Verify and Stop are not controls, and do not count."""
     if any(pending.command.type in (*_PAUSE, "Throttle") for pending in control.pending):
         return False
-    desired = (context.desired.paused, context.desired.rows_per_second, context.desired.bytes_per_second)
-    if (control.paused, control.rows_per_second, control.bytes_per_second) != desired:
+    desired = context.desired
+    if control.paused != desired.paused or not limit_follows(context, control, _sent(control)):
         return False
     progress = context.progress
     if progress is None or progress.revision < control.acked_revision:
         return True
-    return (progress.paused, progress.throttle_rows_per_second, progress.throttle_bytes_per_second) == desired
+    return progress.paused == desired.paused and limit_follows(context, control, reported_limit(progress))
+
+
+def reported_limit(progress: Progress) -> Limit:
+    """Return the limit that a driver reports."""
+    rows, size_bytes = progress.throttle_rows_per_second, progress.throttle_bytes_per_second
+    return rows, size_bytes, ms_of(progress.throttle_until)
+
+
+def limit_follows(context: Context, control: Control, limit: Limit) -> bool:
+    """Return whether a driver's limit is the desired one, or becomes or was it at an `until` that is about now.
+
+    The driver ends a limit itself, by its own clock and at a barrier. A command at that time would repeat an old limit, or replace
+    the end with another one. Only a driver that was asked for the desired limit can have ended it already.
+    """
+    desired, tolerance_ms = context.desired, context.policy.ack_timeout_ms
+    if limit == desired.limit:
+        return True
+    if limit[2] is not None and limit[2] <= context.now_ms:
+        return context.now_ms - limit[2] < tolerance_ms
+    if desired.until_ms is None or _sent(control) != desired.limit or limit != _limit_of(desired.then):
+        return False
+    return desired.until_ms - context.now_ms < tolerance_ms
+
+
+def _limit_of(throttle: ThrottleSpec | None) -> Limit:
+    throttle = throttle or ThrottleSpec()
+    return throttle.rows_per_second, throttle.bytes_per_second, throttle.until_ms
+
+
+def limit_ends_in_ms(context: Context) -> int | None:
+    """Return the milliseconds until the desired limit ends, or the driver's is late to end; `None` if neither is awaited."""
+    progress, now_ms = context.progress, context.now_ms
+    if context.desired.until_ms is not None:
+        return context.desired.until_ms - now_ms
+    until_ms = None if progress is None else ms_of(progress.throttle_until)
+    if until_ms is None or until_ms > now_ms:
+        return None
+    late_ms = until_ms + context.policy.ack_timeout_ms - now_ms
+    return late_ms if late_ms > 0 else None
+
+
+def _sent(control: Control) -> Limit:
+    return control.rows_per_second, control.bytes_per_second, ms_of(control.until)
 
 
 def _believed(context: Context, control: Control) -> Control:
@@ -187,17 +236,19 @@ def _corrections(context: Context, control: Control) -> list[Command]:
     # A progress that is older than the newest acknowledgement does not show the current controls.
     current = progress is not None and progress.revision >= control.acked_revision
     paused: str | None = control.paused
-    limits = (control.rows_per_second, control.bytes_per_second)
+    limit, then = _sent(control), control.then
     if progress is not None and current:
-        paused = progress.paused
-        limits = (progress.throttle_rows_per_second, progress.throttle_bytes_per_second)
+        paused, limit = progress.paused, reported_limit(progress)
     for pending in control.pending:
         match pending.command.type:
             case "Pause" | "Resume":
                 paused = None if pending.command.pause is None else pending.command.pause.scope
             case "Throttle":
                 throttle = pending.command.throttle or ThrottleCommand()
-                limits = (throttle.rows_per_second, throttle.bytes_per_second)
+                limit, then = (
+                    (throttle.rows_per_second, throttle.bytes_per_second, ms_of(throttle.until)),
+                    throttle.then,
+                )
             case _:
                 pass
     commands: list[Command] = []
@@ -207,10 +258,21 @@ def _corrections(context: Context, control: Control) -> list[Command]:
             if desired.paused is None
             else Command(type="Pause", pause=PauseCommand(scope=desired.paused))
         )
-    if limits != (desired.rows_per_second, desired.bytes_per_second):
-        limit = ThrottleCommand(rows_per_second=desired.rows_per_second, bytes_per_second=desired.bytes_per_second)
-        commands.append(Command(type="Throttle", throttle=limit))
+    # A driver does not report the limit that follows, so the newest one sent counts, until the driver's limit is that one.
+    then = None if then is not None and _limit_of(then) == limit else then
+    outdated = desired.until_ms is not None and limit == desired.limit and then != desired.then
+    if outdated or not limit_follows(context, control, limit):
+        commands.append(Command(type="Throttle", throttle=_throttle(desired)))
     return commands
+
+
+def _throttle(desired: Desired) -> ThrottleCommand:
+    return ThrottleCommand(
+        rows_per_second=desired.rows_per_second,
+        bytes_per_second=desired.bytes_per_second,
+        until=None if desired.until_ms is None else rfc3339(desired.until_ms),
+        then=desired.then,
+    )
 
 
 def _with(control: Control, new: list[Command], context: Context) -> Control:

@@ -19,13 +19,32 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """Limit of history; `Limit()` is none."""
+
+    rows_per_s: int | None = None
+    bytes_per_s: int | None = None
+    until_ms: int | None = None
+    """End of the limit in milliseconds since 1970; `None` if it has no end."""
+
+
+@dataclass(frozen=True, slots=True)
 class Throttle:
-    """Limit history to `rows_per_s` (`None`: unlimited, 0: paused) for `for_s` seconds or permanently. The lower limit applies."""
+    """Limit history to `rows_per_s` (`None`: unlimited, 0: paused): permanently, for `for_s` seconds, or until `until_ms`.
+
+    The lower of two limits applies.
+    """
 
     rows_per_s: int | None
     for_s: float | None = None
     bytes_per_s: int | None = None
     """Bytes of the source's files, compressed."""
+
+    until_ms: int | None = None
+    """End of the limit in milliseconds since 1970; `then` follows."""
+
+    then: Limit | None = None
+    """Limit after `until_ms`; `None` if none follows. Without `until_ms` the earlier limit returns after `for_s`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from backfill_api.spec.bounds import MESSAGE_MAX, count
+from backfill_api.spec.override import ThrottleSpec
 from backfill_api.status import receipt as api
 from backfill_api.status.source_head import SourceHead
-from backfill_api.wire import Ack, CommandRequest, PauseCommand, StopCommand
+from backfill_api.wire import Ack, CommandRequest, PauseCommand, StopCommand, ThrottleCommand
 from backfill_api.wire import Command as WireCommand
 from backfill_core.protocol.actions import Acknowledge
-from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.commands import Command, Limit, Pause, Resume, Stop, Throttle, VerifyNow
 from backfill_core.protocol.events import CommandReceived, Head
 from backfill_core.protocol.receipt import FileDifference, PartitionComparison, TableReceipt
 from backfill_core.protocol.work import Position
@@ -32,11 +33,19 @@ def _command(wire: WireCommand) -> Command:
             return Resume()
         case "Throttle":
             assert wire.throttle is not None
-            return Throttle(wire.throttle.rows_per_second, wire.throttle.for_seconds, wire.throttle.bytes_per_second)
+            return _throttle(wire.throttle)
         case "Verify":
             return VerifyNow()
         case "Stop":
             return Stop(force=(wire.stop or StopCommand()).force)
+
+
+def _throttle(wire: ThrottleCommand) -> Throttle:
+    then = (
+        None if wire.then is None else Limit(wire.then.rows_per_second, wire.then.bytes_per_second, wire.then.until_ms)
+    )
+    until_ms = ThrottleSpec(until=wire.until).until_ms
+    return Throttle(wire.rows_per_second, wire.for_seconds, wire.bytes_per_second, until_ms, then)
 
 
 def to_api_ack(ack: Acknowledge) -> Ack:

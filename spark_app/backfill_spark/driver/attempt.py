@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
+from backfill_api.spec.auto_throttle import AutoThrottleSpec
 from backfill_api.spec.combinations import knows_bytes
 from backfill_api.spec.spec import BackfillResource
 from backfill_api.status.progress import Progress
@@ -27,12 +28,14 @@ from backfill_core.errors import (
     StateMovedError,
 )
 from backfill_core.job.after_end import describe_early_stop, refuse_after_end
+from backfill_core.job.auto_pace import COMMIT_SECONDS
 from backfill_core.job.commit import describe_suspects
 from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import KEY_PROOF, START
 from backfill_core.job.view import JobView
+from backfill_core.pacing.auto_throttle import AutoSettings, Target
 from backfill_core.pacing.executor_losses import ExecutorLosses
 from backfill_core.pacing.executors import ExecutorCount, executors_wanted, on_kubernetes
 from backfill_core.protocol.actions import Acknowledge, Finish
@@ -237,6 +240,7 @@ class _Attempt:
             verify_final=spec.verify != "None",
             follows=spec.after == "Follow",
             knows_bytes=knows_bytes(spec.source),
+            auto=_auto(spec.throttle.auto),
             suspects=_suspects(opened.tables),
         )
         self._executor = SparkActionExecutor(opened, attempt=state.attempt)
@@ -330,6 +334,14 @@ class _Attempt:
         )
 
 
+def _auto(auto: AutoThrottleSpec | None) -> AutoSettings | None:
+    """Return the targets of the automatic limit, with the messages that name them; `None` without `throttle.auto`."""
+    if auto is None:
+        return None
+    targets = {COMMIT_SECONDS: Target("commits take", " s", auto.commit_seconds)}
+    return AutoSettings(targets, auto.floor, auto.ceiling)
+
+
 def _next_state(opened: OpenedJob, moment: Now) -> JobState:
     """Return the initial state of the attempt: the stored state with the current spec's settings."""
     backfill, spec = opened.backfill, opened.backfill.spec
@@ -340,7 +352,7 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
         epoch=0,
         strategy=spec.strategy.type,
     )
-    paused = spec.pause.scope if spec.desired_state == "Paused" else None
+    paused, limit = spec.pause.scope if spec.desired_state == "Paused" else None, spec.throttle
     # A receipt that reports a difference is taken again, not reused.
     receipt = state.receipt if state.receipt is not None and state.receipt.equal else None
     if opened.start_over is not None:
@@ -348,7 +360,7 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
     return replace(
         state,
         attempt=state.attempt + 1,
-        controls=state.controls.under_spec(paused, spec.throttle.rows_per_second, spec.throttle.bytes_per_second).at(
+        controls=state.controls.under_spec(paused, limit.rows_per_second, limit.bytes_per_second, limit.until_ms).at(
             moment.wall_ms
         ),
         receipt=receipt,

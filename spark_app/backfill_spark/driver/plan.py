@@ -166,7 +166,7 @@ def _plan(
         partitions=_partitions(source),
         warnings=(
             *order_warnings(order),
-            *limit_warnings(spec.throttle, unique=unique),
+            *limit_warnings(spec.throttle, unique=unique, now_ms=round(time.time() * 1000)),
             *source_warnings(tables, seconds, rate, retention, began_s),
             *([] if table is None else table_warnings(table, change_feed)),
             *_file_warnings(tables, settings, modes, counted),
@@ -225,10 +225,15 @@ def _copy_s(tables: Tables, rows: int, per_s: float) -> float:
 
 
 def _limit(tables: Tables) -> float | None:
-    """Return the limit in rows a second; a limit of bytes is converted with the average size of a row."""
+    """Return the limit in rows a second, `None` once its `until` is past; a limit of bytes is converted with the average size of a row."""
     source, limits = tables.opened, tables.spec.throttle
+    rows_per_s, bytes_per_s = limits.rows_per_second, limits.bytes_per_second
+    if limits.until_ms is not None and limits.until_ms <= time.time() * 1000:
+        rows_per_s = bytes_per_s = None
+    if limits.auto is not None:
+        rows_per_s = limits.auto.ceiling if rows_per_s is None else min(rows_per_s, limits.auto.ceiling)
     row_bytes = mean_row_bytes(source.table.rows, source.table.bytes) if isinstance(source, PinnedSource) else None
-    return LimitSet(limits.rows_per_second, 0.0, limits.bytes_per_second).in_rows(row_bytes).rows_per_s
+    return LimitSet(rows_per_s, 0.0, bytes_per_s).in_rows(row_bytes).rows_per_s
 
 
 def _planned_modes(counted: Counter[CopyMode]) -> tuple[PlannedFiles, ...]:

@@ -85,6 +85,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         non_convergent=strategy.non_convergent,
         quiet=view.quiet,
         **_to_api_controls(view.controls),
+        auto_rows_per_second=view.auto_rows_per_s,
         table_version=view.table_version if view.table_version >= 0 else None,
         seal_ms_p50=count(seals[len(seals) // 2] * 1000) if seals else None,
         seal_ms_p99=count(seals[min(len(seals) - 1, len(seals) * 99 // 100)] * 1000) if seals else None,

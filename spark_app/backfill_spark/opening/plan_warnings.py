@@ -167,9 +167,13 @@ def source_warnings(
     return (PlanWarning(reason="RetentionShort", message=message, hint=f"Raise {OF_A_TABLE}."),)
 
 
-def limit_warnings(limit: ThrottleSpec, *, unique: bool | None) -> list[PlanWarning]:
+def limit_warnings(limit: ThrottleSpec, *, unique: bool | None, now_ms: int) -> list[PlanWarning]:
     """Return warnings about the key and the limits, for any source."""
     warnings: list[PlanWarning] = []
+    if limit.until_ms is not None and limit.until_ms <= now_ms:
+        message = f"throttle.until {limit.until} is past: the limit is not in force."
+        warnings.append(PlanWarning(reason="LimitEnded", message=message, hint="Set a later time, or remove throttle."))
+        limit = ThrottleSpec()
     if unique is False:
         message = "the key is not unique: the job will refuse to start."
         warnings.append(PlanWarning(reason="KeyNotUnique", message=message, hint="Choose another key."))

@@ -35,7 +35,13 @@ class TestWrongInputEndsWithItsCode:
 
     @pytest.mark.parametrize(
         "arguments",
-        [["throttle", "-5"], ["throttle", "fast"], ["throttle", "1k", "--for", "0"], ["throttle", "--bytes", "5"]],
+        [
+            ["throttle", "-5"],
+            ["throttle", "fast"],
+            ["throttle", "1k", "--for", "0"],
+            ["throttle", "--bytes", "5"],
+            ["throttle", "1k", "--until", "2020-01-01T00:00:00Z"],
+        ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
     def test_a_wrong_rate_is_refused(self, job, arguments):

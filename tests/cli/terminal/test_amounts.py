@@ -1,10 +1,12 @@
 """Rates, durations and sizes as users type them."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from backfill.formatting import show_bytes
 from backfill_api.amounts import counted, show_seconds, whole_number
-from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_memory, parse_rate
+from backfill_cli.terminal.amounts import parse_byte_rate, parse_duration_s, parse_memory, parse_rate, parse_until
 
 
 class TestRates:
@@ -53,6 +55,32 @@ class TestByteRates:
         """A number without a unit is ambiguous."""
         with pytest.raises(ValueError, match="none"):
             parse_byte_rate(text)
+
+
+NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
+
+
+class TestEnds:
+    @pytest.mark.parametrize("text", ["2026-11-26T18:00:00Z", "2026-11-26T19:00+01:00", " 2026-11-26T10:00-08:00 "])
+    def test_a_future_time_is_read_with_its_time_zone(self, text):
+        """All of them are six o'clock in the evening in UTC."""
+        assert parse_until(text, NOON) == datetime(2026, 11, 26, 18, tzinfo=UTC)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("2026-11-26T12:00:00Z", "is past, it is 2026-11-26T12:00:00Z now"),
+            ("2026-11-26T12:30:00+01:00", "is past"),
+            ("2026-11-26T18:00:00", "has no time zone"),
+            ("2026-12-26T18:00:00Z", "more than a week away"),
+            ("18:00", "invalid time"),
+            ("", "invalid time"),
+        ],
+    )
+    def test_a_past_or_wrong_time_is_refused(self, text, message):
+        """A limit that is over at once would look like one that failed."""
+        with pytest.raises(ValueError, match=message):
+            parse_until(text, NOON)
 
 
 class TestDurations:

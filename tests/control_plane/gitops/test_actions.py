@@ -23,7 +23,7 @@ def backfill(override=None, conditions=(), **fields):
 
 def desired(document):
     """Return the operator's decision for it."""
-    controls = desired_of(spec(**document["spec"]), document["metadata"].get("annotations", {}))
+    controls = desired_of(spec(**document["spec"]), document["metadata"].get("annotations", {}), 0)
     assert controls.override_error == ""
     return controls.paused, controls.suspend, controls.rows_per_second
 

@@ -13,7 +13,7 @@ from backfill_core.job.controls import ALL, HISTORY, Controls
 from backfill_core.job.state import SIZE_MAX_BYTES, JobState, check_same_spec
 from backfill_core.phases.copy import SPANS_MAX
 from backfill_core.positions.intervals import IntervalSet
-from backfill_core.protocol.commands import Pause, Resume, Throttle
+from backfill_core.protocol.commands import Limit, Pause, Resume, Throttle
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.receipt import FileDifference, TableReceipt, VnodeMismatch
 from backfill_core.protocol.strategy import Opened, Pinned
@@ -198,6 +198,37 @@ class TestControls:
 
         assert controls.at(40_000).rows_per_s is None
 
+    def test_a_limit_of_the_spec_ends_and_stays_ended(self):
+        """Another attempt with the same spec does not begin it again; an edited end does."""
+        limited = Controls().under_spec(None, 9, None, 1_000)
+        ended = limited.at(1_000)
+
+        assert (limited.at(999).rows_per_s, ended.rows_per_s, ended.until_ms) == (9, None, None)
+        assert ended.under_spec(None, 9, None, 1_000).rows_per_s is None
+        assert ended.under_spec(None, 9, None, 2_000).at(1_500).rows_per_s == 9
+
+    def test_a_command_for_a_while_keeps_the_end_of_the_specs_limit(self):
+        """The limit of the spec returns only until its own end."""
+        limited = Controls().under_spec(None, 9, None, 60_000).after(Throttle(3, for_s=10), 1, 0)
+
+        assert [limited.at(ms).rows_per_s for ms in (9_999, 10_000, 59_999, 60_000)] == [3, 9, 9, None]
+        assert limited.after(Throttle(2, for_s=100), 2, 0).at(100_000).rows_per_s is None
+        assert Controls.from_json(limited.to_json()) == limited
+
+    @pytest.mark.parametrize(("ms", "rows"), [(0, 5), (999, 5), (1_000, 7), (1_999, 7), (2_000, None)])
+    def test_a_command_until_a_time_names_the_limit_that_follows(self, ms, rows):
+        """The limit in force before does not return: the sender may have changed it meanwhile."""
+        command = Throttle(5, until_ms=1_000, then=Limit(7, None, 2_000))
+
+        assert Controls(rows_per_s=500).after(command, 1, 0).at(ms).rows_per_s == rows
+        assert Controls(rows_per_s=500).after(command, 1, ms).rows_per_s == rows
+
+    def test_a_limit_of_the_spec_is_attributed_to_the_spec_after_a_command(self):
+        """A pause has a revision, and a limit with an end was once attributed to it after a restart."""
+        paused = Controls().under_spec(None, 9, None, 60_000).after(Pause(), 3, 0)
+
+        assert Controls.from_json(paused.to_json()).limited_by == 0
+
     def test_a_limit_of_zero_holds_history_like_a_pause(self):
         """Zero rows per second is a pause and must look like one; the same applies to zero bytes."""
         assert Controls().after(Throttle(0), 1, 0).history_held
@@ -231,7 +262,15 @@ class TestControls:
 
     @given(
         some.sampled_from(
-            [Pause(), Pause(everything=True), Resume(), Throttle(7), Throttle(7, 3.0, 70), Throttle(None, None, 5)]
+            [
+                Pause(),
+                Pause(everything=True),
+                Resume(),
+                Throttle(7),
+                Throttle(7, 3.0, 70),
+                Throttle(None, None, 5),
+                Throttle(7, until_ms=50, then=Limit(3, 4, 90)),
+            ]
         )
     )
     def test_controls_survive_a_round_trip(self, command):

@@ -181,7 +181,7 @@ def _controls(config_map):
     limits = spec.get("throttle") or {}
     return {
         "paused": paused, "throttle_rows_per_second": limits.get("rowsPerSecond"),
-        "throttle_bytes_per_second": limits.get("bytesPerSecond"),
+        "throttle_bytes_per_second": limits.get("bytesPerSecond"), "throttle_until": limits.get("until"),
     }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from backfill_core.protocol.commands import Pause, Resume, Stop, Throttle, VerifyNow
 from backfill_core.protocol.events import CommandReceived
+from backfill_spark.control.wire import format_timestamp
 
 
 def effect_of(event: CommandReceived) -> dict[str, Any]:
@@ -14,9 +15,11 @@ def effect_of(event: CommandReceived) -> dict[str, Any]:
             return {"paused": "All" if everything else "History", "quiet": True, "reason": reason}
         case Resume():
             return {"paused": None, "quiet": False, "reason": ""}
-        case Throttle(rows_per_s=rows, bytes_per_s=size_bytes):
+        case Throttle(rows_per_s=rows, bytes_per_s=size_bytes, until_ms=until_ms):
             reason = f"throttled by command (revision {event.revision})"
-            return {"throttle_rows_per_second": rows, "throttle_bytes_per_second": size_bytes, "reason": reason}
+            until = None if until_ms is None else format_timestamp(until_ms)
+            limits = {"throttle_rows_per_second": rows, "throttle_bytes_per_second": size_bytes}
+            return {**limits, "throttle_until": until, "reason": reason}
         case Stop():
             return {"stopping": True}
         case VerifyNow():

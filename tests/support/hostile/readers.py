@@ -154,7 +154,7 @@ TEXTS: dict[str, Callable[[str], object]] = {
     "the name of a field in an error": lambda text: (child("spec", text), nearest(text, ["Follow", "Exit"])),
     "the name of a setting": lambda text: holds_a_secret(text[:TEMPLATE_BYTES_MAX]),
     "a termination message": Ending.read,
-    "the annotation override": lambda text: desired_of(spec(), {OVERRIDE_ANNOTATION: text}),
+    "the annotation override": lambda text: desired_of(spec(), {OVERRIDE_ANNOTATION: text}, 0),
     "a command": CommandRequest.model_validate_json,
     "the query of a request": lambda text: _number(urlsplit(f"/v1/acks?{text[:8192]}"), "after"),
     "a time of the API server": ms_of,

@@ -6,12 +6,14 @@ The driver obeys revisions as the real one does. The shell's view may be arbitra
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import dataclass, replace
 
 from support.operators.observations import NAME, T0, UID, checked, spec
 
 from backfill_api.names import DRAIN_FINALIZER, OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION
+from backfill_api.spec.override import ThrottleSpec
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus
 from backfill_api.wire import Ack, CommandRequest
@@ -28,6 +30,7 @@ from backfill_core.lifecycle.actions import (
     SendCommand,
 )
 from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
+from backfill_core.lifecycle.inputs.timestamps import ms_of, rfc3339
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import DriverPod, DriverReport, LaunchFailed, Observation, WaitingExecutors
 
@@ -55,6 +58,10 @@ class Driver:
     revision: int = 0
     stopping: bool = False
     verified: int = 0
+    until: str | None = None
+    then: ThrottleSpec | None = None
+    clock_ahead_ms: int = 0
+    """Difference of its node's clock from the operator's."""
 
     def command(self, request: CommandRequest) -> Ack:
         """Obey at once, by the rules of the core: older revisions are superseded, the same one is already in force."""
@@ -71,11 +78,18 @@ class Driver:
                 case "Throttle":
                     throttle = request.command.throttle
                     self.limits = throttle.rows_per_second, throttle.bytes_per_second
+                    self.until, self.then = throttle.until, throttle.then
                 case "Stop":
                     self.stopping = True
                 case "Verify":
                     self.verified += 1
         return Ack(attempt=self.attempt, epoch=self.revision + 1, revision=request.revision, outcome=outcome)
+
+    def end_limit(self, now_ms: int) -> None:
+        """End a limit whose time has come by this driver's clock."""
+        while self.until is not None and ms_of(self.until) <= now_ms + self.clock_ahead_ms:
+            then = self.then or ThrottleSpec()
+            self.limits, self.until, self.then = (then.rows_per_second, then.bytes_per_second), then.until, None
 
 
 class World:
@@ -138,6 +152,7 @@ class World:
             return replace(pod, phase="Running", started=True) if self.chance.random() < self.starts else pod
         if not pod.ready:
             return replace(pod, ready=self.chance.random() < 0.7)
+        driver.end_limit(self.now_ms)
         self.executors[pod.uid] = self.chance.choice([0, 0, 2])
         wait = self.chance.random() < self.executors_wait
         for_an_image = self.chance.random() < 0.5
@@ -195,13 +210,17 @@ class World:
                 pause={"scope": self.chance.choice(["All", "History"])},
             )
         elif choice == 1:
-            self.edit(throttle={self.chance.choice(["rowsPerSecond", "bytesPerSecond"]): self.chance.randrange(5)})
+            limit = {self.chance.choice(["rowsPerSecond", "bytesPerSecond"]): self.chance.randrange(5)}
+            until = {"until": rfc3339(self.now_ms + self.chance.randrange(-5, 60) * 1000)}
+            self.edit(throttle=limit | (until if self.chance.random() < 0.5 else {}))
         elif choice == 2:
             self.edit(suspend=self.chance.random() < 0.5)
         elif choice == 3:
             self.annotate(
                 OVERRIDE_ANNOTATION,
-                self.chance.choice(['{"desiredState":"Paused"}', "{broken", "", '{"suspend":true}']),
+                self.chance.choice(
+                    ['{"desiredState":"Paused"}', "{broken", "", '{"suspend":true}', self._limited_for_a_while()]
+                ),
             )
         elif choice == 4:
             self.annotate(RESTART_ANNOTATION, str(self.now_ms))
@@ -214,6 +233,10 @@ class World:
                 driver.paused, driver.revision = "All", driver.revision + 3  # a user with another tool
         elif choice == 8:
             self.edit(spark={"image": f"localhost/spark:{self.now_ms}"})
+
+    def _limited_for_a_while(self) -> str:
+        until = rfc3339(self.now_ms + self.chance.randrange(-5, 60) * 1000)
+        return json.dumps({"throttle": {"rowsPerSecond": 3, "until": until}})
 
     def calm(self) -> None:
         """End all faults, and let the user finish the job."""
@@ -255,8 +278,9 @@ class World:
             executors_of=executors_of(self.cr.spec),
         )
         self.drivers[uid] = Driver(
-            action.attempt, action.paused, (action.rows_per_second, action.bytes_per_second), self.sealed.revision
-        )
+            action.attempt, action.paused, (action.rows_per_second, action.bytes_per_second), self.sealed.revision,
+            until=action.until, clock_ahead_ms=self.chance.choice([-4000, 0, 0, 4000]),
+        )  # fmt: skip
         self.launched.append(action.attempt)
         self.launch_failed = None
 
@@ -353,7 +377,7 @@ class World:
                 progress = Progress(
                     phase="Snapshot", percent=min(100, 100 * self.work // self.work_wanted), paused=driver.paused, table_version=1,
                     throttle_rows_per_second=driver.limits[0], throttle_bytes_per_second=driver.limits[1],
-                    revision=driver.revision,
+                    throttle_until=driver.until, revision=driver.revision,
                 )  # fmt: skip
                 acks = tuple(ack for ack in self.acks.values() if ack.attempt == driver.attempt)
                 return DriverReport(driver.attempt, self.now_ms, progress, None, acks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate
 
@@ -77,6 +78,9 @@ class HandDriven:
         """Error of every commit."""
 
         self.sealed: list[tuple[float, int]] = []
+        self.seal_s: Callable[[int], float] = lambda rows: 0.1
+        """Reported duration of a commit by its rows; the answer comes at once."""
+
         self.finish: Finish | None = None
         self.ends_when_cancelled = True
         """Answer a cancellation at once if true; a MERGE does not."""
@@ -163,7 +167,7 @@ class HandDriven:
                         self.send(SealFailed(action.epoch, self.refused))
                         continue
                     self.sealed.append((self.now_s, sum(file.rows for file in action.files)))
-                    self.send(Sealed(action.epoch, self.seals, 0.1))
+                    self.send(Sealed(action.epoch, self.seals, self.seal_s(self.sealed[-1][1])))
                 case PollSource():
                     self.looks.append(action)
                     self.send(SourcePolled(self.head))

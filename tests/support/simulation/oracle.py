@@ -193,7 +193,8 @@ class Oracle:
             demand(self._paused is None, "history started while paused (R-SNAP-43)")
             limited = " under a limit" if self._rate else ""
             readers = max_in_flight(self._given, attempt)
-            never_limited = self._given.rows_per_s is None and not self._given.commands
+            given = self._given
+            never_limited = given.rows_per_s is None and not given.commands and not given.auto
             most = readers if never_limited else self._model.IN_FLIGHT_MAX * readers // DEFAULT
             demand(in_flight <= most, f"{in_flight} pieces of history in flight{limited}, for {readers} readers")
             self.full += in_flight >= readers > DEFAULT
@@ -332,7 +333,7 @@ class Oracle:
         self._attempt = attempt
         self._live = {}
         # A command that is in force from the start, or that expires.
-        self._held_back = self._given.paused is not None or bool(self.commands)
+        self._held_back = self._given.paused is not None or bool(self.commands) or self._given.auto
         self._rate = self._stored_rate(now_s)
         pauses = [command for _, command in sorted(self.commands.items()) if isinstance(command, Pause | Resume)]
         last = pauses[-1] if pauses else self._held_by_spec

@@ -54,6 +54,9 @@ class Scenario:
     """The transform filters rows."""
 
     rows_per_s: int | None = None
+    auto: bool = False
+    """The spec has an automatic limit, and every fourth commit or so is slower than its target."""
+
     verify_final: bool = False
     commit_every: int = 1
     faults: float = 0.0

@@ -270,7 +270,7 @@ class Shell:
         self._sealing = None
         if not self._over:
             self._world.oracle.on_sealed(action.state, self._world.quarantine)
-        self.deliver(Sealed(action.epoch, version, 0.1))
+        self.deliver(Sealed(action.epoch, version, self._world.commit_s(version)))
         if not self._over:
             self._check_summary(JobState.decode(action.state))
 

@@ -25,8 +25,10 @@ from support.simulation.tables import Row, Target
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError
+from backfill_core.job.auto_pace import COMMIT_SECONDS
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
+from backfill_core.pacing import auto_throttle
 from backfill_core.protocol.actions import Finish
 from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
 from backfill_core.protocol.epochs import txn_version
@@ -41,6 +43,11 @@ OTHERS_MAX = 3
 
 class Crashed(Exception):
     """The process is gone."""
+
+
+COMMITS_IN_A_SECOND = auto_throttle.AutoSettings(
+    {COMMIT_SECONDS: auto_throttle.Target("commits take", " s", 1.0)}, 2, 40
+)
 
 
 class World:
@@ -87,6 +94,7 @@ class World:
         self.settings = JobSettings(
             commit_every=given.commit_every,
             verify_final=given.verify_final,
+            auto=COMMITS_IN_A_SECOND if given.auto else None,
         )
 
     # ------------------------------------------------------------------ time
@@ -94,6 +102,10 @@ class World:
     def wall_ms(self) -> int:
         """Return the time of day."""
         return WALL_MS + round(self.now_s * 1000)
+
+    def commit_s(self, version: int) -> float:
+        """Return the duration that a commit reports."""
+        return 2.5 if self.given.auto and Random(version // 3).random() < 0.3 else 0.1
 
     @property
     def calm(self) -> bool:

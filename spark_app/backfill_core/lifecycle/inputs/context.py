@@ -145,7 +145,7 @@ def classify(observation: Observation, now_ms: int) -> Context:
         if (number := number_of(observation.name, pod.name)) is not None
     ]
     our_pods = [pod for pod in drivers if _is_ours(pod, observation)]
-    desired = desired_of(observation.spec, observation.annotations, observation.status.override)
+    desired = desired_of(observation.spec, observation.annotations, now_ms, observation.status.override)
     status = with_approval(_with_newest_attempt(observation.status, our_pods), observation.spec)
     if status.override != desired.override:
         status = status.model_copy(update={"override": desired.override})

@@ -12,6 +12,7 @@ from backfill_api.names import OVERRIDE_ANNOTATION, STATE_ANNOTATION, SUSPEND_AN
 from backfill_api.spec.combinations import NO_BYTES, knows_bytes
 from backfill_api.spec.override import Override, PauseSpec, ThrottleSpec
 from backfill_api.spec.spec import BackfillSpec
+from backfill_core.lifecycle.inputs.timestamps import rfc3339
 from backfill_core.lifecycle.observation import SpecRefused
 
 Scope = Literal["History", "All"]
@@ -31,6 +32,15 @@ class Desired:
     paused: Scope | None = None
     rows_per_second: int | None = None
     bytes_per_second: int | None = None
+    until_ms: int | None = None
+    """End of the limit in force, in milliseconds since 1970; `None` if it has no end."""
+
+    then: ThrottleSpec | None = None
+    """The limit that follows at `until_ms`; `None` if none follows."""
+
+    ended: tuple[str, ...] = ()
+    """Descriptions of limits that ended: the override's, the spec's."""
+
     suspend: bool = False
     pause_overridden: bool = False
     throttle_overridden: bool = False
@@ -44,12 +54,21 @@ class Desired:
     @property
     def controls(self) -> dict[str, Any]:
         """The pause and the limits, by their names in a status and a launch."""
-        limits = {"rows_per_second": self.rows_per_second, "bytes_per_second": self.bytes_per_second}
-        return {"paused": self.paused, **limits}
+        return {
+            "paused": self.paused,
+            "rows_per_second": self.rows_per_second,
+            "bytes_per_second": self.bytes_per_second,
+            "until": None if self.until_ms is None else rfc3339(self.until_ms),
+        }
+
+    @property
+    def limit(self) -> tuple[int | None, int | None, int | None]:
+        """The limit in force: rows and bytes a second, and its end in milliseconds since 1970."""
+        return self.rows_per_second, self.bytes_per_second, self.until_ms
 
 
 def desired_of(
-    spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str], held: Override | None = None
+    spec: BackfillSpec | SpecRefused, annotations: Mapping[str, str], now_ms: int, held: Override | None = None
 ) -> Desired:
     """Return the spec's controls with the override applied.
 
@@ -58,27 +77,52 @@ def desired_of(
     Args:
         spec: The spec.
         annotations: Annotations of the object.
+        now_ms: Current time; a limit past its `until` is not in force.
         held: The override that was in force.
     """
     override, errors = _override(spec, annotations, held or Override())
     state = pause = None
-    throttle, suspend = ThrottleSpec(), False
+    throttle: ThrottleSpec = ThrottleSpec()
+    suspend = False
     if isinstance(spec, BackfillSpec):
         state, pause, throttle, suspend = spec.desired_state, spec.pause, spec.throttle, spec.suspend
     state = override.desired_state or state
     pause = override.pause or pause or PauseSpec()
-    throttle = override.throttle or throttle
+    limits = [("override", override.throttle), ("spec", throttle)]
+    in_force = [(owner, limit) for owner, limit in limits if limit is not None and not _over(limit, now_ms)]
+    owner, limit = in_force[0] if in_force else ("spec", ThrottleSpec())
     return Desired(
         paused=pause.scope if state == "Paused" else None,
-        rows_per_second=throttle.rows_per_second,
-        bytes_per_second=throttle.bytes_per_second,
+        rows_per_second=limit.rows_per_second,
+        bytes_per_second=limit.bytes_per_second,
+        until_ms=limit.until_ms,
+        then=_after(limit, [later for _, later in in_force[1:]]),
+        ended=tuple(
+            f"{name}.throttle.until {over.until} is past" for name, over in limits if over and _over(over, now_ms)
+        ),
         suspend=suspend if override.suspend is None else override.suspend,
         pause_overridden=override.desired_state is not None or override.pause is not None,
-        throttle_overridden=override.throttle is not None,
+        throttle_overridden=owner == "override",
         suspend_overridden=override.suspend is not None,
         override=None if override == Override() else override,
         override_error="; ".join(errors)[:ERROR_CHARACTERS_MAX],
     )
+
+
+def _over(limit: ThrottleSpec, now_ms: int) -> bool:
+    return limit.until_ms is not None and limit.until_ms <= now_ms
+
+
+def _after(limit: ThrottleSpec, later: list[ThrottleSpec]) -> ThrottleSpec | None:
+    """Return the limit that holds at the end of `limit`, with its end in the form of a status; `None` if none does."""
+    if limit.until_ms is None:
+        return None
+    holds = (spec for spec in later if spec.limited and not _over(spec, limit.until_ms))
+    after = next(holds, None)
+    if after is None:
+        return None
+    until = None if after.until_ms is None else rfc3339(after.until_ms)
+    return ThrottleSpec(rows_per_second=after.rows_per_second, bytes_per_second=after.bytes_per_second, until=until)
 
 
 def _override(

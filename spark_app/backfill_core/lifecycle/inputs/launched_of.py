@@ -23,6 +23,9 @@ READ_BY_A_PLAN: Final = frozenset({"throttle"})
 IN_THE_POD_TOO: Final = frozenset({"drain_timeout_seconds"})
 """Those of them that a pod contains as well: the drain of a node uses the pod's value."""
 
+MANUAL: Final = {"rows_per_second", "bytes_per_second", "until"}
+"""Fields of `throttle` that the operator sends as commands; a driver reads `throttle.auto` at its start."""
+
 _CHARACTERS: Final = 16
 _FIELD_CHARACTERS: Final = 8
 
@@ -33,9 +36,7 @@ def launched_of(spec: BackfillSpec, kind: AttemptKind = "Run") -> str:
     Fields with default values are left out, so that a field of a later version replaces no waiting pod.
     """
     left_out = READ_BY_THE_OPERATOR - READ_BY_A_PLAN if kind == "Plan" else READ_BY_THE_OPERATOR
-    return _hashed(
-        spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, exclude=set(left_out))
-    )
+    return _hashed(_without(spec, left_out))
 
 
 def executors_of(spec: BackfillSpec) -> str:
@@ -66,8 +67,16 @@ def edited_fields(launched: str, spec: BackfillSpec) -> tuple[str, ...]:
 
 
 def _launched(spec: BackfillSpec) -> dict[str, Any]:
-    left_out = set(READ_BY_THE_OPERATOR - IN_THE_POD_TOO)
-    return spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, exclude=left_out)
+    return _without(spec, READ_BY_THE_OPERATOR - IN_THE_POD_TOO)
+
+
+def _without(spec: BackfillSpec, names: frozenset[str]) -> dict[str, Any]:
+    """Return a spec without defaults and without some fields; of `throttle` only the manual part is left out."""
+    left_out: dict[str, Any] = {name: MANUAL if name == "throttle" else True for name in names}
+    document = spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, exclude=left_out)
+    if not document.get("throttle", True):
+        del document["throttle"]
+    return document
 
 
 def _by_path(document: dict[str, Any]) -> dict[str, str]:

@@ -17,6 +17,9 @@ from backfill_core.protocol.after_end import unmet_after_end
 
 COMMAND_REFUSED: Final = "CommandRefused"
 
+LIMIT_ENDED: Final = "LimitEnded"
+"""Reason of the condition `Throttled` once `throttle.until` is past."""
+
 EXECUTORS_WAITING: Final = "ExecutorsWaiting"
 """Type of a condition, and its reason."""
 
@@ -208,11 +211,14 @@ def _in_force(context: Context, control: Control, kinds: tuple[str, ...], type_:
         return Fact("True" if was else "False", "AcknowledgementPending")
     # After a restart of the operator, acknowledged controls stay in force until the driver reports otherwise.
     in_force = was if reported is None else reported
+    ended = "; ".join(desired.ended) if type_ == "Throttled" else ""
+    if not in_force and not requested and ended:
+        return Fact("False", LIMIT_ENDED, ended)
     if not in_force:
         return Fact("False", "AcknowledgementPending" if requested else "NotRequested")
     if not requested:
         return Fact("True", "AcknowledgementPending")
-    return Fact("True", "Override" if overridden else "AsRequested")
+    return Fact("True", "Override" if overridden else "AsRequested", ended)
 
 
 def _synced(context: Context, control: Control) -> Fact:

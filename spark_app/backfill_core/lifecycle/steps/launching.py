@@ -173,9 +173,8 @@ def _wait(context: Context, attempt: Attempt, conditions: ConditionSet) -> StepR
 
 
 def _as_desired(context: Context, control: Control) -> Control:
-    """Return the control state of an attempt that starts with the desired controls, and needs no command."""
-    desired = context.desired
-    return control.model_copy(update=desired.controls)
+    """Return the control state of an attempt that starts with the desired controls; only a limit after its `until` needs a command."""
+    return control.model_copy(update=context.desired.controls | {"then": None})
 
 
 def _as_launched(context: Context, control: Control) -> Control:

@@ -16,7 +16,14 @@ from backfill_core.lifecycle.actions import (
     PersistIntent,
     SendCommand,
 )
-from backfill_core.lifecycle.commands import RESEND_S, CommandPlan, plan_commands, refusals, settled
+from backfill_core.lifecycle.commands import (
+    RESEND_S,
+    CommandPlan,
+    limit_ends_in_ms,
+    plan_commands,
+    refusals,
+    settled,
+)
 from backfill_core.lifecycle.inputs.commits import with_commits
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
@@ -244,6 +251,7 @@ def _limits(context: Context, attempt: Attempt, pod: DriverPod, commands: Comman
         _startup_left_ms(context, attempt, pod) if attempt.ready_time is None and stop is None else None,
         stuck_ms(context, (pod, *context.orphan_pods)),
         context.unreachable_in_ms,
+        limit_ends_in_ms(context),
         _lost_in_ms(context, attempt, pod),
     )
 
