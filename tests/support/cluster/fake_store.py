@@ -95,7 +95,7 @@ class Store:
             raise Refusal(404, "NotFound", f'{plural} "{name}" not found') from None
 
     def list(self, plural, namespace=None, *, selector="", fields="", limit=0, token=""):
-        """Return a page and the token of the next one; `status.phase` is the only field selector."""
+        """Return a page and the token of the next one; field selectors are `status.phase` and `metadata.name`."""
         after = tuple(json.loads(base64.b64decode(token))) if token else ("", "")
         if token and after[0] == "expired":
             raise Refusal(410, "Expired", "The provided continue parameter is too old")
@@ -105,7 +105,9 @@ class Store:
             if key > after
             and namespace in (None, key[0])
             and matches(object_["metadata"].get("labels") or {}, selector)
-            and matches({"status.phase": (object_.get("status") or {}).get("phase", "")}, fields)
+            and matches(
+                {"status.phase": (object_.get("status") or {}).get("phase", ""), "metadata.name": key[1]}, fields
+            )
         ]
         page = matching[:limit] if limit else matching
         more = limit and len(matching) > limit
