@@ -150,6 +150,7 @@ CONDITION_HINTS: dict[str, tuple[Need, str]] = {
     "QuotaExceeded": ("act", "Raise the namespace's ResourceQuota, or request less in `driver.resources`. The driver starts as soon as the quota allows it."),
     "PodRejected": ("wait", "The message is the kubelet's: its disk, memory or devices are full, or it shuts down. The driver starts as soon as a node has capacity: free some, or request less in `driver.resources`."),
     "LaunchRefused": ("act", "The message is the API server's. `serviceaccount … not found` and `forbidden` mean that the namespace lacks the [tenant's part](kubernetes.md#tenants)."),
+    "AllJobsPaused": ("wait", "The job continues as its spec and override define once the administrator disables the switch ([all jobs at once](operating.md#all-jobs-at-once))."),
     "DriversLimited": ("wait", "The driver starts when another Backfill ends. The administrator can raise `limits.maxDrivers` or `limits.maxDriversPerNamespace`."),
     "SharedTarget": ("act", "Delete all but one of the Backfills that the message names, or give each a separate target."),
     "NotRequested": ("none", "Nothing."),

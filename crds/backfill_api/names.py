@@ -43,6 +43,12 @@ The viewer renews it, about every 30 seconds. Only the minute before the given t
 time has no effect, and one that is 90 seconds ahead has none for 30 seconds. At most 50 objects are written at this pace at a time.
 """
 
+ALL_JOBS_CONFIG_MAP: Final = f"{SINGULAR}-all-jobs"
+"""ConfigMap in the operator's namespace with the switch for all jobs."""
+
+ALL_JOBS_KEY: Final = "pauseAll"
+"""Key of that ConfigMap: JSON of a `PauseAll`. All jobs pause while it is enabled. No ConfigMap, no key and an empty value do not pause."""
+
 DRAIN_FINALIZER: Final = f"{GROUP}/drain"
 """Holds a deleted Backfill until its driver has stopped at a barrier."""
 

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import kopf
 from kubernetes.aio.client.configuration import Configuration
@@ -19,13 +20,17 @@ from backfill_operator.drivers.addresses import AddressBook, Reach, by_pod_ip
 from backfill_operator.drivers.control_client import ControlClient
 from backfill_operator.drivers.poller import DriverPoller
 from backfill_operator.health import Health
+from backfill_operator.informer.all_jobs import AllJobsSwitch
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.informer.executors import ExecutorLooks
 from backfill_operator.informer.kopf_watches import kopf_settings, registry_of
+from backfill_operator.informer.pace import WatchPace
 from backfill_operator.informer.relist import Relist
+from backfill_operator.informer.watch_session import open_session
 from backfill_operator.job_metrics import JobMetrics
 from backfill_operator.kube.client import Call, Cluster
 from backfill_operator.kube.election import Election
+from backfill_operator.kube.errors import ApiError
 from backfill_operator.kube.event_recorder import EventRecorder
 from backfill_operator.kube.server_clock import ServerClock, wall_ms
 from backfill_operator.manifests.attempt import Installation
@@ -83,7 +88,6 @@ class Operator:
             notify=self.events.note, now_ms=clock.now_ms, monotonic=time.monotonic,
         )  # fmt: skip
         self.slots = DriverSlots(self.cache, settings, self.queue.add)
-        self.reconciler = self._reconciler(writer, clock)
         self.relist = Relist(
             self.cluster, self.cache, settings, self.metrics, enqueue=self.queue.add, monotonic=time.monotonic,
             on_unreadable=self._on_unreadable,
@@ -91,6 +95,8 @@ class Operator:
         self.executors = ExecutorLooks(
             self.cluster, self.cache, settings, enqueue=self.queue.add, on_unreadable=self._on_unreadable
         )
+        self.all_jobs = self._all_jobs_of(configuration)
+        self.reconciler = self._reconciler(writer, clock)
         self.election = Election(self.cluster, settings, now_ms=clock.now_ms) if settings.leader_election else None
         self.health = Health(settings, self.relist, self.election, self.metrics)
         self.watching = asyncio.Event()
@@ -108,7 +114,18 @@ class Operator:
         return Reconciler(
             cluster=self.cluster, cache=self.cache, drivers=self.drivers, executor=executor, events=self.events,
             metrics=self.metrics, slots=self.slots, enqueue=self.queue.add, now_ms=clock.now_ms,
+            pause_all=lambda: self.all_jobs.value,
         )  # fmt: skip
+
+    def _all_jobs_of(self, configuration: Configuration) -> AllJobsSwitch:
+        pace = WatchPace(
+            self.settings.watch_retry_max_seconds, lambda _: self.metrics.watch_failures.labels("configmaps").inc()
+        )
+        opens = partial(
+            open_session, configuration, pace, start_version=lambda _path, version: version, on_watch=lambda _path: None,
+            on_unreadable=self._on_unreadable, admitted=self.cluster.admitted,
+        )  # fmt: skip
+        return AllJobsSwitch(self.cluster, self.cache, self.settings, open_session=opens, enqueue=self.queue.add)
 
     def _registry_of(self, configuration: Configuration) -> kopf.OperatorRegistry:
         return registry_of(
@@ -155,6 +172,10 @@ class Operator:
         await self.relist.complete.wait()
         if self.election is not None:
             await self.election.leading.wait()
+        # Before the first decision, so that no driver starts while all jobs are paused.
+        with suppress(TimeoutError, ApiError):
+            async with asyncio.timeout(self.settings.request_timeout_seconds):
+                await self.all_jobs.once()
         # Before the first decision, so that a change of leader does not remove waiting executors from a status.
         with suppress(TimeoutError):
             async with asyncio.timeout(self.settings.request_timeout_seconds):
@@ -162,6 +183,7 @@ class Operator:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.executors.run(), name="executors")
+                group.create_task(self.all_jobs.run(), name="all jobs")
                 await self.queue.run(self.reconciler, self.settings.workers)
         finally:
             await self.drivers.close()

@@ -98,5 +98,6 @@ Message = Annotated[str, Field(max_length=MESSAGE_MAX)]
 By = Annotated[str, Field(max_length=64)]
 """Name of a person or tool, as an annotation claims it."""
 
-Note = Annotated[str, Field(max_length=256)]
+NOTE_MAX = 256
+Note = Annotated[str, Field(max_length=NOTE_MAX)]
 """Reason of a change, as its author wrote it."""

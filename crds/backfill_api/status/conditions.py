@@ -45,6 +45,7 @@ REASONS: Final = {
     "Running": "The driver runs.",
     "AsRequested": "Paused, suspended or throttled because the spec says so.",
     "Override": "Paused, suspended or throttled because the override annotation says so.",
+    "AllJobsPaused": "The switch for all jobs pauses this one, or holds its launch; the message contains author and reason.",
     "Acknowledged": "The driver confirmed the newest command after a commit.",
     "AcknowledgementPending": "The driver has not confirmed the newest command yet.",
     "Complete": "Everything was copied.",

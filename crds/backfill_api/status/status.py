@@ -8,6 +8,7 @@ from pydantic import Field
 
 from backfill_api.model import Model
 from backfill_api.spec.bounds import By, Count, ExitCode, Generation, Moment, Note, PlanName, Revision
+from backfill_api.spec.change_claim import ChangeClaim
 from backfill_api.spec.override import Override, ThrottleSpec
 from backfill_api.status.conditions import Condition, Phase
 from backfill_api.status.losses import Losses, PodLoss
@@ -262,6 +263,9 @@ class BackfillStatus(Model):
 
     override: Override | None = None
     """Override in force; an invalid annotation leaves it unchanged."""
+
+    all_jobs_pause: ChangeClaim | None = None
+    """Author and reason of the pause of all jobs, as its switch claims them; absent if it is not in force, or the job is over."""
 
     plan: Plan | None = None
     """The newest plan."""

@@ -14,12 +14,11 @@ from typing import Any, TypeVar, cast
 import aiohttp
 import kopf
 from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
 
 from backfill_api.names import GROUP, PLURAL, ROLE_LABEL, VERSION
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.informer.pace import WatchPace
-from backfill_operator.informer.watch_session import ITEMS_OF_A_LIST, Hooks, StartVersion, WatchSession
+from backfill_operator.informer.watch_session import ITEMS_OF_A_LIST, StartVersion, open_session
 from backfill_operator.kube.read_budget import ReadBudgetError, read_budget
 from backfill_operator.kube.resources import PODS, Raw, key_of
 from backfill_operator.metrics import Metrics
@@ -56,15 +55,12 @@ def registry_of(
     registry, on_watch = kopf.OperatorRegistry(), ReconnectCounter(metrics)
     pace = WatchPace(retry_max_s, lambda path: metrics.watch_failures.labels(path.rsplit("/", 1)[-1]).inc())
 
-    async def authorization() -> str | None:
-        return await configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or None
-
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
-        # The same as in our own client: the library builds the TLS context.
-        context = RESTClientObject(configuration).ssl_context
-        hooks = Hooks(start_version, on_watch, on_unreadable, admitted, authorization)
-        http = WatchSession(configuration.host, context, pace, hooks)
+        http = open_session(
+            configuration, pace, start_version=start_version, on_watch=on_watch, on_unreadable=on_unreadable,
+            admitted=admitted,
+        )  # fmt: skip
         return kopf.AiohttpSession(server=configuration.host, aiohttp_session=cast("aiohttp.ClientSession", http))
 
     # Coroutines, because kopf runs plain functions in threads, and cache and queue belong to the event loop.

@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import aiohttp
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
 
 from backfill_api.names import LAUNCHED_FIELDS_ANNOTATION, PLURAL
 from backfill_operator.informer.compact import LARGE_BYTES, compact, dumps
@@ -104,6 +106,11 @@ class WatchSession:
         )
 
     @property
+    def server(self) -> str:
+        """Address of the API server, without a slash at its end."""
+        return self._server
+
+    @property
     def headers(self) -> Any:
         """Headers of each request."""
         return self._http.headers
@@ -168,6 +175,22 @@ def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:
     return retry_after_s(response.headers.get("Retry-After"), response.headers.get("Date"))
 
 
+def open_session(configuration: Configuration, pace: WatchPace, **hooks: Any) -> WatchSession:
+    """Open a session with the credentials and the TLS context of the operator's own client.
+
+    Args:
+        configuration: Address and credentials.
+        pace: Delays each request.
+        hooks: Fields of `Hooks` except `authorization`.
+    """
+
+    async def authorization() -> str | None:
+        return await configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or None
+
+    context = RESTClientObject(configuration).ssl_context
+    return WatchSession(configuration.host, context, pace, Hooks(authorization=authorization, **hooks))
+
+
 class KopfAnswer:
     """The part of a complete response that kopf uses."""
 
@@ -195,6 +218,11 @@ class KopfAnswer:
         """Return the body."""
         return self._parsed
 
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Yield nothing: a complete response has no stream."""
+        return
+        yield b""
+
 
 class WatchAnswer(KopfAnswer):
     """The part of a watch's response that kopf uses."""
@@ -207,6 +235,11 @@ class WatchAnswer(KopfAnswer):
         self.content = lines
         self._on_end = on_end
         self._began = time.monotonic()
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Yield the readable lines."""
+        async for line in self.content.iter_chunked(CHUNK_BYTES):
+            yield line
 
     def close(self) -> None:
         """End the watch."""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+from backfill_api.spec.change_claim import PauseAll
 from backfill_core.lifecycle.actions import Decision, EventNote, LaunchDriver, RefetchPods
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name
@@ -53,6 +54,7 @@ class Reconciler:
         slots: DriverSlots,
         enqueue: Callable[[Key], None],
         now_ms: Callable[[], int],
+        pause_all: Callable[[], PauseAll | None],
     ) -> None:
         """Take the parts.
 
@@ -66,6 +68,7 @@ class Reconciler:
             slots: Limits the number of drivers.
             enqueue: Requests a reconcile of a Backfill.
             now_ms: Wall time in milliseconds.
+            pause_all: Returns the switch for all jobs.
         """
         self._cache = cache
         self._drivers = drivers
@@ -76,6 +79,7 @@ class Reconciler:
         self._shared_targets = SharedTargets(cache, events, enqueue)
         self._observer = Observer(cluster, cache, drivers, self._shared_targets, enqueue)
         self._now_ms = now_ms
+        self._pause_all = pause_all
         self._soft_states: dict[Key, SoftState] = {}
 
     async def __call__(self, key: Key) -> float | None:
@@ -142,7 +146,7 @@ class Reconciler:
         if soft is None or soft.uid != uid:
             soft = self._soft_states[key] = SoftState(uid)
         self._shared_targets.warn_of_pruned_fields(key, raw)
-        seen = self._observer.observe(key, raw, soft)
+        seen = replace(self._observer.observe(key, raw, soft), pause_all=self._pause_all())
         attempt, progress = seen.status.attempt, seen.report.progress if seen.report else None
         number, epoch = attempt.number if attempt else None, progress.epoch if progress else None
         with log_context("/".join(key), attempt=number, epoch=epoch):

@@ -87,11 +87,11 @@ def _acknowledge(ack: Ack, began_s: float, *, err: bool = False) -> None:
 @FILE
 @JOB
 @WAIT
-@click.option("--all", "everything", is_flag=True, help="Pause changes too, not only the snapshot.")
+@click.option("--with-changes", "with_changes", is_flag=True, help="Pause changes too, not only the snapshot.")
 @click.option("--force", is_flag=True, help="Cancel running work instead of waiting for it.")
-def pause(file: Path | None, job: str | None, wait_s: float, everything: bool, force: bool) -> None:
-    """Pause the snapshot (or everything) at the next barrier."""
-    scope: Any = "All" if everything else "History"
+def pause(file: Path | None, job: str | None, wait_s: float, with_changes: bool, force: bool) -> None:
+    """Pause the snapshot at the next barrier, or the snapshot and the changes."""
+    scope: Any = "All" if with_changes else "History"
     _send(file, job, wait_s, Command(type="Pause", pause=PauseCommand(scope=scope, force=force)))
 
 

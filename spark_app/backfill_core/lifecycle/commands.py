@@ -20,6 +20,7 @@ from backfill_api.status.progress import Progress
 from backfill_api.status.status import ACKS_MAX, Acknowledgement, Control, PendingCommand
 from backfill_api.timestamps import ms_of, rfc3339, rfc3339_ms
 from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, ThrottleCommand
+from backfill_core.lifecycle.inputs.all_jobs import switch_claim
 from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
 from backfill_core.lifecycle.inputs.desired import Desired
@@ -282,8 +283,9 @@ def _with(control: Control, new: list[Command], context: Context) -> Control:
     revision = max(control.desired_revision, control.acked_revision, reported, 0)
     replaced = {_kind(command.type) for command in new}
     pending = [earlier for earlier in control.pending if _kind(earlier.command.type) not in replaced]
-    claim, time = new_claim(context.observation.annotations, control.claim_of), rfc3339_ms(context.now_ms)
+    own, time = new_claim(context.observation.annotations, control.claim_of), rfc3339_ms(context.now_ms)
     for offset, command in enumerate(new, start=1):
+        claim = switch_claim(context.observation, command.type) or own
         pending.append(
             PendingCommand(revision=revision + offset, command=command, time=time, by=claim.by, note=claim.note)
         )

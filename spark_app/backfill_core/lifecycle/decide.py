@@ -24,6 +24,7 @@ from typing import Final, Literal
 from backfill_api.spec.override import Override
 from backfill_api.status.status import Attempt, Control
 from backfill_core.lifecycle.actions import Action, Decision, DeletePod, EventNote
+from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED
 from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import Context, classify
 from backfill_core.lifecycle.observation import DriverPod, Observation
@@ -65,7 +66,7 @@ ANNOTATION_IGNORED: Final = "AnnotationIgnored"
 SIDECAR_ENDED: Final = "SidecarEnded"
 TOLD_ONCE: Final[Mapping[str, Literal["Normal", "Warning"]]] = {
     "SpecChanged": "Normal", PLAN_OUTDATED: "Normal", EXECUTORS_WAITING: "Warning", JAVA_SILENT: "Warning",
-    COMMIT_STALLED: "Warning", "QuotaExceeded": "Warning",
+    COMMIT_STALLED: "Warning", "QuotaExceeded": "Warning", ALL_JOBS_PAUSED: "Normal",
 }  # fmt: skip
 """Reasons that come and go within a phase, so that no event about the phase reports them."""
 
@@ -92,6 +93,7 @@ def decide(observation: Observation, now_ms: int) -> Decision:
         update={
             "observed_generation": generation,
             "phase": conditions.phase,
+            "all_jobs_pause": None if conditions.finished else context.desired.all_jobs_pause,
             "conditions": conditions_of(conditions, before, generation=generation, timestamp=context.timestamp),
         }
     )

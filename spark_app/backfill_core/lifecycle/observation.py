@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from backfill_api.spec.change_claim import PauseAll
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.ending import Ending
 from backfill_api.status.progress import Progress
@@ -188,6 +189,9 @@ class Observation:
 
     shared_with: tuple[str, ...] = ()
     """Other Backfills that write the same target, by the names that users may see."""
+
+    pause_all: PauseAll | None = None
+    """The switch for all jobs; `None` if it is not known, so that the stored state stays in force."""
 
     no_room: str = ""
     """Reason why no further driver may be created now; empty if one may."""

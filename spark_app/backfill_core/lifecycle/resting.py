@@ -19,7 +19,12 @@ def at_rest(status: BackfillStatus, *, generation: int) -> bool:
     over = next((shown for shown in status.conditions if shown.type in OVER and shown.status == "True"), None)
     if over is None or status.completion_time is None or ms_of(status.completion_time) is None:
         return False
-    if status.override is not None or status.attempt is None or status.attempt.state != "Ended":
+    if (
+        status.override is not None
+        or status.all_jobs_pause is not None
+        or status.attempt is None
+        or status.attempt.state != "Ended"
+    ):
         return False
     return status.observed_generation == generation and _shows_end(status, over, generation=generation)
 

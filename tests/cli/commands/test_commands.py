@@ -22,7 +22,7 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         ("arguments", "command"),
         [
             (["pause"], Pause()),
-            (["pause", "--all", "--force"], Pause(everything=True, force=True)),
+            (["pause", "--with-changes", "--force"], Pause(everything=True, force=True)),
             (["resume"], Resume()),
             (["throttle", "200k"], Throttle(200_000)),
             (["throttle", "1.5M", "--for", "30m"], Throttle(1_500_000, 1800)),
@@ -47,7 +47,7 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         ("arguments", "effect"),
         [
             (["pause"], "the snapshot is paused, changes are still applied{at}; undo: backfill resume"),
-            (["pause", "--all"], "the snapshot and changes are paused{at}; undo: backfill resume"),
+            (["pause", "--with-changes"], "the snapshot and changes are paused{at}; undo: backfill resume"),
             (["resume"], "running without a limit{at}"),
             (["throttle", "200k"], "the limit is 200,000 rows/s{at}; undo: backfill throttle none"),
             (["throttle", "1.5M", "--for", "90m"], "the limit is 1,500,000 rows/s for 1 h 30 min{at}; undo: backfill throttle none"),

@@ -66,7 +66,7 @@ def _selectable(object_):
     """Return the fields of an object that a selector may name."""
     regarding = object_.get("regarding") or {}
     return {
-        "status.phase": (object_.get("status") or {}).get("phase", ""),
+        "status.phase": (object_.get("status") or {}).get("phase", ""), "metadata.name": object_["metadata"]["name"],
         "regarding.kind": regarding.get("kind", ""), "regarding.name": regarding.get("name", ""),
     }  # fmt: skip
 
@@ -104,7 +104,7 @@ class Store:
             raise Refusal(404, "NotFound", f'{plural} "{name}" not found') from None
 
     def list(self, plural, namespace=None, *, selector="", fields="", limit=0, token=""):
-        """Return a page and the token of the next one; field selectors are `status.phase` and those of events."""
+        """Return a page and the token of the next one; field selectors are `status.phase`, `metadata.name` and those of events."""
         after = tuple(json.loads(base64.b64decode(token))) if token else ("", "")
         if token and after[0] == "expired":
             raise Refusal(410, "Expired", "The provided continue parameter is too old")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from support.operators.observations import NAME, T0, UID, checked, spec
 
 from backfill_api.names import DRAIN_FINALIZER, OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION
+from backfill_api.spec.change_claim import PauseAll
 from backfill_api.spec.override import ThrottleSpec
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus
@@ -116,6 +117,9 @@ class World:
         self.sealed = Driver(0)
         self.acks: dict[int, Ack] = {}
         self.launch_failed: LaunchFailed | None = None
+        self.pause_all: PauseAll | None = None
+        """The switch for all jobs, as the operator sees it."""
+
         self.past: list[tuple[Observation, tuple[DriverPod, ...]]] = []
         self.alive_max = 0
         self.launched: list[int] = []
@@ -233,6 +237,10 @@ class World:
                 driver.paused, driver.revision = "All", driver.revision + 3  # a user with another tool
         elif choice == 8:
             self.edit(spark={"image": f"localhost/spark:{self.now_ms}"})
+        elif choice == 9:
+            self.pause_all = self.chance.choice(
+                [None, PauseAll(enabled=False), PauseAll(enabled=True, note="incident")]
+            )
 
     def _limited_for_a_while(self) -> str:
         until = rfc3339(self.now_ms + self.chance.randrange(-5, 60) * 1000)
@@ -240,7 +248,7 @@ class World:
 
     def calm(self) -> None:
         """End all faults, and let the user finish the job."""
-        self.faults = False
+        self.faults, self.pause_all = False, PauseAll(enabled=False)
         self.annotate(OVERRIDE_ANNOTATION, "")
         self.edit(desiredState="Running", suspend=False, throttle=None, backoffLimit=1000)
 
@@ -293,7 +301,9 @@ class World:
         if self.faults and self.past and self.chance.random() < 0.3:
             cr, pods = self.chance.choice(self.past)
         report = None if self.faults and self.chance.random() < 0.2 else self._report()
-        observation = replace(cr, pods=pods, report=report, launch_failed=self.launch_failed)
+        observation = replace(
+            cr, pods=pods, report=report, launch_failed=self.launch_failed, pause_all=self.pause_all
+        )  # fmt: skip
         decision = checked(observation, self.now_ms)
         if decision.actions and isinstance(decision.actions[0], RefetchPods):
             looked_at = decision.actions[0].executors_of

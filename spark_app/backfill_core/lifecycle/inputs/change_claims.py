@@ -54,13 +54,13 @@ def new_claim(annotations: Mapping[str, str], used: str | None) -> NewClaim:
         return NewClaim(claim_of=claim_of, error=_ignored(f"{reason}: {first['msg']}" if reason else first["msg"]))
     except ValueError:
         return NewClaim(claim_of=claim_of, error=_ignored("it is not JSON"))
-    return NewClaim(_printable(claim.by), _printable(claim.note), claim_of)
+    return NewClaim(printable(claim.by), printable(claim.note), claim_of)
 
 
 def _ignored(reason: str) -> str:
     return f"{CHANGED_BY_ANNOTATION}: {reason}; commands carry no author. Write it as in {EXAMPLE}"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Return a text without control characters, which would command a terminal."""
     return "".join(character if character.isprintable() else " " for character in text)

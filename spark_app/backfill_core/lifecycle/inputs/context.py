@@ -8,6 +8,7 @@ from backfill_api.names import RESTART_ANNOTATION
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import Attempt, BackfillStatus, Condition
 from backfill_api.timestamps import ms_of, rfc3339
+from backfill_core.lifecycle.inputs.all_jobs import with_switch
 from backfill_core.lifecycle.inputs.approval import approved, driver_ran, plan_counts, with_approval
 from backfill_core.lifecycle.inputs.desired import Desired, desired_of
 from backfill_core.lifecycle.inputs.policy import Policy
@@ -145,7 +146,8 @@ def classify(observation: Observation, now_ms: int) -> Context:
         if (number := number_of(observation.name, pod.name)) is not None
     ]
     our_pods = [pod for pod in drivers if _is_ours(pod, observation)]
-    desired = desired_of(observation.spec, observation.annotations, now_ms, observation.status.override)
+    own = desired_of(observation.spec, observation.annotations, now_ms, observation.status.override)
+    desired = with_switch(own, observation)
     status = with_approval(_with_newest_attempt(observation.status, our_pods), observation.spec)
     if status.override != desired.override:
         status = status.model_copy(update={"override": desired.override})

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from backfill_api.names import OVERRIDE_ANNOTATION, STATE_ANNOTATION, SUSPEND_ANNOTATION
+from backfill_api.spec.change_claim import ChangeClaim
 from backfill_api.spec.combinations import NO_BYTES, knows_bytes
 from backfill_api.spec.override import Override, PauseSpec, ThrottleSpec
 from backfill_api.spec.spec import BackfillSpec
@@ -42,6 +43,9 @@ class Desired:
     """Descriptions of limits that ended: the override's, the spec's."""
 
     suspend: bool = False
+    all_jobs_pause: ChangeClaim | None = None
+    """Author and reason of the pause of all jobs, which takes precedence over spec and override; `None` if it is not in force."""
+
     pause_overridden: bool = False
     throttle_overridden: bool = False
     suspend_overridden: bool = False

@@ -9,6 +9,7 @@ from backfill_api.names import RESTART_ANNOTATION
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus, Condition, Control
 from backfill_core.lifecycle.commands import refusals
+from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pause
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import edited_fields, launched_of
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
@@ -218,6 +219,8 @@ def _in_force(context: Context, control: Control, kinds: tuple[str, ...], type_:
         return Fact("False", "AcknowledgementPending" if requested else "NotRequested")
     if not requested:
         return Fact("True", "AcknowledgementPending")
+    if type_ == "Paused" and desired.all_jobs_pause is not None:
+        return Fact("True", ALL_JOBS_PAUSED, describe_pause(desired.all_jobs_pause))
     return Fact("True", "Override" if overridden else "AsRequested", ended)
 
 

@@ -13,7 +13,15 @@ from backfill_core.lifecycle.inputs.termination import UNCOUNTED
 from backfill_core.lifecycle.observation import SpecRefused
 from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact
-from backfill_core.lifecycle.steps.step import Ended, StepResult, blocked_by, delete_unretained, release, without_driver
+from backfill_core.lifecycle.steps.step import (
+    Ended,
+    StepResult,
+    blocked_by,
+    delete_unretained,
+    held_launch,
+    release,
+    without_driver,
+)
 
 NO_BACKOFF: Final = frozenset({"Suspended", "Restarted", "SpecChanged", "Planned"})
 """Reasons of requested ends, edits included: the next attempt need not wait."""
@@ -61,6 +69,8 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         return blocked
     if context.plan_first and context.plan_counts:
         return _awaits_approval(context)
+    if termination is None and (held := held_launch(context)) is not None:
+        return held
     deadline_left_ms = None
     if status.start_time is not None and policy.deadline_s is not None:
         deadline_left_ms = context.left_ms(status.start_time, policy.deadline_s * 1000)

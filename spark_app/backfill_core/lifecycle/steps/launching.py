@@ -20,6 +20,7 @@ from backfill_core.lifecycle.steps.step import (
     StepResult,
     blocked_by,
     delete_unretained,
+    held_launch,
     planning,
     refetch_pods,
     release,
@@ -89,6 +90,8 @@ def launch(context: Context) -> StepResult:
     blocked = blocked_by(context)
     if blocked is not None:
         return blocked
+    if (held := held_launch(context)) is not None:
+        return held
     failed = context.observation.launch_failed
     if failed is None or failed.attempt != attempt.number:
         return _launch_again(context, attempt, _launching(context, attempt))

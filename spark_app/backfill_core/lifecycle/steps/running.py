@@ -25,6 +25,7 @@ from backfill_core.lifecycle.commands import (
     refusals,
     settled,
 )
+from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pause
 from backfill_core.lifecycle.inputs.commits import with_commits
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
@@ -131,7 +132,8 @@ def _on_active(context: Context, attempt: Attempt, pod: DriverPod) -> StepResult
         return refetch_pods(context, executors_of=pod.uid if pod.executors is not None else "")
     ready_time = attempt.ready_time or (context.timestamp if _up(context, attempt, pod) else None)
     listens = context.reachable and context.progress is not None and attempt.kind == "Run"
-    steer = attempt.stop is None and stop is None and not context.policy.refused and attempt.kind == "Run"
+    steer = attempt.stop is None and stop is None and attempt.kind == "Run"
+    steer = steer and (not context.policy.refused or context.desired.all_jobs_pause is not None)
     commands = plan_commands(context, attempt.number, stop=new_stop and listens, steer=steer)
     control = commands.control
     if new_stop and stop is not None:
@@ -337,6 +339,8 @@ def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet
     if not in_force:
         message = f"waiting for revision {control.desired_revision}"
         return ConditionSet.reconciling(phase, "AcknowledgementPending", message)
+    if paused and desired.all_jobs_pause is not None:
+        return ConditionSet.ready(phase, ALL_JOBS_PAUSED, describe_pause(desired.all_jobs_pause))
     if paused:
         return ConditionSet.ready(phase, "Override" if desired.pause_overridden else "AsRequested")
     if pod.executors is not None and pod.executors.waiting:

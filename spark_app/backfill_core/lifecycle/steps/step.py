@@ -10,6 +10,7 @@ from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.conditions import Phase
 from backfill_api.status.status import BackfillStatus
 from backfill_core.lifecycle.actions import Action, DeleteAttemptObjects, DeletePod, RefetchPods, RemoveFinalizer
+from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pause
 from backfill_core.lifecycle.inputs.context import Context, is_restored
 from backfill_core.lifecycle.inputs.termination import classify
 from backfill_core.lifecycle.observation import DriverPod
@@ -94,6 +95,19 @@ def planning(context: Context, message: str = "") -> ConditionSet:
         return ConditionSet.reconciling("Pending", "Planning", message)
     outdated = "the spec was changed after it was planned: a new plan is made, which must be approved"
     return ConditionSet.reconciling("Pending", PLAN_OUTDATED, f"{outdated}; {message}" if message else outdated)
+
+
+def held_launch(context: Context) -> StepResult | None:
+    """Return the result while the switch for all jobs holds launches; `None` while it does not."""
+    pause = context.desired.all_jobs_pause
+    if pause is None:
+        return None
+    conditions = ConditionSet.waiting("Pending", ALL_JOBS_PAUSED, describe_pause(pause))
+    # The deadline is for work, and counts from the launch.
+    status = context.status.model_copy(update={"start_time": None})
+    # The pod of a recorded attempt may exist already, although it was not seen.
+    actions = release(context) if context.attempt is None else ()
+    return StepResult(status, without_driver(context, conditions), actions)
 
 
 def blocked_by(context: Context) -> StepResult | None:
