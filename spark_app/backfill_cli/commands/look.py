@@ -18,11 +18,12 @@ from backfill.job import spark_is_installed
 from backfill.lines import current_time
 from backfill.status import of_running
 from backfill_cli.commands.options import ASCII, FILE, JOB, OUTPUT, in_folder_of, read, spark_settings, terminal
+from backfill_cli.terminal.redrawn import Redrawn
 from backfill_cli.terminal.screen import Screen
 from backfill_cli.terminal.steps import steps_shown
 from backfill_cli.terminal.streams import Out
 from backfill_console.formatting import format_source_head, one_line
-from backfill_console.frame import Trend
+from backfill_console.frame import JobFrame, Trend
 from backfill_console.frames import RESTING, frame_of_driver
 from backfill_console.terminal import show_frame, show_plan
 
@@ -169,8 +170,12 @@ def _watch(client: Client, spec: BackfillSpec | None, output: str, *, grid: bool
 
 
 def _draw(client: Client, spec: BackfillSpec | None, console: Console, closed: threading.Event) -> None:
-    """Draw the block of a job until its driver ends, or the terminal is closed."""
+    """Draw the block of a job until its driver ends, or the terminal is closed.
+
+    Ctrl-C interrupts the main thread, and another one draws: no block is left half drawn.
+    """
     screen, trend = Screen(console), Trend()
+    view: Redrawn[JobFrame] | None = None
     try:
         while not closed.is_set():
             progress, now = client.progress(), current_time()
@@ -184,9 +189,13 @@ def _draw(client: Client, spec: BackfillSpec | None, console: Console, closed: t
                 receipt=client.receipt(),
                 trend=trend,
             )
-            screen.draw(show_frame(frame, lines=screen.room[1]))
+            if view is None:
+                view = Redrawn(lambda newest: screen.draw(show_frame(newest, lines=screen.room[1])), frame)
+            view.see(frame)
             closed.wait(WATCH_EVERY_S)
     finally:
+        if view is not None:
+            view.close()
         screen.close()
 
 

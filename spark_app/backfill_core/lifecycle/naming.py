@@ -26,7 +26,8 @@ def base_name(backfill: str) -> str:
     if len(backfill) <= BASE_CHARACTERS_MAX and _DNS_1035.fullmatch(backfill) and not _HASHED.search(backfill):
         return backfill
     digest = hashlib.sha256(backfill.encode(errors="replace")).hexdigest()[:_HASH_CHARACTERS]
-    plain = re.sub(r"[^a-z0-9]+", "-", backfill.lower())
+    # Each replacement leaves a character, so later ones are cut off anyway.
+    plain = re.sub(r"[^a-z0-9]+", "-", backfill.lower(), count=BASE_CHARACTERS_MAX)
     if not plain[:1].isalpha():
         plain = f"b-{plain}"
     kept = plain[: BASE_CHARACTERS_MAX - _HASH_CHARACTERS - 1].strip("-")
