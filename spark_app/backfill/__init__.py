@@ -9,7 +9,6 @@
 Not allowed inside: rules of a job (`backfill_core`), Spark jobs (`backfill_spark`), and anything of the terminal.
 """
 
-from backfill.control import CommandRefusedError, DriverStartingError, NotAcknowledgedError, NotRunningError
 from backfill.job import Backfill, Comparison
 from backfill.run import Outcome, Run
 from backfill.session import open_session
@@ -18,6 +17,7 @@ from backfill.shown import ShownReceipt as Receipt
 from backfill.status import Status
 from backfill_api.status.progress import Progress
 from backfill_api.wire import Ack
+from backfill_core.command_errors import CommandRefusedError, DriverStartingError, NotAcknowledgedError, NotRunningError
 from backfill_core.errors import BackfillError
 from backfill_spark.settings import DriverSettings as Settings
 

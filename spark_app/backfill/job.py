@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from backfill import display, status
-from backfill.control import ACK_WAIT_S, Commands, NotRunningError
+from backfill.control import ACK_WAIT_S, Commands
 from backfill.run import Driver, Outcome, Run, on_own_thread
 from backfill.shown import ShownPlan, ShownReceipt, html_of, job_rows, text_of
 from backfill_api.load import SpecError, load_backfill
@@ -19,6 +19,7 @@ from backfill_api.names import API_VERSION, KIND
 from backfill_api.spec import spec as api
 from backfill_api.status.progress import Progress
 from backfill_api.status.source_head import SourceHead
+from backfill_core.command_errors import NotRunningError
 from backfill_core.errors import InvalidSpecError
 from backfill_spark.control.local_registry import control_file, make_state_folder
 from backfill_spark.jvm.stop_signal import StopSignal

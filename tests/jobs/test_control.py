@@ -15,8 +15,9 @@ from support.tables.jobs import job, make_orders
 from support.tables.oracle import adds_of, rows_in, seals, violations
 from support.tables.other_engine import update
 
-from backfill.control import Client, CommandRefusedError, find
+from backfill.control import Client, find
 from backfill_api.wire import Command
+from backfill_core.command_errors import CommandRefusedError
 from backfill_core.errors import EXIT_STOPPED
 
 ROWS = 4000
