@@ -7,48 +7,65 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from backfill_api.spec.secret_settings import NAMES_OF_SECRETS, holds_a_secret
+from backfill_api.spec.secret_settings import holds_a_secret
 
 REDACTED: Final = "REDACTED"
 VARIABLE_VALUES: Final = ("value", "data", "stringData")
 """Fields whose content is a secret if the entry's `name` is that of one; `data` of a Secret always is."""
 
-_NAME: Final = NAMES_OF_SECRETS.removeprefix("(?i)").replace("(", "(?:").replace("(?:?:", "(?:")
-_ASSIGNED: Final = re.compile(
-    rf"(?i)([\w.-]*{_NAME}[\w.-]*)(\\?[\"']?\s*[:=]+>?\s*)(\\?\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s,;&\"'}})\]]+)"
-)
-"""A name of a secret, a sign, and the value: in JSON, YAML, properties, a query or a command."""
+_ASSIGNED: Final = re.compile(r"(?<![\w.-])([\w.-]++)(\\?[\"']?\s*[:=]+>?\s*)")
+"""A name and a sign: in JSON, YAML, properties, a query or a command."""
 
-_PATTERNS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
-    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), REDACTED),
+_VALUE: Final = re.compile(r"(?s)\\?\"(?:[^\"\\]|\\.)*+\"?|'[^']*+'?|[^\s,;&\"'})\]]+")
+"""An assigned value; one without its closing quote extends to the end, because a log may be cut."""
+
+_OPTION: Final = re.compile(r"(?<!-)(--\w++(?:-\w++)*+)(\s+)(?!-)(?:\"[^\"]*+\"?|'[^']*+'?|[^\s\"']+)")
+"""An option of a command, and its value."""
+
+_FORMS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
+    (
+        re.compile(
+            r"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----(?:[^-]|-(?!----END [A-Z ]{0,32}PRIVATE KEY-----))*+"
+            r"(?:-----END [A-Z ]{0,32}PRIVATE KEY-----)?"
+        ),
+        REDACTED,
+    ),
     (re.compile(r"(?i)\b(bearer|basic|token)(\s+)[A-Za-z0-9+/_.~-]{8,}=*"), rf"\1\2{REDACTED}"),
     (re.compile(r"(?i)(authorization\\?[\"']?\s*[:=]\s*\\?[\"']?)[^\s\"'\\,;]+"), rf"\1{REDACTED}"),
-    (re.compile(r"\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*)?"), REDACTED),
+    (re.compile(r"\beyJ[A-Za-z0-9_.-]{11,}"), REDACTED),
     (re.compile(r"(?<=://)[^/\s:@\"']*:[^/\s@\"']+(?=@)"), REDACTED),
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), REDACTED),
     (re.compile(r"(?i)([?&](?:sig|signature|x-amz-[a-z-]+|x-goog-[a-z-]+|code|key)=)[^&\s\"'\\]+"), rf"\1{REDACTED}"),
-    (re.compile(rf"(?i)(--[\w-]*{_NAME}[\w-]*\s+)(?!-)[^\s\"']+"), rf"\1{REDACTED}"),
     (re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|dapi[0-9a-f]{32})"), REDACTED),
 )
-"""Forms of secrets without a name."""
+"""Forms of secrets without a name. Any base64 of a JSON object (`eyJ…`) counts as a token."""
 
 
 def redact_text(text: str) -> str:
-    """Remove values that have the name or the form of a secret."""
-    for pattern, replacement in _PATTERNS:
-        text = pattern.sub(replacement, text)
-    return _ASSIGNED.sub(_without_value, text)
+    """Remove values that have the name or the form of a secret, in linear time."""
+    for form, replacement in _FORMS:
+        text = form.sub(replacement, text)
+    return _without_assigned(_OPTION.sub(_without_argument, text))
 
 
-def _without_value(match: re.Match[str]) -> str:
-    """Return the name and the sign of an assignment; a harmless name, such as `token.endpoint`, keeps its value."""
-    name, sign, value = match.groups()
-    if not _names_a_secret(name) or value in ("null", "true", "false", REDACTED):
-        return match[0]
-    if value.startswith('\\"'):
-        return f'{name}{sign}\\"{REDACTED}\\"'
-    quote = value[0] if value[0] in "\"'" else ""
-    return f"{name}{sign}{quote}{REDACTED}{quote}"
+def _without_argument(option: re.Match[str]) -> str:
+    """Return an option of a command; its value stays unless it is a secret."""
+    return f"{option[1]}{option[2]}{REDACTED}" if _names_a_secret(option[1]) else option[0]
+
+
+def _without_assigned(text: str) -> str:
+    """Return a text in which names of secrets have no values; a harmless name, such as `token.endpoint`, keeps its value."""
+    parts, end = [], 0
+    for assigned in _ASSIGNED.finditer(text):
+        # A value may itself contain assignments.
+        if assigned.start() < end or not _names_a_secret(assigned[1]):
+            continue
+        value = _VALUE.match(text, assigned.end())
+        if value is not None and value[0] not in ("null", "true", "false", REDACTED):
+            quote = '\\"' if value[0].startswith('\\"') else value[0][0] if value[0][0] in "\"'" else ""
+            parts += [text[end : assigned.end()], quote, REDACTED, quote]
+            end = value.end()
+    return "".join((*parts, text[end:]))
 
 
 def _names_a_secret(name: str) -> bool:
@@ -86,7 +103,7 @@ def _redact_string(text: str) -> str:
     if text.lstrip()[:1] in ("{", "["):
         try:
             inner = json.loads(text)
-        except ValueError:
+            return json.dumps(redact(inner))
+        except (ValueError, RecursionError):
             return redact_text(text)
-        return json.dumps(redact(inner))
     return redact_text(text)

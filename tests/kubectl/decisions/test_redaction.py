@@ -30,6 +30,10 @@ PLANTED = [
     f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n-----END RSA PRIVATE KEY-----",
     f"-----BEGIN PRIVATE KEY-----\n{SECRET}",
     json.dumps({"message": json.dumps({"password": SECRET})}),
+    f'password="{SECRET} in a line that was cut',
+    f'--password "{SECRET}"',
+    f'password="token=x and {SECRET}"',
+    f"first line\\n--store-token {SECRET}",
 ]
 
 HARMLESS = [
@@ -40,6 +44,7 @@ HARMLESS = [
     "KeyNotUnique: two rows of the source have the same key; key columns: id",
     "https://host:8443/path?limit=5",
     "image: registry.example:5000/backfill-spark:1.2",
+    "spark-submit --token-file /etc/token --name orders",
 ]
 
 
@@ -73,6 +78,12 @@ class TestTexts:
     def test_secret_is_removed_from_any_surroundings(self, before, after):
         """A line of a log contains anything."""
         assert SECRET not in redact_text(f"{before}\npassword={SECRET}\n{after}")
+
+    def test_text_between_two_keys_stays(self):
+        """Each private key ends at its own end."""
+        key = "-----BEGIN EC PRIVATE KEY-----\nMHcC-x\n-----END EC PRIVATE KEY-----"
+
+        assert redact_text(f"{key} and {key} of lake") == f"{REDACTED} and {REDACTED} of lake"
 
 
 class TestObjects:

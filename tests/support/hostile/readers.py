@@ -30,6 +30,7 @@ from backfill_core.lifecycle.inputs.desired import desired_of
 from backfill_core.lifecycle.naming import driver_name, number_of
 from backfill_core.positions.key_order import has_order
 from backfill_core.positions.source_names import source_of
+from backfill_kubectl.decisions.redaction import redact
 from backfill_operator.drivers.control_client import DriverUnreachableError, _read
 from backfill_operator.informer.cache import Cache
 from backfill_operator.informer.executors import executor_of
@@ -178,6 +179,7 @@ TEXTS: dict[str, Callable[[str], object]] = {
     "an error of Java": lambda text: _explained(text[:MESSAGE_CHARACTERS_MAX]),
     "the name of a column": lambda text: (quoted(text), instead(text, ["id", "name"])),
     "a list of files": listed_files,
+    "a text of a report": lambda text: redact({"message": text[:REPORTED_CHARACTERS_MAX]}),
     "a rate": parse_rate,
     "a rate of bytes": parse_byte_rate,
     "a duration": parse_duration_s,
@@ -186,6 +188,9 @@ TEXTS: dict[str, Callable[[str], object]] = {
 
 MESSAGE_CHARACTERS_MAX = 256 * 1024
 """Longest message of Java, which goes through ten searches; each of them is linear."""
+
+REPORTED_CHARACTERS_MAX = 64 * 1024
+"""Part of a text in a report: removing secrets is linear, but ten expressions take up to 0.6 s for a megabyte."""
 
 REFUSALS = (
     ManifestRefusedError,
