@@ -38,6 +38,7 @@ FIELD_MANAGER: Final = "kubectl-backfill"
 MERGE_PATCH: Final = "application/merge-patch+json"
 MESSAGE_CHARACTERS_MAX: Final = 600
 UNKNOWN_FIELD: Final = re.compile(r'unknown field "[^"]{1,200}"')
+CHECK_ADDRESS: Final = "Check the address and the certificates with `kubectl cluster-info`."
 RETRIES: Final = Retry(connect=2, read=False, redirect=False, status=False, other=False, backoff_factor=0.2)
 
 
@@ -163,7 +164,7 @@ class ApiServer:
             data = answer.read(ANSWER_BYTES_MAX + 1)
         if len(data) > ANSWER_BYTES_MAX:
             raise ApiServerSilentError(
-                f"cannot {request.text}: the answer is longer than {ANSWER_BYTES_MAX >> 20} MiB."
+                f"cannot {request.text}: the answer is longer than {ANSWER_BYTES_MAX >> 20} MiB.", hint=CHECK_ADDRESS
             )
         return _parsed(data, request)
 
@@ -200,7 +201,7 @@ class ApiServer:
         except (HTTPError, OSError) as error:
             raise ApiServerSilentError(
                 f"cannot {request.text}: {self._host} does not answer: {_cause(error)}",
-                hint="Check the address and the certificates with `kubectl cluster-info`.",
+                hint=CHECK_ADDRESS,
             ) from error
 
     def _credentials(self) -> dict[str, str]:
@@ -234,7 +235,7 @@ class ApiServer:
                 hint = (
                     "List them with `kubectl backfill list -A`."
                     if request.resource == BACKFILLS and request.name
-                    else ""
+                    else "Check the name, the namespace and --context."
                 )
                 return BackfillNotFoundError(f"cannot {request.text}: {message}", hint=hint)
             case 409:
@@ -251,7 +252,9 @@ class ApiServer:
             case 400 | 413 | 422:
                 return WriteRefusedError(f"cannot {request.text}: {message}", hint="Nothing was changed.")
             case _:
-                return ApiServerSilentError(f"cannot {request.text}: the API server answers {status}: {message}")
+                return ApiServerSilentError(
+                    f"cannot {request.text}: the API server answers {status}: {message}", hint="Run the command again."
+                )
 
 
 def _message(data: bytes) -> str:
@@ -276,9 +279,11 @@ def _parsed(data: bytes, request: _Request) -> Json:
     try:
         body = json.loads(data)
     except ValueError as error:
-        raise ApiServerSilentError(f"cannot {request.text}: the answer is not JSON; is there a proxy?") from error
+        raise ApiServerSilentError(
+            f"cannot {request.text}: the answer is not JSON; is there a proxy?", hint=CHECK_ADDRESS
+        ) from error
     if not isinstance(body, dict):
-        raise ApiServerSilentError(f"cannot {request.text}: the answer is not an object.")
+        raise ApiServerSilentError(f"cannot {request.text}: the answer is not an object.", hint=CHECK_ADDRESS)
     return body
 
 

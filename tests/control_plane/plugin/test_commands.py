@@ -4,6 +4,7 @@ import json
 import re
 
 from support.cluster.fake_api import Fault
+from support.endings import assert_ending
 from support.operators.plugin import Plugin
 from support.operators.rig import Rig
 
@@ -231,8 +232,33 @@ class TestCommandsWithoutADriver:
         async with Rig(start=False) as rig:
             result = await Plugin(rig, tmp_path)("pause", "ordres")
 
+            assert_ending(result, "BackfillNotFound")
             assert result.exit_code == 4
             assert "error: BackfillNotFound: cannot get backfills.backfill.dev ordres in namespace" in result.stderr
+
+    async def test_write_that_the_server_rejects_is_named(self, tmp_path):
+        """An admission policy may reject a change; nothing is written."""
+        async with Rig(start=False) as rig:
+            rig.create()
+            rig.api.faults.append(Fault("answer", verb="patch", plural="backfills", status=422, reason="Invalid"))
+
+            result = await Plugin(rig, tmp_path)("pause", "orders")
+
+            assert_ending(result, "WriteRefused")
+            assert "cannot patch backfills.backfill.dev orders in namespace shop" in result.stderr
+            assert current(rig)["spec"].get("desiredState") != "Paused"
+
+    async def test_write_that_always_conflicts_is_named(self, tmp_path):
+        """Another client may change the object before each try."""
+        async with Rig(start=False) as rig:
+            rig.create()
+            conflict = Fault("answer", verb="patch", plural="backfills", status=409, reason="Conflict", times=99)
+            rig.api.faults.append(conflict)
+
+            result = await Plugin(rig, tmp_path)("pause", "orders")
+
+            assert_ending(result, "WriteConflict")
+            assert conflict.times < 98
 
 
 class TestApproval:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from kubernetes import client, config
 from support.cluster.harness import tool
+from support.endings import assert_ending
 from support.operators.plugin import invoke
 
 
@@ -89,9 +90,10 @@ class TestFields:
             api = ApiServer(log_in(rig.api.real_kubeconfig, None, rig.namespace))
             change = {"spec": {"throttle": {"rowsPerSecond": 5, "novelty": "x"}}}
 
-            with pytest.raises(VersionTooOldError, match="novelty"):
+            with pytest.raises(VersionTooOldError, match="novelty") as refused:
                 await asyncio.to_thread(api.patch, BACKFILLS, rig.namespace, "orders", change)
 
+            assert_ending(refused.value, "VersionTooOld")
             assert "rowsPerSecond" not in rig.store.get("backfills", rig.namespace, "orders")["spec"].get(
                 "throttle", {}
             )

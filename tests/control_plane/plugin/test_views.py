@@ -6,6 +6,7 @@ import zipfile
 import pytest
 import yaml
 from support.cluster.fake_api import Fault
+from support.endings import assert_ending
 from support.operators.plugin import Plugin
 from support.operators.rig import Rig
 
@@ -161,6 +162,7 @@ class TestRights:
 
             result = await Plugin(rig, tmp_path)(*words)
 
+            assert_ending(result, "Forbidden")
             assert result.exit_code == 6
             assert f"error: Forbidden: you may not {denied}" in result.stderr
 
@@ -193,6 +195,7 @@ class TestRights:
             url = rig.api.url
         result = await kubectl("list")
 
+        assert_ending(result, "ApiServerSilent")
         assert result.exit_code == 66
         assert f"{url} does not answer" in result.stderr
 
@@ -204,8 +207,22 @@ class TestRights:
 
             result = await Plugin(rig, tmp_path)("list")
 
+            assert_ending(result, "ApiServerSilent")
             assert result.exit_code == 66
             assert "the answer is not JSON; is there a proxy?" in result.stderr
+
+    async def test_cluster_without_the_crd_is_named(self, tmp_path):
+        """An API server answers with plain text if it serves no such resource."""
+        missing = (
+            b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 19\r\n\r\n404 page not found\n"
+        )
+        async with Rig(start=False) as rig:
+            rig.api.faults.append(Fault("raw", verb="list", plural="backfills", raw=missing))
+
+            result = await Plugin(rig, tmp_path)("list")
+
+            assert_ending(result, "CrdMissing")
+            assert "the cluster does not serve backfill.dev/" in result.stderr
 
 
 class TestEventsAndLogs:

@@ -4,6 +4,8 @@ import json
 
 import pytest
 from kubernetes.config import incluster_config, kube_config
+from support.endings import assert_ending
+from support.operators.plugin import invoke
 
 from backfill_kubectl.cluster import kubeconfig
 from backfill_kubectl.cluster.kubeconfig import IN_CLUSTER, log_in
@@ -67,6 +69,7 @@ class TestTheKubeconfig:
         with pytest.raises(KubeconfigInvalidError, match="the kubeconfig cannot be") as caught:
             log_in(path, None, None)
         assert caught.value.hint
+        assert_ending(invoke(path, None, "list"), "KubeconfigInvalid")
 
     def test_missing_context_is_named(self, file):
         """A typo must not reach another cluster."""
