@@ -1,6 +1,6 @@
 """Measure the operator on one core, against a real API server on the same machine.
 
-    python tests/benchmarks/control_plane.py --out build/bench/operator.json [--objects 10000] [--only launch,control,scale,beside,finished]
+    python tests/benchmarks/control_plane.py --out build/bench/operator.json [--objects 10000] [--only launch,control,pause,scale,beside,finished]
 
 The file is not called `operator.py`: a script's own folder comes first on the path, and the standard library has that module.
 """
@@ -27,13 +27,14 @@ from support.cluster import harness as cluster_harness  # noqa: E402
 from support.operators.lone_operator import LoneOperator  # noqa: E402
 from support.operators.rig import SPEC, RealApi, Rig  # noqa: E402
 
-from backfill_api.names import API_VERSION, KIND  # noqa: E402
+from backfill_api.names import ALL_JOBS_CONFIG_MAP, ALL_JOBS_KEY, API_VERSION, KIND  # noqa: E402
 from backfill_operator.kube.client import Cluster  # noqa: E402
 from backfill_operator.kube.resources import BACKFILLS, PODS  # noqa: E402
 from backfill_operator.settings import OperatorSettings  # noqa: E402
 
 BARS = {
     "launches_per_minute": ("1/min", 1500, "higher"), "launch_p99": ("s", 1.0, "lower"), "ack_p99": ("s", 2.0, "lower"),
+    "pause_50_p99": ("s", 5.0, "lower"),
     "status_lag_p99": ("s", 5.0, "lower"), "rss_10k_mib": ("MiB", 512, "lower"), "startup_10k": ("s", 45, "lower"),
     "idle_cpu_share_10k": ("percent", 5, "lower"), "beside_startup": ("times", 1.25, "lower"), "beside_launch": ("times", 1.25, "lower"),
     "finished_startup": ("s", 120, "lower"), "rss_finished_mib": ("MiB", 512, "lower"),
@@ -203,6 +204,33 @@ class Bench:
                         await asyncio.sleep(0.02)
                 self.put("status_lag_p99", p99(lags))
 
+    # ------------------------------------------------------------ pause
+    async def pause(self, jobs=50):
+        """Pause all jobs by the switch; measure the delay to the acknowledgement of each driver."""
+        with cluster_harness.prepared(self.borrowed) as namespace:
+            api = RealApi(self.borrowed.kubeconfig, namespace)
+            api.store.garbage_collector = not self.borrowed.has_nodes
+            async with (
+                Rig(api, start=False, double={"barrier_s": 1.0}) as rig,
+                LoneOperator(self.borrowed.kubeconfig, namespace, LEASE_NAMESPACE=namespace) as operator,
+            ):
+                await operator.ready()
+                names = [f"job-{index}" for index in range(jobs)]
+                for name in names:
+                    rig.create(name, target=own_target(name))
+                for name in names:
+                    await rig.until_holds("Running", name, within_s=120)
+                before, acks = {name: len(rig.double(name).acks) for name in names}, []
+                data = {ALL_JOBS_KEY: json.dumps({"enabled": True, "by": "benchmark"})}
+                at = time.monotonic()
+                api.store.create("configmaps", namespace, {"metadata": {"name": ALL_JOBS_CONFIG_MAP}, "data": data})
+                while before:
+                    for name in [name for name, number in before.items() if len(rig.double(name).acks) > number]:
+                        acks.append(time.monotonic() - at)
+                        del before[name]
+                    await asyncio.sleep(0.01)
+                self.put("pause_50_p99", p99(acks))
+
     # ------------------------------------------------------------ scale
     async def scale(self):
         """Measure the time until the operator has listed and settled many Backfills and driver pods of an earlier operator."""
@@ -365,7 +393,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", default="build/bench/operator.json")
     parser.add_argument("--objects", type=int, default=10_000)
-    parser.add_argument("--only", default="launch,control,scale,beside")
+    parser.add_argument("--only", default="launch,control,pause,scale,beside")
     args = parser.parse_args()
     with cluster_harness.borrowed_cluster(os.environ) as borrowed:
         bench = Bench(borrowed, args.objects)

@@ -90,10 +90,10 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- /* Without a server, as in `helm template`, lookups return nothing. So check first for a namespace that every cluster has. */ -}}
 {{- $checks := include "backfill.on" .Values.watch.checkNamespaces -}}
-{{- if lookup "v1" "Namespace" "" "kube-system" -}}
 {{- $monitoring := .Values.monitoring | default dict -}}
 {{- range list "serviceMonitor" "prometheusRule" -}}
 {{- if and (index $monitoring . | default dict).enabled (not ($.Capabilities.APIVersions.Has "monitoring.coreos.com/v1")) -}}
+{{- if lookup "v1" "Namespace" "" "kube-system" -}}
 {{- fail (printf "monitoring.%s.enabled needs the Prometheus Operator, whose kinds (monitoring.coreos.com/v1) are not installed: install it, or set monitoring.%s.enabled=false" . .) -}}
 {{- end -}}
 {{- end -}}

@@ -19,7 +19,9 @@ KIND = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())["spec"]["v
     "openAPIV3Schema"
 ]
 VALUE = re.compile(
-    r"(?<![\w.$/-])(?:{})(?:\.\w+)+".format("|".join(name for name in SCHEMA["properties"] if name != "global"))
+    r"(?<![\w.$/-])(?!rbac\.authorization\.k8s\.io)(?:{})(?:\.\w+)+".format(
+        "|".join(name for name in SCHEMA["properties"] if name != "global")
+    )
 )
 FIELD = re.compile(r"(?<![\w$/-])(?:spec|status)(?:\.\w+(?![\w(]))+")
 COMMAND = re.compile(r"helm (?:install|upgrade|template) [^\n`|#]*")
