@@ -157,56 +157,9 @@ class Bench:
             await asyncio.sleep(0.05)
 
     # ------------------------------------------------------------ control
-    async def control(self, drivers=10, rounds=6):
-        """Measure the delay from an edit of the spec to the acknowledgement, and from progress to status, with a barrier each second."""
-        with cluster_harness.prepared(self.borrowed) as namespace:
-            api = RealApi(self.borrowed.kubeconfig, namespace)
-            api.store.garbage_collector = not self.borrowed.has_nodes
-            async with (
-                Rig(api, start=False, double={"barrier_s": 1.0}) as rig,
-                LoneOperator(self.borrowed.kubeconfig, namespace) as operator,
-            ):
-                await operator.ready()
-                names = [f"job-{index}" for index in range(drivers)]
-                for name in names:
-                    rig.create(name)
-                for name in names:
-                    await rig.until_holds("Running", name, within_s=60)
-                acks = []
-                for number in range(rounds):
-                    state = ["Paused", "Running"][number % 2]
-                    pending = {}
-                    for name in names:
-                        pending[name] = len(rig.double(name).acks), time.monotonic()
-                        rig.edit(name, desiredState=state)
-                    while pending:
-                        for name, (before, at) in list(pending.items()):
-                            if len(rig.double(name).acks) > before:
-                                acks.append(time.monotonic() - at)
-                                del pending[name]
-                        await asyncio.sleep(0.01)
-                    for name in names:
-                        await rig.until_holds(state, name, within_s=30)
-                self.extra["ack_p50"] = round(sorted(acks)[len(acks) // 2], 3)
-                self.put("ack_p99", p99(acks))
-                lags = []
-                for percent in range(30, 30 + rounds):
-                    at = time.monotonic()
-                    for name in names:
-                        double = rig.double(name)
-                        double.progress = double.progress.model_copy(update={"percent": percent})
-                    waiting = set(names)
-                    while waiting:
-                        for name in list(waiting):
-                            if rig.progress(name).get("percent") == percent:
-                                lags.append(time.monotonic() - at)
-                                waiting.discard(name)
-                        await asyncio.sleep(0.02)
-                self.put("status_lag_p99", p99(lags))
-
-    # ------------------------------------------------------------ pause
-    async def pause(self, jobs=50):
-        """Pause all jobs by the switch; measure the delay to the acknowledgement of each driver."""
+    @contextlib.asynccontextmanager
+    async def running(self, drivers):
+        """Yield a rig and the names of its running jobs, whose drivers have a barrier each second."""
         with cluster_harness.prepared(self.borrowed) as namespace:
             api = RealApi(self.borrowed.kubeconfig, namespace)
             api.store.garbage_collector = not self.borrowed.has_nodes
@@ -215,21 +168,61 @@ class Bench:
                 LoneOperator(self.borrowed.kubeconfig, namespace, LEASE_NAMESPACE=namespace) as operator,
             ):
                 await operator.ready()
-                names = [f"job-{index}" for index in range(jobs)]
+                names = [f"job-{index}" for index in range(drivers)]
                 for name in names:
                     rig.create(name, target=own_target(name))
                 for name in names:
                     await rig.until_holds("Running", name, within_s=120)
-                before, acks = {name: len(rig.double(name).acks) for name in names}, []
-                data = {ALL_JOBS_KEY: json.dumps({"enabled": True, "by": "benchmark"})}
-                at = time.monotonic()
-                api.store.create("configmaps", namespace, {"metadata": {"name": ALL_JOBS_CONFIG_MAP}, "data": data})
-                while before:
-                    for name in [name for name, number in before.items() if len(rig.double(name).acks) > number]:
-                        acks.append(time.monotonic() - at)
-                        del before[name]
+                yield rig, names
+
+    async def control(self, drivers=10, rounds=6):
+        """Measure the delay from an edit of the spec to the acknowledgement, and from progress to status."""
+        async with self.running(drivers) as (rig, names):
+            acks = []
+            for number in range(rounds):
+                state = ["Paused", "Running"][number % 2]
+                pending = {}
+                for name in names:
+                    pending[name] = len(rig.double(name).acks), time.monotonic()
+                    rig.edit(name, desiredState=state)
+                while pending:
+                    for name, (before, at) in list(pending.items()):
+                        if len(rig.double(name).acks) > before:
+                            acks.append(time.monotonic() - at)
+                            del pending[name]
                     await asyncio.sleep(0.01)
-                self.put("pause_50_p99", p99(acks))
+                for name in names:
+                    await rig.until_holds(state, name, within_s=30)
+            self.extra["ack_p50"] = round(sorted(acks)[len(acks) // 2], 3)
+            self.put("ack_p99", p99(acks))
+            lags = []
+            for percent in range(30, 30 + rounds):
+                at = time.monotonic()
+                for name in names:
+                    double = rig.double(name)
+                    double.progress = double.progress.model_copy(update={"percent": percent})
+                waiting = set(names)
+                while waiting:
+                    for name in list(waiting):
+                        if rig.progress(name).get("percent") == percent:
+                            lags.append(time.monotonic() - at)
+                            waiting.discard(name)
+                    await asyncio.sleep(0.02)
+            self.put("status_lag_p99", p99(lags))
+
+    async def pause(self, jobs=50):
+        """Pause all jobs by the switch; measure the delay to the acknowledgement of each driver."""
+        async with self.running(jobs) as (rig, names):
+            before, acks = {name: len(rig.double(name).acks) for name in names}, []
+            data = {ALL_JOBS_KEY: json.dumps({"enabled": True, "by": "benchmark"})}
+            at = time.monotonic()
+            rig.store.create("configmaps", rig.namespace, {"metadata": {"name": ALL_JOBS_CONFIG_MAP}, "data": data})
+            while before:
+                for name in [name for name, number in before.items() if len(rig.double(name).acks) > number]:
+                    acks.append(time.monotonic() - at)
+                    del before[name]
+                await asyncio.sleep(0.01)
+            self.put("pause_50_p99", p99(acks))
 
     # ------------------------------------------------------------ scale
     async def scale(self):
