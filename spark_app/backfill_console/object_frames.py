@@ -126,7 +126,7 @@ def command_line(command: Command) -> str:
     """Return a command as a user types it."""
     match command.type:
         case "Pause" if command.pause is not None and command.pause.scope == "All":
-            return "pause --all"
+            return "pause --with-changes"
         case "Throttle" if command.throttle is not None:
             limit = command.throttle
             parts = ["throttle"] + ([] if limit.rows_per_second is None else [str(limit.rows_per_second)])

@@ -159,7 +159,7 @@ class TestCommandLines:
         ("command", "text"),
         [
             (Command(type="Pause"), "pause"),
-            (PAUSE_ALL, "pause --all"),
+            (PAUSE_ALL, "pause --with-changes"),
             (Command(type="Resume"), "resume"),
             (
                 Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=5, for_seconds=60)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,6 +41,9 @@ MESSAGE_CHARACTERS_MAX: Final = 600
 UNKNOWN_FIELD: Final = re.compile(r'unknown field "[^"]{1,200}"')
 CHECK_ADDRESS: Final = "Check the address and the certificates with `kubectl cluster-info`."
 RETRIES: Final = Retry(connect=2, read=False, redirect=False, status=False, other=False, backoff_factor=0.2)
+
+# Each error of this module names its request; urllib3 would print a warning for each retry, too.
+logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,9 @@ def follow(api: ApiServer, namespace: str, name: str, *, until_s: float = float(
                     return
                 if event["type"] != "BOOKMARK":
                     yield object_
+                # Events and bookmarks keep the connection open beyond that time.
+                if time.monotonic() >= until_s:
+                    return
         except ForbiddenError:
             may_watch = False
         except ApiServerSilentError:

@@ -14,11 +14,12 @@ import pytest
 from support.repository import ROOT
 
 from backfill_cli.__main__ import cli
+from backfill_kubectl.__main__ import cli as plugin
 
 PAGES = sorted([ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(?!from |import )([^`\n]+)`")
-BACKFILL = re.compile(r"(?:^|(?<=[\s(=]))backfill((?: +--?[\w-]+)*) +([a-z][\w-]*|COMMAND)((?: [^#|;&]*)?)")
+BACKFILL = re.compile(r"(?:^|(?<=[\s(=]))(kubectl )?backfill((?: +--?[\w-]+)*) +([a-z][\w-]*|COMMAND)((?: [^#|;&]*)?)")
 MAKE = re.compile(r"(?:^|(?<=\s))make((?: +[a-z][a-z-]*(?![\w=]))+)")
 MODULE = re.compile(r"python -m ((?:backfill\w*)(?:\.\w+)*)")
 FILE = re.compile(r"(?<![\w/])(?:examples|charts|crds|build-tools|requirements)/[\w./-]+[\w]")
@@ -40,17 +41,19 @@ def takes(command: click.Command, option: str) -> click.Parameter | None:
 
 
 def faults_of_backfill(line: str) -> Iterator[str]:
-    """Yield the parts of a line that `backfill` would reject: an unknown command, option or choice."""
-    for flags, name, arguments in BACKFILL.findall(line):
-        yield from (f"backfill {flag}" for flag in flags.split() if takes(cli, flag) is None)
-        if name not in {*cli.commands, "COMMAND"}:
-            yield f"backfill {name}"
+    """Yield the parts of a line that `backfill`, or `kubectl backfill`, would reject: an unknown command, option or choice."""
+    for kubectl, flags, name, arguments in BACKFILL.findall(line):
+        program, group = f"{kubectl}backfill", plugin if kubectl else cli
+        yield from (f"{program} {flag}" for flag in flags.split() if takes(group, flag) is None)
+        if name not in {*group.commands, "COMMAND"}:
+            yield f"{program} {name}"
             continue
         arguments_and_options = re.sub(r"[\[\]…,)]", " ", arguments).split()
         for option, value in itertools.pairwise([*arguments_and_options, ""]):
-            parameter = takes(cli.commands[name], option.partition("=")[0]) if name in cli.commands else None
+            command = group.commands.get(name)
+            parameter = None if command is None else takes(command, option.partition("=")[0])
             if option.startswith("-") and option not in ("-", "-h", "--help") and parameter is None:
-                yield f"backfill {name} {option}"
+                yield f"{program} {name} {option}"
             elif parameter is not None and isinstance(parameter.type, click.Choice):
                 yield from (f"{option} {choice}" for choice in value.split("|") if choice not in parameter.type.choices)
 
@@ -88,7 +91,7 @@ class TestThePages:
         """A search that finds no command proves nothing."""
         lines = [line for page in PAGES for line in commands(page.read_text())]
 
-        shown = {name for line in lines for _, name, _ in BACKFILL.findall(line)}
+        shown = {name for line in lines for kubectl, _, name, _ in BACKFILL.findall(line) if not kubectl}
         made = {name for line in lines for names in MAKE.findall(line) for name in names.split()}
         assert set(cli.commands) <= shown
         assert {"demo", "test", "image", "chart"} <= made

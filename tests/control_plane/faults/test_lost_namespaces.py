@@ -57,7 +57,7 @@ class TestANamespaceThatCannotBeRead:
     async def test_namespace_that_becomes_forbidden_stops_no_other(self):
         """The Role of a deleted namespace is deleted before its Backfills."""
         async with Rig(namespaces=(NAMESPACE, OTHER)) as rig:
-            await rig.until(lambda: rig.api.open_watches == 4)
+            await rig.until(lambda: rig.api.open_watches == 5)
             rig.api.faults += forbidden("list", "watch", "get")
             rig.api.break_watches()
             await rig.until(lambda: asked_in_vain(rig)["watch"] >= 2 and asked_in_vain(rig)["list"] >= 3)
@@ -90,7 +90,7 @@ class TestANamespaceThatCannotBeRead:
     async def test_cached_objects_of_a_forbidden_namespace_are_kept(self):
         """A forbidden object is not deleted: its driver still uses a slot, and receives commands again with the Role."""
         async with Rig(namespaces=(NAMESPACE, OTHER)) as rig:
-            await rig.until(lambda: rig.api.open_watches == 4)
+            await rig.until(lambda: rig.api.open_watches == 5)
             rig.store.create("backfills", OTHER, backfill())
             key = (OTHER, "orders-1-driver")
             await rig.until(lambda: key in rig.kubelet.running)

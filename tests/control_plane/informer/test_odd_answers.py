@@ -17,6 +17,9 @@ from backfill_operator.kube.rate import RETRY_AFTER_MAX_S, retry_after_s
 HTML = b"<html><body><h1>503 Service Unavailable</h1>\nNo server is available.\n</body></html>\n"
 DATE = b"Retry-After: Wed, 21 Oct 2026 07:28:00 GMT\r\n"
 PLURALS = ("backfills", "pods")
+WATCHES = len(PLURALS) + 1
+"""Open watches of an operator: both kinds, and the ConfigMap that pauses all jobs."""
+
 REQUESTS = [
     ("watch", "backfills"), ("watch", "pods"), ("list", "backfills"), ("list", "pods"), ("get", "leases"), ("create", "leases"),
     ("update", "leases"), ("create", "events"), ("create", "configmaps"), ("create", "secrets"), ("create", "services"),
@@ -123,7 +126,7 @@ async def survives(raws, *, at_start=False):
     """Give these responses to each kind of request, and check that the operator works afterwards."""
     async with Rig(start=not at_start, **QUICK) as rig:
         if not at_start:
-            await rig.until(lambda: rig.api.open_watches == len(PLURALS) and rig.operator.election.leading.is_set())
+            await rig.until(lambda: rig.api.open_watches == WATCHES and rig.operator.election.leading.is_set())
         rig.api.faults += [
             Fault("raw", raw=raw, verb=verb, plural=plural, dry_run=None, subresource=part)
             for raw in raws for verb, plural in REQUESTS for part in (None, "status")
@@ -134,7 +137,7 @@ async def survives(raws, *, at_start=False):
             rig.start()
         watches = [fault for fault in rig.api.faults if (fault.verb, fault.subresource) == ("watch", None)]
         await rig.until(lambda: not any(fault.times for fault in watches) or not rig.running.alive)
-        await rig.until(lambda: rig.api.open_watches == len(PLURALS) or not rig.running.alive)
+        await rig.until(lambda: rig.api.open_watches == WATCHES or not rig.running.alive)
         rig.api.faults.clear()
         rig.create("after")
         await rig.until(lambda: rig.holds("Running", "after") or not rig.running.alive)
@@ -195,7 +198,7 @@ class TestWatchesThatBringNothing:
         # After 0.25, 0.5 and 1 second, each up to a quarter shorter: the number of requests in this time is limited.
         most = next(number for number in itertools.count(1) if 0.75 * 0.25 * (2**number - 1) > seconds)
         assert seconds >= 0.75 * (0.25 + 0.5 + 1)
-        assert len(watches) <= len(PLURALS) * most
+        assert len(watches) <= WATCHES * most
 
     async def test_working_watch_has_no_delay(self):
         """The first event resets the failures."""
@@ -211,11 +214,11 @@ class TestWatchesThatBringNothing:
         """If the watches of a thousand namespaces end at the same time, they cause two thousand requests."""
         async with Rig(queries_per_second=2.0, query_burst=1, start=False) as rig:
             rig.start()
-            await rig.until(lambda: rig.api.open_watches == len(PLURALS), within_s=20)
+            await rig.until(lambda: rig.api.open_watches == WATCHES, within_s=20)
             began = asyncio.get_running_loop().time()
             before = len(rig.api.requests)
             rig.api.break_watches()
-            await rig.until(lambda: rig.api.open_watches == len(PLURALS), within_s=20)
+            await rig.until(lambda: rig.api.open_watches == WATCHES, within_s=20)
             seconds = asyncio.get_running_loop().time() - began
 
         assert len(rig.api.requests) - before <= 2.0 * seconds + 2

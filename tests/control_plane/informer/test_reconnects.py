@@ -6,6 +6,8 @@ import pytest
 from support.operators.rig import Rig
 
 PLURALS = ("backfills", "pods")
+WATCHES = len(PLURALS) + 1
+"""Open watches of an operator: both kinds, and the ConfigMap that pauses all jobs."""
 
 
 def reconnects(rig):
@@ -26,7 +28,7 @@ class TestReconnects:
     async def test_first_watch_is_not_a_reconnect(self):
         """Otherwise a new process would look like a broken connection."""
         async with Rig() as rig:
-            await rig.until(lambda: rig.api.open_watches == len(PLURALS))
+            await rig.until(lambda: rig.api.open_watches == WATCHES)
             rig.create()
             await rig.until_holds("Running")
             assert reconnects(rig) == [0, 0]
@@ -36,7 +38,7 @@ class TestReconnects:
     async def test_each_end_of_a_watch_is_counted(self, end):
         """The server closed it, its version expired, or it was silent for too long."""
         async with Rig() as rig:
-            await rig.until(lambda: rig.api.open_watches == len(PLURALS))
+            await rig.until(lambda: rig.api.open_watches == WATCHES)
             getattr(rig.api, end)()
             await rig.until(lambda: all(reconnects(rig)), what=lambda: reconnects(rig))
 

@@ -129,7 +129,8 @@ class TestWhatCannotBeLaunched:
             await rig.until(lambda: rig.condition("Stalled") == ("True", "SpecRefused"))
 
             stalled = rig.message("Stalled")
-            assert "spec.source.delta.path: ./lake/orders" in stalled
+            assert "spec.source.delta.path: is relative" in stalled
+            assert '(got "./lake/orders")' in stalled
             assert rig.objects() == []
             rig.edit(source={"delta": {"path": "/lake/orders"}})
             await rig.until_holds("Running")

@@ -1,6 +1,7 @@
 """Objects drawn from the CRD's schema: all that pass a server's check of types, bounds and required fields."""
 
 import re
+from datetime import datetime
 
 from hypothesis import strategies as st
 from support.operators.crd_rows import CRD, OF_TOPICS, SCHEMA, topic
@@ -56,6 +57,9 @@ def _objects(schema):
 
 def _texts(schema):
     longest = min(schema.get("maxLength", LONGEST), LONGEST)
+    if schema.get("format") == "date-time":
+        # The API server refuses a time that is not in the calendar.
+        return st.datetimes(datetime(2000, 1, 1), datetime(2999, 12, 31)).map(lambda time: f"{time.isoformat()}Z")
     if "pattern" in schema:
         strings = st.from_regex(schema["pattern"]).map(str.strip)
         return strings.map(
@@ -113,6 +117,11 @@ def sound_specs(draw):
         target.pop("partitionBy", None)
     target.pop("existingRows", None)
     spec.pop("backoff", None)
+    throttle = spec.get("throttle", {})
+    if not {"rowsPerSecond", "bytesPerSecond"} & throttle.keys():
+        throttle.pop("until", None)
+    if "auto" in throttle:
+        throttle["auto"]["ceiling"] = max(throttle["auto"]["floor"], throttle["auto"]["ceiling"])
     executor = spec.get("executor", {})
     if "instances" in executor:
         executor.pop("dynamic", None)
