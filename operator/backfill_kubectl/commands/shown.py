@@ -10,7 +10,6 @@ from backfill_api.status.progress import PartitionProgress
 from backfill_console.bars import show_grid
 from backfill_console.plans import plan_lines
 from backfill_console.receipts import map_lines
-from backfill_console.segments import Line
 from backfill_core.command_errors import NotRunningError
 from backfill_core.errors import VerificationFailedError
 from backfill_kubectl.cluster.resources import BACKFILLS
@@ -41,10 +40,6 @@ def _fields(value: Any) -> Any:
     return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def _text(line: Line) -> str:
-    return "".join(segment.text for segment in line.segments).rstrip()
-
-
 @click.command()
 @NAME
 @FORMATS
@@ -61,7 +56,7 @@ def plan(session: Session, name: str, output: str | None) -> None:
     if output is not None:
         print_value({"planOf": backfill.status.plan_of, **_fields(made)}, output)
         return
-    say(_text(line) for line in plan_lines(backfill.key, made, columns()))
+    say(line.text.rstrip() for line in plan_lines(backfill.key, made, columns()))
     if backfill.holds("AwaitingApproval"):
         click.echo(f"plan {backfill.status.plan_of} waits: {PROGRAM} approve {backfill.key}")
 
@@ -85,7 +80,7 @@ def receipt(session: Session, name: str, output: str | None) -> None:
         lines += [f"taken {taken.verified_at}"] if taken.verified_at else []
         lines += [f"file {file.path}: {file.what}" for file in taken.mismatched_files]
         if taken.mismatch_map and not taken.equal:
-            lines += [_text(drawn) for drawn in map_lines(taken)]
+            lines += [line.text.rstrip() for line in map_lines(taken)]
         say(lines)
     if not taken.equal:
         raise VerificationFailedError(

@@ -222,9 +222,9 @@ class Controls:
         held = revision if value.get("paused") != value.get("specPaused") else 0
         of_spec = until == value.get("specUntilMs") and value.get("rowsPerSecond") == value.get("specRowsPerSecond")
         return cls(
-            paused_by=value.get("pausedBy", held) or 0,
-            limited_by=value.get("limitedBy", 0 if of_spec else revision) or 0,
-            after_limited_by=value.get("afterLimitedBy") or 0,
+            paused_by=value.get("pausedBy", held),
+            limited_by=value.get("limitedBy", 0 if of_spec else revision),
+            after_limited_by=value.get("afterLimitedBy", 0),
             paused=value.get("paused"),
             rows_per_s=value.get("rowsPerSecond"),
             bytes_per_s=value.get("bytesPerSecond"),
