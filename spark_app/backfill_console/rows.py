@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backfill_console.segments import Line, Role, Segment, line, printable, width_of, wrapped
+from backfill_api.plain_text import printable
+from backfill_console.segments import Line, Role, Segment, line, width_of, wrapped
 
 NAME_COLUMNS_MIN = 9
 VALUE_MIN = 10

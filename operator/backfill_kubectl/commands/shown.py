@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
+from backfill_api.resources import BACKFILLS
 from backfill_api.status.progress import PartitionProgress
 from backfill_console.bars import show_grid
 from backfill_console.plans import plan_lines
 from backfill_console.receipts import map_lines
 from backfill_core.command_errors import NotRunningError
 from backfill_core.errors import VerificationFailedError
-from backfill_kubectl.cluster.resources import BACKFILLS
 from backfill_kubectl.commands.options import (
     NAME,
     PROGRAM,

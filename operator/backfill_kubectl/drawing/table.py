@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
+from backfill_api.plain_text import printable
 from backfill_kubectl.decisions.attention import Group, JobLine
 
 MARKS: Final[dict[Group, tuple[str, str]]] = {
@@ -19,15 +19,6 @@ RIGHT: Final = frozenset({"%", "ROWS/S", "ATTEMPT"})
 UNKNOWN: Final = "-"
 WHY_COLUMNS_MIN: Final = 20
 MORE: Final = "…"
-
-
-def plain(text: str) -> str:
-    """Return one line, without characters that control a terminal or change the direction of writing."""
-    return "".join(" " if character in "\n\r\t" else character for character in text if _shown(character)).strip()
-
-
-def _shown(character: str) -> bool:
-    return character in "\n\r\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co")
 
 
 def short_seconds(seconds: int | None) -> str:
@@ -101,7 +92,7 @@ def aligned(
     right: frozenset[str] = frozenset(), ascii_only: bool = False,
 ) -> list[str]:  # fmt: skip
     """Return the lines of a table; the last column takes the rest of the width, and is cut if `columns` is given."""
-    cleaned = [[plain(cell) for cell in row] for row in rows]
+    cleaned = [[printable(cell).strip() for cell in row] for row in rows]
     widths = [max(len(heading), *(len(row[at]) for row in cleaned), 0) for at, heading in enumerate(headings[:-1])]
     room = None if columns is None else max(WHY_COLUMNS_MIN, columns - sum(width + 2 for width in widths))
     lines = []
