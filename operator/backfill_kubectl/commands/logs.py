@@ -11,6 +11,7 @@ import click
 from backfill_api.plain_text import printable
 from backfill_api.resources import BACKFILLS
 from backfill_api.typed_amounts import parse_duration_s
+from backfill_console.rows import aligned
 from backfill_core.command_errors import NotRunningError
 from backfill_core.lifecycle.naming import driver_name
 from backfill_kubectl.cluster.api import ApiServer
@@ -29,7 +30,7 @@ from backfill_kubectl.commands.options import (
 )
 from backfill_kubectl.decisions.event_lines import EventLine, event_lines
 from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
-from backfill_kubectl.drawing.table import aligned, short_seconds
+from backfill_kubectl.drawing.table import short_seconds
 
 CONTAINER: Final = "driver"
 START_S: Final = 1.0
