@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import click
@@ -29,7 +29,7 @@ from backfill_kubectl.commands.options import (
     without_managers,
 )
 from backfill_kubectl.decisions.event_lines import EventLine, event_lines
-from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
+from backfill_kubectl.decisions.stored import Json, StoredBackfill, read_stored
 from backfill_kubectl.drawing.table import short_seconds
 
 CONTAINER: Final = "driver"
@@ -118,11 +118,17 @@ def events(session: Session, name: str, output: str | None) -> None:
     if output in ("json", "yaml"):
         print_value({"apiVersion": "v1", "kind": "List", "items": [without_managers(item) for item in raw]}, output)
         return
-    shown = event_lines(raw)
+    shown = event_rows(raw)
     if not shown:
         click.echo(f"{backfill.key}: no events; the cluster keeps them for about an hour")
         return
-    say(aligned(HEADINGS, [_cells(event) for event in shown]))
+    say(shown)
+
+
+def event_rows(raw: Iterable[Json]) -> list[str]:
+    """Return the table of events, the oldest first; empty without events."""
+    events = event_lines(raw)
+    return aligned(HEADINGS, [_cells(event) for event in events]) if events else []
 
 
 def _cells(event: EventLine) -> tuple[str, ...]:
