@@ -97,7 +97,7 @@ def await_switch(
     Args:
         api: The API server.
         scope: The jobs.
-        switch: The switch, as it was written.
+        switch: The written switch.
         at_s: Time of the monotonic clock before the write.
         wait_s: Seconds to wait.
         on_answer: Called with each job that acknowledges, and the seconds since the write.

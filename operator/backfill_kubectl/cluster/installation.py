@@ -66,7 +66,7 @@ def read_schema(api: ApiServer) -> Json:
 
 
 def _jobs(api: ApiServer, namespace: str | None, now: datetime) -> list[tuple[JobLine, StoreUse | None]]:
-    """Return what the page shows of each job; the objects are not kept."""
+    """Return the line and the evidence of each job; the objects are not kept."""
     stored = (read_stored(item) for page in api.pages(BACKFILLS, namespace) for item in page)
     return [(job_line(backfill, now), store_use(backfill, now)) for backfill in stored]
 

@@ -117,7 +117,7 @@ def draw(api: ApiServer, job: JobWatch, *, ascii_only: bool) -> None:
 
 
 def _keyboard(job: JobWatch, stack: ExitStack) -> Keyboard | None:
-    """Return the keyboard; `None` if nobody can press keys."""
+    """Return the keyboard; `None` without a terminal for input."""
     if sys.platform == "win32":  # without `termios`
         return None
     from backfill_kubectl.commands.keyboard import Keyboard, has_keys

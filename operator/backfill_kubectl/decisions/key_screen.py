@@ -24,7 +24,7 @@ ERASE: Final = frozenset("\x7f\x08")
 ESCAPE: Final = "\x1b"
 RATE_CHARACTERS_MAX: Final = 20
 _SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.)")
-"""What arrow keys, function keys and a mouse send."""
+"""Sequences of arrow keys, function keys and a mouse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class KeyScreen:
 
     view: View = "job"
     typed: str | None = None
-    """The limit as far as it is typed; `None` if none is asked for."""
+    """The typed part of a limit; `None` while no limit is typed."""
 
     waits_for: str = ""
     """Name of the command that is not acknowledged yet; empty if none is."""

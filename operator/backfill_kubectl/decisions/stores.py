@@ -1,4 +1,4 @@
-"""Judges stores and the metastore by what jobs report of them.
+"""Judges stores and the metastore by the reports of jobs.
 
 Nothing connects to a store from here: a driver's pod has another network and other credentials than the user's machine, so an answer to
 the user would prove nothing.
@@ -28,7 +28,7 @@ COMMIT_OLD_S: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class StoreUse:
-    """What one job shows of the store of its target."""
+    """Evidence of one job about the store of its target."""
 
     key: str
     store: str
@@ -43,7 +43,7 @@ class StoreUse:
 
 
 def store_use(backfill: StoredBackfill, now: datetime) -> StoreUse | None:
-    """Return what a job shows of its store; `None` if its spec names none, or it has ended well."""
+    """Return the evidence of a job; `None` if its spec names no store, or it has succeeded."""
     store = _store_of(backfill.spec.get("target"))
     if not store or backfill.status.phase == "Succeeded":
         return None

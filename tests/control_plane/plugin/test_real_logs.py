@@ -19,7 +19,7 @@ def following(rig, *options):
 
 
 async def shows(terminal, text):
-    """Wait until the command prints a text."""
+    """Wait until the command prints a string."""
     await asyncio.to_thread(terminal.wait_for, text)
 
 

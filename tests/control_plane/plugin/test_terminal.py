@@ -29,7 +29,7 @@ def reads_lines(terminal):
 
 
 async def shown(terminal, *texts):
-    """Wait until the terminal shows these texts, one after the other."""
+    """Wait until the terminal shows these strings, in this order."""
     for text in texts:
         await asyncio.to_thread(terminal.wait_for, text)
 
