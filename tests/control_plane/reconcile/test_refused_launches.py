@@ -10,6 +10,7 @@ from support.cluster.fake_store import Refusal
 from support.operators.rig import NAMESPACE, Rig
 
 from backfill_api.names import API_VERSION, KIND, ROLE_LABEL
+from backfill_api.status.status import TOKEN_HASHES_MAX
 from backfill_core.lifecycle.inputs.token_hash import hash_of
 from backfill_operator.manifests.secret import token_of
 from backfill_operator.reconcile.soft_state import SoftState
@@ -368,6 +369,20 @@ class TestWhatCannotBeLaunched:
             assert before is None or after["metadata"]["uid"] == before["metadata"]["uid"]
             assert hash_of(token_of(after)) in rig.status()["attempt"]["tokenHashes"]
             assert rig.has_one_driver()
+
+    async def test_secret_of_many_dead_operators_ago_does_not_stop_the_job(self):
+        """The status keeps eight hashes; each of these operators records one, and dies before it creates the pod."""
+        async with Rig() as rig:
+            rig.create()
+            for _ in range(TOKEN_HASHES_MAX + 2):
+                rig.api.faults.append(Fault("lose the request", verb="create", plural="pods", action=rig.kill))
+                await rig.until(lambda: not rig.running.alive)
+                rig.restart()
+            await rig.until_holds("Running")
+
+            assert hash_of(token_of(rig.store.get("secrets", *rig.driver()))) in rig.status()["attempt"]["tokenHashes"]
+            assert rig.has_one_driver()
+            assert rig.attempt() == 1
 
     async def test_secret_of_an_earlier_version_is_used(self):
         """Its attempt is recorded without a hash, and its driver may be starting."""

@@ -24,7 +24,7 @@ from support.operators.observations import (
 from backfill_api.status.ending import Ending
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.receipt import ReceiptSummary
-from backfill_api.status.status import BackfillStatus
+from backfill_api.status.status import TOKEN_HASHES_MAX, BackfillStatus
 from backfill_core import errors
 from backfill_core.lifecycle.actions import (
     DeleteAttemptObjects,
@@ -110,13 +110,21 @@ class TestTheTokenOfAnAttempt:
             assert decision.status.attempt is not None
             assert decision.status.attempt.token_hashes == (OURS, THEIRS)
 
-    def test_the_number_of_token_hashes_is_limited(self) -> None:
-        """An operator that dies at each launch must not fill the status."""
+    def test_the_ninth_token_hash_replaces_the_others_and_the_secret(self) -> None:
+        """Operators that die at each launch must not fill the status. Any of the hashes may be that of the existing Secret."""
         decision = checked(observed(token_hash=OURS))
-        for number in range(20):
+        for number in range(1, TOKEN_HASHES_MAX):
             decision = checked(after(observed(), decision, token_hash=f"{number:032x}"))
-        assert decision.status.attempt is not None
-        assert decision.status.attempt.token_hashes == tuple(f"{number:032x}" for number in range(12, 20))
+        full = decision.status.attempt.token_hashes
+        cached = checked(after(observed(), decision, token_hash=THEIRS))
+        replaced = checked(after(observed(), decision, token_hash=THEIRS, live=True))
+        launched = checked(after(observed(), replaced, token_hash=THEIRS))
+
+        assert len(full) == TOKEN_HASHES_MAX
+        assert cached.actions == (RefetchPods("orders-1-driver"),), "a pod that the cache lacks may use the Secret"
+        assert replaced.actions == (DeleteAttemptObjects(1),)
+        assert replaced.status.attempt.token_hashes == (THEIRS,)
+        assert launched.actions == (PersistIntent(), LaunchDriver(1, "Run", token_hashes=(THEIRS,)))
 
     def test_an_attempt_of_an_earlier_version_has_no_token_hash(self) -> None:
         """The token of its Secret is not recorded, and the Secret must stay valid."""
