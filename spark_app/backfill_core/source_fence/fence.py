@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 from backfill_core.errors import InvalidSpecError, SourceFencedError
@@ -81,8 +81,8 @@ class SourceFence:
             return None
         if not isinstance(stored, dict):
             return None
-        values = {field.name: stored.get(field.name) for field in fields(cls)}
         kinds = {"job": str, "reason": str, "time": str, "version": int, "reader": int, "writer": int}
+        values: dict[str, Any] = {name: stored.get(name) for name in kinds}
         if any(type(values[name]) is not kind for name, kind in kinds.items()):
             return None
         return cls(**values)
