@@ -61,7 +61,10 @@ class TestAKilledFence:
         assert lifted.stdout == f"{at} has no fence at version 2; nothing was changed\n"
         forced = backfill("fence", "-f", str(other), "--reason", "change 4711")
         assert f"{at} is fenced at version 3 by job shop/other, " in forced.stdout
-        assert "writer version 4 -> reader version 1, writer version 7, appendOnly" in forced.stdout
+        assert (
+            "writer version 4 -> reader version 1, writer version 7, appendOnly, backfill.fenced, change"
+            in forced.stdout
+        )
         ended = backfill("unfence", "-f", str(file), "--force")
         assert (
             f"{at} accepts writes since version 4; the fence was held by job 'shop/other' at version 3" in ended.stdout

@@ -100,5 +100,5 @@ class TableProtocol:
 
     def __str__(self) -> str:
         """Format the protocol for a message."""
-        listed = "" if self.writer_features is None else f", {', '.join(self.writer_features) or 'no features'}"
+        listed = "" if self.writer_features is None else f", {', '.join(sorted(self.writer_features)) or 'no features'}"
         return f"reader version {self.reader}, writer version {self.writer}{listed}"

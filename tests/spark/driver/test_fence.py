@@ -61,7 +61,7 @@ class TestConcurrentWriters:
         assert log.operations == ["CREATE", "WRITE", "WRITE", "WRITE", "FENCE"]
         assert (done.protocol_before, done.protocol) == (
             "reader version 1, writer version 2",
-            "reader version 1, writer version 7, appendOnly, invariants, backfill.fenced",
+            "reader version 1, writer version 7, appendOnly, backfill.fenced, invariants",
         )
 
     def test_a_property_that_lands_first_stays(self):

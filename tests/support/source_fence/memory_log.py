@@ -1,4 +1,4 @@
-"""A table's log in memory, with the interface of the real one: each version is written once, by whoever comes first."""
+"""A table's log in memory, with the interface of the real one: each version is written once, by the first writer."""
 
 import json
 from dataclasses import replace

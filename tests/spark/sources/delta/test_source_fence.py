@@ -18,7 +18,7 @@ from support.source_fence.writers import (
     by_spark,
     newest,
 )
-from support.tables.jobs import job, make_changed_orders, make_orders
+from support.tables.jobs import forget_before, job, make_changed_orders, make_orders
 from support.tables.logs import forget_sums
 
 from backfill_core.errors import SourceFencedError, UnsupportedSourceFeatureError
@@ -26,7 +26,7 @@ from backfill_core.source_fence.fence import Request
 from backfill_core.source_fence.table_protocol import FENCED
 from backfill_spark.delta.log import head_actions
 from backfill_spark.driver.attempt import run_driver
-from backfill_spark.driver.fence import fence_log, unfence_log
+from backfill_spark.driver.fence import fence_log, fence_source, unfence_log, unfence_source
 from backfill_spark.settings import DriverSettings
 from backfill_spark.sources.delta.fenced_log import DeltaFencedLog
 
@@ -89,6 +89,7 @@ class TestAllWriters:
         assert {message for _, message in by_delta_rs(at)} == {REFUSED_BY_DELTA_RS}
         assert_ending(filled, "UnsupportedTargetFeature")
         assert FENCED in filled.message
+        assert "lifts its fence" in filled.hint
         assert newest(spark, at) == done.fence.version
 
         feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(at)
@@ -170,6 +171,63 @@ class TestWritersInFlight:
         unfenced(spark, at)
         stream(availableNow=True).awaitTermination()
         assert spark.read.format("delta").load(at).count() == 50
+
+
+class TestReadersThatFollow:
+    """A stream from the table sees the fence as a commit without rows."""
+
+    def test_a_stream_from_a_fenced_table_continues(self, spark, tmp_path):
+        """Before, during and after the fence it reads each row once."""
+        at, to, state = (str(tmp_path / name) for name in ("orders", "rows", "checkpoint"))
+        make_orders(spark, at, 10, files=1)
+
+        def read_on():
+            rows = spark.readStream.format("delta").load(at).select("id").writeStream.format("parquet")
+            rows.option("checkpointLocation", state).trigger(availableNow=True).start(to).awaitTermination()
+            return spark.read.parquet(to).count()
+
+        counts = [read_on()]
+        fenced(spark, at)
+        counts.append(read_on())
+        unfenced(spark, at)
+        assert [message for _, message in by_spark(spark, at, STATEMENTS[:1])] == [None]
+        counts.append(read_on())
+
+        assert counts == [10, 10, 11]
+
+
+class TestNamesAndOldLogs:
+    """A table is fenced by path or by its name in the catalog, and needs only its newest version."""
+
+    def test_a_table_of_the_catalog_is_fenced_by_its_name(self, spark, tmp_path):
+        """The whole command, in a session of the caller; DROP TABLE is not a commit, and is not stopped."""
+        spark.range(10).selectExpr("id").write.format("delta").saveAsTable("fenced_orders")
+        spec = job("-", str(tmp_path / "copy"), source={"path": None, "table": "fenced_orders"}, jobId="shop/orders")
+        settings = DriverSettings(state_dir=tmp_path / "state")
+
+        done = fence_source(spec, settings=settings, reason="change 4711", spark=spark)
+
+        with pytest.raises(Exception, match=FENCED):
+            spark.sql("INSERT INTO fenced_orders VALUES (100)")
+        assert (done.fence.job, done.fence.version) == ("shop/orders", 1)
+        lifted = unfence_source(spec, settings=settings, spark=spark)
+        assert (lifted.path, lifted.version, lifted.lifted) == (done.path, 2, done.fence)
+        spark.sql("INSERT INTO fenced_orders VALUES (100)")
+        fence_source(spec, settings=settings, reason="change 4711", spark=spark)
+        spark.sql("DROP TABLE fenced_orders")
+
+    def test_a_table_whose_old_log_is_deleted_is_fenced(self, spark, tmp_path):
+        """Protocol and metadata come from a checkpoint."""
+        at = str(tmp_path / "orders")
+        make_changed_orders(spark, at, "UPDATE {t} SET amount = 7 WHERE id < 10")
+        forget_before(spark, at, 1)
+
+        done = fenced(spark, at)
+
+        assert (done.fence.version, done.entries) == (2, 1)
+        assert spark.read.format("delta").load(at).where("amount = 7").count() == 10
+        unfenced(spark, at)
+        assert [message for _, message in by_spark(spark, at, STATEMENTS[:1])] == [None]
 
 
 LEGACY = [{"delta.minReaderVersion": "1", "delta.minWriterVersion": str(version)} for version in (2, 3, 6)]
@@ -275,7 +333,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("feature", ["catalogManaged", "ofTomorrow"])
     def test_a_table_with_other_rules_for_commits_is_refused_by_name(self, spark, tmp_path, feature):
-        """A catalog decides on the commits of the one; nobody knows the rules of the other."""
+        """A catalog decides on the commits of the one; the rules of the other are unknown."""
         at = str(tmp_path / "orders")
         make_orders(spark, at, 10, files=1)
         entry = tmp_path / "orders" / "_delta_log" / f"{1:020}.json"
