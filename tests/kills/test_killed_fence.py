@@ -62,7 +62,7 @@ class TestAKilledFence:
         forced = backfill("fence", "-f", str(other), "--reason", "change 4711")
         assert f"{at} is fenced at version 3 by job shop/other, " in forced.stdout
         assert (
-            "writer version 4 -> reader version 1, writer version 7, appendOnly, backfill.fenced, change"
+            "appendOnly, changeDataFeed, invariants -> reader version 1, writer version 7, appendOnly, "
             in forced.stdout
         )
         ended = backfill("unfence", "-f", str(file), "--force")

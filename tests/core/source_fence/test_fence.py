@@ -89,7 +89,7 @@ class TestTheEntry:
         [featured("inCommitTimestamp"), table_head(properties=TIMES | {"delta.enableInCommitTimestamps": "false"})],
     )
     def test_a_table_without_times_in_commits_gets_none(self, head):
-        """The feature alone does not switch them on."""
+        """They need the feature and the property."""
         (_, info), *_ = actions(fence_step(head, OURS))
 
         assert "inCommitTimestamp" not in info
@@ -101,7 +101,7 @@ class TestTheEntry:
 
 
 class TestWhoHoldsTheFence:
-    """One job at a time; another one is refused by name, and the log stays as it is."""
+    """One job at a time; another one is refused by name, and the log stays unchanged."""
 
     def test_a_second_fence_of_the_job_is_the_first_one(self):
         """Also later, with another reason, after commits that only our own writer makes."""
@@ -200,7 +200,7 @@ class TestTablesThatCannotBeFenced:
         ids=lambda value: value[:40] if isinstance(value, str) else "",
     )
     def test_the_refusal_names_the_reason(self, head, message):
-        """The hint names what the user can do instead."""
+        """The hint contains the next step for the user."""
         with pytest.raises(
             UnsupportedSourceFeatureError, match=f"/lake/orders cannot be fenced: .*{message}"
         ) as refused:
@@ -257,7 +257,7 @@ def settled(log, step, *, rivals, dies):
 
 
 class TestAnyOrderOfCalls:
-    """Writers, two jobs, kills and concurrent commits in any order: the log alone decides who holds the fence."""
+    """Writers, two jobs, kills and concurrent commits in any order: only the log decides which job holds the fence."""
 
     @given(EVENTS, st.sampled_from([(1, 2), (1, 4), (2, 5), (1, 7)]))
     def test_no_write_lands_between_a_fence_and_its_end(self, events, versions):

@@ -1,4 +1,4 @@
-"""A fence changes no feature of a table but its own, and its end leaves the protocol that was there before."""
+"""A fence changes no feature of a table but its own, and its end restores the earlier protocol."""
 
 import pytest
 from hypothesis import given

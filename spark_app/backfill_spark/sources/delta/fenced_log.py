@@ -1,4 +1,4 @@
-"""Log of a Delta table in which a fence is an entry that this project writes itself: Kernel refuses the feature (ADR 0038)."""
+"""Log of a Delta table in which a fence is an entry that this project writes itself: Kernel refuses the feature (ADR 0039)."""
 
 from __future__ import annotations
 

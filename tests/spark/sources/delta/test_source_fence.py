@@ -71,7 +71,7 @@ class TestAllWriters:
         assert unfenced(spark, at).entries == 0
 
     def test_each_writer_is_refused_while_readers_continue_and_all_write_again_afterwards(self, spark, tmp_path):
-        """One table for all steps, because a table takes Spark seconds. It has the protocol (1, 4), without a list of features."""
+        """One table for all steps, because a table takes Spark seconds."""
         at, other = str(tmp_path / "orders"), str(tmp_path / "other")
         make_changed_orders(spark, at, "UPDATE {t} SET amount = 7 WHERE id < 10")
         before, settings = head_actions(spark, at), DriverSettings(state_dir=tmp_path / "state", cores=2)
