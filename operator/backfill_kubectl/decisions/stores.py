@@ -62,8 +62,9 @@ def store_use(backfill: StoredBackfill, now: datetime) -> StoreUse | None:
 
 def _store_of(side: Any) -> str:
     """Return the store of a source or target; empty if it is a topic, or not readable."""
-    table = side.get("delta") if isinstance(side, dict) else None
-    path, name = (table.get("path"), table.get("table")) if isinstance(table, dict) else (None, None)
+    fields = side.values() if isinstance(side, dict) else ()
+    places = [value for value in fields if isinstance(value, dict) and {"path", "table"} & value.keys()]
+    path, name = (places[0].get("path"), places[0].get("table")) if places else (None, None)
     if isinstance(name, str):
         return METASTORE
     try:

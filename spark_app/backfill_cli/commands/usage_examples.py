@@ -24,6 +24,11 @@ EXAMPLES: Final = {
     "throttle": ("backfill throttle 200k --for 30m", "backfill throttle none"),
     "verify": ("backfill verify -f orders.yaml", "backfill verify -f orders.yaml --rows --explain"),
     "stop": ("backfill stop", "backfill stop --job default/orders --force"),
+    "fence": (
+        "backfill fence -f orders.yaml --reason 'switch to /lake/orders_v2, change 4711'",
+        "backfill fence -f orders.yaml -o json",
+    ),
+    "unfence": ("backfill unfence -f orders.yaml", "backfill unfence -f orders.yaml --force"),
     "release": ("backfill release -f orders.yaml", "backfill release -f orders.yaml -o json"),
     "schema": ("backfill schema > backfill.schema.json", "backfill schema | python -m json.tool"),
     "completion": (

@@ -29,6 +29,7 @@ from backfill_core.file_copies.facts import (
     UnsupportedColumn,
 )
 from backfill_core.file_copies.filters import Condition, Verdict, first_opaque, is_opaque, judge
+from backfill_core.source_fence.table_protocol import FENCED
 
 
 class Reason(Enum):
@@ -128,7 +129,7 @@ HARMLESS = frozenset({
     "allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "checkpointProtection", "clustering",
     "columnMapping", "deletionVectors", "domainMetadata", "generatedColumns", "identityColumns", "inCommitTimestamp",
     "inCommitTimestamp-preview", "invariants", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
-    "vacuumProtocolCheck",
+    "vacuumProtocolCheck", FENCED,
 })  # fmt: skip
 """Table features that do not change how readers read a file, except for the cases in `UnsupportedColumn` and `unknown_columns.py`."""
 
