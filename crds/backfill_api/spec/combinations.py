@@ -118,7 +118,9 @@ def counts_requests(path: str) -> bool:
 
 
 def _applying_while_copying() -> list[str]:
-    return [name for name, variant in Strategy.VARIANTS.items() if variant.params.APPLIES_WHILE_COPYING]
+    return [
+        name for name, variant in Strategy.VARIANTS.items() if getattr(variant.params, "APPLIES_WHILE_COPYING", False)
+    ]
 
 
 def ships(strategy: Variant) -> bool:

@@ -63,6 +63,7 @@ from backfill_spark.opening.plan_warnings import (
     order_warnings,
     partitions_left_out,
     source_warnings,
+    store_warnings,
     starts_over,
     table_warnings,
 )
@@ -167,6 +168,7 @@ def _plan(
         warnings=(
             *order_warnings(order),
             *limit_warnings(spec.throttle, unique=unique, now_ms=round(time.time() * 1000)),
+            *store_warnings(tables),
             *source_warnings(tables, seconds, rate, retention, began_s),
             *([] if table is None else table_warnings(table, change_feed)),
             *_file_warnings(tables, settings, modes, counted),

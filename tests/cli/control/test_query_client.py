@@ -104,15 +104,18 @@ class TestAnAnswer:
 
     def test_that_redirects_is_not_followed(self):
         """An allowed address must not lead to one that is not allowed."""
-        with monitoring(lambda handler, _: send(handler)) as (other, followed):
-            with monitoring(lambda handler, _: send(handler, 302, b"", Location=other)) as (url, _):
-                answer = query(url, "up")
+
+        def redirect(handler, _):
+            send(handler, 302, b"", Location=other)
+
+        with monitoring(lambda handler, _: send(handler)) as (other, followed), monitoring(redirect) as (url, _):
+            answer = query(url, "up")
 
         assert answer.problem == "HTTP 302: a redirect, which is not followed"
         assert followed == []
 
-    def test_of_nobody_is_a_reason(self):
-        """The port is closed."""
+    def test_of_a_closed_port_is_a_reason(self):
+        """The system calls it refused."""
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             port = listener.getsockname()[1]

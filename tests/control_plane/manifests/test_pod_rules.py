@@ -51,12 +51,6 @@ def pod(**fields: Any) -> dict[str, Any]:
     return {"driver": {"template": {"spec": fields}}}
 
 
-def queries(url: str) -> dict[str, Any]:
-    """Return an automatic limit that queries an address."""
-    query = {"url": url, "expression": "up", "max": 1}
-    return {"throttle": {"auto": {"query": query, "floor": 1, "ceiling": 2}}}
-
-
 def ours(**fields: Any) -> dict[str, Any]:
     """Return a driver section with a template for our container."""
     return pod(containers=[{"name": "driver", **fields}])
@@ -75,20 +69,6 @@ def volume(**source: Any) -> dict[str, Any]:
 def container(made: dict[str, Any], name: str = "driver") -> dict[str, Any]:
     """Return a container by name."""
     return next(container for container in made["spec"]["containers"] if container["name"] == name)
-
-
-class TestAnAddressBesideTheAllowedOnes:
-    """An allowed address says nothing about another host, port or path."""
-
-    @pytest.mark.parametrize(
-        "url",
-        ["http://prometheus.evil:9090", "http://prometheus:90901", "https://prometheus:9090", "http://prometheus:9090/x",
-         "http://metrics/team/../other", "http://metrics/teams", "http://metrics"],
-    )  # fmt: skip
-    def test_is_refused(self, url: str) -> None:
-        """The operator refuses it before the driver starts."""
-        allowed = Limits(query_urls=("http://prometheus:9090", "http://metrics/team/*"))
-        assert refusal(allowed, **queries(url)).path == "spec.throttle.auto.query.url"
 
 
 class TestNobodyCanAllow:
@@ -209,8 +189,6 @@ class TestAnAdministratorMayAllow:
             (ours(env=[{"name": "OSS_REGION", "value": "x"}]), f"{OURS}.env[0].name", "ALLOWED_ENV", Limits(env=("OSS_*",))),
             ({"driver": {"template": {"metadata": {"annotations": {"iam.example/role": "x"}}}}}, 'spec.driver.template.metadata.annotations["iam.example/role"]', "ALLOWED_METADATA", Limits(metadata=("iam.example/role",))),
             ({"spark": {"conf": {"spark.plugins": "x"}}}, 'spec.spark.conf["spark.plugins"]', "ALLOWED_CONF", Limits(conf=("spark.plugins",))),
-            (queries("http://prometheus:9090"), "spec.throttle.auto.query.url", "ALLOWED_QUERY_URLS", Limits(query_urls=("http://prometheus:9090",))),
-            (queries("http://metrics/team/a"), "spec.throttle.auto.query.url", "ALLOWED_QUERY_URLS", Limits(query_urls=("http://metrics/team/*",))),
         ],
     )  # fmt: skip
     def test_setting_allows_the_field(self, fields: dict[str, Any], path: str, setting: str, limits: Limits) -> None:
