@@ -63,8 +63,8 @@ from backfill_spark.opening.plan_warnings import (
     order_warnings,
     partitions_left_out,
     source_warnings,
-    store_warnings,
     starts_over,
+    store_warnings,
     table_warnings,
 )
 from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource
