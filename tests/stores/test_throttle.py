@@ -12,6 +12,7 @@ from support.stores.objects import Keys, Request, ask
 from support.tables.jobs import job
 
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.driver.plan import plan_job
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.jvm.store_requests import StoreRequests
 from backfill_spark.settings import DriverSettings
@@ -115,3 +116,14 @@ class TestTheCountsOfTheClient:
     def test_a_local_folder_counts_nothing(self, spark, tmp_path):
         """Its file system has statistics, but no requests."""
         assert not StoreRequests(spark, [str(tmp_path)]).counted
+
+
+class TestAPlan:
+    def test_names_the_table_whose_requests_are_not_counted(self, spark, orders, environment, tmp_path):
+        """Its store may be the busy one; the other table is in the store."""
+        auto = {"storeErrors": 1, "floor": 1, "ceiling": 2}
+        backfill = job(orders, str(tmp_path / "target"), throttle={"auto": auto})
+        plan = plan_job(backfill, settings=DriverSettings(cores=2, state_dir=tmp_path / "state"), spark=spark)
+
+        [warning] = [warning for warning in plan.warnings if warning.reason == "RequestsUncounted"]
+        assert f"{tmp_path}/target" in warning.message

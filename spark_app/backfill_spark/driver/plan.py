@@ -46,6 +46,7 @@ from backfill_core.pacing.row_costs import mean_row_bytes
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.offsets import Largest
 from backfill_core.protocol.events import LimitSet
+from backfill_spark.driver.gauges import gauges
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.driver.offline_verify import plan_after_end
 from backfill_spark.file_copies.calibration import copied_rows_per_s
@@ -115,6 +116,7 @@ def plan_job(
         if state is not None and state.finished and not state.dropped(context.stored.txn_version):
             return plan_after_end(context, state)
         with context.open_job() as opened, opened.tables.jobs_explained():
+            gauges(opened)  # raises the error of a run for a target that cannot be measured
             starting("reading and writing a sample")
             return _plan(opened, backfill, settings, began_s, check_unique=check_unique)
 
