@@ -75,6 +75,9 @@ class StrategyParams(Params):
     WRITES_NOT: ClassVar[Mapping[str, str]] = {}
     """Write modes that it cannot do, each with the reason."""
 
+    APPLIES_WHILE_COPYING: ClassVar[bool] = False
+    """True if it applies changes while it copies, so that a slower copy shortens their lag."""
+
     vnodes: Vnodes = 256
     """Hash partitions of the key space; the unit of verification."""
 
