@@ -62,7 +62,8 @@ def store_use(backfill: StoredBackfill, now: datetime) -> StoreUse | None:
 
 def _store_of(side: Any) -> str:
     """Return the store of a source or target; empty if it is a topic, or not readable."""
-    table = side.get("delta") if isinstance(side, dict) else None
+    tables = side.values() if isinstance(side, dict) else ()
+    table = next((each for each in tables if isinstance(each, dict)), None)
     path, name = (table.get("path"), table.get("table")) if isinstance(table, dict) else (None, None)
     if isinstance(name, str):
         return METASTORE

@@ -93,6 +93,6 @@ class TestTheSentence:
 
         assert answer == "paused. Acknowledged at epoch 14 in 0.8 s. Undo: backfill resume"
 
-    def test_a_change_that_nobody_confirmed_is_not_called_acknowledged(self):
+    def test_an_unconfirmed_change_is_not_called_acknowledged(self):
         """It is recorded only."""
         assert acknowledged("recorded", following="backfill run -f FILE") == "recorded. Next: backfill run -f FILE"
