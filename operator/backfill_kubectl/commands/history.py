@@ -9,7 +9,7 @@ import click
 
 from backfill_api.resources import BACKFILLS
 from backfill_api.status.status import Attempt, PastAttempt
-from backfill_console.commands.history import PastRun, history_lines
+from backfill_console.commands.history import RunRow, history_lines
 from backfill_kubectl.commands.options import (
     NAME,
     Session,
@@ -51,15 +51,15 @@ def history(session: Session, name: str, output: str | None) -> None:
         click.echo(f"receipt: {verdict}")
 
 
-def _ended(attempt: PastAttempt) -> PastRun:
+def _ended(attempt: PastAttempt) -> RunRow:
     outcome = attempt.reason or "Ended"
     outcome = f"plan: {outcome}" if attempt.kind == "Plan" else outcome
-    return PastRun(attempt.start or "", attempt.end or "", outcome, attempt=attempt.number, exit_code=attempt.exit_code)
+    return RunRow(attempt.start or "", attempt.end or "", outcome, attempt=attempt.number, exit_code=attempt.exit_code)
 
 
-def _current(attempt: Attempt, backfill: StoredBackfill) -> PastRun:
+def _current(attempt: Attempt, backfill: StoredBackfill) -> RunRow:
     rows = None if backfill.status.progress is None else backfill.progress.rows_done
-    return PastRun(
+    return RunRow(
         attempt.start_time or "",
         outcome="Running" if attempt.state == "Created" else attempt.state,
         attempt=attempt.number,

@@ -15,7 +15,7 @@ from backfill import Settings
 from backfill.history import RecordedRun, recorded_runs
 from backfill.lines import current_time
 from backfill_cli.commands.options import FILE, JOB, job_of
-from backfill_console.commands.history import PastRun, history_lines, seconds_of
+from backfill_console.commands.history import RunRow, history_lines, seconds_of
 
 
 @click.command()
@@ -37,11 +37,11 @@ def history(file: Path | None, job: str | None, output: str) -> None:
         click.echo("\n".join(history_lines(lines, now, width)))
 
 
-def _shown(run: RecordedRun, job: str = "") -> PastRun:
+def _shown(run: RecordedRun, job: str = "") -> RunRow:
     """Return a run for the table; a run without an attempt has no rows."""
     began = bool(run.attempt)
     outcome = run.outcome if run.reason in ("", run.outcome) else f"{run.outcome}: {run.reason}"
-    return PastRun(
+    return RunRow(
         run.start,
         run.end,
         outcome,

@@ -16,7 +16,7 @@ UNKNOWN: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class PastRun:
+class RunRow:
     """One run of a job, or one attempt of a Backfill; an absent value is unknown."""
 
     start: str
@@ -35,7 +35,7 @@ class PastRun:
     job: str = ""
 
 
-def history_lines(runs: Sequence[PastRun], now: datetime, columns: int | None = None) -> list[str]:
+def history_lines(runs: Sequence[RunRow], now: datetime, columns: int | None = None) -> list[str]:
     """Return a row for each run. A column without any value is left out.
 
     Args:
@@ -61,14 +61,14 @@ def history_lines(runs: Sequence[PastRun], now: datetime, columns: int | None = 
     return aligned(headings, rows, columns=columns, right=RIGHT)
 
 
-def seconds_of(run: PastRun, now: datetime) -> int | None:
+def seconds_of(run: RunRow, now: datetime) -> int | None:
     """Return how long a run took, or has taken so far; `None` if its start or end is unknown."""
     start, end = _parsed(run.start), _parsed(run.end)
     end = now if end is None and run.outcome == "Running" else end
     return None if start is None or end is None else max(0, round((end - start).total_seconds()))
 
 
-def _duration(run: PastRun, now: datetime) -> str:
+def _duration(run: RunRow, now: datetime) -> str:
     seconds = seconds_of(run, now)
     return UNKNOWN if seconds is None else show_seconds(seconds)
 

@@ -24,7 +24,7 @@ class TestCommands:
         ("key", "change", "name"), [("p", Pause(), "pause"), ("r", Resume(), "resume"), ("v", TakeReceipt(), "verify")]
     )
     def test_key_requests_its_change(self, key, change, name):
-        """The screen says that it is not confirmed yet."""
+        """The screen shows that it is not confirmed yet."""
         screen, requested = after(key)
 
         assert requested == [change]

@@ -30,7 +30,7 @@ class LogKubelet:
             self._changed.notify_all()
 
     def end(self, pod):
-        """End the container, so that no reader waits for more lines."""
+        """End the container, so that no client waits for more lines."""
         with self._changed:
             self._logs[pod] = (self._logs.get(pod, ([],))[0], True)
             self._changed.notify_all()
