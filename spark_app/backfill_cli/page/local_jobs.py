@@ -29,6 +29,7 @@ ACK_WAIT_S: Final = 10.0
 DRIVERS_AT_ONCE: Final = 16
 RUNS_SHOWN_MAX: Final = 50
 SENT_MAX: Final = 500
+COMPARES: Final = "the driver compares source and target"
 
 K, V = TypeVar("K"), TypeVar("V")
 
@@ -139,7 +140,7 @@ class LocalJobs:
             text = command_line(command)
             note = CommandNote(text, epoch=ack.epoch, time=clock(), took_ms=took_ms, by="this page")
             _remember(self._sent, (key, client.address.attempt, ack.revision), note)
-            effect = describe_effect(command, _progress(client)) or "the driver compares source and target"
+            effect = COMPARES if command.type == "Verify" else describe_effect(command, _progress(client))
         except BackfillError as error:
             return Answer(False, f"{command_line(command)}: {error.message} {error.hint}".strip())
         return Answer(True, f"{text}: {effect}. Acknowledged at epoch {ack.epoch} in {show_ms(took_ms)}.")

@@ -107,6 +107,10 @@ function colour(name) {
   return getComputedStyle(root).getPropertyValue(name).trim();
 }
 
+function clock(seconds) {
+  return new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
+}
+
 function short(value) {
   for (const [size, unit] of [[1e9, " G"], [1e6, " M"], [1e3, " k"]]) if (value >= size) return `${+(value / size).toFixed(1)}${unit}`;
   return String(Math.round(value * 10) / 10);
@@ -128,7 +132,7 @@ function draw(id, series, data) {
     legend: { show: false },
     cursor: { drag: { x: false, y: false } },
     scales: { y: { range: (_chart, _low, high) => [0, Math.max(1, (high || 0) * 1.15)] } },
-    axes: [axis, { ...axis, size: 52, values: (_chart, ticks) => ticks.map(short) }],
+    axes: [{ ...axis, values: (_chart, ticks) => ticks.map(clock), space: 70 }, { ...axis, size: 52, values: (_chart, ticks) => ticks.map(short) }],
     series: [{}, ...series],
   }, data, box);
 }

@@ -29,11 +29,16 @@ class ScriptedSource:
     place = "context kind, namespace shop"
 
     def __init__(self, *jobs, rows=(ROW,)):
-        self.by_key = {job.key: job for job in jobs}
-        self.rows, self.error, self.acted = rows, "", []
-        self.answer = Answer(True, "pause: paused at 8 %. Acknowledged at epoch 14 in 80 ms.")
         self.news = threading.Condition()
         self.watches = 0
+        self.reset(*jobs, rows=rows)
+
+    def reset(self, *jobs, rows=(ROW,)):
+        """Report only these values, and forget the actions."""
+        with self.news:
+            self.by_key = {job.key: job for job in jobs}
+            self.rows, self.error, self.acted = rows, "", []
+            self.answer = Answer(True, "pause: paused at 8 %. Acknowledged at epoch 14 in 80 ms.")
 
     def put(self, *jobs, rows=None, error=""):
         """Report these values from now on."""

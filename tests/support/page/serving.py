@@ -32,7 +32,9 @@ class PageClient:
     def send(self, method, path, body=None, **headers):
         """Return the answer with `text`; a header that is `None` is left out."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=TIMEOUT_S)
-        given = {"Cookie": self.cookie} | self.extra | {name.replace("_", "-"): value for name, value in headers.items()}
+        given = (
+            {"Cookie": self.cookie} | self.extra | {name.replace("_", "-"): value for name, value in headers.items()}
+        )
         connection.request(method, path, body, {name: value for name, value in given.items() if value is not None})
         answer = connection.getresponse()
         if "event-stream" in answer.headers.get("Content-Type", ""):
