@@ -10,6 +10,7 @@ import click
 
 from backfill import Settings
 from backfill_cli.commands.control import pause, resume, stop, throttle, verify
+from backfill_cli.commands.history import history
 from backfill_cli.commands.look import jobs, plan, status, validate
 from backfill_cli.commands.options import ASCII, FILE, CommandGroup, in_folder_of, leave, parsed, read, spark_settings
 from backfill_cli.commands.release import release
@@ -100,6 +101,7 @@ for command in (
     plan,
     status,
     jobs,
+    history,
     ui,
     pause,
     resume,

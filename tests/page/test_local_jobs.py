@@ -1,6 +1,7 @@
 """The jobs of this machine, by the control servers of drivers without Spark and by the history of runs."""
 
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -113,10 +114,8 @@ class TestActions:
             resumed, seen = jobs.act(KEY, Resume()), jobs.job(KEY)
 
         assert paused.ok
-        assert paused.text.startswith(
-            "pause: the snapshot is paused, changes are still applied; 25 %, 1,000 of 4,000 rows committed"
-        )
-        assert "Acknowledged at epoch" in paused.text
+        assert paused.text.startswith("pause: paused at 25 % (1,000 rows); changes continue. Acknowledged at epoch")
+        assert paused.text.endswith("Undo: backfill resume --job default/job")
         assert row.group == "paused"
         assert resumed.ok
         assert [(note.text, note.by) for note in seen.frame.commands] == [
@@ -132,7 +131,7 @@ class TestActions:
 
         assert driver.seen[0].command.rows_per_s == 100_000
         assert driver.seen[0].command.for_s == 1800
-        assert answer.text.startswith("throttle 100000 --for 30m: the limit is 100,000 rows/s for 30 min")
+        assert answer.text.startswith("throttle 100000 --for 30m: limited to 100,000 rows/s for 30 min at 25 %")
 
     def test_verify_returns_at_once_and_the_receipt_follows(self, jobs, tmp_path):
         """A comparison may take an hour; a form must not."""
@@ -143,7 +142,9 @@ class TestActions:
                     break
             row, seen = only(jobs.jobs()), jobs.job(KEY)
 
-        assert answer.text.startswith("verify: the driver compares source and target. Acknowledged at epoch")
+        assert answer.text.startswith(
+            "verify: the driver compares source and target at 25 % (1,000 rows). Acknowledged"
+        )
         assert (row.group, row.why) == ("needs a person", "source and target differ")
         assert not seen.frame.receipt.equal
 
@@ -233,7 +234,7 @@ class TestThePage:
                 )
                 answer = page.act(KEY, "pause")
 
-            assert "the snapshot is paused" in answer.text
+            assert "changes continue. Acknowledged at epoch" in answer.text
             assert 'value="resume"' in page.get(f"/job?key={KEY}").text
 
     def test_end_of_a_driver_shows_the_ended_run(self, jobs, tmp_path):
@@ -259,10 +260,8 @@ class answering:  # noqa: N801 - used as a context manager
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                try:
+                with suppress(ConnectionError):
                     self.wfile.write(body)
-                except ConnectionError:
-                    pass
 
             def log_message(self, *_):
                 pass

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from backfill_api.names import KIND, ROLE_LABEL
+from backfill_api.resources import BACKFILLS, DEPLOYMENTS, LEASES, PODS
 from backfill_core.errors import BackfillError
 from backfill_kubectl.cluster.api import ApiServer
-from backfill_kubectl.cluster.resources import BACKFILLS, DEPLOYMENTS, LEASES, PODS, Json
 from backfill_kubectl.decisions.attention import JobLine, job_line
 from backfill_kubectl.decisions.installation import Unreadable
-from backfill_kubectl.decisions.stored import read_stored
+from backfill_kubectl.decisions.stored import Json, read_stored
 from backfill_kubectl.errors import BackfillNotFoundError, CrdMissingError
 
 OPERATOR_LABELS: Final = "app.kubernetes.io/name=backfill-operator"

@@ -10,20 +10,21 @@ import click
 from pydantic import ValidationError
 from rich.live import Live
 
+from backfill_api.plain_text import printable
+from backfill_api.resources import BACKFILLS
 from backfill_api.spec.spec import BackfillSpec
 from backfill_console.formatting import one_line
 from backfill_console.frame import EventNote, JobFrame, Trend
 from backfill_console.object_frames import frame_of_object, progress_of_status
 from backfill_console.terminal import show_frame
 from backfill_kubectl.cluster.job_watch import JobWatch, Seen, look
-from backfill_kubectl.cluster.resources import BACKFILLS
 from backfill_kubectl.commands.options import PROGRAM, Session, now, print_value, say, without_managers
 from backfill_kubectl.decisions.attention import job_line
 from backfill_kubectl.decisions.event_lines import event_lines
 from backfill_kubectl.decisions.pod_notes import pod_notes
 from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
 from backfill_kubectl.drawing.console import plugin_console
-from backfill_kubectl.drawing.table import job_table, plain
+from backfill_kubectl.drawing.table import job_table
 from backfill_kubectl.errors import BackfillNotFoundError
 
 DRAW_S = 1.0
@@ -121,7 +122,7 @@ def _print_lines(job: JobWatch, output: str | None) -> None:
             click.echo(json.dumps(fields) if output == "json" else "---\n" + json.dumps(fields))
         elif shown is None or shown.status.phase != backfill.status.phase or _due(shown, backfill):
             click.echo(
-                plain(
+                printable(
                     f"{now():%H:%M:%S} {backfill.key}  {backfill.status.phase or 'Pending'}  {one_line(progress_of_status(backfill.status))}"
                 )
             )

@@ -8,12 +8,14 @@ from typing import Any, Final
 
 import click
 
+from backfill_api.plain_text import printable
+from backfill_api.resources import BACKFILLS
 from backfill_api.typed_amounts import parse_duration_s
+from backfill_console.rows import aligned
 from backfill_core.command_errors import NotRunningError
 from backfill_core.lifecycle.naming import driver_name
 from backfill_kubectl.cluster.api import ApiServer
 from backfill_kubectl.cluster.job_watch import read_events
-from backfill_kubectl.cluster.resources import BACKFILLS
 from backfill_kubectl.cluster.watch import follow
 from backfill_kubectl.commands.options import (
     NAME,
@@ -28,7 +30,7 @@ from backfill_kubectl.commands.options import (
 )
 from backfill_kubectl.decisions.event_lines import EventLine, event_lines
 from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
-from backfill_kubectl.drawing.table import aligned, plain, short_seconds
+from backfill_kubectl.drawing.table import short_seconds
 
 CONTAINER: Final = "driver"
 START_S: Final = 1.0
@@ -66,7 +68,7 @@ def logs(session: Session, name: str, follows: bool, tail: int | None, since: st
 def _print(lines: Iterator[bytes]) -> None:
     """Print lines without characters that control a terminal."""
     for line in lines:
-        click.echo(plain(line.decode(errors="replace")))
+        click.echo(printable(line.decode(errors="replace").rstrip()))
 
 
 def _follow(api: ApiServer, backfill: StoredBackfill, number: int, query: dict[str, str], *, last: bool) -> None:
@@ -80,7 +82,7 @@ def _follow(api: ApiServer, backfill: StoredBackfill, number: int, query: dict[s
                 )
             )
         except NotRunningError as starting:
-            click.echo(f"{backfill.key}: waiting: {plain(starting.message)}", err=True)
+            click.echo(f"{backfill.key}: waiting: {printable(starting.message)}", err=True)
             pause.wait(START_S)
             continue
         query = {"container": CONTAINER}

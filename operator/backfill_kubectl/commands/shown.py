@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
+from backfill_api.resources import BACKFILLS
 from backfill_api.status.progress import PartitionProgress
 from backfill_console.bars import show_grid
 from backfill_console.plans import plan_lines
 from backfill_console.receipts import map_lines
+from backfill_console.rows import aligned
 from backfill_core.command_errors import NotRunningError
 from backfill_core.errors import VerificationFailedError
-from backfill_kubectl.cluster.resources import BACKFILLS
 from backfill_kubectl.commands.options import (
     NAME,
     PROGRAM,
@@ -25,7 +26,6 @@ from backfill_kubectl.commands.options import (
 )
 from backfill_kubectl.decisions.acknowledgement import describe_receipt
 from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
-from backfill_kubectl.drawing.table import aligned
 
 FORMATS = output_option("json", "yaml")
 PARTITION_HEADINGS = ("PARTITION", "%", "ROWS", "FILES")

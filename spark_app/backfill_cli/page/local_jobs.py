@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections import OrderedDict
@@ -17,8 +18,13 @@ from backfill.history import RecordedRun, recorded_runs
 from backfill.lines import clock, current_time
 from backfill_api.wire import Ack, Command, PauseCommand, ThrottleCommand
 from backfill_cli.page.local_frames import job_of_run, row_of_driver, row_of_run, row_of_silent
-from backfill_cli.terminal.acknowledgements import describe_effect
-from backfill_console.facts import show_ms
+from backfill_console.commands.acknowledgements import (
+    acknowledged,
+    controls_after,
+    controls_of_driver,
+    describe_controls,
+    undo_words,
+)
 from backfill_console.frame import CommandNote
 from backfill_console.frames import frame_of_driver
 from backfill_console.object_frames import command_line
@@ -29,7 +35,6 @@ ACK_WAIT_S: Final = 10.0
 DRIVERS_AT_ONCE: Final = 16
 RUNS_SHOWN_MAX: Final = 50
 SENT_MAX: Final = 500
-COMPARES: Final = "the driver compares source and target"
 
 K, V = TypeVar("K"), TypeVar("V")
 
@@ -132,18 +137,24 @@ class LocalJobs:
 
     def act(self, key: str, action: Action) -> Answer:
         """Send an action to the driver, and wait for its acknowledgement."""
-        command, began_s = _command(action), time.monotonic()
+        command = _command(action)
+        typed = command_line(command)
         try:
             client = find(self._state_dir, key)
+            before = client.progress()
+            began_s = time.monotonic()
             ack = client.apply(command, ACK_WAIT_S)
-            took_ms = round((time.monotonic() - began_s) * 1000)
-            text = command_line(command)
-            note = CommandNote(text, epoch=ack.epoch, time=clock(), took_ms=took_ms, by="this page")
-            _remember(self._sent, (key, client.address.attempt, ack.revision), note)
-            effect = COMPARES if command.type == "Verify" else describe_effect(command, _progress(client))
+            took_s = time.monotonic() - began_s
         except BackfillError as error:
-            return Answer(False, f"{command_line(command)}: {error.message} {error.hint}".strip())
-        return Answer(True, f"{text}: {effect}. Acknowledged at epoch {ack.epoch} in {show_ms(took_ms)}.")
+            return Answer(False, f"{typed}: {error.message} {error.hint}".strip())
+        note = CommandNote(typed, epoch=ack.epoch, time=clock(), took_ms=round(1000 * took_s), by="this page")
+        _remember(self._sent, (key, client.address.attempt, ack.revision), note)
+        after = _progress(client) or before
+        state = describe_controls(command.type, controls_after(command, controls_of_driver(after)), after)
+        undo = undo_words(command.type, controls_of_driver(before))
+        undo_line = shlex.join(["backfill", *undo, "--job", key]) if undo else ""
+        text = acknowledged(state, proof=f"epoch {ack.epoch}", seconds=took_s, undo=undo_line)
+        return Answer(True, f"{typed}: {text}")
 
 
 def _remember(values: OrderedDict[K, V], key: K, value: V) -> None:

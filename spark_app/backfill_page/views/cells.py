@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backfill_api.amounts import counted
+from backfill_api.plain_text import printable
 from backfill_api.status.progress import PartitionProgress
 from backfill_api.status.receipt import Receipt, ReceiptSummary
 from backfill_console.bars import DIFFERENT, vnode_map
-from backfill_console.segments import printable
 
 
 @dataclass(frozen=True, slots=True)

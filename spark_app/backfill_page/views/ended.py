@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from backfill_api.amounts import counted, show_seconds
+from backfill_api.plain_text import printable
 from backfill_api.status.plan import Plan
 from backfill_api.status.progress import StepProgress
 from backfill_console.formatting import STEP_WORDS, show_moment
-from backfill_console.segments import printable
 from backfill_page.seen import Ended, JobSeen, NextCommand
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from backfill_api.amounts import counted, show_seconds
+from backfill_api.plain_text import printable
 from backfill_api.status.progress import Progress, StepProgress
 from backfill_api.status.receipt import Receipt, ReceiptSummary
 from backfill_console.facts import SYMBOLS, facts_of, format_end, show_ms, state_of
@@ -22,7 +23,6 @@ from backfill_console.frame import CommandNote, EventNote, JobFrame, Table, Tree
 from backfill_console.heading import STEP_SYMBOLS, format_attempt
 from backfill_console.receipts import format_summary
 from backfill_console.sections import ROLES, show_age
-from backfill_console.segments import printable
 from backfill_page.seen import JobSeen
 from backfill_page.views.cells import Cells, PartitionView, grid_cells, partition_views, receipt_cells
 

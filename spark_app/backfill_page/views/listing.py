@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from backfill_api.amounts import counted, show_seconds
+from backfill_api.plain_text import printable
 from backfill_console.formatting import show_rows
-from backfill_console.segments import printable
 from backfill_page.seen import Group, JobRow, Listing
 
 GROUPS: Final[dict[Group, tuple[str, str, str]]] = {
