@@ -13,6 +13,7 @@ from backfill_kubectl.commands.logs import events, logs
 from backfill_kubectl.commands.options import PROGRAM, PluginGroup
 from backfill_kubectl.commands.report import report
 from backfill_kubectl.commands.shown import grid, plan, receipt
+from backfill_kubectl.commands.ui import ui
 
 
 @click.group(cls=PluginGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -23,7 +24,7 @@ def cli(debug: bool) -> None:
 
 for command in (
     list_jobs, get, pause, resume, throttle, suspend, unsuspend, approve, retry, verify, plan, receipt, grid, history, logs, events, lint_files, doctor, report, version,
-    completion,
+    ui, completion,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -47,13 +47,13 @@ def show_job(session: Session, name: str, *, watch: bool, output: str | None, as
         _say_end(job.seen)
     elif output in ("json", "yaml"):
         print_value(without_managers(raw), output)
-    elif output == "wide" or _frame(Seen(backfill, now()), Trend()) is None:
+    elif output == "wide" or frame_of(Seen(backfill, now()), Trend()) is None:
         say(job_table([job_line(backfill, now())], ascii_only=ascii_only, wide=output == "wide"))
     else:
-        plugin_console(ascii_only=ascii_only).print(show_frame(_frame_of(look(api, backfill, now()), Trend())))
+        plugin_console(ascii_only=ascii_only).print(show_frame(_readable_frame(look(api, backfill, now()), Trend())))
 
 
-def _frame(seen: Seen, trend: Trend) -> JobFrame | None:
+def frame_of(seen: Seen, trend: Trend) -> JobFrame | None:
     """Return the frame of a job; `None` if this version cannot read its spec."""
     backfill, moment = seen.backfill, now()
     try:
@@ -75,8 +75,8 @@ def _frame(seen: Seen, trend: Trend) -> JobFrame | None:
     )  # fmt: skip
 
 
-def _frame_of(seen: Seen, trend: Trend) -> JobFrame:
-    frame = _frame(seen, trend)
+def _readable_frame(seen: Seen, trend: Trend) -> JobFrame:
+    frame = frame_of(seen, trend)
     assert frame is not None, "the caller has tried it"
     return frame
 
@@ -98,7 +98,7 @@ def _draw(job: JobWatch, *, ascii_only: bool) -> None:
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         for seen in _changes(job, DRAW_S):
             trend = trend.after(progress_of_status(seen.backfill.status), now())
-            frame = _frame(seen, trend)
+            frame = frame_of(seen, trend)
             if frame is None:
                 live.update("\n".join(job_table([job_line(seen.backfill, now())], ascii_only=ascii_only)), refresh=True)
             else:
