@@ -76,7 +76,9 @@ class TestTheList:
     async def test_user_who_may_not_list_gets_the_verb_and_the_resource(self, tmp_path):
         """In the page and in its stream."""
         async with Rig(start=False) as rig:
-            rig.api.faults.append(Fault("answer", verb="list", plural="backfills", status=403, reason="Forbidden", times=99))
+            rig.api.faults.append(
+                Fault("answer", verb="list", plural="backfills", status=403, reason="Forbidden", times=99)
+            )
             source = source_of(rig, tmp_path)
             with serving(source) as page:
                 await asyncio.to_thread(page.open)
@@ -115,7 +117,7 @@ class TestOneJob:
             source = source_of(rig, tmp_path)
             followed = Followed(lambda over: source.watch_job(f"{rig.namespace}/orders", over))
             await rig.until(lambda: WATCHED_ANNOTATION in rig.get()["metadata"].get("annotations", {}))
-            await rig.until(lambda: "orders-1-driver" in str(followed.values[-1].frame.tree))
+            await rig.until(lambda: "orders-1-driver" in str([seen.frame.tree for seen in followed.values]))
             await followed.close()
 
             assert datetime.fromisoformat(rig.get()["metadata"]["annotations"][WATCHED_ANNOTATION])
@@ -128,7 +130,9 @@ class TestOneJob:
         async with Rig(start=False) as rig:
             source = source_of(rig, tmp_path)
 
-            assert [await asyncio.to_thread(source.job, key) for key in ("shop/none", "../../etc", "", "a/b/c")] == [None] * 4
+            assert [await asyncio.to_thread(source.job, key) for key in ("shop/none", "../../etc", "", "a/b/c")] == [
+                None
+            ] * 4
 
     async def test_failed_job_has_its_reason_and_the_next_commands(self, tmp_path):
         """The commands are those of the plug-in."""
@@ -187,7 +191,9 @@ class TestActions:
             rig.create()
             await rig.until_holds("Running")
             rig.api.faults.append(
-                Fault("answer", verb="patch", plural="backfills", status=403, reason="Forbidden", user="reader", times=99)
+                Fault(
+                    "answer", verb="patch", plural="backfills", status=403, reason="Forbidden", user="reader", times=99
+                )
             )
             plugin = Plugin(rig, tmp_path)
             plugin.kubeconfig.write_text(plugin.kubeconfig.read_text().replace("token: operator", "token: reader"))
