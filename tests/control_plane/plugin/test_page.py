@@ -92,7 +92,7 @@ class TestTheList:
             assert "you may not list backfills.backfill.dev in namespace shop" in str(followed.error)
 
     async def test_list_survives_a_restart_of_the_api_server(self, tmp_path):
-        """An object that was deleted meanwhile is not shown any more."""
+        """The watch is opened again after another list."""
         async with Rig() as rig:
             rig.create("orders")
             await rig.until_holds("Running", "orders")
@@ -217,30 +217,3 @@ class TestActions:
 
             assert not answer.ok
             assert "has not acknowledged the change in 0.5 s: no operator has seen this Backfill" in answer.text
-
-
-class TestRightsOfTheUser:
-    """Buttons that the rights forbid are disabled before a click (SelfSubjectAccessReview)."""
-
-    async def test_buttons_of_a_reader_name_the_missing_verb(self, real, tmp_path):
-        """The API server decides; nothing is written to find out."""
-        from test_real_rights import kubeconfig_of
-
-        async with real() as rig:
-            rig.create()
-            await rig.until_holds("Running")
-            rules = [{"apiGroups": ["backfill.dev"], "resources": ["backfills"], "verbs": ["get", "list", "watch"]}]
-            reader = kubeconfig_of(rig, tmp_path, rules)
-            readers = ClusterJobs(ApiServer(log_in(reader, None, rig.namespace)), rig.namespace, everywhere=False)
-            owners = source_of(rig, tmp_path)
-            key = f"{rig.namespace}/orders"
-
-            assert (await asyncio.to_thread(readers.job, key)).forbidden == (
-                f"patch backfills.backfill.dev in namespace {rig.namespace}"
-            )
-            assert (await asyncio.to_thread(owners.job, key)).forbidden == ""
-            with serving(readers) as page:
-                await asyncio.to_thread(page.open)
-                text = (await asyncio.to_thread(page.get, f"/job?key={key}")).text
-            assert 'value="pause" disabled' in text
-            assert f"You may not patch backfills.backfill.dev in namespace {rig.namespace}." in text
