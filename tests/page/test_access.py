@@ -92,7 +92,7 @@ class TestAForeignPage:
         ids=str,
     )  # fmt: skip
     def test_its_action_is_rejected(self, page, source, headers):
-        """A cookie of the session alone permits no action."""
+        """The cookie of the session is not enough for an action."""
         encoded = {name: None if value is None else value.encode("utf-8") for name, value in headers.items()}
 
         assert page.act("shop/orders", "pause", headers=encoded).status == 403

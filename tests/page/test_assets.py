@@ -21,7 +21,7 @@ TEXTS = [
 
 
 class TestVendoredFiles:
-    """A file that somebody edited, or that a download changed, is not the reviewed one."""
+    """An edited file, or one that a download changed, is not the reviewed file."""
 
     @pytest.mark.parametrize(("path", "entry"), RECORDED, ids=lambda value: getattr(value, "name", ""))
     def test_each_file_has_its_recorded_checksum(self, path, entry):

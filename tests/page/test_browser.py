@@ -108,7 +108,7 @@ class TestInABrowser:
         assert page.messages == []
 
     def test_actions_show_their_acknowledgement(self, page, source):
-        """By the keyboard, and by a click."""
+        """Keyboard and mouse send the same form."""
         page.goto(VIEWS["job"])
         page.get_by_role("button", name="Pause").press("Enter")
         page.get_by_text("Acknowledged at epoch 14").wait_for()
@@ -156,7 +156,7 @@ class TestInABrowser:
         page.get_by_text("the session has ended: start the command again").wait_for()
 
     def test_hostile_names_run_no_script(self, page, source):
-        """In the list, in the stream and in an answer."""
+        """Names reach the browser in the first answer and in the stream."""
         source.put(rows=[JobRow(HOSTILE, "runs", HOSTILE, HOSTILE)])
         page.goto("/")
         page.locator("#live[data-kind=fresh]").wait_for()

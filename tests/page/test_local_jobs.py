@@ -42,7 +42,7 @@ class TestRunningJobs:
     """The page shows what `backfill status` shows."""
 
     def test_running_job_has_its_progress(self, jobs, tmp_path):
-        """In the list and on its page."""
+        """The list and its page have the same values."""
         with running(tmp_path):
             row, seen = only(jobs.jobs()), jobs.job(KEY)
 
@@ -66,7 +66,7 @@ class TestRunningJobs:
         assert seen.frame.progress.reason == "opening the tables"
 
     def test_job_with_a_warning_needs_a_person(self, jobs, tmp_path):
-        """A warning names a cause that will end the job unless somebody acts."""
+        """A warning names a cause that will end the job unless a user acts."""
         with running(tmp_path) as driver:
             driver.progress = driver.progress.model_copy(update={"warnings": ("the source deletes version 3 soon",)})
             row = only(jobs.jobs())
@@ -108,7 +108,7 @@ class TestActions:
     """An answer has the effect, the epoch of the acknowledgement, and its time."""
 
     def test_pause_and_resume_are_acknowledged_and_listed(self, jobs, tmp_path):
-        """A driver reports only the revision; the page knows what it sent."""
+        """A driver reports only the revision; the page keeps the command."""
         with running(tmp_path):
             paused, row = jobs.act(KEY, Pause()), only(jobs.jobs())
             resumed, seen = jobs.act(KEY, Resume()), jobs.job(KEY)
@@ -180,7 +180,7 @@ class TestEndedRuns:
         ids=["complete", "stopped", "failed", "killed", "differs"],
     )
     def test_run_is_grouped_by_its_outcome(self, jobs, tmp_path, ended, group, outcome):
-        """A run that was stopped on request needs nobody."""
+        """A run that was stopped on request needs no person."""
         record(tmp_path, "j", ended)
         row, seen = only(jobs.jobs()), jobs.job("j")
 
@@ -190,7 +190,7 @@ class TestEndedRuns:
         assert seen.unavailable == "No driver runs."
 
     def test_only_the_newest_run_of_a_job_is_listed_and_none_of_a_running_job(self, jobs, tmp_path):
-        """A job that failed yesterday and runs today needs nobody."""
+        """A job that failed yesterday and runs today needs no person."""
         record(tmp_path, "j", RecordedRun("j", START, END, "Failed", "Transient"))
         record(tmp_path, "j", DONE)
         assert only(jobs.jobs()).state == "Complete"
@@ -221,7 +221,7 @@ class TestThePage:
     """Source and server together."""
 
     def test_browser_sees_a_commit_and_pauses(self, jobs, tmp_path):
-        """From the first page to the acknowledgement."""
+        """The test follows the user from the first page to the acknowledgement."""
         with running(tmp_path) as driver, serving(jobs) as page:
             page.open()
             assert KEY in page.get("/").text

@@ -105,7 +105,7 @@ class TestPages:
         assert 'id="buttons"' not in text
 
     def test_disabled_buttons_name_the_missing_verb(self, page, source):
-        """A user without rights sees what to ask for."""
+        """A user without rights sees the verb to ask for."""
         source.put(seen(forbidden="patch backfills.backfill.dev in namespace shop"))
         text = page.get("/job?key=shop/orders").text
 

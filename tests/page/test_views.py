@@ -59,7 +59,7 @@ class TestTheTable:
 
 
 class TestOneJob:
-    """The page shows what the terminal shows."""
+    """The page and the terminal show the same values."""
 
     def test_head_has_state_percent_estimate_and_tables(self):
         """The frame is that of `kubectl backfill get -w`."""
@@ -90,7 +90,7 @@ class TestOneJob:
         assert bars[1].label == "61,204,118 of 98,000,000 rows, 9,785 filtered out"
 
     def test_commands_and_events_are_newest_first_with_their_claim(self):
-        """The name is what an annotation claims."""
+        """An annotation claims the name."""
         view = job_view(JobSeen("k", CLUSTER, NOW))
 
         assert [entry.text for entry in view.commands] == [
@@ -135,7 +135,7 @@ class TestOneJob:
 
 
 class TestCells:
-    """Each square has a text, so colour is never the only sign."""
+    """Each square has a description, so colour is never the only sign."""
 
     def test_parts_of_the_snapshot_have_three_roles(self):
         """A part with any open row is not green."""
@@ -197,7 +197,7 @@ class TestAnEndedRun:
 
 
 class TestTheRing:
-    """Charts show what the page has seen; a status stores no history."""
+    """Charts show the samples of the page; a status stores no history."""
 
     def test_samples_are_two_seconds_apart_and_bounded(self):
         """A browser that watches for a day would get megabytes."""

@@ -63,7 +63,7 @@ class LocalJobs:
         """Commands of this page by job, attempt and revision; a driver reports only the revision."""
 
         self._last: OrderedDict[str, JobSeen] = OrderedDict()
-        """Jobs as they were read last."""
+        """The last reading of each job."""
 
     @property
     def place(self) -> str:

@@ -72,7 +72,7 @@ class Access:
         """Return why a request is not served; `None` if it may be.
 
         A foreign host name that resolves to this machine would make its pages same-origin with this one, so only our own
-        names are served. Pages of other origins can send a POST, but neither read the header's value nor change `Origin`.
+        names are served. Pages of other origins can send a POST, but cannot read the header's value, and cannot change `Origin`.
         """
         host = headers.get("host", "")
         if host not in self._hosts:

@@ -18,7 +18,7 @@ def now():
 
 
 def seen(key="shop/orders", frame=CLUSTER, **fields):
-    """Return a job as it is reported now."""
+    """Return a job with the current time."""
     at = now()
     return JobSeen(key, replace(frame, now=at, updated_at=None), at, **fields)
 
