@@ -10,7 +10,7 @@ from support.page.serving import serving
 
 from backfill_cli.page.local_jobs import LocalJobs
 from backfill_page.seen import Pause, Resume, Throttle, Verify
-from backfill_spark.control.history import RecordedRun, RunRecord
+from backfill_spark.control.history import RecordedRun, RunRecord, recorded_runs
 from backfill_spark.control.local_registry import LocalRegistry
 
 START, END = "2026-11-26T21:00:00Z", "2026-11-26T21:18:02Z"
@@ -209,6 +209,18 @@ class TestEndedRuns:
         assert seen.ended.good
         assert [note.text for note in seen.frame.commands] == ["pause"]
         assert seen.frame.progress.percent == 25
+
+    def test_history_is_parsed_after_a_change_only(self, jobs, tmp_path, monkeypatch):
+        """The page reads it twice a second, and it may have ten thousand runs."""
+        from backfill_cli.page import local_jobs
+
+        parses = []
+        monkeypatch.setattr(local_jobs, "recorded_runs", lambda folder: parses.append(folder) or recorded_runs(folder))
+        record(tmp_path, "j", DONE)
+        before = [only(jobs.jobs()).state for _ in range(3)]
+        record(tmp_path, "j", RecordedRun("j", START, END, "Stopped", "Stopped"))
+
+        assert (before, only(jobs.jobs()).state, len(parses)) == (["Complete"] * 3, "Stopped", 2)
 
     def test_killed_run_has_no_end(self, jobs, tmp_path):
         """A killed process writes nothing."""

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from backfill import BackfillError, NotRunningError, Progress, Receipt
 from backfill.control import Client, drivers, find
-from backfill.history import RecordedRun, recorded_runs
+from backfill.history import HISTORY_FILE, RecordedRun, recorded_runs
 from backfill.lines import clock, current_time
 from backfill_api.wire import Ack, Command, PauseCommand, ThrottleCommand
 from backfill_cli.page.local_frames import job_of_run, row_of_driver, row_of_run, row_of_silent
@@ -62,6 +62,9 @@ class LocalJobs:
         self._sent: OrderedDict[tuple[str, int, int], CommandNote] = OrderedDict()
         """Commands of this page by job, attempt and revision; a driver reports only the revision."""
 
+        self._history: tuple[tuple[int, int], dict[str, RecordedRun]] = (0, 0), {}
+        """The newest run of each job, with the version of the file that contains them."""
+
         self._last: OrderedDict[str, JobSeen] = OrderedDict()
         """The last reading of each job."""
 
@@ -75,8 +78,7 @@ class LocalJobs:
         clients = drivers(self._state_dir)
         rows = list(self._readers.map(self._row, clients))
         running = {client.address.job_id for client in clients}
-        newest = {run.job_id: run for run in recorded_runs(self._state_dir)}
-        ended = [run for job_id, run in newest.items() if job_id not in running]
+        ended = [run for job_id, run in self._newest_runs().items() if job_id not in running]
         rows += [row_of_run(run) for run in sorted(ended, key=lambda run: run.start)[-RUNS_SHOWN_MAX:]]
         return Listing(tuple(rows), current_time())
 
@@ -93,7 +95,7 @@ class LocalJobs:
         try:
             client = find(self._state_dir, key)
         except NotRunningError:
-            run = self._newest_run(key)
+            run = self._newest_runs().get(key)
             return None if run is None else job_of_run(run, current_time(), self._last.get(key))
         try:
             reading = _Reading(client.progress(), tuple(client.acks()), client.receipt())
@@ -105,9 +107,19 @@ class LocalJobs:
             )
         return self._seen(client, reading)
 
-    def _newest_run(self, key: str) -> RecordedRun | None:
-        runs = recorded_runs(self._state_dir, key)
-        return runs[-1] if runs else None
+    def _newest_runs(self) -> dict[str, RecordedRun]:
+        """Return the newest run of each job; the file is parsed again after a change only, because it may have megabytes."""
+        try:
+            stat = (self._state_dir / HISTORY_FILE).stat()
+        except OSError:
+            return {}
+        version = stat.st_mtime_ns, stat.st_size
+        if self._history[0] != version:
+            self._history = version, {run.job_id: run for run in recorded_runs(self._state_dir)}
+        return {
+            job_id: replace(run, outcome="Killed") if run.outcome == "Running" else run
+            for job_id, run in self._history[1].items()
+        }
 
     def _seen(self, client: Client, reading: _Reading) -> JobSeen:
         key, attempt, now = client.address.job_id, client.address.attempt, current_time()
