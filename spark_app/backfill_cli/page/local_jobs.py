@@ -36,7 +36,8 @@ DRIVERS_AT_ONCE: Final = 16
 RUNS_SHOWN_MAX: Final = 50
 SENT_MAX: Final = 500
 
-K, V = TypeVar("K"), TypeVar("V")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)

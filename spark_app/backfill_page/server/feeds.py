@@ -45,7 +45,7 @@ class Feed(Generic[T]):
         self,
         read: Callable[[threading.Event], Iterator[T]],
         on_value: Callable[[T], None] = lambda _: None,
-        on_idle: Callable[[], None] = lambda: None,
+        on_idle: Callable[[], object] = lambda: None,
     ) -> None:
         """Read nothing yet.
 
