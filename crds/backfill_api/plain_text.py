@@ -1,4 +1,4 @@
-"""Texts of users and of other programs, as one line that cannot control a terminal."""
+"""Strings of users and of other programs, as one line that cannot control a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JOINERS: Final = frozenset("\u200c\u200d")
 
 
 def printable(text: str) -> str:
-    """Return a text in one line; a blank replaces each run of characters that control a terminal."""
+    """Return a string in one line; a blank replaces each run of characters that control a terminal."""
     if text.isprintable():
         return text
     return "".join(" " if controls else "".join(run) for controls, run in groupby(text, _controls))

@@ -1,4 +1,4 @@
-"""A text of another program is one line that cannot control a terminal."""
+"""A string of another program becomes one line that cannot control a terminal."""
 
 import pytest
 
@@ -19,7 +19,7 @@ class TestControlCharacters:
         assert printable(f"a{character}b{character}\n{character}c") == "a b c"
 
     def test_an_escape_sequence_loses_its_escape(self):
-        """The rest is text, which harms nobody and shows the attempt."""
+        """The rest is harmless, and shows the attempt."""
         assert printable("a\x1b[2Jb\x9b31mc") == "a [2Jb 31mc"
 
     @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ class TestInABrowser:
         page.goto("/")
         page.locator("#live[data-kind=fresh]").wait_for()
         page.get_by_role("link", name="shop/orders").focus()
-        page.wait_for_function("document.activeElement.textContent === 'shop/orders'")
+        assert page.evaluate("document.activeElement.textContent") == "shop/orders"
         page.keyboard.press("Enter")
         page.wait_for_url("**/job?key=shop/orders")
 
@@ -114,7 +114,7 @@ class TestInABrowser:
         page.get_by_text("Acknowledged at epoch 14").wait_for()
         page.get_by_role("combobox", name="Limit").fill("100k")
         page.get_by_role("button", name="Throttle").click()
-        page.wait_for_function("() => document.querySelector('#answer p')")
+        page.locator("#answer p").wait_for()
 
         assert source.acted[0] == ("shop/orders", Pause())
         assert ("shop/orders", Throttle(100_000, 1800)) in source.acted

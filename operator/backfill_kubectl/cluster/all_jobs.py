@@ -73,19 +73,21 @@ def write_switch(api: ApiServer, operator_namespace: str, switch: PauseAll) -> f
     return at_s
 
 
-def scope_of(api: ApiServer, namespace: str, operator_namespace: str) -> Scope:
-    """Return the jobs of the operator that the user may list: those of all namespaces, or of one."""
+def scope_of(api: ApiServer, namespace: str, operator_namespace: str) -> Scope | None:
+    """Return the jobs of the operator that the user may list: those of all namespaces, or of one; `None` if none."""
     try:
         deployments = api.objects(DEPLOYMENTS, operator_namespace, labels=OPERATOR_LABELS)
     except BackfillError:
         deployments = []
     lists = [watched_namespaces(deployment) for deployment in deployments]
     watched = frozenset().union(*lists) if all(lists) else frozenset()
-    try:
-        next(api.pages(BACKFILLS, None), None)
-    except ForbiddenError:
-        return Scope(namespace, watched)
-    return Scope(None, watched)
+    for where in (None, namespace):
+        try:
+            next(api.pages(BACKFILLS, where), None)
+        except ForbiddenError:
+            continue
+        return Scope(where, watched)
+    return None
 
 
 def await_switch(
@@ -97,7 +99,7 @@ def await_switch(
     Args:
         api: The API server.
         scope: The jobs.
-        switch: The switch, as it was written.
+        switch: The written switch.
         at_s: Time of the monotonic clock before the write.
         wait_s: Seconds to wait.
         on_answer: Called with each job that acknowledges, and the seconds since the write.

@@ -30,6 +30,7 @@ from backfill_kubectl.decisions.installation import (
     check_leader,
     check_operator,
 )
+from backfill_kubectl.decisions.stores import check_stores
 
 DISTRIBUTION: Final = "backfill-operator"
 COMMAND: Final = "kubectl-backfill"
@@ -63,6 +64,7 @@ def checks_of(installation: Installation) -> list[Check]:
         *check_operator(installation.deployments, client),
         check_leader(installation.lease, now()),
         check_drivers(installation.drivers),
+        *check_stores(installation.stores),
         *check_jobs(installation.jobs),
     ]
 
@@ -92,7 +94,7 @@ def page_of(checks: list[Check], *, ascii_only: bool = False) -> list[str]:
 def doctor(
     session: Session, everywhere: bool, operator_namespace: str, lease: str, ascii_only: bool, output: str | None
 ) -> None:
-    """Show one page about the installation: versions, CRD, operator, leader, drivers, jobs that need a person."""
+    """Show one page about the installation: versions, CRD, operator, leader, drivers, stores, jobs that need a person."""
     api, namespace = session.connect()
     checks = checks_of(read_installation(api, None if everywhere else namespace, operator_namespace, lease, now()))
     if output is not None:

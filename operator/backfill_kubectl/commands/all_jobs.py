@@ -11,7 +11,7 @@ from backfill_api.plain_text import printable
 from backfill_api.spec.change_claim import PauseAll
 from backfill_console.commands.acknowledgements import acknowledged
 from backfill_core.command_errors import CommandRefusedError, NotAcknowledgedError
-from backfill_kubectl.cluster.all_jobs import Scope, SwitchedJobs, await_switch, scope_of, stored_switch, write_switch
+from backfill_kubectl.cluster.all_jobs import SwitchedJobs, await_switch, scope_of, stored_switch, write_switch
 from backfill_kubectl.commands.changes import claim_of
 from backfill_kubectl.commands.options import (
     OPERATOR_NAMESPACE,
@@ -54,15 +54,18 @@ def switch_all(session: Session, *, enabled: bool, operator_namespace: str, name
         click.echo(
             "set pauseAll.enabled: false in the chart's values, or the next upgrade pauses all jobs again", err=True
         )
-    if scope.partial:
+    if scope is None:
+        click.echo("you may not list Backfills, so no acknowledgement is awaited", err=True)
+    elif scope.partial:
         click.echo(f"you may not list Backfills of all namespaces; only those of {namespace} are awaited", err=True)
     jobs = SwitchedJobs()
-    if wait_s:
+    waited = scope is not None and wait_s > 0
+    if scope is not None and waited:
         jobs = await_switch(
             api, scope, switch, at_s=at_s, wait_s=wait_s, on_answer=_say if output is None else lambda *_: None
         )
-    _answer(switch, jobs, _undo(operator_namespace, enabled=enabled), output, waited=bool(wait_s))
-    _raise_missing(jobs, scope, wait_s)
+    _answer(switch, jobs, _undo(operator_namespace, enabled=enabled), output, waited=waited)
+    _raise_missing(jobs, wait_s)
 
 
 def _undo(operator_namespace: str, *, enabled: bool) -> str:
@@ -98,7 +101,7 @@ def _answer(switch: PauseAll, jobs: SwitchedJobs, undo: str, output: str | None,
         click.echo(acknowledged(state, undo=undo))
 
 
-def _raise_missing(jobs: SwitchedJobs, scope: Scope, wait_s: float) -> None:
+def _raise_missing(jobs: SwitchedJobs, wait_s: float) -> None:
     refused = {key: answer for key, answer in jobs.missing.items() if isinstance(answer, Rejected)}
     if refused:
         raise CommandRefusedError(
@@ -107,8 +110,7 @@ def _raise_missing(jobs: SwitchedJobs, scope: Scope, wait_s: float) -> None:
         )
     if jobs.missing:
         number, total = len(jobs.missing), len(jobs.missing) + len(jobs.acknowledged)
-        where = "" if scope.namespace is None else f" -n {scope.namespace}"
         raise NotAcknowledgedError(
             f"{number:,} of {total:,} running jobs have not acknowledged in {wait_s:g} s: {describe_missing(jobs.missing.items())}.",
-            hint=f"The switch is set and stays set; follow with `{PROGRAM} list{where or ' -A'}`, or wait longer with --timeout.",
+            hint=f"The switch is set and stays set; follow with `{PROGRAM} list -A`, or wait longer with --timeout.",
         )

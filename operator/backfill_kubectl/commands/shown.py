@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from backfill_api.resources import BACKFILLS
-from backfill_api.status.progress import PartitionProgress
+from backfill_api.status.progress import PartitionProgress, ProgressSummary
 from backfill_console.bars import show_grid
 from backfill_console.plans import plan_lines
 from backfill_console.receipts import map_lines
@@ -109,8 +109,14 @@ def grid(session: Session, name: str, output: str | None) -> None:
     if progress.grid:
         click.echo(f"{backfill.key}: {progress.percent} %, the snapshot in {len(progress.grid)} parts")
         click.echo(show_grid(progress.grid))
-    if progress.partitions:
-        say(aligned(PARTITION_HEADINGS, [_partition(each) for each in progress.partitions], right=frozenset({"%"})))
+    if partitions := partition_rows(progress):
+        say(partitions)
+
+
+def partition_rows(progress: ProgressSummary) -> list[str]:
+    """Return the table of the source's partitions; empty if none are reported."""
+    rows = [_partition(each) for each in progress.partitions]
+    return aligned(PARTITION_HEADINGS, rows, right=frozenset({"%"})) if rows else []
 
 
 def _partition(partition: PartitionProgress) -> tuple[str, ...]:

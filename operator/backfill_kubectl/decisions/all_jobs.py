@@ -33,7 +33,7 @@ def switch_answer(switch: PauseAll, job: StoredBackfill, now_ms: int) -> Acknowl
     """Return whether a job has acknowledged the switch; a job without a driver has nothing to acknowledge.
 
     Args:
-        switch: The switch, as it was written.
+        switch: The written switch.
         job: The current object.
         now_ms: Current time; a limit past its end is not in force.
     """

@@ -23,7 +23,7 @@ from backfill_console.commands.history import PastRun, history_lines, seconds_of
 @JOB
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def history(file: Path | None, job: str | None, output: str) -> None:
-    """List the runs on this machine, oldest first: start, end, duration, outcome, rows, receipt; of all jobs without -f or --job."""
+    """List the runs on this machine, oldest first: start, end, duration, outcome, rows, receipt. -f or --job selects one job."""
     state_dir, job_id, now = Settings.from_environ().state_dir, job_of(file, job), current_time()
     runs = recorded_runs(state_dir, job_id)
     if output == "json":
@@ -38,7 +38,7 @@ def history(file: Path | None, job: str | None, output: str) -> None:
 
 
 def _shown(run: RecordedRun, job: str = "") -> PastRun:
-    """Return a run for the table; one without an attempt has no rows of its own."""
+    """Return a run for the table; a run without an attempt has no rows."""
     began = bool(run.attempt)
     outcome = run.outcome if run.reason in ("", run.outcome) else f"{run.outcome}: {run.reason}"
     return PastRun(

@@ -1,4 +1,4 @@
-"""Commands at a screen: their answers, and the keys that send them.
+"""Answers to commands, and the table of past runs.
 
-Not allowed inside: what the block of a job may not import either, and the sending of commands.
+Not allowed inside: sending commands, and everything that `backfill_console` forbids.
 """

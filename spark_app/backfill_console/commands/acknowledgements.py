@@ -68,7 +68,7 @@ def describe_controls(command: CommandType, controls: Controls, progress: Progre
     """Describe the state that holds once a command is in force.
 
     Args:
-        command: Type of the command, which decides what comes first.
+        command: Type of the command.
         controls: Pause and limit that hold then.
         progress: Progress at that time; `None` if unknown.
     """

@@ -23,7 +23,7 @@ class PastRun:
     """Time, RFC 3339."""
 
     end: str = ""
-    """Time, RFC 3339; empty if it runs, or nobody recorded its end."""
+    """Time, RFC 3339; empty if it runs, or its end is not recorded."""
 
     outcome: str = ""
     attempt: int | None = None

@@ -186,6 +186,21 @@ class TestWhatIsMissing:
             assert_ending(result, "Forbidden")
             assert f"you may not patch configmaps {ALL_JOBS_CONFIG_MAP} in namespace {NAMESPACE}" in result.stderr
 
+    async def test_switch_is_set_without_the_right_to_list_jobs(self, tmp_path):
+        """An emergency does not wait for a role; the output promises no acknowledgement."""
+        async with Rig(start=False) as rig:
+            installed(rig)
+            rig.api.faults.append(
+                Fault("answer", verb="list", plural="backfills", status=403, reason="Forbidden", times=99)
+            )
+
+            result = await Plugin(rig, tmp_path)("pause", "--all-jobs", "--operator-namespace", NAMESPACE)
+
+            assert result.exit_code == 0
+            assert "you may not list Backfills, so no acknowledgement is awaited" in result.stderr
+            assert result.stdout.startswith("recorded, not awaited.")
+            assert switch(rig)["enabled"] is True
+
     async def test_missing_operator_names_the_option(self, tmp_path):
         """Its namespace is the usual mistake."""
         async with Rig(start=False) as rig:

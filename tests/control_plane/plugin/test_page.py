@@ -13,7 +13,7 @@ from support.page.serving import serving
 from backfill_api.names import WATCHED_ANNOTATION
 from backfill_kubectl.cluster.api import ApiServer
 from backfill_kubectl.cluster.kubeconfig import log_in
-from backfill_kubectl.commands.page_jobs import ClusterJobs
+from backfill_kubectl.commands.page.cluster_jobs import ClusterJobs
 from backfill_page.seen import JobSeen, Pause, Resume, SourceError, Throttle, Verify
 
 WAIT_S = 30
@@ -209,7 +209,7 @@ class TestActions:
 
     async def test_silent_operator_is_no_success(self, tmp_path, monkeypatch):
         """The change is recorded, and no driver has confirmed it."""
-        monkeypatch.setattr("backfill_kubectl.commands.page_jobs.ACK_WAIT_S", 0.5)
+        monkeypatch.setattr("backfill_kubectl.commands.page.cluster_jobs.ACK_WAIT_S", 0.5)
         async with Rig(start=False) as rig:
             rig.create()
             await rig.until(rig.get)

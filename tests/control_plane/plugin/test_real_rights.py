@@ -16,7 +16,7 @@ from support.page.serving import serving
 from backfill_api.names import ALL_JOBS_CONFIG_MAP
 from backfill_kubectl.cluster.api import ApiServer
 from backfill_kubectl.cluster.kubeconfig import log_in
-from backfill_kubectl.commands.page_jobs import ClusterJobs
+from backfill_kubectl.commands.page.cluster_jobs import ClusterJobs
 
 
 def kubeconfig_of(rig, folder, rules):

@@ -16,7 +16,7 @@ def ui(session: Session, port: int, everywhere: bool) -> None:
 
     The page is served on 127.0.0.1 only, and has your rights on the cluster. The printed link opens one session.
     """
-    from backfill_kubectl.commands.page_jobs import ClusterJobs
+    from backfill_kubectl.commands.page.cluster_jobs import ClusterJobs
     from backfill_page.server.serve import listen, serve
 
     api, namespace = session.connect()

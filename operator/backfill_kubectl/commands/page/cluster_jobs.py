@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from backfill_api.resources import BACKFILLS
-from backfill_console.frame import JobFrame, Trend
+from backfill_console.frame import JobFrame
 from backfill_core.command_errors import NotAcknowledgedError
 from backfill_core.errors import BackfillError
 from backfill_kubectl.cluster.api import ApiServer
@@ -19,8 +19,8 @@ from backfill_kubectl.cluster.job_watch import JobWatch, Seen, look
 from backfill_kubectl.cluster.watch import follow_all
 from backfill_kubectl.cluster.writer import await_acknowledgement, write_change
 from backfill_kubectl.commands.changes import answer_line, claim_of
-from backfill_kubectl.commands.job import frame_of
 from backfill_kubectl.commands.options import PROGRAM, now
+from backfill_kubectl.commands.watched import frame_of
 from backfill_kubectl.decisions import changes
 from backfill_kubectl.decisions.attention import JobLine, job_line
 from backfill_kubectl.decisions.refusals import parse_name
@@ -141,7 +141,7 @@ class ClusterJobs:
 
     def _seen(self, seen: Seen) -> JobSeen:
         backfill = seen.backfill
-        frame = frame_of(seen, Trend())
+        frame = frame_of(seen)
         problem = "this version of the page cannot read the spec" if frame is None else frame.note
         frame = frame or JobFrame(
             backfill.name, now(), namespace=backfill.namespace, phase=backfill.status.phase or "Pending"
