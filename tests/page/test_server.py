@@ -191,7 +191,7 @@ class TestTheStream:
             source.put(changed_frame(rows_per_second=90_000))
             later = wait_for(messages, lambda message: message.get("regions"))
 
-        assert {"head", "buttons", "bars", "snapshot", "facts", "log", "receipt"} == set(first["regions"])
+        assert {"head", "buttons", "bars", "parts", "facts", "log", "receipt"} == set(first["regions"])
         assert first["age_s"] < 5
         assert "90,000 rows/s" in later["regions"]["facts"]
         assert "log" not in later["regions"]

@@ -16,8 +16,8 @@ from backfill_page.views.listing import jobs_view
 
 FOLDER: Final = Path(__file__).parent.parent
 JOBS_REGIONS: Final = ("counts", "rows")
-RUNNING_REGIONS: Final = ("head", "buttons", "bars", "snapshot", "receipt", "facts", "log")
-ENDED_REGIONS: Final = ("head", "ending", "snapshot", "receipt", "facts", "log")
+RUNNING_REGIONS: Final = ("head", "buttons", "bars", "parts", "receipt", "facts", "log")
+ENDED_REGIONS: Final = ("head", "ending", "parts", "receipt", "facts", "log")
 THEMES: Final = ("light", "dark")
 UNSHOWABLE: Final = "The job reports a value that cannot be shown, such as a time that is no time."
 
