@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from backfill_spark.control.history import RecordedRun, recorded_runs
+from backfill_spark.control.history import HISTORY_FILE, RecordedRun, recorded_runs
 
-__all__ = ["RecordedRun", "recorded_runs"]
+__all__ = ["HISTORY_FILE", "RecordedRun", "recorded_runs"]

@@ -15,6 +15,7 @@ from backfill_cli.commands.history import history
 from backfill_cli.commands.look import jobs, plan, status, validate
 from backfill_cli.commands.options import ASCII, FILE, CommandGroup, in_folder_of, leave, parsed, read, spark_settings
 from backfill_cli.commands.release import release
+from backfill_cli.commands.ui import ui
 from backfill_cli.commands.usage_examples import epilog_of
 from backfill_cli.commands.writing import completion, init, schema
 from backfill_cli.terminal.amounts import parse_memory
@@ -95,7 +96,7 @@ def demo(folder: Path | None, rows: int, strategy: str) -> None:
     leave(importlib.import_module("demo.orders").run_demo(folder, rows, strategy))
 
 
-LOOK, CONTROL = (init, validate, plan, status, jobs, history), (pause, resume, throttle, verify, stop)
+LOOK, CONTROL = (init, validate, plan, status, jobs, history, ui), (pause, resume, throttle, verify, stop)
 for command in (*LOOK, *CONTROL, fence, unfence, release, schema, completion):
     cli.add_command(command)
 for name, command in (("", cli), *cli.commands.items()):

@@ -107,7 +107,7 @@ def await_switch(
     jobs, listed = SwitchedJobs(), False
     for type_, raw in follow_all(api, scope.namespace, until_s=at_s + wait_s):
         listed = listed or type_ == "LISTED"
-        if type_ != "LISTED":
+        if type_ not in {"LISTING", "LISTED"}:
             job = read_stored(raw)
             if not scope.watched or job.namespace in scope.watched:
                 _take(jobs, switch, job, deleted=type_ == "DELETED", at_s=at_s, on_answer=on_answer)

@@ -16,7 +16,7 @@ from urllib3 import BaseHTTPResponse, Retry, Timeout
 from urllib3.exceptions import HTTPError
 
 from backfill_api.names import GROUP, VERSION
-from backfill_api.resources import BACKFILLS, PODS, Resource
+from backfill_api.resources import ACCESS_REVIEWS, BACKFILLS, PODS, Resource
 from backfill_core.command_errors import NotRunningError
 from backfill_kubectl.cluster.kubeconfig import Login
 from backfill_kubectl.decisions.stored import Json
@@ -37,6 +37,9 @@ ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 """Largest answer that is read: a page of 250 objects is a few megabytes, and etcd stores at most 1.5 MB for each."""
 
 FIELD_MANAGER: Final = "kubectl-backfill"
+METHODS: Final = {"create": "POST", "patch": "PATCH"}
+"""Methods of HTTP by verb; all other verbs are reads."""
+
 MERGE_PATCH: Final = "application/merge-patch+json"
 MESSAGE_CHARACTERS_MAX: Final = 600
 UNKNOWN_FIELD: Final = re.compile(r'unknown field "[^"]{1,200}"')
@@ -118,6 +121,15 @@ class ApiServer:
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
         return self._json(_Request("patch", resource, namespace, name), query=query, body=change)
 
+    def may(self, verb: str, resource: Resource, namespace: str | None) -> bool:
+        """Return whether the API server would permit a request (SelfSubjectAccessReview), which every user may ask."""
+        attributes = {"group": resource.group, "resource": resource.plural, "verb": verb, "namespace": namespace or ""}
+        review = {
+            "apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind, "spec": {"resourceAttributes": attributes},
+        }  # fmt: skip
+        status = self._json(_Request("create", ACCESS_REVIEWS, None), body=review).get("status")
+        return isinstance(status, dict) and status.get("allowed") is True
+
     def log(
         self, namespace: str, pod: str, query: Mapping[str, str], *, quiet_s: float | None = READ_S
     ) -> Iterator[bytes]:
@@ -190,11 +202,13 @@ class ApiServer:
         url = f"{self._host}{path}" + (f"?{urlencode(filled)}" if filled else "")
         headers = {"Accept": "application/json"} | self._credentials()
         payload = None
+        method = METHODS.get(request.verb, "GET")
         if body is not None:
-            headers["Content-Type"], payload = MERGE_PATCH, json.dumps(body).encode()
+            headers["Content-Type"] = MERGE_PATCH if method == "PATCH" else "application/json"
+            payload = json.dumps(body).encode()
         try:
             answer = self._pool.request(
-                "GET" if body is None else "PATCH", url, body=payload, headers=headers, preload_content=False,
+                method, url, body=payload, headers=headers, preload_content=False,
                 timeout=Timeout(connect=CONNECT_S, read=read_s), retries=RETRIES, redirect=False,
             )  # fmt: skip
             try:

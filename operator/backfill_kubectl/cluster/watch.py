@@ -65,7 +65,7 @@ def follow(api: ApiServer, namespace: str, name: str, *, until_s: float = float(
 def follow_all(api: ApiServer, namespace: str | None, *, until_s: float) -> Iterator[tuple[str, Json]]:
     """Yield all Backfills, then each one after a change, as the type of the event and the object.
 
-    After the objects of a list comes an event `LISTED`. A connection that breaks is opened again, after another list; without the
+    The objects of a list are between an event `LISTING` and an event `LISTED`. A connection that breaks is opened again, after another list; without the
     right to watch, they are listed once a second. A list that is refused raises its error.
 
     Args:
@@ -76,6 +76,7 @@ def follow_all(api: ApiServer, namespace: str | None, *, until_s: float) -> Iter
     pause, may_watch = threading.Event(), True
     while True:
         versions: list[str] = []
+        yield "LISTING", {}
         for page in api.pages(BACKFILLS, namespace, began=versions.append):
             yield from (("ADDED", raw) for raw in page)
         yield "LISTED", {}

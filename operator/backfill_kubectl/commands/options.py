@@ -20,7 +20,7 @@ from rich.console import Console
 
 from backfill_api.plain_text import printable
 from backfill_api.resources import BACKFILLS
-from backfill_core.errors import EXIT_UNEXPECTED, BackfillError
+from backfill_core.errors import EXIT_UNEXPECTED, EXIT_USAGE, BackfillError
 from backfill_kubectl.cluster.api import ApiServer
 from backfill_kubectl.cluster.kubeconfig import log_in
 from backfill_kubectl.decisions.refusals import parse_name
@@ -29,6 +29,8 @@ from backfill_kubectl.drawing.console import PIPE_COLUMNS
 EXIT_INTERRUPTED: Final = 130
 EXIT_READER_GONE: Final = 141
 PROGRAM: Final = "kubectl backfill"
+PAGE_PACKAGES: Final = frozenset({"starlette", "jinja2", "uvicorn"})
+"""Packages of the extra `ui`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,15 @@ class PluginGroup(click.Group):
             ctx.exit(EXIT_INTERRUPTED)
         except click.exceptions.Exit:
             raise
+        except ModuleNotFoundError as error:
+            if str(error.name).split(".")[0] not in PAGE_PACKAGES:
+                raise
+            say_error(
+                "PackageMissing",
+                f"this command needs {error.name}, which is not installed.",
+                "pip install 'backfill-operator[kubectl,ui]'",
+            )
+            ctx.exit(EXIT_USAGE)
         except BrokenPipeError:
             sys.stderr.close()  # the interpreter would report the closed pipe at its end
             ctx.exit(EXIT_READER_GONE)

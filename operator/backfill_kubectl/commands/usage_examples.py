@@ -19,6 +19,7 @@ EXAMPLES: Final = {
     "approve": ("kubectl backfill approve orders", "kubectl backfill approve orders --note 'read by anna'"),
     "retry": ("kubectl backfill retry orders", "kubectl backfill retry orders --timeout 600"),
     "verify": ("kubectl backfill verify orders", "kubectl backfill verify orders -o json"),
+    "ui": ("kubectl backfill ui -n shop", "kubectl backfill ui -A --port 8080"),
     "plan": ("kubectl backfill plan orders", "kubectl backfill plan orders -o json"),
     "receipt": ("kubectl backfill receipt orders", "kubectl backfill receipt orders -o yaml"),
     "grid": ("kubectl backfill grid orders", "kubectl backfill grid orders -o json"),

@@ -19,6 +19,7 @@ EXAMPLES: Final = {
     "status": ("backfill status --watch", "backfill status -f orders.yaml -o json"),
     "jobs": ("backfill jobs", "backfill jobs -o json"),
     "history": ("backfill history --job default/orders", "backfill history -o json"),
+    "ui": ("backfill ui", "backfill ui --port 8080"),
     "pause": ("backfill pause", "backfill pause --job default/orders --with-changes"),
     "resume": ("backfill resume", "backfill resume -f orders.yaml"),
     "throttle": ("backfill throttle 200k --for 30m", "backfill throttle none"),

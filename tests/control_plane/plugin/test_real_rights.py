@@ -11,8 +11,12 @@ from kubernetes import client, config
 from support.cluster.harness import tool
 from support.endings import assert_ending
 from support.operators.plugin import invoke
+from support.page.serving import serving
 
 from backfill_api.names import ALL_JOBS_CONFIG_MAP
+from backfill_kubectl.cluster.api import ApiServer
+from backfill_kubectl.cluster.kubeconfig import log_in
+from backfill_kubectl.commands.page.cluster_jobs import ClusterJobs
 
 
 def kubeconfig_of(rig, folder, rules):
@@ -40,6 +44,26 @@ def kubeconfig_of(rig, folder, rules):
 
 class TestRights:
     """The API server decides; the command names the verb and the resource."""
+
+    async def test_buttons_of_a_reader_name_the_missing_verb(self, real, tmp_path):
+        """The page asks the API server before a click (SelfSubjectAccessReview), and writes nothing to find out."""
+        async with real() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rules = [{"apiGroups": ["backfill.dev"], "resources": ["backfills"], "verbs": ["get", "list", "watch"]}]
+            key, place = f"{rig.namespace}/orders", f"backfills.backfill.dev in namespace {rig.namespace}"
+            readers, owners = (
+                ClusterJobs(ApiServer(log_in(file, None, rig.namespace)), rig.namespace, everywhere=False)
+                for file in (kubeconfig_of(rig, tmp_path, rules), rig.api.real_kubeconfig)
+            )
+
+            assert (await asyncio.to_thread(readers.job, key)).forbidden == f"patch {place}"
+            assert (await asyncio.to_thread(owners.job, key)).forbidden == ""
+            with serving(readers) as page:
+                await asyncio.to_thread(page.open)
+                text = (await asyncio.to_thread(page.get, f"/job?key={key}")).text
+            assert 'value="pause" disabled' in text
+            assert f"You may not patch {place}." in text
 
     async def test_reader_may_list_and_may_not_pause(self, real, tmp_path):
         """The message has the verb that lacks; nothing is written."""
