@@ -63,6 +63,7 @@ class TestTheWheel:
                 "pools.xml",
                 "log4j2.properties",
                 "log4j2-pod.properties",
+                "log_stores/BackfillLocalLogStore.java",
                 "log_stores/BackfillS3LogStore.java",
             )
         } <= held
