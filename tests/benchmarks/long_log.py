@@ -24,6 +24,7 @@ SPAN_S, INTERVAL_S = 45 * 86_400, 1.0
 CHECKPOINT = 10
 """Version of the first checkpoint; the commit of this version is repeated."""
 
+CHECKPOINT_EVERY = 100
 CLEAN_MAX_S = 500
 SIDES = ("kept", "cleaned")
 
@@ -62,7 +63,9 @@ def make_log(path, commits):
     for version in range(CHECKPOINT + 1, newest + 1):
         for name, content in repeated.items():
             (log / name.replace(first, f"{version:020d}")).write_bytes(content)
-    shutil.copy(checkpoint, log / f"{newest:020d}.checkpoint.parquet")
+    # Delta keeps the commits after the newest checkpoint that has expired.
+    for version in {newest, *range(CHECKPOINT_EVERY, newest, CHECKPOINT_EVERY)}:
+        shutil.copy(checkpoint, log / f"{version:020d}.checkpoint.parquet")
     for sums in (*log.glob(".*.checkpoint.parquet.crc"), *log.glob("._last_checkpoint.crc")):
         sums.unlink()
     hint = json.loads((log / "_last_checkpoint").read_text())

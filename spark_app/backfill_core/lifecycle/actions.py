@@ -84,7 +84,7 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class DeleteAttemptObjects:
-    """Delete ConfigMap, Secret and Service of a finished attempt; missing ones are no error."""
+    """Delete ConfigMap, Secret and Service of an attempt without a pod; missing ones are no error."""
 
     attempt: int
 

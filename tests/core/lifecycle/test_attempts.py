@@ -36,8 +36,6 @@ from backfill_core.lifecycle.actions import (
 )
 from backfill_core.lifecycle.observation import LaunchFailed, SpecRefused
 
-OURS, THEIRS = "0f" * 16, "1e" * 16
-
 
 def minutes_later(minutes: float) -> int:
     return T0 + round(minutes * 60_000)
@@ -86,49 +84,6 @@ class TestTheFirstLaunch:
         assert decision.status.attempt is not None
         assert decision.status.attempt.number == 4
         assert decision.status.phase == "Running"
-
-
-class TestTheTokenOfAnAttempt:
-    """The hash of a token is recorded before any Secret contains it, so a forged Secret is recognized."""
-
-    def test_the_token_hash_is_recorded_with_the_attempt(self) -> None:
-        """Both are in one write."""
-        decision = checked(observed(token_hash=OURS))
-
-        assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run", token_hashes=(OURS,)))
-        assert decision.status.attempt is not None
-        assert decision.status.attempt.token_hashes == (OURS,)
-
-    def test_the_token_hash_of_a_former_operator_stays_valid(self) -> None:
-        """The former operator or its successor may have created the Secret."""
-        first = observed(token_hash=OURS)
-        second = checked(after(first, checked(first), token_hash=THEIRS))
-        again = checked(after(first, second, token_hash=THEIRS))
-
-        for decision in (second, again):
-            assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run", token_hashes=(OURS, THEIRS)))
-            assert decision.status.attempt is not None
-            assert decision.status.attempt.token_hashes == (OURS, THEIRS)
-
-    def test_the_number_of_token_hashes_is_limited(self) -> None:
-        """An operator that dies at each launch must not fill the status."""
-        decision = checked(observed(token_hash=OURS))
-        for number in range(20):
-            decision = checked(after(observed(), decision, token_hash=f"{number:032x}"))
-        assert decision.status.attempt is not None
-        assert decision.status.attempt.token_hashes == tuple(f"{number:032x}" for number in range(12, 20))
-
-    def test_an_attempt_of_an_earlier_version_has_no_token_hash(self) -> None:
-        """The token of its Secret is not recorded, and the Secret must stay valid."""
-        decision = checked(observed(status=STATUSES["planned"], token_hash=OURS))
-
-        assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run"))
-
-    def test_the_next_attempt_has_another_token(self) -> None:
-        """A token that leaked with one attempt must not work for the next."""
-        failed = checked(observed(status=STATUSES["failed"], generation=2, live=True, token_hash=THEIRS))
-
-        assert failed.actions == (PersistIntent(), LaunchDriver(2, "Run", token_hashes=(THEIRS,)))
 
 
 class TestHowAnAttemptEnds:

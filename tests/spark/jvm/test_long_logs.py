@@ -1,10 +1,10 @@
-"""Listings of a long log on a local disk, for Delta Kernel's commits."""
+"""The listing of a log on a local disk, which each commit needs (ADR 0038)."""
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from backfill_spark.jvm.gateway import java
-from backfill_spark.jvm.log_stores.kernel import FAST_LOCAL, LOCAL_SETTING, LONG_LOG, kernel_settings, list_long_logs
+from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.jvm.log_stores.java_classes import LOCAL, bring_log_store
 
 NAMES = [
     *(f"{version:020d}.{kind}" for version in (7, 8, 9, 10) for kind in ("json", "crc")), f"{8:020d}.checkpoint.parquet",
@@ -14,12 +14,9 @@ STARTS = [f"{0:020d}.", f"{8:020d}.checkpoint", f"{9:020d}.json", f"{11:020d}.",
 
 
 def listed(spark, store, path):
-    """Return path, size and modification time of each file that a log store lists from a path on."""
-    conf = kernel_settings(spark)
-    files = getattr(java(spark).io.delta.storage, store)(conf).listFrom(
-        java(spark).org.apache.hadoop.fs.Path(path), conf
-    )
-    found = []
+    """Return path, kind, size and modification time of each file that a log store lists from a path on."""
+    jvm, conf = java(spark), hadoop_conf(spark)
+    files, found = getattr(jvm.io.delta.storage, store)(conf).listFrom(jvm.org.apache.hadoop.fs.Path(path), conf), []
     while files.hasNext():
         file = files.next()
         found.append((str(file.getPath().toString()), file.isDirectory(), file.getLen(), file.getModificationTime()))
@@ -33,11 +30,11 @@ def log(spark, tmp_path_factory):
     for name in NAMES:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
-    list_long_logs(spark, kernel_settings(spark), newest=LONG_LOG)
+    bring_log_store(spark, LOCAL)
     return folder
 
 
-class TestTheListingOfALongLog:
+class TestTheListingOfALog:
     """It has the files that Delta's own log store lists, which reads the attributes of all files of the folder."""
 
     @pytest.mark.parametrize("start", STARTS)
@@ -53,25 +50,3 @@ class TestTheListingOfALongLog:
         for store in ("BackfillLocalLogStore", "LocalLogStore"):
             with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
                 listed(spark, store, f"{log}/none/{0:020d}.json")
-
-
-class TestTheChoiceOfALogStore:
-    """The class is compiled only if it saves time, and never replaces a user's choice."""
-
-    def test_a_short_log_needs_no_compiled_class(self, spark):
-        """Most jobs end before."""
-        conf = kernel_settings(spark)
-        before = conf.get(LOCAL_SETTING)
-        list_long_logs(spark, conf, newest=LONG_LOG - 1)
-        short = conf.get(LOCAL_SETTING)
-        list_long_logs(spark, conf, newest=LONG_LOG)
-
-        assert (short, conf.get(LOCAL_SETTING)) == (before, FAST_LOCAL)
-
-    def test_a_log_store_of_the_session_stays(self, spark):
-        """It may write a log in another way."""
-        conf = kernel_settings(spark)
-        conf.set(LOCAL_SETTING, "io.delta.storage.HDFSLogStore")
-        list_long_logs(spark, conf, newest=LONG_LOG)
-
-        assert conf.get(LOCAL_SETTING) == "io.delta.storage.HDFSLogStore"

@@ -8,7 +8,7 @@ from typing import Final
 from backfill_api.names import RESTART_ANNOTATION
 from backfill_api.status.status import TOKEN_HASHES_MAX, Attempt, AttemptKind, Control
 from backfill_api.timestamps import rfc3339
-from backfill_core.lifecycle.actions import LaunchDriver, PersistIntent
+from backfill_core.lifecycle.actions import DeleteAttemptObjects, LaunchDriver, PersistIntent
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
 from backfill_core.lifecycle.naming import driver_name
@@ -151,22 +151,35 @@ def _of_surroundings(message: str) -> bool:
 
 
 def _launch_again(context: Context, attempt: Attempt, conditions: ConditionSet) -> StepResult:
-    attempt = _with_token(attempt, context.observation.token_hash)
+    hashes = _hashes_with(attempt.token_hashes, context.observation.token_hash)
+    if hashes and len(hashes) > TOKEN_HASHES_MAX:
+        return _replace_secret(context, attempt, conditions)
+    attempt = attempt.model_copy(update={"token_hashes": hashes})
     control = _as_launched(context, context.status.control or Control())
     result = _wait(replace(context, status=context.status.model_copy(update={"control": control})), attempt, conditions)
     # The attempt is or was on record already: without the fence, a stale observation could launch a finished one again.
     return result.then(PersistIntent(), _launch_action(context, attempt)).requeue_within(RETRY_MS)
 
 
-def _with_token(attempt: Attempt, token_hash: str) -> Attempt:
-    """Record that the attempt's Secret may contain another token: the operator that created the first one may no longer run.
+def _replace_secret(context: Context, attempt: Attempt, conditions: ConditionSet) -> StepResult:
+    """Delete the Secret of an attempt with too many recorded hashes: any of them may be its own, so none can be dropped alone.
 
-    An attempt without a token is from an earlier version, and so is its Secret, which must stay valid.
+    The hashes are replaced after the deletion, and the next decision launches. A pod that the cache lacks may use the Secret.
     """
-    recorded = attempt.token_hashes
+    if not context.observation.live:
+        return refetch_pods(context, driver_name(context.observation.name, attempt.number))
+    attempt = attempt.model_copy(update={"token_hashes": (context.observation.token_hash,)})
+    return _wait(context, attempt, conditions).then(DeleteAttemptObjects(attempt.number)).requeue_within(0)
+
+
+def _hashes_with(recorded: tuple[str, ...] | None, token_hash: str) -> tuple[str, ...] | None:
+    """Add the hash of a token that the attempt's Secret may contain; the operator that created the first one may no longer run.
+
+    An attempt without a hash is from an earlier version, and so is its Secret, which must stay valid.
+    """
     if not recorded or not token_hash or token_hash in recorded:
-        return attempt
-    return attempt.model_copy(update={"token_hashes": (*recorded, token_hash)[-TOKEN_HASHES_MAX:]})
+        return recorded
+    return (*recorded, token_hash)
 
 
 def _wait(context: Context, attempt: Attempt, conditions: ConditionSet) -> StepResult:

@@ -34,7 +34,7 @@ from backfill_spark.delta.statistics.footer_statistics import CopiedFile
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_no_table
 from backfill_spark.jvm.gateway import java
-from backfill_spark.jvm.log_stores.kernel import kernel_settings, list_long_logs
+from backfill_spark.jvm.log_stores.kernel import kernel_settings
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks.delta.create import ENGINE_INFO, with_columns
 from backfill_spark.sinks.delta.failures import (
@@ -75,9 +75,9 @@ class DeltaCommitter:
 
         self._domain = domain
         self._kernel = self._jvm.io.delta.kernel
-        self._conf = kernel_settings(spark)
-        self._engine = self._kernel.defaults.engine.DefaultEngine.create(self._conf)
-        self._added = AddedFiles(spark, path, self._kernel, self._engine, self._conf)
+        conf = kernel_settings(spark)
+        self._engine = self._kernel.defaults.engine.DefaultEngine.create(conf)
+        self._added = AddedFiles(spark, path, self._kernel, self._engine, conf)
         self.hooks = CommitHooks(spark, path, self._kernel, self._engine)
         self._lock = threading.Lock()
         self._layout: Layout | None = None
@@ -94,13 +94,11 @@ class DeltaCommitter:
     def _newest(self) -> Any:
         """Return Kernel's snapshot of the newest version; `None` if the table does not exist."""
         try:
-            snapshot = self._kernel.Table.forPath(self._engine, self._path).getLatestSnapshot(self._engine)
-            list_long_logs(self._spark, self._conf, newest=int(snapshot.getVersion()))
+            return self._kernel.Table.forPath(self._engine, self._path).getLatestSnapshot(self._engine)
         except JAVA_ERRORS as error:
             if is_no_table(error):
                 return None
             raise explain_target(error, path=self._path, doing="reading the target") from error
-        return snapshot
 
     def _state_in(self, snapshot: Any) -> StoredState:
         try:
@@ -385,7 +383,6 @@ class DeltaCommitter:
             BackfillError: the error of the first failed hook.
         """
         try:
-            list_long_logs(self._spark, self._conf, newest=self._sealed)
             self.hooks.run()
         except JAVA_ERRORS as error:
             raise explain_commit(error, self._path) from error
