@@ -10,6 +10,7 @@ import click
 
 from backfill import Settings
 from backfill_cli.commands.control import pause, resume, stop, throttle, verify
+from backfill_cli.commands.history import history
 from backfill_cli.commands.look import jobs, plan, status, validate
 from backfill_cli.commands.options import ASCII, FILE, CommandGroup, in_folder_of, leave, parsed, read, spark_settings
 from backfill_cli.commands.release import release
@@ -93,7 +94,22 @@ def demo(folder: Path | None, rows: int, strategy: str) -> None:
     leave(importlib.import_module("demo.orders").run_demo(folder, rows, strategy))
 
 
-for command in (init, validate, plan, status, jobs, pause, resume, throttle, verify, stop, release, schema, completion):
+for command in (
+    init,
+    validate,
+    plan,
+    status,
+    jobs,
+    history,
+    pause,
+    resume,
+    throttle,
+    verify,
+    stop,
+    release,
+    schema,
+    completion,
+):
     cli.add_command(command)
 for name, command in (("", cli), *cli.commands.items()):
     command.epilog = epilog_of(name)

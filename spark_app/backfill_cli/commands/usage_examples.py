@@ -18,6 +18,7 @@ EXAMPLES: Final = {
     "run": ("backfill run -f orders.yaml", "backfill run -f orders.yaml --set spec.after=Follow -o json"),
     "status": ("backfill status --watch", "backfill status -f orders.yaml -o json"),
     "jobs": ("backfill jobs", "backfill jobs -o json"),
+    "history": ("backfill history --job default/orders", "backfill history -o json"),
     "pause": ("backfill pause", "backfill pause --job default/orders --with-changes"),
     "resume": ("backfill resume", "backfill resume -f orders.yaml"),
     "throttle": ("backfill throttle 200k --for 30m", "backfill throttle none"),

@@ -1,24 +1,27 @@
-"""Kinds of objects that the commands read or write, and their paths on the API server."""
+"""Kinds of objects that the operator and `kubectl backfill` use, and their paths on the API server."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
-from backfill_api.names import GROUP, PLURAL, VERSION
-
-Json = dict[str, Any]
-"""An object of the API server: parsed JSON, not validated."""
+from backfill_api.names import GROUP, KIND, PLURAL, VERSION
 
 
 @dataclass(frozen=True, slots=True)
-class ApiResource:
+class Resource:
     """One kind of object."""
 
     group: str
     version: str
     plural: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """The value of an object's `apiVersion`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def label(self) -> str:
@@ -35,9 +38,11 @@ class ApiResource:
         return "/".join(parts)
 
 
-BACKFILLS: Final = ApiResource(GROUP, VERSION, PLURAL)
-PODS: Final = ApiResource("", "v1", "pods")
-EVENTS: Final = ApiResource("events.k8s.io", "v1", "events")
-LEASES: Final = ApiResource("coordination.k8s.io", "v1", "leases")
-DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments")
-CRDS: Final = ApiResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+BACKFILLS: Final = Resource(GROUP, VERSION, PLURAL, KIND)
+PODS: Final = Resource("", "v1", "pods", "Pod")
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+SECRETS: Final = Resource("", "v1", "secrets", "Secret")
+SERVICES: Final = Resource("", "v1", "services", "Service")
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
