@@ -108,6 +108,7 @@ REASONS: Final = {
     "TargetIsSource": "Source and target are the same table.",
     "PermissionDenied": "The source may not be read or the target not be written.",
     "TargetSchemaMismatch": "The target cannot hold what the transform yields.",
+    "SourceFenced": "Another job has fenced the source, and only that job lifts the fence.",
     "TargetTaken": "Another job, which is not finished, fills the same target.",
     "TargetChanged": "Other writers kept changing the target while it was compared with the source.",
     "SourceDamaged": "A file of the source exists and cannot be read: truncated, overwritten, or different from the log.",

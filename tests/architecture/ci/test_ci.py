@@ -40,11 +40,13 @@ class TestAStageThatCannotRun:
         for name in TOOLS:
             (bin_folder / name).symlink_to(shutil.which(name))
 
-        def run(*, kit=True, node=True, go=True, **variables):
+        def run(*, kit=True, node=True, go=True, browser=True, **variables):
             if kit:
                 program(tmp_path / "shared" / "cluster" / "cluster", NODE % (0 if node else 1))
             if go:
                 program(bin_folder / "go", "#!/bin/sh\n")
+            if browser:
+                program(bin_folder / "chromium", "#!/bin/sh\n")
             made = tmp_path / "made"
             done = subprocess.run(
                 [clone / ".ci" / "run"], env={"PATH": str(bin_folder), "HOME": str(tmp_path), "MADE": str(made)} | variables,
@@ -95,6 +97,12 @@ class TestAStageThatCannotRun:
         code, output, _ = ci(AUDIT=audit)
 
         assert (code, output.splitlines()[-2:]) == ended
+
+    def test_a_machine_that_cannot_install_a_browser_is_only_named(self, ci):
+        """The tests of the page are skipped there, and the other stages decide."""
+        code, output, _ = ci(browser=False)
+
+        assert (code, output.splitlines()[-2:]) == (0, ["ci: not run: browser", "7 passed, 0 failed"])
 
     def test_the_name_of_another_stage_does_not_allow_a_missing_one(self, ci):
         """A name allows exactly its own stage, and no stage whose name begins or ends with it."""
