@@ -75,6 +75,9 @@ class StrategyParams(Params):
     WRITES_NOT: ClassVar[Mapping[str, str]] = {}
     """Write modes that it cannot do, each with the reason."""
 
+    ENDS_FOR_GOOD: ClassVar[str] = ""
+    """Reason why a finished job cannot take later changes of its source; empty if it can."""
+
     vnodes: Vnodes = 256
     """Hash partitions of the key space; the unit of verification."""
 

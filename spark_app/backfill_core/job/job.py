@@ -174,13 +174,13 @@ class Job(AttemptView):
             self._watch = self._watch.expire()
             actions.append(self._poll())
         # The commit that ends the job already contains a receipt, which also answers a receipt requested meanwhile.
-        if commit.verify and stop_in(self.phase) is None and not commit.state.finished:
+        if commit.verify and stop_in(self.phase) is None and not isinstance(self.phase, Finishing):
             actions += self._verify()
         return (*actions, *self._maybe_over(commit.state))
 
     def _maybe_over(self, committed: JobState) -> tuple[Action, ...]:
         receipt = committed.receipt
-        if committed.finished:
+        if committed.finished and isinstance(self.phase, Finishing):
             return self._end(Finish("Complete", message=describe_cut_off(self._strategy.status.cut_off)))
         if receipt is None or receipt.equal:
             return ()
@@ -343,6 +343,8 @@ class Job(AttemptView):
             epoch=epoch.number,
             # The attempt before this one may have died between its two commits.
             quarantine=quarantine if fences else quarantine.after(request.files, epoch.txn_version),
+            # A refresh stays finished until a commit changes the target or its position.
+            finished=self._state.finished and (isinstance(self.phase, Finishing) or not self._goes_on(request)),
             progress=self._strategy.stored.encode(),
             consumed=self._strategy.status.consumed,
             controls=self._controls,
@@ -361,6 +363,10 @@ class Job(AttemptView):
         self._inbox = replace(self._inbox, applied=())
         self._epoch = epoch.after(2 if request.announces else 1)
         return action
+
+    def _goes_on(self, request: CommitRequest) -> bool:
+        moved = self._strategy.status.consumed != self._state.consumed
+        return bool(request.files or request.removed or request.announces or request.columns or moved)
 
     def _seal_state(self, now: Now) -> Seal:
         """Commit while a MERGE runs: the durable state, with the commands in force."""

@@ -27,6 +27,7 @@ from backfill_core.job.phase import (
     Verifying,
     stop_in,
 )
+from backfill_core.job.refresh import Refresh
 from backfill_core.job.source_watch import SourceWatch
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import RECEIPT, START, StepTimeline, begin
@@ -48,6 +49,9 @@ class JobView:
     strategy: StrategyView
     changes_done: int
     bytes_done: int
+    refresh: Refresh | None
+    """Refresh that this attempt continues; `None` if it is not a refresh."""
+
     bad_records: int
     """Bad records in the quarantine table, or announced by the newest commit."""
 
@@ -301,6 +305,7 @@ class AttemptView:
             strategy=strategy,
             changes_done=self._state.changes_done,
             bytes_done=self._state.bytes_done,
+            refresh=self._state.refresh,
             bad_records=self._state.quarantine.rows,
             running=len(self._work),
             quiet=not self._work,

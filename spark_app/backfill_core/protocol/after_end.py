@@ -18,7 +18,12 @@ def unmet_after_end(spec: BackfillSpec, *, compared: bool, files_by_bytes: int) 
         files_by_bytes: Files that this receipt compared by their bytes.
     """
     if spec.after == "Follow":
-        return "Follow"
+        return "Follow" if spec.strategy.params.ENDS_FOR_GOOD else None
     if spec.verify != "None" and not compared:
         return "Receipt"
     return "ReceiptByRows" if spec.verify == "FinalByRows" and files_by_bytes else None
+
+
+def follows_after_end(spec: BackfillSpec) -> bool:
+    """Return whether a job that has ended continues from its last position because of `after: Follow`."""
+    return spec.after == "Follow" and not spec.strategy.params.ENDS_FOR_GOOD

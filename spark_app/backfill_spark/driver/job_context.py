@@ -125,6 +125,14 @@ class JobContext:
         """Progress that the strategy stored, decoded by the strategy; `None` before the first commit."""
         return None if self.state is None else self.plugins.strategy.decode(self.state.progress)
 
+    def check_claim(self) -> None:
+        """Refuse a target that another job fills; an ended job that continues claims its target again.
+
+        Raises:
+            TargetTakenError: the message contains the other job.
+        """
+        check_claim(self.claim, self.stored.claims, path=self.sink.path)
+
     def reopened(self) -> JobContext:
         """Read the target again, after a commit of another attempt or when staged files are gone."""
         return _look(self.spark, self.backfill, self.plugins)

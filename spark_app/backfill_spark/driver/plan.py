@@ -112,7 +112,9 @@ def plan_job(
     ):
         state = context.state
         if state is not None and state.finished and not state.dropped(context.stored.txn_version):
-            return plan_after_end(context, state)
+            ended = plan_after_end(context, state)
+            if ended is not None:
+                return ended
         with context.open_job() as opened, opened.tables.jobs_explained():
             starting("reading and writing a sample")
             return _plan(opened, backfill, settings, began_s, check_unique=check_unique)
