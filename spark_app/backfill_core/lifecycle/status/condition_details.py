@@ -131,7 +131,10 @@ def without_effect(context: Context) -> str:
     by_bytes = 0 if receipt is None else receipt.files_by_bytes
     match unmet_after_end(spec, compared=compared, files_by_bytes=by_bytes):
         case "Follow":
-            return "spec.after: Follow has no effect: the job has ended; to follow the source make a new Backfill with another jobId and target"
+            return (
+                f"spec.after: Follow has no effect: the job has ended, and strategy {spec.strategy.type} cannot continue it;"
+                " to follow the source make a new Backfill with another jobId, target and strategy"
+            )
         case "Receipt":
             return f"spec.verify: {spec.verify} has no effect: the job has ended without a receipt of all rows; compare with `backfill verify`"
         case "ReceiptByRows":

@@ -15,6 +15,7 @@ from backfill_core.lifecycle.steps.step import (
     STOP_GRACE_S,
     Ended,
     StepResult,
+    continues_after_end,
     delete_pods,
     delete_unretained,
     refetch_pods,
@@ -48,13 +49,15 @@ def finalize(context: Context) -> StepResult | Ended[Literal["DriverToDrain"]]:
 def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened"]]:
     """Clean up after a finished job, and delete it once its time to live has passed.
 
-    A failed job continues after an edit of its spec or a requested restart; a complete job never does.
+    A failed job continues after an edit of its spec or a requested restart, a complete job with `after: Follow`.
     """
     finished, policy = context.finished, context.policy
     assert finished is not None
     seen_generation = finished.observed_generation
     edited = seen_generation is not None and context.observation.generation > seen_generation
-    if finished.type == "Failed" and (edited or context.restart_requested) and not policy.refused:
+    failed = finished.type == "Failed"
+    resumes = edited or context.restart_requested if failed else continues_after_end(context)
+    if resumes and not policy.refused:
         fresh = {"failures": 0, "start_time": None, "completion_time": None}
         reopened = context.status.model_copy(update=fresh)
         return Ended("Reopened", replace(context, status=reopened))
