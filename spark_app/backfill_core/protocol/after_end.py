@@ -24,6 +24,11 @@ def unmet_after_end(spec: BackfillSpec, *, compared: bool, files_by_bytes: int) 
     return "ReceiptByRows" if spec.verify == "FinalByRows" and files_by_bytes else None
 
 
+def refused_refresh(spec: BackfillSpec) -> str:
+    """Return why a job that has ended cannot run again; empty if it can."""
+    return spec.strategy.params.ENDS_FOR_GOOD
+
+
 def follows_after_end(spec: BackfillSpec) -> bool:
     """Return whether a job that has ended continues from its last position because of `after: Follow`."""
     return spec.after == "Follow" and not spec.strategy.params.ENDS_FOR_GOOD

@@ -110,7 +110,12 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
 
 def _finish(context: Context, conditions: ConditionSet) -> StepResult:
     """End the job; a failed one continues after an edit of the spec."""
-    status = context.status.model_copy(update={"completion_time": context.timestamp})
+    update: dict[str, object] = {"completion_time": context.timestamp}
+    refresh = context.status.refresh
+    if refresh is not None and context.refreshing:
+        reason = conditions.reason if context.termination is None else context.termination.reason
+        update["refresh"] = refresh.model_copy(update={"end": context.timestamp, "reason": reason})
+    status = context.status.model_copy(update=update)
     return StepResult(status, without_driver(context, conditions), release(context))
 
 

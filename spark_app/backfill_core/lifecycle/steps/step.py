@@ -16,7 +16,7 @@ from backfill_core.lifecycle.inputs.termination import classify
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet
-from backfill_core.protocol.after_end import follows_after_end
+from backfill_core.protocol.after_end import follows_after_end, refused_refresh
 
 FORCE_AFTER_MS: Final = 60_000
 """A pod that still exists this long after its grace period is removed without its node's consent.
@@ -115,6 +115,12 @@ def continues_after_end(context: Context) -> bool:
     """Return whether the spec of a complete job asks it to continue."""
     spec = context.observation.spec
     return not isinstance(spec, SpecRefused) and follows_after_end(spec)
+
+
+def can_refresh(context: Context) -> bool:
+    """Return whether a refresh of a complete job is requested, and its strategy allows it."""
+    spec = context.observation.spec
+    return bool(context.refresh_requested) and not isinstance(spec, SpecRefused) and not refused_refresh(spec)
 
 
 def blocked_by(context: Context) -> StepResult | None:
