@@ -30,9 +30,7 @@ def launch(name: str = "orders", attempt: int = 1, **fields: Any) -> Launch:
     """Return a launch of a valid spec."""
     kind, limits = fields.pop("kind", "Run"), fields.pop("limits", Limits())
     controls = {
-        item: fields.pop(item)
-        for item in ("paused", "rows_per_second", "bytes_per_second", "until", "refresh")
-        if item in fields
+        item: fields.pop(item) for item in ("paused", "rows_per_second", "bytes_per_second", "until") if item in fields
     }
     return Launch(
         "shop", name, "0b5a-uid", attempt, kind, spec(**fields), Installation("backfill:1", limits=limits), **controls
@@ -287,11 +285,6 @@ class TestTheDriverPod:
 
         assert environment(pod)["BACKFILL_MODE"] == "plan"
         assert "readinessProbe" not in container(pod)
-
-    def test_refresh_continues_an_ended_job(self) -> None:
-        """An ordinary driver would find its job complete."""
-        assert environment(driver_pod(launch(refresh=True)))["BACKFILL_MODE"] == "refresh"
-        assert "BACKFILL_MODE" not in environment(driver_pod(launch()))
 
     def test_every_variable_is_read_by_a_driver(self) -> None:
         """A misspelt variable would be silently ignored."""

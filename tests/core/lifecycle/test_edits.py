@@ -375,39 +375,3 @@ class TestACompleteBackfill:
         assert "spec.after: Follow has no effect" in next(
             condition.message for condition in decision.status.conditions if condition.type == "Complete"
         )
-
-
-class TestAJobThatFollowsAfterItsEnd:
-    """`after: Follow` on a complete Backfill launches another attempt, which continues from the state in the target."""
-
-    def test_a_complete_backfill_is_launched_again(self) -> None:
-        """The edit was once ignored without an error."""
-        complete = observed(status=STATUSES["complete"])
-        edited = replace(after(complete, checked(complete)), spec=spec(after="Follow"), generation=2, live=True)
-        decision = checked(edited)
-
-        assert decision.status.phase == "Launching"
-        assert [action.attempt for action in decision.actions if isinstance(action, LaunchDriver)] == [2]
-        assert decision.status.completion_time is None
-
-    def test_a_suspended_backfill_waits_before_it_follows(self) -> None:
-        """A suspension comes before every attempt."""
-        complete = observed(status=STATUSES["complete"])
-        edited = replace(
-            after(complete, checked(complete)), spec=spec(after="Follow", suspend=True), generation=2, live=True
-        )
-        decision = checked(edited)
-
-        assert decision.status.phase == "Suspended"
-        resumed = checked(replace(after(edited, decision), spec=spec(after="Follow"), generation=3, live=True))
-        assert [action.attempt for action in resumed.actions if isinstance(action, LaunchDriver)] == [2]
-
-    def test_an_edit_during_the_run_continues_the_job(self) -> None:
-        """The driver had read the previous spec, so the job is not complete for the current one."""
-        over = observed(status=STATUSES["running"], pods=(ended(0),), spec=spec(after="Follow"), live=True)
-        decision = checked(over)
-        later = checked(after(over, decision, pods=(), report=None, live=True))
-
-        assert decision.status.phase == "Launching"
-        assert not any(condition.type == "Complete" for condition in decision.status.conditions)
-        assert [action.attempt for action in later.actions if isinstance(action, LaunchDriver)] == [2]
