@@ -30,8 +30,6 @@ FEWER_STEPS = {
     "spark.sql.ui.explainMode": "simple",
     # VACUUM lists in 10,000 tasks by default: half a minute without work.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-    # Delta's default commit on a local disk starts `readlink` eight times; Kernel uses this store here.
-    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),

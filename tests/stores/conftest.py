@@ -41,7 +41,7 @@ def spark(proxy, tmp_path_factory):
     """A session whose credentials are in its environment, as in a pod."""
     from conftest import JARS
 
-    from backfill_spark.jvm.log_stores.s3 import bring_log_store
+    from backfill_spark.jvm.log_stores.java_classes import bring_log_store
     from backfill_spark.jvm.session import open_session
 
     with pytest.MonkeyPatch.context() as patch:
@@ -59,7 +59,7 @@ def spark(proxy, tmp_path_factory):
             },
         )
         # Tests write their sources before any job installs the log store.
-        bring_log_store(session)
+        bring_log_store(session, "s3a")
         yield session
         session.stop()
 

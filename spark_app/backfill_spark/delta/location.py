@@ -13,7 +13,7 @@ from backfill_core.errors import AwayError, InvalidSpecError, SourceNotFoundErro
 from backfill_core.log_shipping.file_locations import ONE_STORE
 from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java, java_session
-from backfill_spark.jvm.log_stores.s3 import SCHEME, bring_log_store
+from backfill_spark.jvm.log_stores.java_classes import S3, bring_log_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,8 +135,8 @@ def _qualified(spark: SparkSession, uri: str, parsed: Place, field: str) -> str:
     jvm = java(spark)
     try:
         hadoop = jvm.org.apache.hadoop.fs.Path(uri)
-        if parsed.scheme == SCHEME:
-            bring_log_store(spark)
+        if parsed.scheme == S3:
+            bring_log_store(spark, S3)
         return str(hadoop.getFileSystem(_conf(spark)).makeQualified(hadoop).toString()).rstrip("/")
     except JAVA_ERRORS as error:
         jar = JARS.get(ONE_STORE.get(parsed.scheme, parsed.scheme))
@@ -171,7 +171,7 @@ def _conf(spark: SparkSession) -> Any:
 
 
 def _of_table(spark: SparkSession, table: str, *, field: str) -> str:
-    bring_log_store(spark)  # the location is not known yet, and may be on S3
+    bring_log_store(spark, S3)  # the location is not known yet, and may be on S3
     detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
     assert detail is not None
     return one_spelling(spark, str(detail["location"]), field=field)

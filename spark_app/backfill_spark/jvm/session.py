@@ -25,7 +25,7 @@ from backfill_spark.jvm.failures import Trouble, describe_error, trouble_of
 from backfill_spark.jvm.gateway import java_context, know_packages
 from backfill_spark.jvm.jars import OF_THE_CLONE, SHIPPED
 from backfill_spark.jvm.java_process import signals_stay_ours, start_failure
-from backfill_spark.jvm.log_stores import s3
+from backfill_spark.jvm.log_stores.java_classes import LOCAL, LOG_STORES, bring_log_store, spark_setting
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DELTA_PACKAGE, default_jars_dir
 
@@ -250,6 +250,7 @@ def open_session(
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     know_packages(spark)
+    bring_log_store(spark, LOCAL)
     return spark
 
 
@@ -277,7 +278,7 @@ def _settings(
             name if name.startswith("spark.") else f"spark.hadoop.{name}": value
             for name, value in {**OF_A_SESSION, **OF_STORES}.items()
         },
-        s3.SPARK_SETTING: s3.LOG_STORE,
+        **{spark_setting(scheme): store for scheme, store in LOG_STORES.items()},
         **tasks_for(cores),
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": f"file:{POOLS_FILE}",

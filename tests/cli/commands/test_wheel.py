@@ -64,6 +64,7 @@ class TestTheWheel:
                 "log4j2.properties",
                 "log4j2-pod.properties",
                 "log_stores/BackfillS3LogStore.java",
+                "log_stores/BackfillLocalLogStore.java",
             )
         } <= held
         assert {"backfill/__init__.py", "backfill/py.typed"} <= held

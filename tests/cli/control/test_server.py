@@ -128,6 +128,12 @@ class TestBadRequestsSayWhichField:
         assert ask(job, "POST", "/v1/nothing", request(1))[0] == 404
 
 
+def until_taken(job):
+    """Wait until the job took a command at a barrier."""
+    while not job.seen:
+        assert job.stopped.wait(0.005) is False
+
+
 class TestACommandIsAcknowledgedAfterItsSeal:
     def test_the_ack_carries_attempt_epoch_and_revision(self, job):
         """A user must know from which barrier on a command is in force."""
@@ -147,6 +153,7 @@ class TestACommandIsAcknowledgedAfterItsSeal:
         command(silent, request(1), wait="0")
         with ThreadPoolExecutor(1) as pool:
             again = pool.submit(command, silent, request(1), "10")
+            until_taken(silent)
             silent.server.acknowledge(Acknowledge(1, 7, 1, "Applied"))
             status, ack = again.result()
         assert (status, ack["epoch"], len(silent.seen)) == (200, 7, 1)
@@ -155,8 +162,7 @@ class TestACommandIsAcknowledgedAfterItsSeal:
         """A driver that ends must not leave a client waiting for a minute."""
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(command, silent, request(1), "30")
-            while not silent.seen:
-                assert silent.stopped.wait(0.005) is False
+            until_taken(silent)
             silent.server.close()
             assert waiting.result(timeout=5)[1]["outcome"] == "Pending"
 

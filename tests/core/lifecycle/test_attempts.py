@@ -24,7 +24,7 @@ from support.operators.observations import (
 from backfill_api.status.ending import Ending
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.receipt import ReceiptSummary
-from backfill_api.status.status import TOKEN_HASHES_MAX, BackfillStatus
+from backfill_api.status.status import BackfillStatus
 from backfill_core import errors
 from backfill_core.lifecycle.actions import (
     DeleteAttemptObjects,
@@ -35,8 +35,6 @@ from backfill_core.lifecycle.actions import (
     RefetchPods,
 )
 from backfill_core.lifecycle.observation import LaunchFailed, SpecRefused
-
-OURS, THEIRS = "0f" * 16, "1e" * 16
 
 
 def minutes_later(minutes: float) -> int:
@@ -86,57 +84,6 @@ class TestTheFirstLaunch:
         assert decision.status.attempt is not None
         assert decision.status.attempt.number == 4
         assert decision.status.phase == "Running"
-
-
-class TestTheTokenOfAnAttempt:
-    """The hash of a token is recorded before any Secret contains it, so a forged Secret is recognized."""
-
-    def test_the_token_hash_is_recorded_with_the_attempt(self) -> None:
-        """Both are in one write."""
-        decision = checked(observed(token_hash=OURS))
-
-        assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run", token_hashes=(OURS,)))
-        assert decision.status.attempt is not None
-        assert decision.status.attempt.token_hashes == (OURS,)
-
-    def test_the_token_hash_of_a_former_operator_stays_valid(self) -> None:
-        """The former operator or its successor may have created the Secret."""
-        first = observed(token_hash=OURS)
-        second = checked(after(first, checked(first), token_hash=THEIRS))
-        again = checked(after(first, second, token_hash=THEIRS))
-
-        for decision in (second, again):
-            assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run", token_hashes=(OURS, THEIRS)))
-            assert decision.status.attempt is not None
-            assert decision.status.attempt.token_hashes == (OURS, THEIRS)
-
-    def test_the_ninth_token_hash_replaces_the_others_and_the_secret(self) -> None:
-        """Operators that die at each launch must not fill the status. Any of the hashes may be that of the existing Secret."""
-        decision = checked(observed(token_hash=OURS))
-        for number in range(1, TOKEN_HASHES_MAX):
-            decision = checked(after(observed(), decision, token_hash=f"{number:032x}"))
-        full = decision.status.attempt.token_hashes
-        cached = checked(after(observed(), decision, token_hash=THEIRS))
-        replaced = checked(after(observed(), decision, token_hash=THEIRS, live=True))
-        launched = checked(after(observed(), replaced, token_hash=THEIRS))
-
-        assert len(full) == TOKEN_HASHES_MAX
-        assert cached.actions == (RefetchPods("orders-1-driver"),), "a pod that the cache lacks may use the Secret"
-        assert replaced.actions == (DeleteAttemptObjects(1),)
-        assert replaced.status.attempt.token_hashes == (THEIRS,)
-        assert launched.actions == (PersistIntent(), LaunchDriver(1, "Run", token_hashes=(THEIRS,)))
-
-    def test_an_attempt_of_an_earlier_version_has_no_token_hash(self) -> None:
-        """The token of its Secret is not recorded, and the Secret must stay valid."""
-        decision = checked(observed(status=STATUSES["planned"], token_hash=OURS))
-
-        assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run"))
-
-    def test_the_next_attempt_has_another_token(self) -> None:
-        """A token that leaked with one attempt must not work for the next."""
-        failed = checked(observed(status=STATUSES["failed"], generation=2, live=True, token_hash=THEIRS))
-
-        assert failed.actions == (PersistIntent(), LaunchDriver(2, "Run", token_hashes=(THEIRS,)))
 
 
 class TestHowAnAttemptEnds:

@@ -1,4 +1,4 @@
-"""Pods that pretend to be drivers, and Backfills that interfere with each other."""
+"""Pods and Secrets that pretend to be the operator's, and Backfills that interfere with each other."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from support.operators.lifecycle_space import STATUSES
 from support.operators.observations import T0, after, checked, conditions, ended, observed, pod, reason, report, running
 
 from backfill_api.status.ending import Ending
-from backfill_core.lifecycle.actions import DeletePod, LaunchDriver, RemoveFinalizer
+from backfill_api.status.status import TOKEN_HASHES_MAX
+from backfill_core.lifecycle.actions import (
+    DeleteAttemptObjects,
+    DeletePod,
+    LaunchDriver,
+    PersistIntent,
+    RefetchPods,
+    RemoveFinalizer,
+)
 from backfill_core.lifecycle.inputs.token_hash import hash_of
 from backfill_core.lifecycle.naming import BASE_CHARACTERS_MAX, driver_name, number_of
 
 RUNNING = STATUSES["running"]
+OURS, THEIRS = "0f" * 16, "1e" * 16
 
 
 class TestAForgedPod:
@@ -201,3 +210,54 @@ class TestNoRoomForADriver:
         kept = checked(observed(status=RUNNING, pods=(running(),), report=report(), no_room="full"))
         assert kept.status.phase == "Running"
         assert pod().attempt == 1
+
+
+class TestTheTokenOfAnAttempt:
+    """The hash of a token is recorded before any Secret contains it, so a forged Secret is recognized."""
+
+    def test_the_token_hash_is_recorded_with_the_attempt(self) -> None:
+        """Both are in one write."""
+        decision = checked(observed(token_hash=OURS))
+
+        assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run", token_hashes=(OURS,)))
+        assert decision.status.attempt is not None
+        assert decision.status.attempt.token_hashes == (OURS,)
+
+    def test_the_token_hash_of_a_former_operator_stays_valid(self) -> None:
+        """The former operator or its successor may have created the Secret."""
+        first = observed(token_hash=OURS)
+        second = checked(after(first, checked(first), token_hash=THEIRS))
+        again = checked(after(first, second, token_hash=THEIRS))
+
+        for decision in (second, again):
+            assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run", token_hashes=(OURS, THEIRS)))
+            assert decision.status.attempt is not None
+            assert decision.status.attempt.token_hashes == (OURS, THEIRS)
+
+    def test_the_ninth_token_hash_replaces_the_others_and_the_secret(self) -> None:
+        """Operators that die at each launch must not fill the status. Any of the hashes may be that of the existing Secret."""
+        decision = checked(observed(token_hash=OURS))
+        for number in range(1, TOKEN_HASHES_MAX):
+            decision = checked(after(observed(), decision, token_hash=f"{number:032x}"))
+        full = decision.status.attempt.token_hashes
+        cached = checked(after(observed(), decision, token_hash=THEIRS))
+        replaced = checked(after(observed(), decision, token_hash=THEIRS, live=True))
+        launched = checked(after(observed(), replaced, token_hash=THEIRS))
+
+        assert len(full) == TOKEN_HASHES_MAX
+        assert cached.actions == (RefetchPods("orders-1-driver"),), "a pod that the cache lacks may use the Secret"
+        assert replaced.actions == (DeleteAttemptObjects(1),)
+        assert replaced.status.attempt.token_hashes == (THEIRS,)
+        assert launched.actions == (PersistIntent(), LaunchDriver(1, "Run", token_hashes=(THEIRS,)))
+
+    def test_an_attempt_of_an_earlier_version_has_no_token_hash(self) -> None:
+        """The token of its Secret is not recorded, and the Secret must stay valid."""
+        decision = checked(observed(status=STATUSES["planned"], token_hash=OURS))
+
+        assert decision.actions == (PersistIntent(), LaunchDriver(1, "Run"))
+
+    def test_the_next_attempt_has_another_token(self) -> None:
+        """A token that leaked with one attempt must not work for the next."""
+        failed = checked(observed(status=STATUSES["failed"], generation=2, live=True, token_hash=THEIRS))
+
+        assert failed.actions == (PersistIntent(), LaunchDriver(2, "Run", token_hashes=(THEIRS,)))

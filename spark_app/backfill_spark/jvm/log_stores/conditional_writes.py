@@ -1,6 +1,6 @@
 """Checks that a store without atomic renames, such as S3, lets only one writer write each version of the log.
 
-S3 rejects a PUT with `If-None-Match` if the object exists, and our log store sends that condition (`s3.py`). A store that does
+S3 rejects a PUT with `If-None-Match` if the object exists, and our log store sends that condition (`java_classes.py`). A store that does
 not support the condition ignores it, and two drivers would write the same version (ADR 0007).
 """
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from backfill_core.errors import UnsupportedTargetFeatureError
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java, java_context
+from backfill_spark.jvm.log_stores.java_classes import LOG_STORES, S3, spark_setting
 from backfill_spark.jvm.log_stores.refusals import PAGE
-from backfill_spark.jvm.log_stores.s3 import LOG_STORE, SCHEME, SPARK_SETTING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,15 +32,15 @@ def check_conditional_writes(spark: SparkSession, files: Any, folder: str) -> No
         UnsupportedTargetFeatureError: the store ignores the condition, or the session's own Delta does not send one.
         JAVA_ERRORS: any other error of the store.
     """
-    if str(files.getScheme()) != SCHEME:
+    if str(files.getScheme()) != S3:
         return
-    if str(java_context(spark).getConf().get(SPARK_SETTING, "")) != LOG_STORE:
+    if str(java_context(spark).getConf().get(spark_setting(S3), "")) != LOG_STORES[S3]:
         raise UnsupportedTargetFeatureError(
             f"{folder}: the Delta of this session writes the log on S3 without a condition, so two writers could write the same version.",
             hint=f"Let the job open a separate session: job.run() without a session, or `backfill run` ({PAGE}).",
         )
     jvm = java(spark)
-    store = getattr(jvm.io.delta.storage, LOG_STORE.rpartition(".")[2])(hadoop_conf(spark))
+    store = getattr(jvm.io.delta.storage, LOG_STORES[S3].rpartition(".")[2])(hadoop_conf(spark))
     probe: Any = jvm.org.apache.hadoop.fs.Path(f"{folder}/_probe-{secrets.token_hex(8)}")
     try:
         _write(store, jvm, probe, spark)
