@@ -138,7 +138,8 @@ class TestARefreshThatIsRefused:
 
         outcome = place.refresh()
 
-        assert_ending(outcome, "SnapshotExpired", "the changes of the source after version 0 are gone")
+        assert_ending(outcome, "SnapshotExpired")
+        assert outcome.message.startswith("the changes of the source after version 0 are gone: ")
         assert "another jobId and another target" in outcome.hint
         assert place.files == before
         assert place.run().reason == "AlreadyComplete"
@@ -160,7 +161,10 @@ class TestARefreshThatIsRefused:
         place.run(**chain)
         before = place.files
 
-        assert_ending(place.refresh(**chain), "InvalidSpec", "RearrangedChain, which does not allow a refresh")
+        refused = place.refresh(**chain)
+
+        assert_ending(refused, "InvalidSpec")
+        assert "RearrangedChain, which does not allow a refresh" in refused.message
         assert place.files == before
         with pytest.raises(InvalidSpecError, match="does not allow spec"):
             plan_job(place.job(after="Follow", **chain), settings=place.settings, spark=spark)
