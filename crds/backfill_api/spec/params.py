@@ -75,7 +75,7 @@ class StrategyParams(Params):
     WRITES_NOT: ClassVar[Mapping[str, str]] = {}
     """Write modes that it cannot do, each with the reason."""
 
-    ENDS_FOR_GOOD: ClassVar[str] = ""
+    ENDS_FOR_GOOD: ClassVar[str] = "it does not declare that it can continue"
     """Reason why a finished job cannot take later changes of its source; empty if it can."""
 
     vnodes: Vnodes = 256

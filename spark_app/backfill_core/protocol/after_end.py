@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol, Self, TypeVar, runtime_checkable
 
 from backfill_api.spec.spec import BackfillSpec
 
+P = TypeVar("P")
 Unmet = Literal["Follow", "Receipt", "ReceiptByRows"]
 
 
@@ -32,3 +33,16 @@ def refused_refresh(spec: BackfillSpec) -> str:
 def follows_after_end(spec: BackfillSpec) -> bool:
     """Return whether a job that has ended continues from its last position because of `after: Follow`."""
     return spec.after == "Follow" and not spec.strategy.params.ENDS_FOR_GOOD
+
+
+@runtime_checkable
+class Reopens(Protocol):
+    """Stored progress of a strategy that records its end, so that an attempt that resumes it would end at once."""
+
+    def reopened(self) -> Self:
+        """Return the progress of a job that has not caught up with the later records."""
+
+
+def progress_after_end(stored: P, *, finished: bool) -> P:
+    """Return the progress from which an attempt resumes; `finished` if the job had ended and continues."""
+    return stored.reopened() if finished and isinstance(stored, Reopens) else stored

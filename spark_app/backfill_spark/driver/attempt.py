@@ -265,7 +265,7 @@ class _Attempt:
         self._executor = SparkActionExecutor(opened, attempt=state.attempt)
         with opened.tables.jobs_explained():
             decodes = self._executor.decodes
-        strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven, decodes=decodes)
+        strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven, decodes=decodes, continues=True)
         job = Job(state, strategy, pace, moment, spent)
         self._server: OperatorBinding | None = None
         self._orphans = OrphanRemoval(self._executor.remove_orphans)

@@ -128,8 +128,6 @@ class Oracle:
         self._sealed_paths.update(paths)
         if self._last is not None:
             self._follow(self._last, state)
-        if state.job.finished:
-            self._model.check_end(state.progress)
         self._last = state
         self._fenced.add(attempt)
         held = self._model.held(state.progress)

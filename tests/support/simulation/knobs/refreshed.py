@@ -9,6 +9,7 @@ from support.simulation.law import demand
 
 from backfill_core.job.after_end import Continue, Refuse, Stay, decide_after_end
 from backfill_core.job.state import JobState
+from backfill_core.protocol.events import Head
 
 if TYPE_CHECKING:
     from support.simulation.world import World
@@ -21,6 +22,9 @@ class Refreshes:
         """Watch a world whose job runs for the first time."""
         self._world = world
         self._active = False
+        self._head: Head | None = None
+        """Newest position of the source when the refresh began."""
+
         self._before = (0, 0)
         """Commits of the target, and crashes, when the refresh began."""
 
@@ -46,9 +50,18 @@ class Refreshes:
                 world.end()
         return None
 
+    def _check_reached(self) -> None:
+        """Demand that a refresh took everything that the source had when it began."""
+        state = JobState.decode(self._world.target.newest.state or "")
+        assert self._head is not None
+        assert state.consumed is not None
+        demand(self._head.newer_than(state.consumed) == 0, "a refresh ended before the newest position at its begin")
+
     def begin(self) -> bool:
         """Begin the next refresh, unless the world has no more; return whether one began."""
         world = self._world
+        if self._active and world.lost is None:
+            self._check_reached()
         self.ended += self._active
         if self.ended >= world.given.refreshes:
             return False
@@ -60,6 +73,7 @@ class Refreshes:
         world.note("the job runs again: a refresh")
         for number in range(before):
             world.change_source(number)
+        self._head = world.model.poll(world.wall_ms).head
         for number in range(during):
             world.after(world.rng.uniform(0, trouble_s), partial(world.change_source, number))
         world.oracle.on_refresh()
