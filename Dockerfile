@@ -27,7 +27,7 @@ RUN python3 -m venv /opt/backfill \
     && /opt/backfill/bin/pip install --no-index --find-links /wheels --no-cache-dir --no-compile "backfill-operator[operator]" \
     && /opt/backfill/bin/pip uninstall -y pip setuptools
 # Nine tenths of the client are classes for Kubernetes kinds, which the operator does not need: it reads and writes plain objects.
-RUN cd /opt/backfill/lib/python3*/site-packages && rm -rf backfill_spark backfill_cli backfill_console backfill_kubectl backfill \
+RUN cd /opt/backfill/lib/python3*/site-packages && rm -rf backfill_spark backfill_cli backfill_console backfill_kubectl backfill_page backfill \
     && find kubernetes/client/models kubernetes/aio/client/models kubernetes/client/api kubernetes/aio/client/api -name '*.py' \
         ! -name __init__.py ! -name v1_object_meta.py ! -name v1_owner_reference.py ! -name v1_managed_fields_entry.py -delete \
     && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/backfill/lib \

@@ -127,7 +127,7 @@ bench-operator: setup ## measure only the operator, on one core with a real API 
 	@$(BIN)/python tests/benchmarks/control_plane.py --out build/bench/operator.json $(ARGS)
 
 lock: setup ## resolve the requirements again, within the bounds of pyproject.toml
-	@$(LOCK) --extra spark --extra cli --extra operator --group dev --upgrade --output-file requirements/dev.txt
+	@$(LOCK) --extra spark --extra cli --extra ui --extra operator --group dev --upgrade --output-file requirements/dev.txt
 	@$(LOCK) --extra spark --extra operator --constraint requirements/dev.txt --output-file requirements/image.txt
 
 image: setup ## build the images localhost/backfill-operator:dev and localhost/backfill-spark:dev; IMAGE_BUILD: the build command

@@ -27,6 +27,7 @@ AREAS = (
     "docs",
     "driver",
     "examples",
+    "kubectl",
     "operator",
     "python",
     "tests",

@@ -38,7 +38,7 @@ FEWER_STEPS = {
 
 JARS = Path(os.environ.get("BACKFILL_JARS_DIR", ROOT / ".cache" / "jars"))
 KILLS = int(os.environ.get("BACKFILL_KILLS", "60"))
-LIMIT_S = {"core": 120, "simulation": 300, "cli": 300, "kubectl": 300, "console": 120}
+LIMIT_S = {"core": 120, "simulation": 300, "cli": 300, "kubectl": 300, "console": 120, "page": 300}
 LIMIT_S |= {"architecture": 300, "control_plane": 300}
 # The first test on an S3 server compiles that server.
 LIMIT_S |= {"e2e": 1800, "crash": 1800 + 60 * KILLS, "attack": 900 + 2 * attack.SECONDS, "stores": 1800}

@@ -13,6 +13,7 @@ from backfill_api.spec.bounds import (
     ByteRate,
     Count,
     Message,
+    Moment,
     Rate,
     ReportedRevision,
     Seconds,
@@ -130,3 +131,12 @@ class Ack(Model):
 
     message: Message = ""
     """Message for users."""
+
+    type: CommandType | None = None
+    """Type of the command; absent: it came with the start of the driver, or its driver is older than this field."""
+
+    time: Moment | None = None
+    """Time of the answer, RFC 3339; absent as above."""
+
+    ms: Count | None = None
+    """Milliseconds from the arrival of the command to the answer; absent as above."""

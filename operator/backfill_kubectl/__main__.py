@@ -16,12 +16,15 @@ from backfill_kubectl.commands.control import (
     unsuspend,
     verify,
 )
+from backfill_kubectl.commands.history import history
 from backfill_kubectl.commands.lint import lint_files
 from backfill_kubectl.commands.listing import get, list_jobs
 from backfill_kubectl.commands.logs import events, logs
 from backfill_kubectl.commands.options import PROGRAM, PluginGroup
+from backfill_kubectl.commands.page.ui import ui
 from backfill_kubectl.commands.report import report
 from backfill_kubectl.commands.shown import grid, plan, receipt
+from backfill_kubectl.commands.usage_examples import epilog_of
 
 
 @click.group(cls=PluginGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,10 +34,12 @@ def cli(debug: bool) -> None:
 
 
 for command in (
-    list_jobs, get, pause, resume, throttle, suspend, unsuspend, approve, retry, refresh, verify, plan, receipt, grid, logs, events, lint_files, doctor, report, version,
-    completion,
+    list_jobs, get, pause, resume, throttle, suspend, unsuspend, approve, retry, refresh, verify, plan, receipt, grid, history, logs, events, lint_files, doctor, report, version,
+    ui, completion,
 ):  # fmt: skip
     cli.add_command(command)
+for name, command in (("", cli), *cli.commands.items()):
+    command.epilog = epilog_of(name)
 
 
 def main() -> None:

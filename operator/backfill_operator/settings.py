@@ -137,6 +137,9 @@ class OperatorSettings(BaseModel):
     allowed_conf: Patterns = ()
     """Spark settings that `spec.spark.conf` may contain, in addition to the harmless ones."""
 
+    allowed_query_urls: tuple[Annotated[str, Field(pattern=r"^https?://[^/*\s@]+(/[^*\s]*)?(/\*)?$")], ...] = ()
+    """Addresses that `spec.throttle.auto.query.url` may name: an address, or one that ends in `/*` with all below it. The default allows none."""
+
     allow_sidecars: bool = False
     """Allow a template to add containers and init containers. Their images must be in `allowed_images`."""
 
@@ -209,6 +212,7 @@ class OperatorSettings(BaseModel):
             env=self.allowed_env,
             metadata=self.allowed_metadata,
             conf=self.allowed_conf,
+            query_urls=self.allowed_query_urls,
             sidecars=self.allow_sidecars,
         )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from backfill import display, status
 from backfill.control import ACK_WAIT_S, Commands
+from backfill.fences import Fences
 from backfill.run import Driver, Outcome, Run, on_own_thread
 from backfill.shown import ShownPlan, ShownReceipt, html_of, job_rows, text_of
 from backfill_api.load import SpecError, load_backfill
@@ -58,7 +59,7 @@ class Comparison:
     """The newest position of the source; `None` if a running driver took the receipt."""
 
 
-class Backfill(Commands):
+class Backfill(Commands, Fences):
     """One job: a target that is filled from a source.
 
     Every method that needs Spark takes the caller's session, which stays unchanged. Without one it opens an embedded

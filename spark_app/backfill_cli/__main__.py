@@ -10,9 +10,12 @@ import click
 
 from backfill import Settings
 from backfill_cli.commands.control import pause, resume, stop, throttle, verify
+from backfill_cli.commands.fence import fence, unfence
+from backfill_cli.commands.history import history
 from backfill_cli.commands.look import jobs, plan, status, validate
 from backfill_cli.commands.options import ASCII, FILE, CommandGroup, in_folder_of, leave, parsed, read, spark_settings
 from backfill_cli.commands.release import release
+from backfill_cli.commands.ui import ui
 from backfill_cli.commands.usage_examples import epilog_of
 from backfill_cli.commands.writing import completion, init, schema
 from backfill_cli.terminal.amounts import parse_memory
@@ -95,7 +98,8 @@ def demo(folder: Path | None, rows: int, strategy: str) -> None:
     leave(importlib.import_module("demo.orders").run_demo(folder, rows, strategy))
 
 
-for command in (init, validate, plan, status, jobs, pause, resume, throttle, verify, stop, release, schema, completion):
+LOOK, CONTROL = (init, validate, plan, status, jobs, history, ui), (pause, resume, throttle, verify, stop)
+for command in (*LOOK, *CONTROL, fence, unfence, release, schema, completion):
     cli.add_command(command)
 for name, command in (("", cli), *cli.commands.items()):
     command.epilog = epilog_of(name)

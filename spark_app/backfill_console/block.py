@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backfill_api.amounts import show_seconds
+from backfill_api.plain_text import printable
 from backfill_console.bars import grid_cells, sparkline
 from backfill_console.facts import Fact, facts_of
 from backfill_console.formatting import format_position
@@ -21,7 +22,6 @@ from backfill_console.segments import (
     cut,
     cut_at_word,
     line,
-    printable,
     spread,
     whole_parts,
     width_of,

@@ -132,6 +132,7 @@ def limit_of(progress: Progress) -> LimitInForce | None:
 
 
 def note_of_ack(ack: Ack) -> CommandNote:
-    """Return an acknowledgement of a driver, which reports the number of the command only."""
+    """Return an acknowledgement of a driver; one that came with its start, or from an older driver, has only a number."""
     mark = ACK_MARKS.get(ack.outcome, "Bad")
-    return CommandNote(f"revision {ack.revision}", mark, ack.outcome.lower(), ack.epoch, note=ack.message)
+    text = f"revision {ack.revision}" if ack.type is None else ack.type.lower()
+    return CommandNote(text, mark, ack.outcome.lower(), ack.epoch, time=ack.time, took_ms=ack.ms, note=ack.message)

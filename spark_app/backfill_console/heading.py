@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backfill_api.amounts import counted, show_seconds
+from backfill_api.plain_text import printable
 from backfill_api.status.progress import Progress, StepProgress
 from backfill_console.bars import bar
 from backfill_console.facts import format_end, state_of
@@ -17,7 +18,6 @@ from backfill_console.segments import (
     Segment,
     cut,
     line,
-    printable,
     spread,
     width_of,
 )

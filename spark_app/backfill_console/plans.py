@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backfill_api.amounts import counted, show_seconds
+from backfill_api.plain_text import printable
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.plan import Plan, PlannedOrder, PlannedPartitions, PlannedTarget
 from backfill_console.bars import DONE, PARTIAL
@@ -12,7 +13,7 @@ from backfill_console.formatting import STEP_WORDS, WAY_WORDS, show_bytes, show_
 from backfill_console.heading import STEP_GAP
 from backfill_console.plan_reasons import explain_files, explain_time
 from backfill_console.rows import Row, named_lines
-from backfill_console.segments import Line, Segment, line, printable, wrapped
+from backfill_console.segments import Line, Segment, line, wrapped
 
 STEPS_COLUMNS, STEPS_NAME_COLUMNS = 50, 13
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from backfill_api.amounts import counted
+from backfill_api.plain_text import printable
 from backfill_console.facts import SYMBOLS, show_ms
 from backfill_console.formatting import show_clock
 from backfill_console.frame import CommandNote, EventNote, Mark, TreeNode
-from backfill_console.segments import Line, Role, Segment, cut, line, printable, width_of
+from backfill_console.segments import Line, Role, Segment, cut, line, width_of
 
 ROLES: Final[dict[Mark, Role]] = {"Good": "good", "Running": "good", "Waiting": "warn", "Bad": "bad", "Idle": "dim"}
 NAME_MAX, STATUS_MAX, INFO_MIN = 34, 22, 12

@@ -18,9 +18,6 @@ PARTS = re.compile(r", | \(| until |; ")
 NAME_MIN = 8
 """Minimum of characters that identify a name."""
 
-UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ufeff]+")
-"""Control characters: a name or a message with them could move the cursor, or reverse the text after it."""
-
 ASCII = str.maketrans("█▒·░▓─│├└□◇▶‖■✔✖◌→⟳…▁▂▃▄▅▆▇–≈×", "#+.:%-||`o*>=-+xo>@~__..--=-~x")
 NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 
@@ -54,11 +51,6 @@ def line(*parts: Segment | str) -> Line:
     """Return a line of segments; a string is a segment without a role."""
     segments = (Segment(part) if isinstance(part, str) else part for part in parts)
     return Line(tuple(segment for segment in segments if segment.text))
-
-
-def printable(text: str) -> str:
-    """Return a name or message of another program in one line, without characters that control a terminal."""
-    return UNPRINTABLE.sub(" ", text)
 
 
 def ascii_line(shown: Line) -> Line:

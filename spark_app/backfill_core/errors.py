@@ -251,6 +251,13 @@ class AccountingError(BackfillError):
     exit_code = 49
 
 
+class SourceFencedError(BackfillError):
+    """Another job made the source read-only for all writers; the message names the job."""
+
+    reason = "SourceFenced"
+    exit_code = 58
+
+
 class TargetTakenError(BackfillError):
     """Another unfinished job fills the same target."""
 

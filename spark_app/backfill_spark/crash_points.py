@@ -25,6 +25,8 @@ CRASH_POINTS = (
     "after_orphan_removal",
     "before_finish",
     "after_finish",
+    "before_log_entry",
+    "after_log_entry",
 )
 
 _armed: dict[str, int] = {}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.console.frames import CLUSTER, NOW, PAUSE_ALL, PODS, SPEC, STATUS
 
+from backfill_api.plain_text import printable
 from backfill_api.status.plan import Plan, PlannedFiles
 from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import BackfillStatus
@@ -14,7 +15,7 @@ from backfill_api.wire import Command, ThrottleCommand
 from backfill_console.block import block_lines
 from backfill_console.frame import CommandNote, EventNote, Table
 from backfill_console.object_frames import command_line, frame_of_object
-from backfill_console.segments import printable, width_of
+from backfill_console.segments import width_of
 
 PICTURES = Path(__file__).parent / "pictures"
 

@@ -11,7 +11,6 @@ from backfill_console.segments import (
     cut,
     cut_at_word,
     line,
-    printable,
     whole_parts,
     width_of,
     wrapped,
@@ -47,15 +46,6 @@ class TestWidths:
 
         assert whole_parts(value, 40) == "100,000 rows/s until 22:10"
         assert whole_parts(value, 43) == value
-
-
-class TestControlCharacters:
-    """A name or a message cannot control the terminal (escape codes, line breaks, reversed text)."""
-
-    @pytest.mark.parametrize("character", ["\x1b", "\n", "\r", "\x07", "\x9b", "\u202e", "\u2066", "\u2028", "\x7f"])
-    def test_a_control_character_becomes_a_blank(self, character):
-        """A job id comes from a file of another user."""
-        assert printable(f"a{character}b") == "a b"
 
 
 class TestAscii:

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from backfill_api.amounts import whole_number
 from backfill_api.model import REFUSED, member_of
-from backfill_api.spec.bounds import UNTIL_FORM
+from backfill_api.spec.bounds import UNTIL_FORM, URL_FORM
 from backfill_api.spec.locations import without_user
 from backfill_api.spec.secret_settings import holds_a_secret
 from backfill_api.spec.union import TaggedUnion
@@ -168,6 +168,12 @@ def _bound(kind: str, context: Mapping[str, Any], message: str, value: str) -> t
             return "must not be blank", value, "give a value, or leave it out"
         case "string_pattern_mismatch" if context["pattern"] == UNTIL_FORM:
             return "must be a time with its time zone, RFC 3339", value, "write it as 2026-11-26T18:00:00Z"
+        case "string_pattern_mismatch" if context["pattern"] == URL_FORM:
+            return (
+                "must be an address of http or https, without a user and a query",
+                value,
+                "write it as http://prometheus:9090",
+            )
         case "string_pattern_mismatch" if "0-9a-f" in context["pattern"]:
             return "must be hexadecimal digits, as status.planOf has them", value, "copy it from there"
         case "string_pattern_mismatch":

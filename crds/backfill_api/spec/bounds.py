@@ -79,6 +79,9 @@ def _in_calendar(text: str) -> str:
     return text
 
 
+URL_FORM = r"^https?://[A-Za-z0-9.:\[\]_-]+(/[A-Za-z0-9._~/-]*)?$"
+"""An address without a user, a query and percent signs."""
+
 UNTIL_FORM = r"^2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})$"
 Until = Annotated[
     str,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from backfill_api.model import member_of, refused
+from backfill_api.spec.auto_throttle import AutoThrottleSpec
+from backfill_api.spec.locations import place
 from backfill_api.spec.params import Ability, SourceAbility, TargetAbility, Variant
 from backfill_api.spec.sources import Source
 from backfill_api.spec.strategies import Strategy
@@ -25,6 +27,10 @@ AS_THE_SOURCE = {
 """Fields of a target that gets the source's files: why each is left out."""
 
 FOLLOWS_NOT = "columns are followed only where the target gets the files of its source"
+COUNTS_REQUESTS = "s3a"
+"""Scheme of stores whose client counts requests that were refused because there were too many."""
+
+NO_LAG = "applies no changes while it copies, so a slower copy would only lengthen the lag"
 NO_BYTES = "is a limit of the bytes of files, and this source has its rows in none"
 
 OF_OFFSETS = [source.name for source in Source.VARIANTS.values() if SourceAbility.OFFSETS in source.abilities]
@@ -84,6 +90,39 @@ def check_knows_bytes(source: Source) -> None:
         raise refused("throttle.bytesPerSecond", NO_BYTES, hint="set throttle.rowsPerSecond")
 
 
+def check_throttle_auto(auto: AutoThrottleSpec, source: Source, target: Target, strategy: Strategy) -> None:
+    """Refuse a target of the automatic limit that this job cannot measure.
+
+    Raises:
+        PydanticCustomError: with the path of the target.
+    """
+    if auto.lag_seconds_max is not None and not strategy.params.APPLIES_WHILE_COPYING:
+        others = " or ".join(_applying_while_copying())
+        message = f"strategy {strategy.type} {NO_LAG}"
+        hint = f"remove it, or use strategy.type: {others}"
+        raise refused("throttle.auto.lagSecondsMax", message, hint=hint, value=auto.lag_seconds_max)
+    paths = (*source.params.paths.values(), *target.params.paths.values())
+    in_catalogs = any(
+        not end.params.paths and SourceAbility.OFFSETS not in end.variant.abilities for end in (source, target)
+    )
+    if auto.store_errors is not None and not in_catalogs and not any(counts_requests(path) for path in paths):
+        message = "only S3 stores (s3a://) count refused requests, and the job uses none"
+        raise refused(
+            "throttle.auto.storeErrors", message, hint="remove it, or use commitSeconds", value=auto.store_errors
+        )
+
+
+def counts_requests(path: str) -> bool:
+    """Return whether refused requests to the store of a path are counted."""
+    return place(path).scheme == COUNTS_REQUESTS
+
+
+def _applying_while_copying() -> list[str]:
+    return [
+        name for name, variant in Strategy.VARIANTS.items() if getattr(variant.params, "APPLIES_WHILE_COPYING", False)
+    ]
+
+
 def ships(strategy: Variant) -> bool:
     """Return whether the target gets the files of the source, and with them its layout."""
     return TargetAbility.SHIPPING in strategy.needs
@@ -119,6 +158,12 @@ def rules() -> Iterator[tuple[str, str]]:
     yield (
         f"!has(self.throttle) || !has(self.throttle.bytesPerSecond) || self.source.type in {filed}",
         f"throttle.bytesPerSecond is a limit of the bytes of files: it works with source {' or '.join(filed)}",
+    )
+    applying = _applying_while_copying()
+    lag = "has(self.throttle) && has(self.throttle.auto) && has(self.throttle.auto.lagSecondsMax)"
+    yield (
+        f"!({lag}) || self.strategy.type in {applying}",
+        f"throttle.auto.lagSecondsMax works with strategy {' or '.join(applying)}",
     )
     following = [strategy.name for strategy in Strategy.VARIANTS.values() if ships(strategy)]
     for source in Source.VARIANTS.values():

@@ -78,6 +78,9 @@ class StrategyParams(Params):
     ENDS_FOR_GOOD: ClassVar[str] = "it does not declare that it can continue"
     """Reason why a finished job cannot take later changes of its source; empty if it can."""
 
+    APPLIES_WHILE_COPYING: ClassVar[bool] = False
+    """True if it applies changes while it copies, so that a slower copy shortens their lag."""
+
     vnodes: Vnodes = 256
     """Hash partitions of the key space; the unit of verification."""
 

@@ -188,6 +188,8 @@ class BackfillSpec(Model):
         combinations.check_combination(self.source, self.target, self.strategy, self.write_mode)
         if self.throttle.bytes_per_second is not None:
             combinations.check_knows_bytes(self.source)
+        if self.throttle.auto is not None:
+            combinations.check_throttle_auto(self.throttle.auto, self.source, self.target, self.strategy)
         if self.throttle.until is not None and not self.throttle.limited:
             hint = "add throttle.rowsPerSecond or throttle.bytesPerSecond, or remove it"
             raise refused("throttle.until", UNTIL_ALONE, hint=hint, value=self.throttle.until)

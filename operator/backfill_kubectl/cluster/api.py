@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,9 +16,10 @@ from urllib3 import BaseHTTPResponse, Retry, Timeout
 from urllib3.exceptions import HTTPError
 
 from backfill_api.names import GROUP, VERSION
+from backfill_api.resources import ACCESS_REVIEWS, BACKFILLS, PODS, Resource
 from backfill_core.command_errors import NotRunningError
 from backfill_kubectl.cluster.kubeconfig import Login
-from backfill_kubectl.cluster.resources import BACKFILLS, ApiResource, Json
+from backfill_kubectl.decisions.stored import Json
 from backfill_kubectl.errors import (
     ApiServerSilentError,
     BackfillNotFoundError,
@@ -36,6 +37,9 @@ ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 """Largest answer that is read: a page of 250 objects is a few megabytes, and etcd stores at most 1.5 MB for each."""
 
 FIELD_MANAGER: Final = "kubectl-backfill"
+METHODS: Final = {"create": "POST", "patch": "PATCH"}
+"""Methods of HTTP by verb; all other verbs are reads."""
+
 MERGE_PATCH: Final = "application/merge-patch+json"
 MESSAGE_CHARACTERS_MAX: Final = 600
 UNKNOWN_FIELD: Final = re.compile(r'unknown field "[^"]{1,200}"')
@@ -49,7 +53,7 @@ logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 @dataclass(frozen=True, slots=True)
 class _Request:
     verb: str
-    resource: ApiResource
+    resource: Resource
     namespace: str | None
     name: str | None = None
     subresource: str | None = None
@@ -77,7 +81,7 @@ class ApiServer:
         self._host = login.configuration.host
         self._pool = RESTClientObject(login.configuration).pool_manager
 
-    def get(self, resource: ApiResource, namespace: str | None, name: str) -> Json:
+    def get(self, resource: Resource, namespace: str | None, name: str) -> Json:
         """Return one object.
 
         Raises:
@@ -86,26 +90,28 @@ class ApiServer:
         return self._json(_Request("get", resource, namespace, name))
 
     def pages(
-        self, resource: ApiResource, namespace: str | None, *, labels: str = "", fields: str = ""
-    ) -> Iterator[list[Json]]:
-        """Yield all objects of a namespace, or of all (`None`), page by page."""
+        self, resource: Resource, namespace: str | None, *, labels: str = "", fields: str = "",
+        began: Callable[[str], None] = lambda _: None,
+    ) -> Iterator[list[Json]]:  # fmt: skip
+        """Yield all objects of a namespace, or of all (`None`), page by page; `began` gets the version of the list."""
         query = {"limit": str(PAGE_SIZE), "labelSelector": labels, "fieldSelector": fields}
         while True:
             page = self._json(_Request("list", resource, namespace), query=query)
-            yield [item for item in page.get("items") or [] if isinstance(item, dict)]
             metadata = page.get("metadata")
-            token = metadata.get("continue") if isinstance(metadata, dict) else None
+            metadata = metadata if isinstance(metadata, dict) else {}
+            if "continue" not in query:
+                began(str(metadata.get("resourceVersion", "")))
+            yield [item for item in page.get("items") or [] if isinstance(item, dict)]
+            token = metadata.get("continue")
             if not token:
                 return
             query |= {"continue": token}
 
-    def objects(
-        self, resource: ApiResource, namespace: str | None, *, labels: str = "", fields: str = ""
-    ) -> list[Json]:
+    def objects(self, resource: Resource, namespace: str | None, *, labels: str = "", fields: str = "") -> list[Json]:
         """Return all objects of a namespace, or of all (`None`)."""
         return [item for page in self.pages(resource, namespace, labels=labels, fields=fields) for item in page]
 
-    def patch(self, resource: ApiResource, namespace: str, name: str, change: Json, *, dry_run: bool = False) -> Json:
+    def patch(self, resource: Resource, namespace: str, name: str, change: Json, *, dry_run: bool = False) -> Json:
         """Merge a change into an object; a field that the CRD does not define is an error, and nothing is written.
 
         Raises:
@@ -115,29 +121,38 @@ class ApiServer:
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
         return self._json(_Request("patch", resource, namespace, name), query=query, body=change)
 
+    def may(self, verb: str, resource: Resource, namespace: str | None) -> bool:
+        """Return whether the API server would permit a request (SelfSubjectAccessReview), which every user may ask."""
+        attributes = {"group": resource.group, "resource": resource.plural, "verb": verb, "namespace": namespace or ""}
+        review = {
+            "apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind, "spec": {"resourceAttributes": attributes},
+        }  # fmt: skip
+        status = self._json(_Request("create", ACCESS_REVIEWS, None), body=review).get("status")
+        return isinstance(status, dict) and status.get("allowed") is True
+
     def log(
         self, namespace: str, pod: str, query: Mapping[str, str], *, quiet_s: float | None = READ_S
     ) -> Iterator[bytes]:
         """Yield the lines of a pod's log."""
-        request = _Request("get", ApiResource("", "v1", "pods"), namespace, pod, "log")
+        request = _Request("get", PODS, namespace, pod, "log")
         with self._answer(request, query=query, read_s=quiet_s, stream=True) as answer:
             yield from answer
 
     def watch(
-        self, resource: ApiResource, namespace: str, name: str, version: str, *, quiet_s: float
+        self, resource: Resource, namespace: str | None, name: str | None, version: str, *, quiet_s: float
     ) -> Iterator[Json]:
-        """Yield the events of one object after a version, bookmarks included, until the server ends the watch.
+        """Yield the events of one object or of all after a version, bookmarks included, until the server ends the watch.
 
         Args:
             resource: Its kind.
-            namespace: Its namespace.
-            name: Its name.
+            namespace: Its namespace; `None` for all.
+            name: Its name; `None` for all objects.
             version: The resourceVersion after which the events begin.
             quiet_s: Seconds without an event after which the iterator ends.
         """
         query = {
             "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version,
-            "fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(max(1, round(quiet_s * 10))),
+            "fieldSelector": f"metadata.name={name}" if name else "", "timeoutSeconds": str(max(1, round(quiet_s * 10))),
         }  # fmt: skip
         request = _Request("watch", resource, namespace, name)
         with self._answer(request, path=resource.path(namespace), query=query, read_s=quiet_s, stream=True) as answer:
@@ -187,11 +202,13 @@ class ApiServer:
         url = f"{self._host}{path}" + (f"?{urlencode(filled)}" if filled else "")
         headers = {"Accept": "application/json"} | self._credentials()
         payload = None
+        method = METHODS.get(request.verb, "GET")
         if body is not None:
-            headers["Content-Type"], payload = MERGE_PATCH, json.dumps(body).encode()
+            headers["Content-Type"] = MERGE_PATCH if method == "PATCH" else "application/json"
+            payload = json.dumps(body).encode()
         try:
             answer = self._pool.request(
-                "GET" if body is None else "PATCH", url, body=payload, headers=headers, preload_content=False,
+                method, url, body=payload, headers=headers, preload_content=False,
                 timeout=Timeout(connect=CONNECT_S, read=read_s), retries=RETRIES, redirect=False,
             )  # fmt: skip
             try:

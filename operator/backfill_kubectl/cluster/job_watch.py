@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Self
 
 from backfill_api.names import BACKFILL_LABEL, WATCHED_ANNOTATION
+from backfill_api.resources import BACKFILLS, EVENTS, PODS
 from backfill_core.errors import BackfillError
 from backfill_core.lifecycle.naming import base_name
 from backfill_kubectl.cluster.api import ApiServer
-from backfill_kubectl.cluster.resources import BACKFILLS, EVENTS, PODS, Json
 from backfill_kubectl.cluster.watch import follow
-from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
+from backfill_kubectl.decisions.stored import Json, StoredBackfill, read_stored
 from backfill_kubectl.errors import ForbiddenError
 
 LEASE_S: Final = 60

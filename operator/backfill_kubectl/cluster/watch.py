@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from backfill_api.resources import BACKFILLS
 from backfill_kubectl.cluster.api import ApiServer
-from backfill_kubectl.cluster.resources import BACKFILLS, Json
+from backfill_kubectl.decisions.stored import Json
 from backfill_kubectl.errors import ApiServerSilentError, BackfillNotFoundError, ForbiddenError
 
 QUIET_S: Final = 90.0
@@ -59,6 +60,43 @@ def follow(api: ApiServer, namespace: str, name: str, *, until_s: float = float(
             yield None
             return
         raw = again
+
+
+def follow_all(api: ApiServer, namespace: str | None, *, until_s: float) -> Iterator[tuple[str, Json]]:
+    """Yield all Backfills, then each one after a change, as the type of the event and the object.
+
+    The objects of a list are between an event `LISTING` and an event `LISTED`. A connection that breaks is opened again, after another list; without the
+    right to watch, they are listed once a second. A list that is refused raises its error.
+
+    Args:
+        api: The API server.
+        namespace: Their namespace; `None` for all.
+        until_s: Time of the monotonic clock at which the iterator ends.
+    """
+    pause, may_watch = threading.Event(), True
+    while True:
+        versions: list[str] = []
+        yield "LISTING", {}
+        for page in api.pages(BACKFILLS, namespace, began=versions.append):
+            yield from (("ADDED", raw) for raw in page)
+        yield "LISTED", {}
+        try:
+            events = api.watch(BACKFILLS, namespace, None, versions[0], quiet_s=_left_s(until_s)) if may_watch else ()
+            for event in events:
+                object_, type_ = event.get("object"), str(event.get("type"))
+                if type_ == "ERROR" or not isinstance(object_, dict):
+                    break  # the version has expired
+                if type_ != "BOOKMARK":
+                    yield type_, object_
+                if time.monotonic() >= until_s:
+                    return
+        except ForbiddenError:
+            may_watch = False
+        except ApiServerSilentError:
+            pass  # no event for a while, or a connection that broke: the list below tells
+        if time.monotonic() >= until_s:
+            return
+        pause.wait(min(REOPEN_S, _left_s(until_s)))
 
 
 def _version(raw: Json) -> str:

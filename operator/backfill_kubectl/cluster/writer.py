@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from backfill_api.resources import BACKFILLS
 from backfill_api.spec.change_claim import ChangeClaim
 from backfill_core.command_errors import CommandRefusedError, NotAcknowledgedError
 from backfill_kubectl.cluster.api import ApiServer
-from backfill_kubectl.cluster.resources import BACKFILLS
 from backfill_kubectl.cluster.watch import follow
 from backfill_kubectl.decisions.acknowledgement import (
     InForce,

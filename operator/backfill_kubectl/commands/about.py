@@ -8,9 +8,18 @@ from typing import Any, Final
 import click
 from click.shell_completion import ShellComplete, get_completion_class
 
+from backfill_api.plain_text import printable
 from backfill_core.errors import BackfillError
 from backfill_kubectl.cluster.installation import Installation, read_installation, read_schema
-from backfill_kubectl.commands.options import Session, cluster_options, now, output_option, print_value, say
+from backfill_kubectl.commands.options import (
+    OPERATOR_NAMESPACE,
+    Session,
+    cluster_options,
+    now,
+    output_option,
+    print_value,
+    say,
+)
 from backfill_kubectl.decisions.installation import (
     Check,
     Unreadable,
@@ -21,7 +30,7 @@ from backfill_kubectl.decisions.installation import (
     check_leader,
     check_operator,
 )
-from backfill_kubectl.drawing.table import plain
+from backfill_kubectl.decisions.stores import check_stores
 
 DISTRIBUTION: Final = "backfill-operator"
 COMMAND: Final = "kubectl-backfill"
@@ -55,24 +64,27 @@ def checks_of(installation: Installation) -> list[Check]:
         *check_operator(installation.deployments, client),
         check_leader(installation.lease, now()),
         check_drivers(installation.drivers),
+        *check_stores(installation.stores),
         *check_jobs(installation.jobs),
     ]
 
 
 def page_of(checks: list[Check], *, ascii_only: bool = False) -> list[str]:
     """Return the page as lines of text."""
-    width = max(len(plain(check.title)) for check in checks)
+    width = max(len(printable(check.title)) for check in checks)
     lines = []
     for check in checks:
         symbol = SYMBOLS[check.verdict][1 if ascii_only else 0]
-        lines.append(f"{symbol} {plain(check.title).ljust(width)}  {check.verdict.ljust(7)}  {plain(check.detail)}")
-        lines += [f"{' ' * (width + 13)}{plain(check.remedy)}"] if check.remedy else []
+        lines.append(
+            f"{symbol} {printable(check.title).ljust(width)}  {check.verdict.ljust(7)}  {printable(check.detail)}"
+        )
+        lines += [f"{' ' * (width + 13)}{printable(check.remedy)}"] if check.remedy else []
     return lines
 
 
 @click.command()
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Jobs and drivers of all namespaces.")
-@click.option("--operator-namespace", default="backfill-system", show_default=True)
+@OPERATOR_NAMESPACE
 @click.option(
     "--lease", default="backfill-operator", show_default=True, help="Name of the operator's lease: the release."
 )
@@ -82,7 +94,7 @@ def page_of(checks: list[Check], *, ascii_only: bool = False) -> list[str]:
 def doctor(
     session: Session, everywhere: bool, operator_namespace: str, lease: str, ascii_only: bool, output: str | None
 ) -> None:
-    """Show one page about the installation: versions, CRD, operator, leader, drivers, jobs that need a person."""
+    """Show one page about the installation: versions, CRD, operator, leader, drivers, stores, jobs that need a person."""
     api, namespace = session.connect()
     checks = checks_of(read_installation(api, None if everywhere else namespace, operator_namespace, lease, now()))
     if output is not None:
@@ -111,7 +123,7 @@ def version(session: Session, client_only: bool, output: str | None) -> None:
     if output is not None:
         print_value(versions, output)
         return
-    say(f"{name}: {plain(str(value))}" for name, value in versions.items())
+    say(f"{name}: {printable(str(value))}" for name, value in versions.items())
 
 
 @click.command()

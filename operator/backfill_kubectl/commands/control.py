@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import getpass
 import threading
 from collections.abc import Callable
 from datetime import UTC, timedelta
@@ -11,13 +10,23 @@ from typing import Any, Final, Self
 
 import click
 from click.core import ParameterSource
-from pydantic import ValidationError
 
-from backfill_api.spec.change_claim import ChangeClaim
+from backfill_api.plain_text import printable
 from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate, parse_until
 from backfill_core.errors import VerificationFailedError
 from backfill_kubectl.cluster.writer import Written, await_acknowledgement, write_change
-from backfill_kubectl.commands.options import NAME, PROGRAM, Session, cluster_options, now, output_option, print_value
+from backfill_kubectl.commands.all_jobs import all_jobs_options, switch_all
+from backfill_kubectl.commands.changes import answer_line, claim_of, undo_command
+from backfill_kubectl.commands.options import (
+    NAME,
+    NAME_OR_NONE,
+    PROGRAM,
+    Session,
+    cluster_options,
+    now,
+    output_option,
+    print_value,
+)
 from backfill_kubectl.decisions.acknowledgement import InForce, Recorded
 from backfill_kubectl.decisions.changes import (
     Approve,
@@ -32,29 +41,29 @@ from backfill_kubectl.decisions.changes import (
     Unsuspend,
 )
 from backfill_kubectl.decisions.stored import StoredBackfill
-from backfill_kubectl.decisions.undo import undo_of
 from backfill_kubectl.decisions.writes import How
-from backfill_kubectl.drawing.table import plain
 
 WAIT_S: Final = 30.0
 DRAIN_WAIT_S: Final = 300.0
 RECEIPT_WAIT_S: Final = 3600.0
-BY_CHARACTERS_MAX: Final = 64
 QUIET_S: Final = 1.0
 
 
-def change_options(wait_s: float, *, placed: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def change_options(
+    wait_s: float, *, placed: bool, named: Callable[..., Any] = NAME
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds the options of every change.
 
     Args:
         wait_s: Default of `--timeout`.
         placed: Add `--how`, because spec and override can hold the change.
+        named: Argument for the Backfill.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         decorators: list[Callable[..., Any]] = [
-            NAME, cluster_options, output_option("json", "yaml", "name"),
-            click.option("--note", default="", help="Reason, for others to read."),
+            named, cluster_options, output_option("json", "yaml", "name"),
+            click.option("--note", "--reason", "note", default="", help="Reason, for others to read."),
             click.option("--by", metavar="NAME", help="Author of the change; default: your user name. It is a claim, not a proof."),
             click.option("--timeout", "wait_s", type=click.FloatRange(min=0), default=wait_s, show_default=True, metavar="SECONDS",
                          help="Seconds to wait for the acknowledgement; 0: do not wait."),
@@ -74,7 +83,7 @@ def change_options(wait_s: float, *, placed: bool) -> Callable[[Callable[..., An
 def _apply(session: Session, name: str, change: Change, *, how: How | None = None, **options: Any) -> StoredBackfill:
     """Write a change, wait for its acknowledgement, and print what holds now. Return the object at the end."""
     api, namespace, found = session.find(name)
-    claim = _claim(options["by"], options["note"])
+    claim = claim_of(options["by"], options["note"])
     written = write_change(api, namespace, found, change, how=how, claim=claim)
     if not options["wait_s"]:
         _answer(written, Recorded("recorded, not awaited"), 0.0, options["output"])
@@ -83,28 +92,6 @@ def _apply(session: Session, name: str, change: Change, *, how: How | None = Non
         acknowledged, shown, seconds = await_acknowledgement(api, written, wait_s=options["wait_s"], on_wait=waits.say)
     _answer(written, acknowledged, seconds, options["output"])
     return shown
-
-
-def _claim(by: str | None, note: str) -> ChangeClaim:
-    """Return the claim of a change; its time makes the request new.
-
-    Raises:
-        click.BadParameter: the note is too long.
-    """
-    moment = now().isoformat(timespec="microseconds").replace("+00:00", "Z")
-    try:
-        return ChangeClaim(by=_author(by), note=note, time=moment)
-    except ValidationError as error:
-        raise click.BadParameter("is longer than 256 characters.", param_hint="--note") from error
-
-
-def _author(by: str | None) -> str:
-    if by is None:
-        try:
-            by = getpass.getuser()
-        except (OSError, KeyError):  # a container may have no entry for its user
-            by = ""
-    return by[:BY_CHARACTERS_MAX]
 
 
 class _Waits:
@@ -140,44 +127,57 @@ class _Waits:
                 self._print()
 
     def _print(self) -> None:
-        click.echo(f"{self._key}: waiting: {plain(self._why)}", err=True)
+        click.echo(f"{self._key}: waiting: {printable(self._why)}", err=True)
 
 
 def _answer(written: Written, answer: InForce | Recorded, seconds: float, output: str | None) -> None:
     """Print the state that holds now, then the proof, then the command that undoes it."""
-    backfill, undo = written.after, undo_of(written.change, written.before, round(now().timestamp() * 1000))
-    proof = answer.proof if isinstance(answer, InForce) else ""
+    backfill = written.after
     if output == "name":
         click.echo(f"backfill.backfill.dev/{backfill.name}")
-        return
-    if output is not None:
+    elif output is None:
+        click.echo(answer_line(written, answer, seconds))
+    else:
         fields = {
             "namespace": backfill.namespace, "name": backfill.name, "state": answer.state, "written": written.write.place,
-            "acknowledged": isinstance(answer, InForce), "proof": proof, "seconds": round(seconds, 3), "undo": undo,
+            "acknowledged": isinstance(answer, InForce), "proof": answer.proof if isinstance(answer, InForce) else "",
+            "seconds": round(seconds, 3), "undo": undo_command(written),
         }  # fmt: skip
         print_value(fields, output)
-        return
-    parts = [f"{backfill.key}: {answer.state}", written.write.reason]
-    sentences = [", ".join(part for part in parts if part) + "."]
-    if isinstance(answer, InForce):
-        sentences.append(f"Acknowledged{f' at {proof}' if proof else ''} in {seconds:.1f} s.")
-    sentences += [f"Undo: {PROGRAM} {undo}"] if undo else []
-    click.echo(plain(" ".join(sentences)))
 
 
 @click.command()
 @click.option("--with-changes", is_flag=True, help="Pause changes too, not only the snapshot.")
-@change_options(WAIT_S, placed=True)
-def pause(session: Session, name: str, with_changes: bool, **options: Any) -> None:
-    """Pause the snapshot at the next barrier; changes continue."""
-    _apply(session, name, Pause("All" if with_changes else "History"), **options)
+@all_jobs_options
+@change_options(WAIT_S, placed=True, named=NAME_OR_NONE)
+def pause(
+    session: Session, name: str | None, with_changes: bool, all_jobs: bool, operator_namespace: str, **options: Any
+) -> None:
+    """Pause the snapshot at the next barrier; changes continue.
+
+    --all-jobs pauses snapshot and changes of all jobs of an operator, and holds new launches.
+    """
+    if all_jobs:
+        switch_all(session, enabled=True, operator_namespace=operator_namespace, name=name, **options)
+        return
+    _apply(session, _named(name), Pause("All" if with_changes else "History"), **options)
 
 
 @click.command()
-@change_options(WAIT_S, placed=True)
-def resume(session: Session, name: str, **options: Any) -> None:
-    """Undo a pause."""
-    _apply(session, name, Resume(), **options)
+@all_jobs_options
+@change_options(WAIT_S, placed=True, named=NAME_OR_NONE)
+def resume(session: Session, name: str | None, all_jobs: bool, operator_namespace: str, **options: Any) -> None:
+    """Undo a pause; with --all-jobs, that of all jobs: each one returns to the state of its spec and override."""
+    if all_jobs:
+        switch_all(session, enabled=False, operator_namespace=operator_namespace, name=name, **options)
+        return
+    _apply(session, _named(name), Resume(), **options)
+
+
+def _named(name: str | None) -> str:
+    if name is None:
+        raise click.UsageError("give the NAME of a Backfill, or --all-jobs.")
+    return name
 
 
 @click.command(context_settings={"ignore_unknown_options": True})  # "-5" is a bad rate, not an unknown option

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 
 import click
-from pydantic import ValidationError
-from rich.live import Live
 
-from backfill_api.spec.spec import BackfillSpec
+from backfill_api.plain_text import printable
+from backfill_api.resources import BACKFILLS
 from backfill_console.formatting import one_line
-from backfill_console.frame import EventNote, JobFrame, Trend
-from backfill_console.object_frames import frame_of_object, progress_of_status
+from backfill_console.object_frames import progress_of_status
 from backfill_console.terminal import show_frame
 from backfill_kubectl.cluster.job_watch import JobWatch, Seen, look
-from backfill_kubectl.cluster.resources import BACKFILLS
 from backfill_kubectl.commands.options import PROGRAM, Session, now, print_value, say, without_managers
+from backfill_kubectl.commands.watched import changes, draw, frame_of
 from backfill_kubectl.decisions.attention import job_line
-from backfill_kubectl.decisions.event_lines import event_lines
-from backfill_kubectl.decisions.pod_notes import pod_notes
 from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
 from backfill_kubectl.drawing.console import plugin_console
-from backfill_kubectl.drawing.table import job_table, plain
+from backfill_kubectl.drawing.table import job_table
 from backfill_kubectl.errors import BackfillNotFoundError
 
-DRAW_S = 1.0
 LINE_S = 5.0
 
 
@@ -40,74 +34,24 @@ def show_job(session: Session, name: str, *, watch: bool, output: str | None, as
     elif watch:
         with JobWatch(api, backfill, now) as job:
             if output is None and sys.stdout.isatty():
-                _draw(job, ascii_only=ascii_only)
+                draw(api, job, ascii_only=ascii_only)
             else:
                 _print_lines(job, output)
         _say_end(job.seen)
     elif output in ("json", "yaml"):
         print_value(without_managers(raw), output)
-    elif output == "wide" or _frame(Seen(backfill, now()), Trend()) is None:
+    elif output == "wide" or frame_of(Seen(backfill, now())) is None:
         say(job_table([job_line(backfill, now())], ascii_only=ascii_only, wide=output == "wide"))
     else:
-        plugin_console(ascii_only=ascii_only).print(show_frame(_frame_of(look(api, backfill, now()), Trend())))
-
-
-def _frame(seen: Seen, trend: Trend) -> JobFrame | None:
-    """Return the frame of a job; `None` if this version cannot read its spec."""
-    backfill, moment = seen.backfill, now()
-    try:
-        spec = BackfillSpec.model_validate(backfill.spec, by_alias=True, by_name=False)
-    except ValidationError:
-        return None
-    number = None if backfill.status.attempt is None else backfill.status.attempt.number
-    notes = [
-        EventNote(
-            event.reason, event.message, "Warning" if event.type == "Warning" else "Normal",
-            None if event.time is None else event.time.isoformat(), event.count,
-        )
-        for event in event_lines(seen.events)
-    ]  # fmt: skip
-    limits = "; ".join((*seen.limits, *(f"{field}: cannot be read" for field in backfill.unreadable)))
-    return frame_of_object(
-        backfill.namespace, backfill.name, spec, backfill.status, now=moment, pods=pod_notes(seen.pods, number, moment),
-        events=notes, trend=trend, updated_at=seen.at, note=limits,
-    )  # fmt: skip
-
-
-def _frame_of(seen: Seen, trend: Trend) -> JobFrame:
-    frame = _frame(seen, trend)
-    assert frame is not None, "the caller has tried it"
-    return frame
-
-
-def _changes(job: JobWatch, every_s: float) -> Iterator[Seen]:
-    """Yield the state after each change, at least every so often, and at last the state that ends the watch."""
-    while True:
-        job.news.wait(every_s)
-        job.news.clear()
-        seen = job.seen
-        yield seen
-        if seen.deleted or seen.error is not None or seen.backfill.ended:
-            return
-
-
-def _draw(job: JobWatch, *, ascii_only: bool) -> None:
-    """Draw the block of a job on a terminal."""
-    console, trend = plugin_console(ascii_only=ascii_only), Trend()
-    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        for seen in _changes(job, DRAW_S):
-            trend = trend.after(progress_of_status(seen.backfill.status), now())
-            frame = _frame(seen, trend)
-            if frame is None:
-                live.update("\n".join(job_table([job_line(seen.backfill, now())], ascii_only=ascii_only)), refresh=True)
-            else:
-                live.update(show_frame(frame, lines=console.height - 1), refresh=True)
+        frame = frame_of(look(api, backfill, now()))
+        assert frame is not None, "its spec was read above"
+        plugin_console(ascii_only=ascii_only).print(show_frame(frame))
 
 
 def _print_lines(job: JobWatch, output: str | None) -> None:
     """Print a line every five seconds and after a change of the phase; as JSON, one object for each change."""
     shown: StoredBackfill | None = None
-    for seen in _changes(job, LINE_S):
+    for seen in changes(job, LINE_S):
         backfill = seen.backfill
         if shown is not None and shown.resource_version == backfill.resource_version:
             continue
@@ -121,7 +65,7 @@ def _print_lines(job: JobWatch, output: str | None) -> None:
             click.echo(json.dumps(fields) if output == "json" else "---\n" + json.dumps(fields))
         elif shown is None or shown.status.phase != backfill.status.phase or _due(shown, backfill):
             click.echo(
-                plain(
+                printable(
                     f"{now():%H:%M:%S} {backfill.key}  {backfill.status.phase or 'Pending'}  {one_line(progress_of_status(backfill.status))}"
                 )
             )

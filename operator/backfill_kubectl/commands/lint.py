@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from backfill_api.amounts import counted
+from backfill_api.plain_text import printable
 from backfill_core.errors import InvalidSpecError
 from backfill_kubectl.commands.options import output_option, print_value
 from backfill_kubectl.decisions.manifest_findings import LintedFile, lint
-from backfill_kubectl.drawing.table import plain
 
 FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 
@@ -45,7 +45,7 @@ def _text(file: Path) -> str:
 def _print(file: str, result: LintedFile) -> None:
     for finding in result.findings:
         name = f" {finding.backfill}" if finding.backfill else ""
-        click.echo(plain(f"{file}{name}: {finding}"))
+        click.echo(printable(f"{file}{name}: {finding}"))
     if not result.findings:
         others = f", {counted(result.others, 'document')} of other kinds not checked" if result.others else ""
         click.echo(f"{file}: {counted(result.backfills, 'Backfill')} valid{others}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from backfill_kubectl.cluster.resources import BACKFILLS
+from backfill_api.resources import BACKFILLS
 from backfill_kubectl.commands.job import show_job
 from backfill_kubectl.commands.options import (
     Session,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import click
 
+from backfill_api.plain_text import printable
+from backfill_api.resources import BACKFILLS
 from backfill_api.typed_amounts import parse_duration_s
+from backfill_console.rows import aligned
 from backfill_core.command_errors import NotRunningError
 from backfill_core.lifecycle.naming import driver_name
 from backfill_kubectl.cluster.api import ApiServer
 from backfill_kubectl.cluster.job_watch import read_events
-from backfill_kubectl.cluster.resources import BACKFILLS
 from backfill_kubectl.cluster.watch import follow
 from backfill_kubectl.commands.options import (
     NAME,
@@ -27,8 +29,9 @@ from backfill_kubectl.commands.options import (
     without_managers,
 )
 from backfill_kubectl.decisions.event_lines import EventLine, event_lines
-from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
-from backfill_kubectl.drawing.table import aligned, plain, short_seconds
+from backfill_kubectl.decisions.stored import Json, StoredBackfill, read_stored
+from backfill_kubectl.drawing.table import short_seconds
+from backfill_kubectl.errors import BackfillNotFoundError
 
 CONTAINER: Final = "driver"
 START_S: Final = 1.0
@@ -43,11 +46,26 @@ HEADINGS: Final = ("AGE", "TYPE", "REASON", "COUNT", "OBJECT", "MESSAGE")
 @click.option(
     "--attempt", type=click.IntRange(min=1), help="Number of an attempt whose pod exists; default: the newest."
 )
+@click.option(
+    "--insecure-skip-tls-verify-backend",
+    "unverified",
+    is_flag=True,
+    help="The API server does not check the certificate of the node, as with kubectl logs.",
+)
 @cluster_options
-def logs(session: Session, name: str, follows: bool, tail: int | None, since: str | None, attempt: int | None) -> None:
+def logs(
+    session: Session,
+    name: str,
+    follows: bool,
+    tail: int | None,
+    since: str | None,
+    attempt: int | None,
+    unverified: bool,
+) -> None:
     """Print the log of the driver: a JSON object a line, at each change and else every 10 seconds."""
     api, namespace, found = session.find(name)
     query = {"container": CONTAINER} | ({} if tail is None else {"tailLines": str(tail)})
+    query |= {"insecureSkipTLSVerifyBackend": "true"} if unverified else {}
     if since is not None:
         try:
             query["sinceSeconds"] = str(parse_duration_s(since))
@@ -58,36 +76,52 @@ def logs(session: Session, name: str, follows: bool, tail: int | None, since: st
     if number is None:
         raise NotRunningError(f"{backfill.key} had no attempt yet.", hint=f"See `{PROGRAM} get {backfill.key}`.")
     if not follows:
-        _print(api.log(namespace, driver_name(found, number), query))
+        if not _print(api.log(namespace, driver_name(found, number), query)):
+            click.echo(f"{backfill.key}: the log of attempt {number} is empty", err=True)
         return
     _follow(api, backfill, number, query, last=attempt is not None)
 
 
-def _print(lines: Iterator[bytes]) -> None:
-    """Print lines without characters that control a terminal."""
+def _print(lines: Iterator[bytes]) -> bool:
+    """Print lines without characters that control a terminal; return whether there are any."""
+    any_line = False
     for line in lines:
-        click.echo(plain(line.decode(errors="replace")))
+        any_line = True
+        click.echo(printable(line.decode(errors="replace").rstrip()))
+    return any_line
 
 
 def _follow(api: ApiServer, backfill: StoredBackfill, number: int, query: dict[str, str], *, last: bool) -> None:
     """Print the logs of an attempt and of those that follow it, until the job ends."""
-    pause = threading.Event()
+    pause, told = threading.Event(), ""
     while True:
+        pod, waiting = driver_name(backfill.name, number), f"the log of attempt {number} has not begun"
         try:
-            _print(
-                api.log(
-                    backfill.namespace, driver_name(backfill.name, number), query | {"follow": "true"}, quiet_s=None
-                )
-            )
+            printed = _print(api.log(backfill.namespace, pod, query | {"follow": "true"}, quiet_s=None))
         except NotRunningError as starting:
-            click.echo(f"{backfill.key}: waiting: {plain(starting.message)}", err=True)
+            printed, waiting = False, starting.message
+        except BackfillNotFoundError:
+            if not _runs(api, backfill, number):
+                raise
+            printed = False
+        # The log of a pod without a node is empty, and ends at once.
+        if not printed and _runs(api, backfill, number):
+            if waiting != told:
+                click.echo(f"{backfill.key}: waiting: {printable(waiting)}", err=True)
+            told = waiting
             pause.wait(START_S)
             continue
-        query = {"container": CONTAINER}
+        query = {field: value for field, value in query.items() if field not in ("tailLines", "sinceSeconds")}
         click.echo(f"{backfill.key}: the log of attempt {number} has ended", err=True)
         if last or (following := _next(api, backfill, number)) is None:
             return
         number = following
+
+
+def _runs(api: ApiServer, backfill: StoredBackfill, number: int) -> bool:
+    """Return whether an attempt has not ended."""
+    attempt = read_stored(api.get(BACKFILLS, backfill.namespace, backfill.name)).status.attempt
+    return attempt is not None and attempt.number == number and attempt.state != "Ended"
 
 
 def _next(api: ApiServer, backfill: StoredBackfill, number: int) -> int | None:
@@ -116,11 +150,17 @@ def events(session: Session, name: str, output: str | None) -> None:
     if output in ("json", "yaml"):
         print_value({"apiVersion": "v1", "kind": "List", "items": [without_managers(item) for item in raw]}, output)
         return
-    shown = event_lines(raw)
+    shown = event_rows(raw)
     if not shown:
         click.echo(f"{backfill.key}: no events; the cluster keeps them for about an hour")
         return
-    say(aligned(HEADINGS, [_cells(event) for event in shown]))
+    say(shown)
+
+
+def event_rows(raw: Iterable[Json]) -> list[str]:
+    """Return the table of events, the oldest first; empty without events."""
+    events = event_lines(raw)
+    return aligned(HEADINGS, [_cells(event) for event in events]) if events else []
 
 
 def _cells(event: EventLine) -> tuple[str, ...]:

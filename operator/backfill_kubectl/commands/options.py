@@ -18,17 +18,19 @@ import click
 import yaml
 from rich.console import Console
 
-from backfill_core.errors import EXIT_UNEXPECTED, BackfillError
+from backfill_api.plain_text import printable
+from backfill_api.resources import BACKFILLS
+from backfill_core.errors import EXIT_UNEXPECTED, EXIT_USAGE, BackfillError
 from backfill_kubectl.cluster.api import ApiServer
 from backfill_kubectl.cluster.kubeconfig import log_in
-from backfill_kubectl.cluster.resources import BACKFILLS
 from backfill_kubectl.decisions.refusals import parse_name
 from backfill_kubectl.drawing.console import PIPE_COLUMNS
-from backfill_kubectl.drawing.table import plain
 
 EXIT_INTERRUPTED: Final = 130
 EXIT_READER_GONE: Final = 141
 PROGRAM: Final = "kubectl backfill"
+PAGE_PACKAGES: Final = frozenset({"starlette", "jinja2", "uvicorn"})
+"""Packages of the extra `ui`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,15 @@ class PluginGroup(click.Group):
             ctx.exit(EXIT_INTERRUPTED)
         except click.exceptions.Exit:
             raise
+        except ModuleNotFoundError as error:
+            if str(error.name).split(".")[0] not in PAGE_PACKAGES:
+                raise
+            say_error(
+                "PackageMissing",
+                f"this command needs {error.name}, which is not installed.",
+                "pip install 'backfill-operator[kubectl,ui]'",
+            )
+            ctx.exit(EXIT_USAGE)
         except BrokenPipeError:
             sys.stderr.close()  # the interpreter would report the closed pipe at its end
             ctx.exit(EXIT_READER_GONE)
@@ -97,9 +108,9 @@ class PluginGroup(click.Group):
 def say_error(reason: str, message: str, hint: str = "") -> None:
     """Print an error and its remedy to standard error."""
     console = Console(stderr=True, highlight=False)
-    console.print(f"error: {reason}: {plain(message)}", style="red", markup=False, soft_wrap=True)
+    console.print(f"error: {reason}: {printable(message).strip()}", style="red", markup=False, soft_wrap=True)
     if hint:
-        console.print(f"hint: {plain(hint)}", markup=False, soft_wrap=True)
+        console.print(f"hint: {printable(hint).strip()}", markup=False, soft_wrap=True)
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -131,6 +142,13 @@ def _names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 
 NAME = click.argument("name", metavar="NAME", shell_complete=_names)
+NAME_OR_NONE = click.argument("name", metavar="[NAME]", required=False, shell_complete=_names)
+
+OPERATOR_NAMESPACE_DEFAULT: Final = "backfill-system"
+OPERATOR_NAMESPACE = click.option(
+    "--operator-namespace", metavar="NAMESPACE", default=OPERATOR_NAMESPACE_DEFAULT, show_default=True,
+    help="Namespace of the operator.",
+)  # fmt: skip
 
 
 def output_option(*kinds: str) -> Callable[..., Any]:

@@ -11,16 +11,16 @@ from typing import Any, Final
 import click
 import yaml
 
+from backfill_api.resources import BACKFILLS
 from backfill_core.errors import BackfillError
 from backfill_kubectl.cluster.api import ApiServer
 from backfill_kubectl.cluster.installation import read_installation
 from backfill_kubectl.cluster.job_watch import read_events, read_pods
-from backfill_kubectl.cluster.resources import BACKFILLS, Json
 from backfill_kubectl.commands.about import checks_of, client_version, page_of
 from backfill_kubectl.commands.logs import CONTAINER
-from backfill_kubectl.commands.options import NAME, Session, cluster_options, now
+from backfill_kubectl.commands.options import NAME, OPERATOR_NAMESPACE, Session, cluster_options, now
 from backfill_kubectl.decisions.redaction import redact, redact_text
-from backfill_kubectl.decisions.stored import read_stored
+from backfill_kubectl.decisions.stored import Json, read_stored
 
 LOG_LINES: Final = 5000
 PODS_MAX: Final = 20
@@ -46,7 +46,7 @@ through the files before you send them.
     type=click.Path(dir_okay=False, path_type=Path),
     help="Bundle to write; default: backfill-report-NAME-TIME.zip.",
 )
-@click.option("--operator-namespace", default="backfill-system", show_default=True)
+@OPERATOR_NAMESPACE
 @click.option(
     "--lease", default="backfill-operator", show_default=True, help="Name of the operator's lease: the release."
 )

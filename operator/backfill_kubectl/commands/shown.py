@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
-from backfill_api.status.progress import PartitionProgress
+from backfill_api.resources import BACKFILLS
+from backfill_api.status.progress import PartitionProgress, ProgressSummary
 from backfill_console.bars import show_grid
 from backfill_console.plans import plan_lines
 from backfill_console.receipts import map_lines
+from backfill_console.rows import aligned
 from backfill_core.command_errors import NotRunningError
 from backfill_core.errors import VerificationFailedError
-from backfill_kubectl.cluster.resources import BACKFILLS
 from backfill_kubectl.commands.options import (
     NAME,
     PROGRAM,
@@ -25,7 +26,6 @@ from backfill_kubectl.commands.options import (
 )
 from backfill_kubectl.decisions.acknowledgement import describe_receipt
 from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
-from backfill_kubectl.drawing.table import aligned
 
 FORMATS = output_option("json", "yaml")
 PARTITION_HEADINGS = ("PARTITION", "%", "ROWS", "FILES")
@@ -109,8 +109,14 @@ def grid(session: Session, name: str, output: str | None) -> None:
     if progress.grid:
         click.echo(f"{backfill.key}: {progress.percent} %, the snapshot in {len(progress.grid)} parts")
         click.echo(show_grid(progress.grid))
-    if progress.partitions:
-        say(aligned(PARTITION_HEADINGS, [_partition(each) for each in progress.partitions], right=frozenset({"%"})))
+    if partitions := partition_rows(progress):
+        say(partitions)
+
+
+def partition_rows(progress: ProgressSummary) -> list[str]:
+    """Return the table of the source's partitions; empty if none are reported."""
+    rows = [_partition(each) for each in progress.partitions]
+    return aligned(PARTITION_HEADINGS, rows, right=frozenset({"%"})) if rows else []
 
 
 def _partition(partition: PartitionProgress) -> tuple[str, ...]:

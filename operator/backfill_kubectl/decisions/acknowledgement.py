@@ -10,6 +10,9 @@ from pydantic import ValidationError
 from backfill_api.amounts import counted
 from backfill_api.names import REFRESH_ANNOTATION
 from backfill_api.spec.spec import BackfillSpec
+from backfill_api.wire import CommandType
+from backfill_console.commands.acknowledgements import Controls, describe_controls
+from backfill_core.lifecycle.inputs.all_jobs import describe_pause
 from backfill_core.lifecycle.inputs.desired import Desired, desired_of
 from backfill_core.lifecycle.observation import SpecRefused
 from backfill_kubectl.decisions.changes import (
@@ -34,6 +37,8 @@ _COMMANDS: Final = {
     TakeReceipt: ("Verify",),
 }
 """Types of pending commands that a change must wait for."""
+
+COMMAND_OF: Final[dict[type[Any], CommandType]] = {Pause: "Pause", Resume: "Resume", Throttle: "Throttle"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,7 @@ def acknowledgement(
         case Retry():
             if control is not None and control.restart_token == token:
                 return InForce(_restarted(now))
-            return Waiting(_silence(now, "the operator has not restarted the attempt"))
+            return Waiting(likely_silence(now, "the operator has not restarted the attempt"))
         case RunAgain():
             return _refresh(token, now)
         case TakeReceipt():
@@ -131,7 +136,7 @@ def _control(
         if now.status.override != desired.override and now.annotations == written.annotations:
             return Rejected(f"the operator ignores the override annotation: {ignored.message}", hint)
     if now.status.observed_generation < written.generation or now.status.override != desired.override:
-        return Waiting(_silence(now, "the operator has not read the change"))
+        return Waiting(likely_silence(now, "the operator has not read the change"))
     if isinstance(change, Suspend):
         return (
             InForce("suspended; the pods are deleted")
@@ -140,12 +145,16 @@ def _control(
         )
     if isinstance(change, Unsuspend):
         return Waiting(_why(now, "it is still suspended")) if now.holds("Suspended") else InForce(_resumes(now))
-    if not _driver_wanted(now):
+    if not driver_runs(now):
         return Recorded(_recorded(change, now))
-    return _commanded(change, desired, now)
+    if (pause := now.status.all_jobs_pause) is not None and not isinstance(change, Throttle):
+        return Recorded(
+            f"recorded, because {describe_pause(pause)}; `kubectl backfill resume --all-jobs` lifts that pause"
+        )
+    return commanded(change, desired, now)
 
 
-def _commanded(change: Pause | Resume | Throttle, desired: Desired, now: StoredBackfill) -> Acknowledgement:
+def commanded(change: Pause | Resume | Throttle, desired: Desired, now: StoredBackfill) -> Acknowledgement:
     """Return whether the driver confirmed a pause or a limit."""
     control, synced = now.status.control, now.condition("ControlSynced")
     pending = () if control is None else control.pending
@@ -169,7 +178,7 @@ def _commanded(change: Pause | Resume | Throttle, desired: Desired, now: StoredB
     return InForce(_state(change, desired, now), f"epoch {epoch}")
 
 
-def _driver_wanted(now: StoredBackfill) -> bool:
+def driver_runs(now: StoredBackfill) -> bool:
     """Return whether an attempt is in flight, whose driver can confirm a command."""
     attempt = now.status.attempt
     return attempt is not None and attempt.state != "Ended" and attempt.kind == "Run"
@@ -178,9 +187,9 @@ def _driver_wanted(now: StoredBackfill) -> bool:
 def _receipt(token: str, now: StoredBackfill) -> Acknowledgement:
     control, receipt = now.status.control, now.status.receipt
     if control is None or control.verify_token != token:
-        if not _driver_wanted(now):
+        if not driver_runs(now):
             return Recorded(f"{now.status.phase or 'Pending'}: no driver runs; the next one takes the receipt")
-        return Waiting(_silence(now, "the operator has not read the request"))
+        return Waiting(likely_silence(now, "the operator has not read the request"))
     if control.verify_epoch is not None or any(command.command.type == "Verify" for command in control.pending):
         return Waiting("the driver compares source and target")
     if receipt is None:
@@ -196,7 +205,7 @@ def _refresh(token: str, now: StoredBackfill) -> Acknowledgement:
         return Rejected(complete.message, "Create a new Backfill with another jobId, target and strategy.")
     if not now.holds("Complete"):
         return Recorded(f"{now.status.phase or 'Pending'}: the job has not ended; the refresh follows its end")
-    return Waiting(_silence(now, "the operator has not read the request"))
+    return Waiting(likely_silence(now, "the operator has not read the request"))
 
 
 def describe_receipt(now: StoredBackfill) -> str:
@@ -218,7 +227,7 @@ def describe_receipt(now: StoredBackfill) -> str:
 
 def _approved(written: StoredBackfill, now: StoredBackfill) -> Acknowledgement:
     if now.status.observed_generation < written.generation:
-        return Waiting(_silence(now, "the operator has not read the change"))
+        return Waiting(likely_silence(now, "the operator has not read the change"))
     if now.holds("AwaitingApproval"):
         return Waiting(_why(now, "it still waits for an approval"))
     plan = f"plan {written.status.plan_of}" if written.status.plan_of else "the plan"
@@ -226,27 +235,12 @@ def _approved(written: StoredBackfill, now: StoredBackfill) -> Acknowledgement:
 
 
 def _state(change: Pause | Resume | Throttle, desired: Desired, now: StoredBackfill) -> str:
-    if isinstance(change, Throttle):
-        limit = describe_limit(desired.rows_per_second, desired.bytes_per_second)
-        end = f" until {change.until}" if change.until else ""
-        paused = "; it is paused" if desired.paused is not None else ""
-        return (f"limited to {limit}{end}" if limit else "running without a limit") + f" at {_place(now)}{paused}"
-    if desired.paused == "All":
-        return f"paused at {_place(now)}; changes are paused too"
-    if desired.paused is not None:
-        return f"paused at {_place(now)}; changes continue"
-    limit = describe_limit(desired.rows_per_second, desired.bytes_per_second)
-    return f"running at {_place(now)}, " + (f"limited to {limit}" if limit else "without a limit")
+    return describe_controls(COMMAND_OF[type(change)], shown_controls(desired), now.progress)
 
 
-def describe_limit(rows_per_second: int | None, bytes_per_second: int | None) -> str:
-    """Return a limit for users; empty if there is none."""
-    rows = [] if rows_per_second is None else [f"{rows_per_second:,} rows/s"]
-    return " and ".join(rows + ([] if bytes_per_second is None else [f"{bytes_per_second / 1e6:,.1f} MB/s"]))
-
-
-def _place(now: StoredBackfill) -> str:
-    return f"{now.progress.percent} % ({counted(now.progress.rows_done, 'row')})"
+def shown_controls(desired: Desired) -> Controls:
+    """Return requested controls as answers describe them."""
+    return Controls(**desired.controls)
 
 
 def _recorded(change: Pause | Resume | Throttle, now: StoredBackfill) -> str:
@@ -275,7 +269,7 @@ def _why(now: StoredBackfill, default: str) -> str:
     return default
 
 
-def _silence(now: StoredBackfill, default: str) -> str:
+def likely_silence(now: StoredBackfill, default: str) -> str:
     """Return the likely reason for an operator that does not answer."""
     if now.status.observed_generation < 0:
         return "no operator has seen this Backfill: none watches the namespace, or none is the leader"

@@ -89,12 +89,14 @@ def job_line(backfill: StoredBackfill, now: datetime) -> JobLine:
         rows_total=(progress.rows_total or None) if progress is not None else None,
         rows_per_second=progress.rows_per_second if progress is not None and group == "runs" else None,
         lag_s=progress.lag_seconds if progress is not None and began and not backfill.ended else None,
-        eta_s=_seconds(progress.eta, now, ahead=True) if progress is not None and group == "runs" else None,
-        since_s=_seconds(paused.last_transition_time, now) if paused is not None and paused.status == "True" else None,
+        eta_s=seconds_since(progress.eta, now, ahead=True) if progress is not None and group == "runs" else None,
+        since_s=seconds_since(paused.last_transition_time, now)
+        if paused is not None and paused.status == "True"
+        else None,
         strategy=_text(backfill.spec.get("strategy"), "type"),
         attempt=attempt.number if attempt is not None else None,
         driver=(attempt.pod_name or "") if attempt is not None and attempt.state != "Ended" else "",
-        age_s=_seconds(backfill.created, now),
+        age_s=seconds_since(backfill.created, now),
     )
 
 
@@ -102,7 +104,7 @@ def _text(value: object, name: str) -> str:
     return str(value.get(name, "")) if isinstance(value, dict) else ""
 
 
-def _seconds(moment: str | None, now: datetime, *, ahead: bool = False) -> int | None:
+def seconds_since(moment: str | None, now: datetime, *, ahead: bool = False) -> int | None:
     """Return the seconds since a time, or until it; `None` if it is absent or unreadable."""
     try:
         difference_s = (now - datetime.fromisoformat(moment or "")).total_seconds()

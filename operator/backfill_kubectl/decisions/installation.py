@@ -102,12 +102,16 @@ def _of_deployment(deployment: Mapping[str, Any], client: str) -> list[Check]:
         checks.append(
             Check("warning", "versions differ", detail, "Upgrade the older one; commands may use unknown fields.")
         )
-    environment = {
-        entry.get("name"): entry.get("value") for entry in container.get("env", []) if isinstance(entry, dict)
-    }
-    watched = environment.get(WATCHED)
-    checks.append(Check("ok", "watched namespaces", watched or "all"))
+    checks.append(Check("ok", "watched namespaces", ",".join(sorted(watched_namespaces(deployment))) or "all"))
     return checks
+
+
+def watched_namespaces(deployment: Mapping[str, Any]) -> frozenset[str]:
+    """Return the namespaces that an operator watches; empty for all."""
+    pod: Mapping[str, Any] = ((deployment.get("spec") or {}).get("template") or {}).get("spec") or {}
+    entries = [entry for container in pod.get("containers") or [] for entry in container.get("env") or []]
+    value = next((str(entry.get("value") or "") for entry in entries if entry.get("name") == WATCHED), "")
+    return frozenset(name.strip() for name in value.split(",") if name.strip())
 
 
 def _release(version: str) -> tuple[str, ...]:

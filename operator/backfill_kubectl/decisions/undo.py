@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from backfill_kubectl.decisions.acknowledgement import controls_of
+from backfill_console.commands.acknowledgements import undo_words
+from backfill_kubectl.decisions.acknowledgement import COMMAND_OF, controls_of, shown_controls
 from backfill_kubectl.decisions.changes import Change, Pause, Resume, Suspend, Throttle, Unsuspend
 from backfill_kubectl.decisions.stored import StoredBackfill
 
 
 def undo_of(change: Change, before: StoredBackfill, now_ms: int) -> str:
     """Return the words after the program's name; empty if the change cannot be undone."""
-    where = f"{before.name} -n {before.namespace}"
+    words: tuple[str, ...]
     match change:
-        case Pause():
-            return f"resume {where}"
-        case Resume():
-            scope = controls_of(before, now_ms).paused
-            return "" if scope is None else f"pause {where}" + (" --with-changes" if scope == "All" else "")
-        case Throttle():
-            desired = controls_of(before, now_ms)
-            rows, size = desired.rows_per_second, desired.bytes_per_second
-            limits = [] if size is None else [f"--bytes {size}B"]
-            return " ".join(
-                ["throttle", before.name, *(["none"] if rows is None else [str(rows)]), *limits, "-n", before.namespace]
-            )
+        case Pause() | Resume() | Throttle():
+            words = undo_words(COMMAND_OF[type(change)], shown_controls(controls_of(before, now_ms)))
         case Suspend():
-            return f"unsuspend {where}"
+            words = ("unsuspend",)
         case Unsuspend():
-            return f"suspend {where}"
+            words = ("suspend",)
         case _:
-            return ""
+            words = ()
+    return " ".join([words[0], before.name, *words[1:], "-n", before.namespace]) if words else ""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
+from backfill_console.rows import aligned
 from backfill_kubectl.decisions.attention import Group, JobLine
 
 MARKS: Final[dict[Group, tuple[str, str]]] = {
@@ -17,17 +17,6 @@ HEADINGS: Final = ("NAMESPACE/NAME", "STATE", "%", "ROWS", "ROWS/S", "LAG", "ETA
 WIDE: Final = ("STRATEGY", "ATTEMPT", "DRIVER", "AGE")
 RIGHT: Final = frozenset({"%", "ROWS/S", "ATTEMPT"})
 UNKNOWN: Final = "-"
-WHY_COLUMNS_MIN: Final = 20
-MORE: Final = "…"
-
-
-def plain(text: str) -> str:
-    """Return one line, without characters that control a terminal or change the direction of writing."""
-    return "".join(" " if character in "\n\r\t" else character for character in text if _shown(character)).strip()
-
-
-def _shown(character: str) -> bool:
-    return character in "\n\r\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co")
 
 
 def short_seconds(seconds: int | None) -> str:
@@ -94,29 +83,3 @@ def _cells(line: JobLine, *, ascii_only: bool, wide: bool) -> tuple[str, ...]:
         line.key, f"{mark} {line.phase}{since}", percent, _rows(line), short_count(line.rows_per_second),
         short_seconds(line.lag_s), short_seconds(line.eta_s), *more, line.why or UNKNOWN,
     )  # fmt: skip
-
-
-def aligned(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], *, columns: int | None = None,
-    right: frozenset[str] = frozenset(), ascii_only: bool = False,
-) -> list[str]:  # fmt: skip
-    """Return the lines of a table; the last column takes the rest of the width, and is cut if `columns` is given."""
-    cleaned = [[plain(cell) for cell in row] for row in rows]
-    widths = [max(len(heading), *(len(row[at]) for row in cleaned), 0) for at, heading in enumerate(headings[:-1])]
-    room = None if columns is None else max(WHY_COLUMNS_MIN, columns - sum(width + 2 for width in widths))
-    lines = []
-    for row in ([*headings], *cleaned):
-        cells = [
-            cell.rjust(width) if heading in right else cell.ljust(width)
-            for cell, width, heading in zip(row[:-1], widths, headings[:-1], strict=True)
-        ]
-        lines.append("  ".join([*cells, cut(row[-1], room, ascii_only=ascii_only)]).rstrip())
-    return lines
-
-
-def cut(text: str, columns: int | None, *, ascii_only: bool = False) -> str:
-    """Return the part that fits, with a sign where it is cut."""
-    if columns is None or len(text) <= columns:
-        return text
-    more = "..." if ascii_only else MORE
-    return text[: max(0, columns - len(more))] + more

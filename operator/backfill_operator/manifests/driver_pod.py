@@ -22,6 +22,7 @@ from backfill_core.cluster_rules.pod_rules import (
     resource_findings,
     template_findings,
 )
+from backfill_core.cluster_rules.query_urls import query_findings
 from backfill_core.cluster_rules.table_paths import SCRATCH_DIR, TEMPORARY_DIR, fleeting_paths, relative_paths
 from backfill_core.lifecycle.inputs.launched_of import launched_fields
 from backfill_operator.manifests.attempt import Launch
@@ -143,6 +144,7 @@ def _defaults(container: str, user: int | None) -> dict[str, Any]:
 def _driver_required(launch: Launch) -> dict[str, Any]:
     account, policy = launch.service_account, launch.installation.policy
     refuse_first(account_findings(account, "spec.driver.serviceAccountName", policy))
+    refuse_first(query_findings(launch.spec, policy))
     return {
         "metadata": metadata(launch, "driver")
         | {"annotations": {LAUNCHED_FIELDS_ANNOTATION: launched_fields(launch.spec)}},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 import time
 from datetime import UTC, datetime
@@ -31,8 +32,15 @@ from backfill_cli.commands.options import (
     spark_settings,
     terminal,
 )
-from backfill_cli.terminal.acknowledgements import describe_effect
 from backfill_cli.terminal.steps import steps_shown
+from backfill_console.commands.acknowledgements import (
+    Controls,
+    acknowledged,
+    controls_after,
+    controls_of_driver,
+    describe_controls,
+    undo_words,
+)
 from backfill_console.formatting import format_source_head, head_json
 from backfill_console.terminal import show_receipt
 
@@ -42,7 +50,7 @@ def _now() -> datetime:
 
 
 def _send(file: Path | None, job: str | None, wait_s: float, command: Command) -> None:
-    """Send a command to the driver of a job, and print its effect and the acknowledgement.
+    """Send a command to the driver of a job; print the state that holds now, the proof, and the command that undoes it.
 
     Raises:
         NotAcknowledgedError: The driver has not acknowledged the command yet.
@@ -51,10 +59,25 @@ def _send(file: Path | None, job: str | None, wait_s: float, command: Command) -
     """
     driver = find(Settings.from_environ().state_dir, job_of(file, job))
     _await_start(driver, wait_s)
+    before = driver.progress()
     began_s = time.monotonic()
     ack = driver.apply(command, wait_s)
-    click.echo(describe_effect(command, _progress_after(driver)))
-    _acknowledge(ack, began_s)
+    took_s = time.monotonic() - began_s
+    after = _progress_after(driver) or before
+    state = describe_controls(command.type, controls_after(command, controls_of_driver(after)), after)
+    undo = undo_words(command.type, controls_of_driver(before))
+    named = [] if file is None else ["-f", str(file)]
+    named += [] if job is None else ["--job", job]
+    answer = acknowledged(
+        state,
+        proof=f"epoch {ack.epoch}",
+        seconds=took_s,
+        undo=shlex.join(["backfill", *undo, *named]) if undo else "",
+        following=f"backfill run -f {'FILE' if file is None else shlex.quote(str(file))}"
+        if command.type == "Stop"
+        else "",
+    )
+    click.echo(answer)
 
 
 def _progress_after(driver: Client) -> Progress | None:
@@ -77,10 +100,11 @@ def _await_start(driver: Client, wait_s: float) -> None:
         driver.until_started(wait_s)
 
 
-def _acknowledge(ack: Ack, began_s: float, *, err: bool = False) -> None:
-    took_ms = round((time.monotonic() - began_s) * 1000)
-    where = f"epoch {ack.epoch} (attempt {ack.attempt}, revision {ack.revision})"
-    click.echo(f"acknowledged at {where} in {took_ms} ms", err=err)
+def _say_begun(driver: Client, ack: Ack, began_s: float) -> None:
+    """Print on standard error that a comparison has begun; standard output is reserved for the receipt."""
+    took_s = time.monotonic() - began_s
+    state = describe_controls("Verify", Controls(), _progress_after(driver))
+    click.echo(acknowledged(state, proof=f"epoch {ack.epoch}", seconds=took_s), err=True)
 
 
 @click.command()
@@ -201,8 +225,7 @@ def verify(
             driver = find(state_dir, job_id)
             _await_start(driver, wait_s)
             began_s = time.monotonic()
-            # Standard output is reserved for the receipt.
-            comparison = Comparison(driver.verify(wait_s, lambda ack: _acknowledge(ack, began_s, err=True)))
+            comparison = Comparison(driver.verify(wait_s, lambda ack: _say_begun(driver, ack, began_s)))
         except NotRunningError as gone:
             if named is None:
                 raise

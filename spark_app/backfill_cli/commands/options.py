@@ -67,6 +67,9 @@ EXTRAS = {
     "prometheus_client": "spark",
     "rich": "cli",
     "kopf": "operator",
+    "starlette": "ui",
+    "jinja2": "ui",
+    "uvicorn": "ui",
 }
 """Packages that a command may lack, each with the extra that installs it."""
 

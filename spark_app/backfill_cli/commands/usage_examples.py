@@ -18,11 +18,18 @@ EXAMPLES: Final = {
     "run": ("backfill run -f orders.yaml --refresh", "backfill run -f orders.yaml --set spec.after=Follow -o json"),
     "status": ("backfill status --watch", "backfill status -f orders.yaml -o json"),
     "jobs": ("backfill jobs", "backfill jobs -o json"),
+    "history": ("backfill history --job default/orders", "backfill history -o json"),
+    "ui": ("backfill ui", "backfill ui --port 8080"),
     "pause": ("backfill pause", "backfill pause --job default/orders --with-changes"),
     "resume": ("backfill resume", "backfill resume -f orders.yaml"),
     "throttle": ("backfill throttle 200k --for 30m", "backfill throttle none"),
     "verify": ("backfill verify -f orders.yaml", "backfill verify -f orders.yaml --rows --explain"),
     "stop": ("backfill stop", "backfill stop --job default/orders --force"),
+    "fence": (
+        "backfill fence -f orders.yaml --reason 'switch to /lake/orders_v2, change 4711'",
+        "backfill fence -f orders.yaml -o json",
+    ),
+    "unfence": ("backfill unfence -f orders.yaml", "backfill unfence -f orders.yaml --force"),
     "release": ("backfill release -f orders.yaml", "backfill release -f orders.yaml -o json"),
     "schema": ("backfill schema > backfill.schema.json", "backfill schema | python -m json.tool"),
     "completion": (

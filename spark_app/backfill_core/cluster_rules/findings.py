@@ -18,6 +18,7 @@ from backfill_core.cluster_rules.pod_rules import (
     resource_findings,
     template_findings,
 )
+from backfill_core.cluster_rules.query_urls import query_findings
 from backfill_core.cluster_rules.table_paths import fleeting_paths, relative_paths
 
 DEFAULT_POLICY: Final = Policy()
@@ -48,6 +49,7 @@ def _whole_job(spec: BackfillSpec, policy: Policy) -> Iterator[Finding]:
         yield from image_findings(spec.spark.image, "spec.spark.image", policy)
     if spec.driver.service_account_name is not None:
         yield from account_findings(spec.driver.service_account_name, "spec.driver.serviceAccountName", policy)
+    yield from query_findings(spec, policy)
     yield from relative_paths(spec)
 
 

@@ -65,6 +65,9 @@ class Limits:
     conf: tuple[str, ...] = ()
     """Further Spark settings, in addition to those that are always allowed."""
 
+    query_urls: tuple[str, ...] = ()
+    """Addresses of monitoring systems, or prefixes of such that end in `/*`."""
+
     sidecars: bool = False
     """True if a template may add containers; `images` applies to them too."""
 

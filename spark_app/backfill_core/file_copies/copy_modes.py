@@ -29,6 +29,7 @@ from backfill_core.file_copies.facts import (
     UnsupportedColumn,
 )
 from backfill_core.file_copies.filters import Condition, Verdict, first_opaque, is_opaque, judge
+from backfill_core.source_fence.table_protocol import FENCED
 
 
 class Reason(Enum):
@@ -62,6 +63,9 @@ class Reason(Enum):
 class Whole:
     """The file's bytes are copied."""
 
+    absent: tuple[str, ...] = ()
+    """Physical names of partition columns that the target does not have under these names. A file that stores one is projected."""
+
 
 @dataclass(frozen=True, slots=True)
 class Projected:
@@ -71,7 +75,7 @@ class Projected:
     """Physical names in source and target that differ."""
 
     pruned: tuple[str, ...]
-    """Physical names of the source columns that are left out."""
+    """Physical names of the source columns that are left out, with all partition columns: some writers store them in files, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,7 @@ HARMLESS = frozenset({
     "allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "checkpointProtection", "clustering",
     "columnMapping", "deletionVectors", "domainMetadata", "generatedColumns", "identityColumns", "inCommitTimestamp",
     "inCommitTimestamp-preview", "invariants", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
-    "vacuumProtocolCheck",
+    "vacuumProtocolCheck", FENCED,
 })  # fmt: skip
 """Table features that do not change how readers read a file, except for the cases in `UnsupportedColumn` and `unknown_columns.py`."""
 
@@ -144,21 +148,38 @@ def of_table(transform: TransformFacts, source: TableFacts, target: TableFacts) 
     columns, outputs = source.by_name, target.by_name
     pairs = [(columns[taken.column].physical, outputs[name].physical) for name, taken in _taken(transform)]
     data = {column.physical for column in source.columns if column.name not in source.partitions}
+    partitions = {columns[name].physical for name in source.partitions}
+    absent = partitions - {old for old, new in pairs if old == new}
     pairs = [(old, new) for old, new in pairs if old in data]
     renamed = tuple((old, new) for old, new in pairs if old != new)
-    pruned = tuple(sorted(data - {old for old, _ in pairs}))
     computed = tuple(output.name for output in _computed(transform))
     if not pairs and not computed:
         return Decoded(Reason.NO_COLUMN)  # a Parquet file counts its rows by its columns
     if len(computed) > len(pairs):
         return Decoded(Reason.MOSTLY_COMPUTED, computed[0])
+    pruned = data - {old for old, _ in pairs}
     if not (renamed or pruned or computed):
-        return Whole()
+        return Whole(tuple(sorted(absent)))
     wide = next((name for name, taken in _taken(transform) if columns[taken.column].widened), None)
     if wide is not None:
         return type_changed(wide)  # Kernel cannot read such a file with a new footer
-    projected = Projected(renamed, pruned)
-    return _by_names(source, data, dict(renamed)) or (PartlyComputed(projected, computed) if computed else projected)
+    # Readers take the values of a partition column from the log. A name with a dot cannot be left out of a footer.
+    pruned |= {name for name in partitions if "." not in name}
+    projected = Projected(renamed, tuple(sorted(pruned)))
+    refused_name = _by_names(source, data | pruned, dict(renamed))
+    return refused_name or (PartlyComputed(projected, computed) if computed else projected)
+
+
+def without_columns(source: TableFacts, absent: tuple[str, ...]) -> Projected | Decoded:
+    """Return the mode of a file that would be copied whole if it did not store the columns `absent`."""
+    dotted = next((name for name in absent if "." in name), None)
+    if dotted is not None:
+        return Decoded(Reason.NAME, dotted)
+    wide = next((column.name for column in source.columns if column.widened), None)
+    if wide is not None:
+        return type_changed(wide)
+    data = {column.physical for column in source.columns if column.physical not in absent}
+    return _by_names(source, data, {}) or Projected((), absent)
 
 
 def of_file(

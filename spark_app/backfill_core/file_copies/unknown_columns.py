@@ -7,8 +7,8 @@ copy would keep them under a name that the target may give to another column.
 columns of a file                                   copy mode
 -------------------------------------------------   ---------------------------------------------------------------
 only those of its table                             as the log alone decides
-a column that the table does not know, or a         decoded
-partition column that the job does not take
+a column that the table does not know               decoded
+a partition column                                  copied whole if the target has it; else left out of the copy
 a known column in other letter case                 decoded: Spark reads it by either name, other readers do not
 a field that the table does not know, inside a      decoded, unless the outer column is left out
 column that is taken
@@ -22,7 +22,15 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from backfill_core.file_copies.copy_modes import Copying, CopyMode, Decoded, PartlyComputed, Reason, Whole
+from backfill_core.file_copies.copy_modes import (
+    Copying,
+    CopyMode,
+    Decoded,
+    PartlyComputed,
+    Reason,
+    Whole,
+    without_columns,
+)
 from backfill_core.file_copies.facts import TableFacts, Taken, TransformFacts
 
 Leaf = tuple[str, ...]
@@ -33,7 +41,10 @@ LIST, KEYS, VALUES = ("list", "element"), ("key_value", "key"), ("key_value", "v
 
 
 def with_known_columns(mode: Copying, source: TableFacts, leaves: Collection[Leaf]) -> Copying | Decoded:
-    """Return `way`, or decoded if a file with these leaves has a column that its table does not know."""
+    """Return `mode`, or decoded if a file with these leaves has a column that its table does not know."""
+    if isinstance(mode, Whole) and any(leaf[0] in mode.absent for leaf in leaves):
+        projected = without_columns(source, mode.absent)
+        return projected if isinstance(projected, Decoded) else with_known_columns(projected, source, leaves)
     # No reader takes a partition column from a file, and the bytes of a whole copy stay as they are.
     hidden = set[str]() if isinstance(mode, Whole) else set(source.partitions)
     known = {column.physical: column for column in source.columns if column.name not in hidden}

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backfill_core.errors import BackfillError
+from backfill_core.job.auto_pace import Barrier
 from backfill_core.job.commands import refused_of_bytes, waits_for_no_barrier
 from backfill_core.job.commit import NOTHING, backoff_s
 from backfill_core.job.phase import (
@@ -45,10 +46,12 @@ from backfill_core.protocol.events import (
     HooksRan,
     OthersCommitted,
     PollFailed,
+    QueryAnswered,
     Sealed,
     SealFailed,
     SourcePolled,
     StopRequested,
+    StoreCounted,
     Tick,
     WorkCancelled,
     WorkFailed,
@@ -121,6 +124,9 @@ class Job(AttemptView):
                 return ()
             case HooksRan(failure=failure):
                 self._commits.log = replace(self._commits.log, hooks_failure=failure)
+                return ()
+            case StoreCounted() | QueryAnswered():
+                self._auto = None if self._auto is None else self._auto.report(event, now)
                 return ()
         raise TypeError(f"not an event: {event!r}")
 
@@ -226,6 +232,9 @@ class Job(AttemptView):
             actions += self._end(Finish("Stopped"))
         if not self._over:
             actions += self._work.start(self._strategy.propose(self._permits(), now))
+        # After the work has begun: a change of the limit discards the quota that is left (R-SNAP-41).
+        if due and not self._over and self._adapt(now):
+            self._set_limit(now)
         return tuple(actions)
 
     # ------------------------------------------------------------------ barriers
@@ -305,7 +314,7 @@ class Job(AttemptView):
             self._times = self._times.cancel_in(0.0 if stop.force else self._settings.pause_budget_s, now)
         self._inbox = self._inbox.put_in_force()
         limit = (before.rows_per_s, before.bytes_per_s)
-        if self._adapt(now) or (self._controls.rows_per_s, self._controls.bytes_per_s) != limit:
+        if (self._controls.rows_per_s, self._controls.bytes_per_s) != limit:
             self._set_limit(now)
         return changed
 
@@ -314,9 +323,12 @@ class Job(AttemptView):
         auto = self._auto
         if auto is None:
             return False
-        rows_done = self._state.rows_done
-        held = self._controls.history_held or self._strategy.status.history_complete
-        self._auto = auto.held(rows_done, now) if held else auto.observe(self._commits.log, rows_done, now)
+        if self._controls.history_held or self._strategy.status.history_complete:
+            self._auto = auto.paused(self._state.rows_done, now)
+        else:
+            lag_s, work = self._strategy.view(now).lag_ms / 1000, self._work
+            facts = (self._commits.log, self._state.rows_done, lag_s, work.oldest_history_id, work.next_id)
+            self._auto = auto.observe(Barrier(now, *facts))
         return self._auto.throttle.rows_per_s != auto.throttle.rows_per_s
 
     def _quieten(self, now: Now) -> list[Action]:

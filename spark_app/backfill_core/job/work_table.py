@@ -40,6 +40,12 @@ class WorkTable:
             entry.work.kind is WorkKind.CHECK and not isinstance(entry.work, Verify) for entry in self._entries.values()
         )
 
+    @property
+    def oldest_history_id(self) -> int:
+        """Smallest id of the work that reads history; the next id if no such work is under way."""
+        ids = (work_id for work_id, entry in self._entries.items() if entry.work.kind is WorkKind.HISTORY)
+        return min(ids, default=self.next_id)
+
     def start(self, work: Iterable[Work]) -> list[StartWork]:
         """Add works, and return the actions that start them."""
         started = []

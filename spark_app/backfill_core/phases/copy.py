@@ -29,7 +29,7 @@ from backfill_core.protocol.strategy import Permits
 from backfill_core.protocol.work import ReadSplit, SplitStaged, StagedFile
 
 FIRST_SPLIT_ROWS = 300_000
-"""Small, because a JVM that has just started needs seven times longer for the rows. If files are decoded, `SPLIT_ROWS_MIN` is used."""
+"""Small, because a JVM that has just started needs seven times longer for the rows. If columns are decoded, `SPLIT_ROWS_MIN` is used."""
 
 UNSURE = 4.0
 """Standard errors by which a count that is only known on average may be off."""
@@ -54,7 +54,7 @@ class CopySettings:
     """True if no file is cut, not even by a limit. The limit then admits a file when the debt is paid, and the file's rows become debt."""
 
     decodes: bool = False
-    """True if every file is decoded. Then the first splits may be smaller than a file, also without a limit."""
+    """True if all or some columns of every file are decoded. Then the first splits may be smaller than a file, also without a limit."""
 
 
 class Copy:

@@ -128,6 +128,28 @@ class HooksRan:
     """`None` if all succeeded."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoreCounted:
+    """The driver counted its requests to the stores of source and target; reported about once a second."""
+
+    requests: int
+    """Requests since the process began; each try counts."""
+
+    refused: int
+    """Requests of these that a store refused because it received too many (503 Slow Down)."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAnswered:
+    """A monitoring system answered the query of `throttle.auto`, or failed to."""
+
+    value: float | None
+    """A finite number; `None` without one."""
+
+    problem: str = ""
+    """Reason why there is no value, for users."""
+
+
 Event = (
     Tick
     | SourcePolled
@@ -141,6 +163,8 @@ Event = (
     | SealFailed
     | OthersCommitted
     | HooksRan
+    | StoreCounted
+    | QueryAnswered
 )
 
 

@@ -129,7 +129,7 @@ class Opened:
     """Rows in the order of the strategy's key, of a source opened with `ReadNewest`."""
 
     decodes: bool = False
-    """Is every file of the pinned version decoded? Then a split may end inside a file; a file that is copied stays whole."""
+    """True if all or some columns of every file are decoded. Then a split may end inside a file; other files stay whole."""
 
     @property
     def pinned(self) -> Pinned:

@@ -2,7 +2,7 @@
 
 POST /v1/command[?wait=seconds]     {attempt, revision, command}; 200 and the Ack; 202 and `Pending` if no Ack came in
                                     time; 409 and `WrongAttempt`
-GET  /v1/acks[?after=revision]      acknowledgements, oldest first, at most 256
+GET  /v1/acks[?after=revision]      acknowledgements with type, time and latency, oldest first, at most 256
 GET  /v1/progress, /v1/receipt      the newest progress or receipt
 GET  /metrics, /healthz, /readyz    for monitoring; the last two need no token
 
@@ -28,7 +28,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from pydantic import ValidationError
 
 from backfill_api.model import REFUSED
-from backfill_api.spec.bounds import REVISIONS_AHEAD_MAX
+from backfill_api.spec.bounds import REVISIONS_AHEAD_MAX, count
 from backfill_api.status.progress import Progress
 from backfill_api.wire import Ack, Command, CommandRequest
 from backfill_core.protocol.actions import Acknowledge
@@ -36,7 +36,7 @@ from backfill_core.protocol.events import CommandReceived
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_spark.control.connections import BoundedServer, ControlConnections, HeaderReader
 from backfill_spark.control.metrics import progress_registry
-from backfill_spark.control.wire import received, to_api_ack, to_api_receipt
+from backfill_spark.control.wire import format_timestamp, received, to_api_ack, to_api_receipt
 
 BODY_MAX_BYTES = 64 * 1024
 WAIT_MAX_S = 60.0
@@ -95,6 +95,8 @@ class ControlServer:
         self._submit = submit
         self._registry = registry or progress_registry(job_id, progress)
         self._commands: dict[int, Command] = {}
+        self._arrived_s: dict[int, float] = {}
+        """Time of the monotonic clock at which each command arrived."""
         self._acks: dict[int, Ack] = {}
         self._changed = threading.Condition()
         self._answering = 0
@@ -135,11 +137,20 @@ class ControlServer:
         """Pass the core's answer to the client that waits for it."""
         with self._changed:
             if ack.attempt == self.attempt:
-                self._acks[ack.revision] = to_api_ack(ack)
+                self._acks[ack.revision] = to_api_ack(ack, **self._received(ack.revision))
                 for old in sorted(self._acks)[: -ACKS_KEPT_MAX or None]:
                     del self._acks[old]
                     self._commands.pop(old, None)
+                    self._arrived_s.pop(old, None)
             self._changed.notify_all()
+
+    def _received(self, revision: int) -> dict[str, Any]:
+        """Return type, time and latency of an answered command; empty if it did not come through this server."""
+        command, arrived_s = self._commands.get(revision), self._arrived_s.get(revision)
+        if command is None or arrived_s is None:
+            return {}
+        moment = format_timestamp(round(time.time() * 1000))
+        return {"type": command.type, "time": moment, "ms": count(round((time.monotonic() - arrived_s) * 1000))}
 
     def _owes_receipt(self) -> bool:
         newest = self.receipt()
@@ -174,7 +185,7 @@ class ControlServer:
                 newest = max(self._acks, default=0)
                 if revision < newest:
                     return self._answer(request, "Superseded", f"revision {newest} is newer")
-                self._commands[revision] = request.command
+                self._commands[revision], self._arrived_s[revision] = request.command, time.monotonic()
                 if request.command.type == "Verify":
                     self._unread = [*self._unread[1 - ACKS_KEPT_MAX :], self.receipt()]
                 self._submit(received(request))

@@ -48,10 +48,12 @@ def _throttle(wire: ThrottleCommand) -> Throttle:
     return Throttle(wire.rows_per_second, wire.for_seconds, wire.bytes_per_second, until_ms, then)
 
 
-def to_api_ack(ack: Acknowledge) -> Ack:
-    """Convert the core's acknowledgement to the API's `Ack`."""
+def to_api_ack(ack: Acknowledge, **received: Any) -> Ack:
+    """Convert the core's acknowledgement to the API's `Ack`; `received` has the fields that only the server knows."""
     outcome: Any = ack.outcome
-    return Ack(attempt=ack.attempt, epoch=ack.epoch, revision=ack.revision, outcome=outcome, message=ack.message)
+    return Ack(
+        attempt=ack.attempt, epoch=ack.epoch, revision=ack.revision, outcome=outcome, message=ack.message, **received
+    )
 
 
 def to_api_receipt(receipt: TableReceipt) -> api.Receipt:

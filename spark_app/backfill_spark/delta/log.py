@@ -145,6 +145,40 @@ def newest_version(spark: SparkSession, path: str) -> Head:
     return read_by_either(spark, path, by_kernel, SparkDeltaLog.head)
 
 
+@dataclass(frozen=True, slots=True)
+class HeadActions:
+    """Newest version of a table with its `metaData` and `protocol` actions, as the log contains them."""
+
+    version: int
+    timestamp_ms: int
+    metadata: dict[str, Any]
+    protocol: dict[str, Any]
+
+
+def head_actions(spark: SparkSession, path: str) -> HeadActions:
+    """Return the newest version of a table with the fields of its metadata and of its protocol.
+
+    Raises:
+        LOG_ERRORS: any error of Kernel or the storage.
+    """
+
+    def by_kernel() -> HeadActions:
+        engine, table = _open(spark, path)
+        snapshot = table.getLatestSnapshot(engine)
+        _check_commits(snapshot)
+        as_json = java(spark).io.delta.kernel.defaults.internal.json.JsonUtils.rowToJson
+        actions = (snapshot.getMetadata(), snapshot.getProtocol())
+        metadata, protocol = (json.loads(str(as_json(action.toRow()))) for action in actions)
+        return HeadActions(int(snapshot.getVersion()), int(snapshot.getTimestamp(engine)), metadata, protocol)
+
+    def by_spark(log: SparkDeltaLog) -> HeadActions:
+        snapshot = log.updated()
+        version = int(snapshot.version())
+        return HeadActions(version, int(snapshot.timestamp()), *log.described(version))
+
+    return read_by_either(spark, path, by_kernel, by_spark)
+
+
 def files_at(spark: SparkSession, path: str, version: int, *, nulls_of: Sequence[str]) -> list[LoggedFile]:
     """Return the data files of a version in the order of their paths.
 

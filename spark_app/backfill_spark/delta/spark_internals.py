@@ -19,9 +19,9 @@ from backfill_core.protocol.events import Head
 from backfill_spark.delta.properties import check_names_no_place, kept_seconds
 from backfill_spark.delta.schemas import check_schema_text
 from backfill_spark.jvm.bulk_calls import java_function, java_lines
-from backfill_spark.jvm.errors import JAVA_ERRORS, whole_text
+from backfill_spark.jvm.errors import JAVA_ERRORS, is_a, whole_text
 from backfill_spark.jvm.failures import Trouble, log_conditions, trouble_of
-from backfill_spark.jvm.gateway import PINNED_THREADS, belongs_to, java, java_session
+from backfill_spark.jvm.gateway import PINNED_THREADS, belongs_to, hadoop_conf, java, java_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -245,6 +245,26 @@ def delta_actions(spark: SparkSession, lines: Sequence[str]) -> Any:
     """Return a `java.util.List` of Delta's actions, parsed from lines of a commit (JSON), in order."""
     parse = java_function(spark, "org.apache.spark.sql.delta.actions.Action", "fromJson")
     return java_lines(spark, lines).map(parse).toList()
+
+
+def put_commit(spark: SparkSession, path: str, version: int, lines: Sequence[str]) -> bool:
+    """Write a commit with Delta's log store for the table's scheme; return False if the version exists already.
+
+    Raises:
+        JAVA_ERRORS: any other error of the storage; the commit may exist nevertheless.
+    """
+    jvm = java(spark)
+    file = jvm.org.apache.hadoop.fs.Path(f"{path}/_delta_log/{version:020d}.json")
+    written = java_lines(spark, lines).toList()
+    actions = jvm.scala.jdk.javaapi.CollectionConverters.asScala(written).iterator()
+    store = jvm.org.apache.spark.sql.delta.storage.LogStore.apply(java_session(spark))
+    try:
+        store.write(file, actions, False, hadoop_conf(spark))
+    except JAVA_ERRORS as error:
+        if is_a(error, "FileAlreadyExistsException"):
+            return False
+        raise
+    return True
 
 
 def is_feature(spark: SparkSession, name: str) -> bool:

@@ -74,10 +74,9 @@ class SparkActionExecutor:
 
     @property
     def decodes(self) -> bool:
-        """True if every file of the pinned version is decoded; `False` for sources without files, or read by key."""
-        return (
-            self._job.line is None and isinstance(self._tables.opened, PinnedSource) and self._job_copies.modes.decodes
-        )
+        """True if columns of every file of the pinned version are decoded; `False` for sources without files, or read by key."""
+        files = self._job.line is None and isinstance(self._tables.opened, PinnedSource)
+        return files and self._job_copies.modes.decodes_columns
 
     # ------------------------------------------------------------------ background work
     def start(self, work: Work, answer: Callable[[Event], None]) -> None:

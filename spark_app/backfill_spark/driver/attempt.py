@@ -7,14 +7,13 @@ of the new attempt) runs before any step that an older attempt could disturb.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
-from backfill_api.spec.auto_throttle import AutoThrottleSpec
 from backfill_api.spec.combinations import knows_bytes
 from backfill_api.spec.spec import BackfillResource
 from backfill_api.status.progress import Progress
@@ -28,14 +27,12 @@ from backfill_core.errors import (
     StateMovedError,
 )
 from backfill_core.job.after_end import describe_early_stop
-from backfill_core.job.auto_pace import COMMIT_SECONDS
 from backfill_core.job.commit import describe_suspects
 from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import KEY_PROOF, START
 from backfill_core.job.view import JobView
-from backfill_core.pacing.auto_throttle import AutoSettings, Target
 from backfill_core.pacing.executor_losses import ExecutorLosses
 from backfill_core.pacing.executors import ExecutorCount, executors_wanted, on_kubernetes
 from backfill_core.protocol.actions import Acknowledge, Finish
@@ -50,6 +47,7 @@ from backfill_spark.control.wire import format_timestamp
 from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.driver.ended_job import open_ended, stay_ended
 from backfill_spark.driver.event_loop import Loop, now
+from backfill_spark.driver.gauges import Gauge, auto_settings, gauges, measuring
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, LOOKING, JobContext, OpenedJob
 from backfill_spark.driver.offline_verify import newest_of_open_source, newest_of_source
 from backfill_spark.driver.orphan_cleanup import OrphanRemoval
@@ -204,6 +202,7 @@ def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOut
     with ExitStack() as opened:
         with caller.stop.cancels_jobs_of(context.spark):
             job = opened.enter_context(open_ended(context) if ended else context.open_job())
+            measures = gauges(job)
             caller.stop.check()
             caller.starting("checking the key's values")
             checked_s = now().mono_s
@@ -215,7 +214,7 @@ def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOut
         job = job.emptied()
         # A proof before the first write is a separate step, not part of the start.
         spent = {START: now().mono_s - began_s - proof_s} | ({KEY_PROOF: proof_s} if proof_s else {})
-        return _Attempt(job, caller, key_proven=key_proven, spent=spent).run()
+        return _Attempt(job, caller, key_proven=key_proven, spent=spent).run(measures)
 
 
 def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
@@ -259,7 +258,7 @@ class _Attempt:
             verify_final=spec.verify != "None",
             follows=spec.after == "Follow",
             knows_bytes=knows_bytes(spec.source),
-            auto=_auto(spec.throttle.auto),
+            auto=auto_settings(spec.throttle.auto),
             suspects=_suspects(opened.tables),
         )
         self._executor = SparkActionExecutor(opened, attempt=state.attempt)
@@ -281,8 +280,8 @@ class _Attempt:
         self._losses = ExecutorLosses(watched=on_kubernetes(setting))
         self._progress: Progress = progress_of(self._view, moment, self._format_position)
 
-    def run(self) -> RunOutcome:
-        """Run the loop together with a control server."""
+    def run(self, measures: Sequence[Gauge]) -> RunOutcome:
+        """Run the loop together with a control server and the measurements of `throttle.auto`."""
         stop, registry = self._caller.stop, self._caller.registry
         server = OperatorBinding(
             self._caller.settings,
@@ -298,7 +297,7 @@ class _Attempt:
         try:
             server.start()
             registry.publish(url=server.url, token=server.token, attempt=server.attempt)
-            with stop.subscribe(self._loop.put), self._java.running():
+            with stop.subscribe(self._loop.put), self._java.running(), measuring(measures, self._loop.put):
                 finish = self._loop.run()
             crash.crash_point("after_finish")
             if isinstance(finish.error, StateMovedError | StagedFilesGoneError):
@@ -356,14 +355,6 @@ class _Attempt:
         return RunOutcome(
             "Complete", EXIT_COMPLETE, "Complete", message, hint, self._progress, view.receipt, source_head=head
         )
-
-
-def _auto(auto: AutoThrottleSpec | None) -> AutoSettings | None:
-    """Return the targets of the automatic limit, with the messages that name them; `None` without `throttle.auto`."""
-    if auto is None:
-        return None
-    targets = {COMMIT_SECONDS: Target("commits take", " s", auto.commit_seconds)}
-    return AutoSettings(targets, auto.floor, auto.ceiling)
 
 
 def _next_state(opened: OpenedJob, moment: Now) -> JobState:

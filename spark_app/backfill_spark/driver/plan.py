@@ -46,6 +46,7 @@ from backfill_core.pacing.row_costs import mean_row_bytes
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.offsets import Largest
 from backfill_core.protocol.events import LimitSet
+from backfill_spark.driver.gauges import gauges
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.driver.offline_verify import plan_after_end
 from backfill_spark.file_copies.calibration import copied_rows_per_s
@@ -64,6 +65,7 @@ from backfill_spark.opening.plan_warnings import (
     partitions_left_out,
     source_warnings,
     starts_over,
+    store_warnings,
     table_warnings,
 )
 from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource
@@ -116,6 +118,7 @@ def plan_job(
             if ended is not None:
                 return ended
         with context.open_job() as opened, opened.tables.jobs_explained():
+            gauges(opened)  # raises the error of a run for a target that cannot be measured
             starting("reading and writing a sample")
             return _plan(opened, backfill, settings, began_s, check_unique=check_unique)
 
@@ -169,6 +172,7 @@ def _plan(
         warnings=(
             *order_warnings(order),
             *limit_warnings(spec.throttle, unique=unique, now_ms=round(time.time() * 1000)),
+            *store_warnings(tables),
             *source_warnings(tables, seconds, rate, retention, began_s),
             *([] if table is None else table_warnings(table, change_feed)),
             *_file_warnings(tables, settings, modes, counted),

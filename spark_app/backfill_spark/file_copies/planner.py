@@ -82,6 +82,11 @@ class JobCopyModes:
         """True if no file is copied: each one is decoded, or excluded by the filter."""
         return isinstance(self.best, Decoded)
 
+    @property
+    def decodes_columns(self) -> bool:
+        """True if Spark decodes every file that passes the filter, or at least the columns from which others are computed."""
+        return isinstance(self.best, Decoded | PartlyComputed)
+
     def split(self, ranges: Sequence[FileRange]) -> tuple[list[PlannedRange], list[FileRange]]:
         """Return the whole files among some ranges that are copied, and the ranges that are decoded.
 

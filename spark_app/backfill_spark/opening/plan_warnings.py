@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from backfill_api.amounts import counted, show_seconds
+from backfill_api.spec.combinations import counts_requests
 from backfill_api.spec.override import ThrottleSpec
 from backfill_api.spec.strategies import Strategy
 from backfill_api.status.plan import PlannedTarget, PlanWarning
@@ -182,6 +183,20 @@ def limit_warnings(limit: ThrottleSpec, *, unique: bool | None, now_ms: int) -> 
         message = f"throttle.{field} is 0: the snapshot will not be read."
         warnings.append(PlanWarning(reason="HistoryHeld", message=message, hint="Raise it."))
     return warnings
+
+
+def store_warnings(tables: Tables) -> list[PlanWarning]:
+    """Return a warning for each store whose refused requests `throttle.auto.storeErrors` cannot count."""
+    auto = tables.spec.throttle.auto
+    if auto is None or auto.store_errors is None:
+        return []
+    message = "throttle.auto.storeErrors does not count requests to {}, because only S3 stores (s3a://) count them."
+    hint = "Add commitSeconds, which any store has, if this one is the busy one."
+    return [
+        PlanWarning(reason="RequestsUncounted", message=message.format(folder), hint=hint)
+        for folder in tables.folders
+        if not counts_requests(folder)
+    ]
 
 
 def table_warnings(table: PinnedTable, change_feed: bool | None) -> list[PlanWarning]:

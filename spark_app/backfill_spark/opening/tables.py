@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError, InvalidSpecError
 from backfill_spark.opening.failures import Side, explain, explained
-from backfill_spark.opening.source import OpenSource, PinnedSource
+from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource
 from backfill_spark.ports.committer import Committer
 from backfill_spark.ports.sink import Sink
 from backfill_spark.ports.source import PinnedTable, Source, SourcePlugin
@@ -53,6 +53,11 @@ class Tables:
         """Translate exceptions that Spark jobs on both sides raise inside the block into a `BackfillError`."""
         with explained(self.spark, "a Spark job", *self._sides):
             yield
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Folders of source and target; a source without files, such as a topic, has none."""
+        return (self.sink.path,) if isinstance(self.opened, SubscribedSource) else (self.source.path, self.sink.path)
 
     @property
     def mode(self) -> WriteMode:

@@ -18,6 +18,7 @@ from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.work import Position
+from backfill_core.source_fence.fence import LogEntry, TableHead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -266,6 +267,32 @@ def version_of(position: Position | None) -> int | None:
     return count(position) if isinstance(position, int) else None
 
 
+class FencedLog(Protocol):
+    """Log of a table that can be made read-only for all writers; `source_fence.fence` decides on its entries."""
+
+    def check(self) -> None:
+        """Check that an entry cannot replace another writer's commit, and that this user may write to the log.
+
+        Raises:
+            UnsupportedSourceFeatureError: the store ignores the condition that a version must not exist.
+            PermissionDeniedError, AwayError: the storage failed.
+        """
+
+    def head(self) -> TableHead:
+        """Return the newest version.
+
+        Raises:
+            BackfillError: the log cannot be read; its class shows whether a retry may help.
+        """
+
+    def put(self, entry: LogEntry) -> None:
+        """Write an entry unless its version exists; the next `head` shows the result.
+
+        Raises:
+            PermissionDeniedError, StorageFullError, AwayError, TransientError: the storage failed.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class SourcePlugin:
     """One kind of source."""
@@ -281,3 +308,6 @@ class SourcePlugin:
 
     format_position: Callable[[Position], str] = format_version
     """Format a position for users, in at most 256 characters; needs no open source."""
+
+    fenced_log: Callable[[SparkSession, sources.Source], FencedLog] | None = None
+    """Open the log of a source for a fence; `None` if the source has no log of its own."""

@@ -14,7 +14,8 @@ from support.tables.jobs import write_yaml
 from backfill_core.protocol.commands import Pause, Resume, Stop, Throttle
 from backfill_spark.control.local_registry import control_file
 
-ACKNOWLEDGED = re.compile(r"acknowledged at epoch \d+ \(attempt 1, revision (\d+)\) in \d+ ms\n")
+AT = " at 25 % (1,000 rows)"
+ACKNOWLEDGED = re.compile(r"[^\n]* at 25 % \(1,000 rows\)[^\n.]*\. Acknowledged at epoch \d+ in \d+\.\d s\.[^\n]*\n")
 
 
 class TestACommandIsSentAndItsAcknowledgementShown:
@@ -40,40 +41,58 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         """The arguments become the same command in the driver."""
         done = backfill(*arguments)
         assert (done.exit_code, done.stderr) == (0, "")
-        assert ACKNOWLEDGED.fullmatch(done.stdout.splitlines(keepends=True)[-1])
+        assert ACKNOWLEDGED.fullmatch(done.stdout)
         assert [event.command for event in job.seen] == [command]
 
     @pytest.mark.parametrize(
-        ("arguments", "effect"),
+        ("arguments", "state", "following"),
         [
-            (["pause"], "the snapshot is paused, changes are still applied{at}; undo: backfill resume"),
-            (["pause", "--with-changes"], "the snapshot and changes are paused{at}; undo: backfill resume"),
-            (["resume"], "running without a limit{at}"),
-            (["throttle", "200k"], "the limit is 200,000 rows/s{at}; undo: backfill throttle none"),
-            (["throttle", "1.5M", "--for", "90m"], "the limit is 1,500,000 rows/s for 1 h 30 min{at}; undo: backfill throttle none"),
-            (["throttle", "0"], "the limit is 0 rows/s, so the snapshot is not read{at}; undo: backfill throttle none"),
-            (["throttle", "200k", "--bytes", "5MB"], "the limit is 200,000 rows/s and 5.0 MB/s{at}; undo: backfill throttle none"),
-            (["throttle", "none"], "there is no limit{at}"),
-            (["stop"], "the attempt ends at a barrier{at}; resume it with backfill run"),
+            (["pause"], "paused{at}; changes continue", "Undo: backfill resume"),
+            (["pause", "--with-changes"], "paused{at}; changes are paused too", "Undo: backfill resume"),
+            (["resume"], "running{at}, without a limit", ""),
+            (["throttle", "200k"], "limited to 200,000 rows/s{at}", "Undo: backfill throttle none"),
+            (["throttle", "1.5M", "--for", "90m"], "limited to 1,500,000 rows/s for 1 h 30 min{at}", "Undo: backfill throttle none"),
+            (["throttle", "0"], "limited to 0 rows/s, so the snapshot is not read{at}", "Undo: backfill throttle none"),
+            (["throttle", "200k", "--bytes", "5MB"], "limited to 200,000 rows/s and 5.0 MB/s{at}", "Undo: backfill throttle none"),
+            (["throttle", "none"], "running without a limit{at}", "Undo: backfill throttle none"),
+            (["stop"], "the attempt ends at a barrier{at}", "Next: backfill run -f FILE"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )  # fmt: skip
-    def test_the_answer_describes_the_effect(self, job, arguments, effect):
+    def test_the_answer_is_the_state_the_proof_and_the_next_command(self, job, arguments, state, following):
         """A revision number does not show the effect of a command to a user on call (faults U19 to U29)."""
-        assert backfill(*arguments).stdout.splitlines()[0] == effect.format(at="; 25 %, 1,000 of 4,000 rows committed")
+        proof = r"Acknowledged at epoch \d+ in \d+\.\d s\."
+        answer = backfill(*arguments).stdout
+
+        assert re.fullmatch(
+            rf"{re.escape(state.format(at=AT))}\. {proof}{f' {following}' if following else ''}\n", answer
+        )
 
     def test_the_answer_to_resume_names_the_remaining_limit(self, job):
         """A job that resumes may still be slow."""
         backfill("throttle", "200k")
-        assert backfill("resume").stdout.startswith("running, with a limit of 200,000 rows/s; 25 %")
+        assert backfill("resume").stdout.startswith(f"running{AT}, limited to 200,000 rows/s. ")
+
+    def test_undo_restores_the_controls_before(self, job):
+        """A limit is undone by the limit before it, and not by none."""
+        backfill("throttle", "200k", "--bytes", "5MB")
+        backfill("pause", "--with-changes")
+
+        assert backfill("throttle", "none").stdout.endswith("Undo: backfill throttle 200000 --bytes 5000000B\n")
+        assert backfill("resume").stdout.endswith("Undo: backfill pause --with-changes\n")
+
+    def test_undo_names_the_same_job(self, job, tmp_path):
+        """Otherwise it would fail next to other jobs, or command another one."""
+        spec = write_yaml(tmp_path / "my job.yaml", "/s", "/t", name="job")
+
+        assert backfill("pause", "--job", "default/job").stdout.endswith("Undo: backfill resume --job default/job\n")
+        assert backfill("pause", "-f", spec).stdout.endswith(f"Undo: backfill resume -f '{spec}'\n")
 
     def test_revisions_grow(self, job):
         """Each command has a higher revision than the last one; the driver ignores a lower one."""
-        revisions = [
-            ACKNOWLEDGED.fullmatch(backfill(word).stdout.splitlines(keepends=True)[-1])[1]
-            for word in ("pause", "resume", "pause")
-        ]
-        assert revisions == ["1", "2", "3"]
+        for command in ("pause", "resume", "pause"):
+            assert backfill(command).exit_code == 0
+        assert [event.revision for event in job.seen] == [1, 2, 3]
 
     def test_a_missing_acknowledgement_is_an_error(self, state_dir):
         """A user without an answer must not assume that the command is in force."""

@@ -68,6 +68,7 @@ class TestTheWheel:
             )
         } <= held
         assert {"backfill/__init__.py", "backfill/py.typed"} <= held
+        assert {f"backfill_page/{name}" for name in ("static/vendor/htmx.min.js", "templates/base.html")} <= held
         text = zipfile.ZipFile(wheel).read("backfill_spark/jvm/jars.sha256").decode()
         assert text == (ROOT / "requirements" / "jars.sha256").read_text()
 

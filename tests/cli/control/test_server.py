@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from urllib.parse import urlsplit
 
 import pytest
@@ -173,6 +174,18 @@ class TestACommandIsAcknowledgedAfterItsSeal:
         status, answer = ask(job, "GET", "/v1/acks?after=1")
         assert (status, answer["attempt"], [ack["revision"] for ack in answer["acks"]]) == (200, 1, [2, 3])
         assert ask(job, "GET", "/v1/acks?after=x")[0] == 400
+
+    def test_acks_name_their_command_its_time_and_its_latency(self, job):
+        """A screen shows `pause`, and not `revision 3`; a command from the start of the driver has only its number."""
+        command(job, request(1, kind="Resume"))
+        job.server.acknowledge(Acknowledge(1, 2, 2, "Applied"))
+
+        _, answer = ask(job, "GET", "/v1/acks")
+
+        served, started = answer["acks"]
+        assert (served["type"], 0 <= served["ms"] < 30_000) == ("Resume", True)
+        assert datetime.fromisoformat(served["time"]).tzinfo is not None
+        assert [started.get(field) for field in ("type", "time", "ms")] == [None, None, None]
 
     def test_only_the_newest_acks_are_kept(self, job):
         """A driver that runs for months must not keep every command."""

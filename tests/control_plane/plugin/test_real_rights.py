@@ -11,6 +11,12 @@ from kubernetes import client, config
 from support.cluster.harness import tool
 from support.endings import assert_ending
 from support.operators.plugin import invoke
+from support.page.serving import serving
+
+from backfill_api.names import ALL_JOBS_CONFIG_MAP
+from backfill_kubectl.cluster.api import ApiServer
+from backfill_kubectl.cluster.kubeconfig import log_in
+from backfill_kubectl.commands.page.cluster_jobs import ClusterJobs
 
 
 def kubeconfig_of(rig, folder, rules):
@@ -38,6 +44,26 @@ def kubeconfig_of(rig, folder, rules):
 
 class TestRights:
     """The API server decides; the command names the verb and the resource."""
+
+    async def test_buttons_of_a_reader_name_the_missing_verb(self, real, tmp_path):
+        """The page asks the API server before a click (SelfSubjectAccessReview), and writes nothing to find out."""
+        async with real() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rules = [{"apiGroups": ["backfill.dev"], "resources": ["backfills"], "verbs": ["get", "list", "watch"]}]
+            key, place = f"{rig.namespace}/orders", f"backfills.backfill.dev in namespace {rig.namespace}"
+            readers, owners = (
+                ClusterJobs(ApiServer(log_in(file, None, rig.namespace)), rig.namespace, everywhere=False)
+                for file in (kubeconfig_of(rig, tmp_path, rules), rig.api.real_kubeconfig)
+            )
+
+            assert (await asyncio.to_thread(readers.job, key)).forbidden == f"patch {place}"
+            assert (await asyncio.to_thread(owners.job, key)).forbidden == ""
+            with serving(readers) as page:
+                await asyncio.to_thread(page.open)
+                text = (await asyncio.to_thread(page.get, f"/job?key={key}")).text
+            assert 'value="pause" disabled' in text
+            assert f"You may not patch {place}." in text
 
     async def test_reader_may_list_and_may_not_pause(self, real, tmp_path):
         """The message has the verb that lacks; nothing is written."""
@@ -73,15 +99,35 @@ class TestRights:
             verdicts = {check["title"]: check["verdict"] for check in json.loads(doctor.stdout)}
             assert (verdicts["CRD"], verdicts["operator"], verdicts["jobs"]) == ("ok", "unknown", "unknown")
 
+    async def test_right_to_patch_the_switch_is_enough_to_pause_all_jobs(self, real, tmp_path):
+        """Without the right to list all namespaces, only the jobs of one are awaited, and the output says so."""
+        async with real(start=False) as rig:
+            rig.store.create("configmaps", rig.namespace, {"metadata": {"name": ALL_JOBS_CONFIG_MAP}})
+            reads = {"apiGroups": ["backfill.dev"], "resources": ["backfills"], "verbs": ["get", "list"]}
+            names = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [ALL_JOBS_CONFIG_MAP]}
+            words = ("pause", "--all-jobs", "--operator-namespace", rig.namespace)
+            allowed = kubeconfig_of(rig, tmp_path, [reads, names | {"verbs": ["patch"]}])
+            reader = kubeconfig_of(rig, tmp_path, [reads, names | {"verbs": ["get"]}])
+
+            refused = await asyncio.to_thread(invoke, reader, rig.namespace, *words)
+            paused = await asyncio.to_thread(invoke, allowed, rig.namespace, *words)
+
+            assert refused.exit_code == 6
+            message = f"you may not patch configmaps {ALL_JOBS_CONFIG_MAP} in namespace {rig.namespace}"
+            assert message in refused.stderr
+            assert paused.exit_code == 0, paused.output
+            assert f"only those of {rig.namespace} are awaited" in paused.stderr
+            assert "all jobs are paused: none runs" in paused.stdout
+
 
 class TestFields:
     """The API server rejects a field that its CRD does not define, instead of dropping it."""
 
     async def test_unknown_field_is_rejected_and_nothing_is_written(self, real, tmp_path):
         """An older CRD would drop the end of a limit, and the limit would stay for ever."""
+        from backfill_api.resources import BACKFILLS
         from backfill_kubectl.cluster.api import ApiServer
         from backfill_kubectl.cluster.kubeconfig import log_in
-        from backfill_kubectl.cluster.resources import BACKFILLS
         from backfill_kubectl.errors import VersionTooOldError
 
         async with real(start=False) as rig:
@@ -100,9 +146,9 @@ class TestFields:
 
     async def test_concurrent_write_is_not_lost(self, real, tmp_path):
         """A stale version is a conflict."""
+        from backfill_api.resources import BACKFILLS
         from backfill_kubectl.cluster.api import ApiServer
         from backfill_kubectl.cluster.kubeconfig import log_in
-        from backfill_kubectl.cluster.resources import BACKFILLS
         from backfill_kubectl.errors import WriteConflictError
 
         async with real(start=False) as rig:

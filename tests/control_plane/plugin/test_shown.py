@@ -134,3 +134,46 @@ class TestHostileObjects:
             assert "\x1b[2J" not in result.output
             assert "\u202e" not in result.output
             assert len(result.output) < 100_000
+
+
+class TestHistory:
+    """The attempts of a Backfill: the last five that ended, and the current one."""
+
+    async def test_each_attempt_has_its_duration_and_its_end(self, rigs, tmp_path):
+        """The first driver was killed, and the second one runs."""
+        async with rigs() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            rig.kubelet.kill(rig.driver())
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running") and "progress" in rig.status())
+
+            heading, first, second = (await Plugin(rig, tmp_path).done("history", "orders")).splitlines()
+
+            assert heading.split() == ["ATTEMPT", "START", "END", "DURATION", "OUTCOME", "ROWS", "EXIT"]
+            assert (first.split()[0], first.split()[-1]) == ("1", "137")
+            assert second.split()[0] == "2"
+            assert " Running " in second
+
+    async def test_attempts_that_the_status_no_longer_has_are_counted(self, tmp_path):
+        """The times of the others are known."""
+        times = {"start": "2026-11-26T21:00:00Z", "end": "2026-11-26T21:03:00Z"}
+        history = [{"number": number, "reason": "OOMKilled", "exitCode": 137, **times} for number in (3, 4)]
+        async with Rig(start=False) as rig:
+            await stored(rig, history=history, attempts=4, phase="Failed", receipt=EQUAL)
+
+            result = await Plugin(rig, tmp_path)("history", "orders")
+
+            assert [line.split()[-4:] for line in result.stdout.splitlines()[1:3]] == [
+                ["3", "min", "OOMKilled", "137"]
+            ] * 2
+            assert "4 attempts in all" in result.stderr
+            assert "receipt: equal at source version 412" in result.stdout
+            attempts = json.loads(await Plugin(rig, tmp_path).done("history", "orders", "-o", "json"))
+            assert [(each["number"], each["exitCode"]) for each in attempts] == [(3, 137), (4, 137)]
+
+    async def test_backfill_without_an_attempt_says_so(self, tmp_path):
+        """An empty table would look like a fault."""
+        async with Rig(start=False) as rig:
+            rig.create()
+
+            assert await Plugin(rig, tmp_path).done("history", "orders") == "shop/orders had no attempt yet"

@@ -287,6 +287,7 @@ class TestDoctor:
             verdicts = {check["title"]: check["verdict"] for check in checks}
             assert verdicts["drivers"] == "ok"
             assert verdicts["jobs"] == "ok"
+            assert "local paths" in verdicts
             assert {"client", "API server", "CRD", "operator", "leader"} <= set(verdicts)
 
     async def test_crd_of_this_tree_has_all_fields(self, real, tmp_path):

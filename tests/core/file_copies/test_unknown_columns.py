@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_core.file_copies.copy_modes import Decoded, PartlyComputed, Projected, Reason, Whole
+from backfill_core.file_copies.copy_modes import Decoded, PartlyComputed, Projected, Reason, Whole, type_changed
 from backfill_core.file_copies.facts import ColumnFacts, TableFacts, Taken, TransformFacts
 from backfill_core.file_copies.unknown_columns import kept_of_files, likely, with_known_columns
 
@@ -199,3 +199,20 @@ class TestAPartitionColumn:
 
         assert with_known_columns(Whole(), kept, inside) == Decoded(Reason.UNKNOWN_COLUMN, "p")
         assert with_known_columns(Whole(), kept, file(a=LONG, q=LONG)) == Whole()
+
+    def test_one_that_the_target_lacks_is_left_out_of_the_copy(self):
+        """Delta 4.4 stores partition columns in the files that it writes."""
+        known, inside = table(("the p",), drops=False, a=LONG, p=LONG), file(a=LONG, p=LONG)
+        kept = kept_of_files(known, TransformFacts({"a": Taken("the a")}))
+
+        assert with_known_columns(Whole(("p",)), kept, inside) == Projected((), ("p",))
+        assert with_known_columns(Whole(("p",)), kept, file(a=LONG)) == Whole(("p",))
+        for mode in (Projected((), ("p",)), PartlyComputed(Projected((), ("p",)), ("c",))):
+            assert with_known_columns(mode, kept, inside) == mode
+
+    def test_one_that_no_footer_can_leave_out_makes_its_file_decoded(self):
+        """A dot separates the names of a path, and Kernel reads no widened column in a projected file."""
+        wide = TableFacts((ColumnFacts("the a", "a", json.dumps(LONG), widened="[]"),))
+
+        assert with_known_columns(Whole(("p.q",)), table(a=LONG), [("a",), ("p.q",)]) == Decoded(Reason.NAME, "p.q")
+        assert with_known_columns(Whole(("p",)), wide, file(a=LONG, p=LONG)) == type_changed("the a")

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from support.tables.jobs import job
-from support.tables.oracle import adds_of, foreign_files, rows_in
+from support.tables.oracle import adds_of, foreign_files, rows_in, seals
 
 from backfill_core.positions.source_names import RowOrder, source_of
 from backfill_spark.driver.attempt import run_driver
@@ -131,6 +131,23 @@ class TestComputedColumns:
 
         minima = [json.loads(add["stats"])["minValues"]["twice"] for add in adds_of(tmp_path / "t").values()]
         assert sorted(minima) == [2 * EACH * number for number in range(FILES)]
+
+
+class TestTheFirstSplits:
+    """A Java that has just started needs seconds to compute a column of a large file."""
+
+    def test_the_first_commit_does_not_wait_for_a_whole_file(self, spark, tmp_path):
+        """The first splits are parts of the file, and are decoded."""
+        source, target, rows = str(tmp_path / "s"), str(tmp_path / "t"), 400_000
+        spark.range(0, rows, 1, 1).selectExpr("id", "id % 7 AS day").write.format("delta").save(source)
+        settings = DriverSettings(state_dir=tmp_path / "state", cores=2, check_unique=False)
+        backfill = job(source, target, transform={"select": ["id", "day + 1 AS day"]}, verify="Final")
+
+        outcome = run_driver(backfill, settings=settings, spark=spark)
+
+        first = next(seal.state["rowsDone"] for seal in seals(target) if seal.state["rowsDone"])
+        assert (outcome.reason, outcome.receipt.equal, outcome.progress.rows_done) == ("Complete", True, rows)
+        assert first < rows / 2
 
 
 class TestAPlan:

@@ -183,7 +183,7 @@ class TestUndo:
         [
             (Pause(), {}, "resume orders -n shop"),
             (Resume(), PAUSED, "pause orders -n shop"),
-            (Resume(), PAUSED | {"pause": {"scope": "All"}}, "pause orders -n shop --with-changes"),
+            (Resume(), PAUSED | {"pause": {"scope": "All"}}, "pause orders --with-changes -n shop"),
             (Resume(), {}, ""),
             (Throttle(5), {}, "throttle orders none -n shop"),
             (

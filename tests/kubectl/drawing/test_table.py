@@ -3,7 +3,7 @@
 import pytest
 
 from backfill_kubectl.decisions.attention import JobLine
-from backfill_kubectl.drawing.table import job_table, plain, short_count, short_seconds
+from backfill_kubectl.drawing.table import job_table, short_count, short_seconds
 
 LINES = [
     JobLine("shop/customers", "Failed", "needs a person", "KeyNotUnique (4 attempts)", 12, 1_200_000, 10_400_000),
@@ -71,17 +71,8 @@ class TestTheTable:
         assert row.split()[-5:] == ["Snapshot", "2", "b-2-driver", "1m", "x"]
 
 
-class TestTexts:
-    """Text of an object is data."""
-
-    @pytest.mark.parametrize("text", ["a\x1b[2Jb", "a\x07b", "a\u202eb", "a\u200bb", "a\x00b", "a\x9b31mb"])
-    def test_control_characters_are_dropped(self, text):
-        """Otherwise a name or a message could rewrite the screen."""
-        assert not {"\x1b", "\x07", "\u202e", "\u200b", "\x00", "\x9b"} & set(plain(text))
-
-    def test_text_is_one_line(self):
-        """A message of several lines would break the table."""
-        assert plain("a\nb\tc\r") == "a b c"
+class TestAmounts:
+    """Durations and counts take few columns."""
 
     @pytest.mark.parametrize(
         ("seconds", "shown"),

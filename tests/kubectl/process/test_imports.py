@@ -16,6 +16,9 @@ BLOCKED = (
     "backfill_operator",
     "backfill",
     "backfill_cli",
+    "starlette",
+    "jinja2",
+    "uvicorn",
 )
 PROGRAM = """
 import sys
@@ -58,3 +61,13 @@ class TestImports:
         assert done.returncode == 2
         assert f"needs {package}, which is not installed" in done.stderr
         assert "pip install 'backfill-operator[kubectl]'" in done.stderr
+
+    def test_missing_package_of_the_page_is_named_with_its_extra(self):
+        """The plug-in itself needs no server."""
+        done = run(("starlette",), "ui")
+
+        assert done.returncode == 2
+        assert done.stderr.splitlines() == [
+            "error: PackageMissing: this command needs starlette, which is not installed.",
+            "hint: pip install 'backfill-operator[kubectl,ui]'",
+        ]

@@ -14,6 +14,7 @@ import secrets
 import ssl
 import tempfile
 import threading
+import time
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -27,7 +28,7 @@ from backfill_api.wire import Ack, CommandRequest
 from backfill_core.protocol.commands import Stop, VerifyNow
 from backfill_spark.control.metrics import progress_registry
 from backfill_spark.control.server import ACKS_KEPT_MAX, BODY_MAX_BYTES, WAIT_MAX_S, _first
-from backfill_spark.control.wire import received
+from backfill_spark.control.wire import format_timestamp, received
 
 RECEIPT = {
     "sourceVersion": 3, "targetVersion": 5, "epoch": 1, "rows": 4000, "vnodes": 256, "digest": "ab" * 32,
@@ -60,6 +61,7 @@ class DriverDouble:
         """Number of requests that arrived meanwhile."""
 
         self._asked = {}
+        self._began_s = {}
         self._changed = asyncio.Event()
         self._closed = False
         self._connections = set()
@@ -109,9 +111,15 @@ class DriverDouble:
                     self.receipt = RECEIPT | {"epoch": self.progress.epoch}
                 case Stop():
                     self.stopped.set()
-            self.acknowledge(
-                Ack(attempt=self.attempt, epoch=self.progress.epoch, revision=event.revision, outcome="Applied")
+            command, began_s = self._asked.get(event.revision), self._began_s.get(event.revision, time.monotonic())
+            answered = {} if command is None else {
+                "type": command.type, "time": format_timestamp(round(time.time() * 1000)),
+                "ms": round((time.monotonic() - began_s) * 1000),
+            }  # fmt: skip
+            ack = Ack(
+                attempt=self.attempt, epoch=self.progress.epoch, revision=event.revision, outcome="Applied", **answered
             )
+            self.acknowledge(ack)
 
     def _change(self, **fields):
         self.progress = self.progress.model_copy(update=fields)
@@ -225,7 +233,7 @@ class DriverDouble:
             newest = max(self.acks, default=0)
             if revision < newest:
                 return self._ack(request, "Superseded", f"revision {newest} is newer")
-            self._asked[revision] = request.command
+            self._asked[revision], self._began_s[revision] = request.command, time.monotonic()
             event = received(request)
             self.seen.append(event)
             self.commands.put(event)

@@ -1,8 +1,15 @@
 """Backfills that need permissions, and whether the limits of an installation allow them, by the operator and by the API server."""
 
+
+def queries(url):
+    """Return an automatic limit that queries an address."""
+    return {"throttle": {"auto": {"query": {"url": url, "expression": "up", "max": 1}, "floor": 1, "ceiling": 2}}}
+
+
 LIMITS = {
     "allowedImages": ["registry.example/team/*", "registry.example/other"], "allowedServiceAccounts": ["filler-*"],
     "allowedHostPaths": ["/lake/"], "allowedPriorityClasses": ["low"],
+    "allowedQueryUrls": ["http://prometheus:9090", "http://metrics/team/*"],
 }  # fmt: skip
 """Values of the chart."""
 
@@ -20,12 +27,16 @@ ACCEPTED = {
     "our own container": {"driver": {"template": {"spec": {"containers": [{"name": "driver", "env": []}]}}}},
     "a priority class that is allowed": {"executor": {"template": {"spec": {"priorityClassName": "low"}}}},
     "no priority class": {"driver": {"template": {"spec": {"priorityClassName": ""}}}},
+    "a query of an allowed address": queries("http://prometheus:9090/"),
+    "a query below an allowed address": queries("http://metrics/team/a"),
     "fields for everybody": {"driver": {"template": {"spec": {"nodeSelector": {"disk": "fast"}, "tolerations": []}}}},
 }  # fmt: skip
 REFUSED = {
     "another image": ({"spark": {"image": "registry.example/thief"}}, "allowedImages"),
     "an image whose name only begins so": ({"spark": {"image": "registry.example/other-thief:1"}}, "allowedImages"),
     "an image by a detour": ({"spark": {"image": "registry.example/team/../thief"}}, "allowedImages"),
+    "a query of another port": (queries("http://prometheus:90901"), "allowedQueryUrls"),
+    "a query by a detour": (queries("http://metrics/team/../other"), "allowedQueryUrls"),
     "another account": ({"driver": {"serviceAccountName": "admin"}}, "allowedServiceAccounts"),
     "a folder of the node": (
         {"driver": {"template": {"spec": {"volumes": [{"name": "all", "hostPath": {"path": "/"}}]}}}}, "allowedHostPaths"

@@ -8,6 +8,7 @@ with faulty(store.endpoint) as proxy:
 import http.client
 import select
 import threading
+import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -74,7 +75,28 @@ class _Proxy(ThreadingHTTPServer):
         self.refused = Counter()
         """Number of 403 answers by their code; empty if an answer has no body."""
 
+        self.capacity = None
+        """Requests that the store serves in a second; it refuses the others with 503. `None` for no limit."""
+
+        self.served, self.overloaded = Counter(), Counter()
+        """Number of served and of refused requests, by whole second of the monotonic clock."""
+
+        self._tokens, self._filled_s = 0.0, 0.0
         self._lock = threading.Lock()
+
+    def admits(self):
+        """Return whether the store serves one more request now."""
+        now_s = time.monotonic()
+        with self._lock:
+            if self.capacity is not None:
+                earned = (now_s - self._filled_s) * self.capacity
+                self._tokens, self._filled_s = min(self.capacity, self._tokens + earned), now_s
+                if self._tokens < 1:
+                    self.overloaded[int(now_s)] += 1
+                    return False
+                self._tokens -= 1
+            self.served[int(now_s)] += 1
+        return True
 
     def is_skewed(self, signed_at):
         """Return whether a request was signed too far from the time of this store."""
@@ -110,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
             fault.left += bool(select.select([self.connection], [], [], fault.stalls_s)[0])
             self.close_connection = True
             return
-        if what == "slow down":
+        if what == "slow down" or not self.server.admits():
             self._answer(503, {"Content-Type": "application/xml"}, SLOW_DOWN)
             return
         if what == "denied":

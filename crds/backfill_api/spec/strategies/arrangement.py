@@ -32,6 +32,8 @@ class ArrangementParams(StrategyParams):
         {"chunk_rows", "max_read_amplification", "max_in_flight", "change_batch_seconds"}
     )
 
+    APPLIES_WHILE_COPYING: ClassVar[bool] = True
+
     order_by: Annotated[tuple[OrderBy, ...], Field(max_length=16)] = ()
     """Columns by which rows are read, the first one first; those of the key follow. Default: the key."""
 

@@ -17,5 +17,7 @@ class SourceSplitsParams(SplitParams):
         "Changelog": "records are no row changes, so there is no update or delete to tell"
     }
 
+    APPLIES_WHILE_COPYING: ClassVar[bool] = True
+
 
 VARIANT = Variant("SourceSplits", SourceSplitsParams, needs=frozenset({SourceAbility.OFFSETS}))

@@ -10,11 +10,11 @@ from pydantic_core import from_json
 
 from backfill_api.model import known
 from backfill_api.names import ALL_JOBS_CONFIG_MAP, ALL_JOBS_KEY
+from backfill_api.plain_text import printable
 from backfill_api.spec.bounds import NOTE_MAX
 from backfill_api.spec.change_claim import ChangeClaim, PauseAll
 from backfill_api.status.status import Control
 from backfill_api.timestamps import ms_of
-from backfill_core.lifecycle.inputs.change_claims import printable
 from backfill_core.lifecycle.inputs.desired import Desired
 from backfill_core.lifecycle.observation import Observation, SpecRefused
 

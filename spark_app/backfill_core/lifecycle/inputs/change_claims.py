@@ -11,6 +11,7 @@ from pydantic_core import from_json
 
 from backfill_api.model import known
 from backfill_api.names import CHANGED_BY_ANNOTATION
+from backfill_api.plain_text import printable
 from backfill_api.spec.change_claim import ChangeClaim
 from backfill_core.lifecycle.inputs.token_hash import hash_of
 
@@ -59,8 +60,3 @@ def new_claim(annotations: Mapping[str, str], used: str | None) -> NewClaim:
 
 def _ignored(reason: str) -> str:
     return f"{CHANGED_BY_ANNOTATION}: {reason}; commands carry no author. Write it as in {EXAMPLE}"
-
-
-def printable(text: str) -> str:
-    """Return a text without control characters, which would command a terminal."""
-    return "".join(character if character.isprintable() else " " for character in text)

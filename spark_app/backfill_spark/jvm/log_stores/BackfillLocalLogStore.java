@@ -1,12 +1,15 @@
 package io.delta.storage;
 
 import java.io.BufferedWriter;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
@@ -15,7 +18,10 @@ import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.permission.FsPermission;
 
-/** Writes the files of a table's log on a local disk; a file that must not replace another one gets its name by a hard link (ADR 0038). */
+/**
+ * Writes the files of a table's log on a local disk; a file that must not replace another one gets its name by a hard link (ADR 0038).
+ * Lists them without reading the attributes of older files: with Delta's store, each commit to a log of 100,000 commits took seconds.
+ */
 public class BackfillLocalLogStore extends LocalLogStore {
     public BackfillLocalLogStore(Configuration conf) {
         super(conf);
@@ -52,6 +58,28 @@ public class BackfillLocalLogStore extends LocalLogStore {
         } finally {
             Files.deleteIfExists(written);
         }
+    }
+
+    public Iterator listFrom(Path path, Configuration conf) throws IOException {
+        FileSystem system = path.getFileSystem(conf);
+        if (!(system instanceof LocalFileSystem)) {
+            return super.listFrom(path, conf);
+        }
+        String[] names = ((LocalFileSystem) system).pathToFile(path.getParent()).list();
+        if (names == null) {
+            throw new FileNotFoundException("No such file or directory: " + path.getParent());
+        }
+        Arrays.sort(names);
+        int first = Arrays.binarySearch(names, path.getName());
+        ArrayList listed = new ArrayList();
+        for (int at = first < 0 ? -first - 1 : first; at < names.length; at++) {
+            try {
+                listed.add(system.getFileStatus(new Path(path.getParent(), names[at])));
+            } catch (FileNotFoundException deleted) {
+                // Another writer deleted the file after its name was listed.
+            }
+        }
+        return listed.iterator();
     }
 
     private static void permit(java.nio.file.Path written, Configuration conf) throws IOException {

@@ -19,6 +19,7 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_core.phases.accounting import GONE_HINT
+from backfill_core.source_fence.table_protocol import FENCED
 from backfill_spark.delta.spark_internals import log_damage
 from backfill_spark.jvm.errors import causes, first_line, is_a, whole_text, without_values
 from backfill_spark.jvm.failures import Trouble, describe_error, is_about, is_about_a_file, long_name, trouble_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FENCED_HINT = "Nothing to do if another driver runs; otherwise start the job again."
+FENCE_HINT = f"Wait until the job that the table property {FENCED} names lifts its fence, or lift it with `backfill unfence` (docs/fence.md)."
 START_AGAIN = "Run the job again: it creates the table and starts from the beginning."
 
 
@@ -121,7 +123,7 @@ def _explained(error: Exception, *, path: str, message: str) -> BackfillError | 
             name, text = causes(error)[-1]
             return UnsupportedTargetFeatureError(
                 f"the target cannot be committed to: {text or name}.",
-                hint="Use a target without this table feature.",
+                hint=FENCE_HINT if FENCED in text else "Use a target without this table feature.",
             )
         case Trouble.ENCRYPTED:
             return UnsupportedTargetFeatureError(

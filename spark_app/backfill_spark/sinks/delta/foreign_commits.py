@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import ForeignCommit, TargetChangedError
+from backfill_core.source_fence import fence as source_fence
 from backfill_spark.delta.log import action_of, commit_files, commit_text, lines_of
 from backfill_spark.delta.properties import CHANGE_FEED, is_on
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
@@ -14,7 +15,7 @@ from backfill_spark.sinks.delta.failures import explain_target
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PROPERTIES_ONLY = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES")
+PROPERTIES_ONLY = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", *source_fence.OPERATIONS)
 """Operations that write metadata but leave the columns unchanged."""
 
 

@@ -10,6 +10,7 @@ from backfill_spark.ports.source import SourcePlugin
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from backfill_spark.sources.delta.fenced_log import DeltaFencedLog
     from backfill_spark.sources.delta.source import DeltaTableSource
 
 
@@ -29,10 +30,19 @@ def _open(spark: SparkSession, spec: Source) -> DeltaTableSource:
     )
 
 
+def _fenced_log(spark: SparkSession, spec: Source) -> DeltaFencedLog:
+    from backfill_spark.delta.location import location
+    from backfill_spark.sources.delta.fenced_log import DeltaFencedLog
+
+    params = spec.params
+    assert isinstance(params, delta.DeltaSource)
+    return DeltaFencedLog(spark, location(spark, params.path, params.table))
+
+
 def _code() -> type[DeltaTableSource]:
     from backfill_spark.sources.delta.source import DeltaTableSource
 
     return DeltaTableSource
 
 
-SOURCE = SourcePlugin(name="Delta", open=_open, code=_code)
+SOURCE = SourcePlugin(name="Delta", open=_open, code=_code, fenced_log=_fenced_log)

@@ -1,0 +1,201 @@
+"""Fences the source of a job, and lifts the fence: reads the log, writes the entry that the core decides on, and reads again."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from backfill_api.amounts import counted
+from backfill_api.spec.spec import BackfillResource
+from backfill_core.errors import InvalidSpecError, TransientError
+from backfill_core.plugins import choose
+from backfill_core.source_fence.fence import (
+    Fenced,
+    LogEntry,
+    Open,
+    Request,
+    SourceFence,
+    TableHead,
+    fence_step,
+    unfence_step,
+)
+from backfill_spark import sources
+from backfill_spark.control.wire import format_timestamp
+from backfill_spark.crash_points import arm, crash_point
+from backfill_spark.jvm.session_scope import session_scope
+from backfill_spark.jvm.stop_signal import StopSignal
+from backfill_spark.opening.failures import explained
+from backfill_spark.ports.source import FencedLog
+from backfill_spark.settings import DriverSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class FencedSource:
+    """A source that no writer can change."""
+
+    path: str
+    fence: SourceFence
+    entries: int
+    """Entries that this call tried to write; 0 if the job had fenced the source already."""
+
+    protocol_before: str
+    protocol: str
+
+
+@dataclass(frozen=True)
+class UnfencedSource:
+    """A source that accepts writes."""
+
+    path: str
+    version: int
+    """Version that was read without a fence."""
+
+    lifted: SourceFence | None
+    """The fence that this call lifted; `None` if there was none, or if its property named no job."""
+
+    entries: int
+    protocol: str
+
+
+def fence_source(
+    backfill: BackfillResource,
+    *,
+    settings: DriverSettings,
+    reason: str,
+    timeout_s: float = TIMEOUT_S,
+    spark: SparkSession | None = None,
+    stop: StopSignal | None = None,
+    starting: Callable[[str], None] = lambda _: None,
+) -> FencedSource:
+    """Make the source of a job read-only for all writers; return the fence with the version at which the source stands still.
+
+    Args:
+        backfill: The job.
+        settings: Settings of this process.
+        reason: Shown to operators who meet the fence.
+        timeout_s: Seconds for which concurrent commits are followed.
+        spark: A session to use; by default, a session is opened and closed again.
+        stop: A requested stop ends the start.
+        starting: Called before each step.
+
+    Raises:
+        SourceFencedError: another job holds the fence.
+        UnsupportedSourceFeatureError: the table cannot be fenced; names the reason.
+        InvalidSpecError: the source is not a table with a log.
+        TransientError: other writers committed first until the time was over.
+        BackfillError: the log cannot be read or written.
+    """
+    with _opened(backfill, settings, command="fence", spark=spark, stop=stop, starting=starting) as log:
+        request = _request(backfill, reason)
+        starting("fencing the source")
+        return fence_log(log, request, timeout_s=timeout_s)
+
+
+def unfence_source(
+    backfill: BackfillResource,
+    *,
+    settings: DriverSettings,
+    force: bool = False,
+    timeout_s: float = TIMEOUT_S,
+    spark: SparkSession | None = None,
+    stop: StopSignal | None = None,
+    starting: Callable[[str], None] = lambda _: None,
+) -> UnfencedSource:
+    """Lift the fence of a job's source; a source without a fence stays unchanged.
+
+    Args:
+        backfill: The job.
+        settings: Settings of this process.
+        force: Lift the fence of any job.
+        timeout_s: Seconds for which concurrent commits are followed.
+        spark: A session to use; by default, a session is opened and closed again.
+        stop: A requested stop ends the start.
+        starting: Called before each step.
+
+    Raises:
+        The same errors as `fence_source`.
+    """
+    with _opened(backfill, settings, command="unfence", spark=spark, stop=stop, starting=starting) as log:
+        request = _request(backfill, "")
+        starting("lifting the fence of the source")
+        return unfence_log(log, request, force=force, timeout_s=timeout_s)
+
+
+def fence_log(log: FencedLog, request: Request, *, timeout_s: float) -> FencedSource:
+    """Fence a table; see `fence_source`."""
+    first = log.head()
+    answer, last, entries = _settled(log, partial(fence_step, request=request), first, timeout_s)
+    assert isinstance(answer, Fenced)
+    return FencedSource(last.path, answer.fence, entries, str(first.protocol), str(last.protocol))
+
+
+def unfence_log(log: FencedLog, request: Request, *, force: bool, timeout_s: float) -> UnfencedSource:
+    """Lift the fence of a table; see `unfence_source`."""
+    first = log.head()
+    answer, last, entries = _settled(log, partial(unfence_step, request=request, force=force), first, timeout_s)
+    assert isinstance(answer, Open)
+    lifted = first.fence if first.protocol.is_fenced else None
+    return UnfencedSource(last.path, answer.version, lifted, entries, str(last.protocol))
+
+
+def _settled(
+    log: FencedLog, step: Callable[[TableHead], Fenced | Open | LogEntry], head: TableHead, timeout_s: float
+) -> tuple[Fenced | Open, TableHead, int]:
+    """Write entries until the log needs none; return the answer, the version that gave it, and the number of entries."""
+    ends_s, entries = time.monotonic() + timeout_s, 0
+    while isinstance(answer := step(head), LogEntry):
+        if entries == 0:
+            log.check()
+        elif time.monotonic() > ends_s:
+            raise TransientError(
+                f"other writers of {head.path} committed first {counted(entries, 'time')} within {timeout_s:g} s.",
+                hint="Run the command again, or slow the writers down.",
+            )
+        crash_point("before_log_entry")
+        log.put(answer)
+        crash_point("after_log_entry")
+        entries += 1
+        head = log.head()
+    return answer, head, entries
+
+
+@contextmanager
+def _opened(
+    backfill: BackfillResource,
+    settings: DriverSettings,
+    *,
+    command: str,
+    spark: SparkSession | None,
+    stop: StopSignal | None,
+    starting: Callable[[str], None],
+) -> Iterator[FencedLog]:
+    """Open the log of a job's source; only the source is opened, so the target may be gone."""
+    spec, stop = backfill.spec, stop or StopSignal()
+    plugin = choose(sources.discover(), spec.source.type, "spec.source.type")
+    if plugin.fenced_log is None:
+        raise InvalidSpecError(
+            f"spec.source.type: {plugin.name} has no log to which a fence can be added.",
+            hint="Stop its producers, or revoke their right to write.",
+        )
+    name = f"backfill {command} {backfill.job_id}"
+    with session_scope(spec.spark.conf, settings, app_name=name, given=spark, stop=stop) as session:
+        if settings.crash_at:
+            arm(settings.crash_at)
+        starting("reading the log of the source")
+        with explained(session, f"the {command} of the source"):
+            yield plugin.fenced_log(session, spec.source)
+
+
+def _request(backfill: BackfillResource, reason: str) -> Request:
+    now_ms = round(time.time() * 1000)
+    return Request(backfill.job_id, format_timestamp(now_ms), now_ms, str(uuid.uuid4()), reason)
