@@ -376,10 +376,6 @@ class Job(AttemptView):
         self._epoch = epoch.after(2 if request.announces else 1)
         return action
 
-    def _goes_on(self, request: CommitRequest) -> bool:
-        moved = self._strategy.status.consumed != self._state.consumed
-        return bool(request.files or request.removed or request.announces or request.columns or moved)
-
     def _seal_state(self, now: Now) -> Seal:
         """Commit while a MERGE runs: the durable state, with the commands in force."""
         epoch, commands = self._epoch, self._inbox.applied

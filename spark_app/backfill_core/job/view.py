@@ -36,7 +36,7 @@ from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import LimitSet
 from backfill_core.protocol.receipt import TableReceipt
-from backfill_core.protocol.strategy import Facts, JobWarning, Permits, Strategy, StrategyView
+from backfill_core.protocol.strategy import CommitRequest, Facts, JobWarning, Permits, Strategy, StrategyView
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +239,11 @@ class AttemptView:
         """Return whether everything that Exit waits for is durable; the end waits for no barrier."""
         at_work = self._work or not self._commits.idle or self._backoff is not None
         return isinstance(self.phase, Running) and not at_work and self._strategy.status.complete
+
+    def _goes_on(self, request: CommitRequest) -> bool:
+        """Return whether a commit changes the target, announces a change, or moves the position."""
+        moved = self._strategy.status.consumed != self._state.consumed
+        return bool(request.files or request.removed or request.announces or request.columns or moved)
 
     def _may_leave(self) -> bool:
         """Return whether the job may end while work still runs.
