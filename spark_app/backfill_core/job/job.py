@@ -355,8 +355,7 @@ class Job(AttemptView):
             epoch=epoch.number,
             # The attempt before this one may have died between its two commits.
             quarantine=quarantine if fences else quarantine.after(request.files, epoch.txn_version),
-            # A refresh stays finished until a commit changes the target or its position.
-            finished=self._state.finished and (isinstance(self.phase, Finishing) or not self._goes_on(request)),
+            finished=self._stays_finished(request),
             progress=self._strategy.stored.encode(),
             consumed=self._strategy.status.consumed,
             controls=self._controls,
@@ -397,6 +396,5 @@ class Job(AttemptView):
 
     def _verify(self) -> list[StartWork]:
         status, version = self._strategy.status, self._commits.log.table_version
-        return self._work.start(
-            [Verify(self._work.next_id, status.position, version, self._epoch.number, status.covered, status.cut_off)]
-        )
+        epoch, work_id = self._epoch.number, self._work.next_id
+        return self._work.start([Verify(work_id, status.position, version, epoch, status.covered, status.cut_off)])

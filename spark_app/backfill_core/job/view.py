@@ -240,10 +240,11 @@ class AttemptView:
         at_work = self._work or not self._commits.idle or self._backoff is not None
         return isinstance(self.phase, Running) and not at_work and self._strategy.status.complete
 
-    def _goes_on(self, request: CommitRequest) -> bool:
-        """Return whether a commit changes the target, announces a change, or moves the position."""
+    def _stays_finished(self, request: CommitRequest) -> bool:
+        """Return whether the next state is finished. A refresh stays finished until a commit changes the target or its position."""
         moved = self._strategy.status.consumed != self._state.consumed
-        return bool(request.files or request.removed or request.announces or request.columns or moved)
+        changes = request.files or request.removed or request.announces or request.columns or moved
+        return self._state.finished and (isinstance(self.phase, Finishing) or not changes)
 
     def _may_leave(self) -> bool:
         """Return whether the job may end while work still runs.
