@@ -174,7 +174,7 @@ CONDITION_HINTS: dict[str, tuple[Need, str]] = {
     "EditPending": ("wait", "The edit takes effect with the next attempt. To start that now, set the annotation `backfill.dev/restart-requested` to a new value: the driver stops at a barrier, and the next attempt continues."),
     "Deleted": ("none", "Nothing."),
     "Stopped": ("wait", "The next attempt resumes from the last commit."),
-    "EditIgnored": ("act", "Set the field back. A finished job does not follow its source: create a new Backfill with another `jobId` and target. `backfill verify` compares both tables at any time."),
+    "EditIgnored": ("act", "Set the field back, or create a new Backfill with another `jobId`, target and strategy. `backfill verify` compares both tables at any time."),
     "OverrideIgnored": ("act", "Correct or remove the annotation; the condition quotes the error and the current override."),
     "CaughtUp": ("none", "Nothing."),
     "Behind": ("wait", "`progress.lagSeconds` shows the lag, and `progress.eta` the expected time of catching up."),

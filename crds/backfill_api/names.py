@@ -29,6 +29,9 @@ VERIFY_ANNOTATION: Final = f"{GROUP}/verify-requested"
 RESTART_ANNOTATION: Final = f"{GROUP}/restart-requested"
 """Any text; each new one ends the attempt at a barrier, and the next one continues from there."""
 
+REFRESH_ANNOTATION: Final = f"{GROUP}/refresh-requested"
+"""Any text; each new one runs a complete job again, from the position that its target holds."""
+
 CHANGED_BY_ANNOTATION: Final = f"{GROUP}/changed-by"
 """JSON of a `ChangeClaim`: who changes the Backfill, and why. It is set in the request that changes the spec or the override.
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 import click
 
 from backfill_kubectl.commands.about import complete_words, completion, doctor, version
-from backfill_kubectl.commands.control import approve, pause, resume, retry, suspend, throttle, unsuspend, verify
+from backfill_kubectl.commands.control import (
+    approve,
+    pause,
+    refresh,
+    resume,
+    retry,
+    suspend,
+    throttle,
+    unsuspend,
+    verify,
+)
 from backfill_kubectl.commands.history import history
 from backfill_kubectl.commands.lint import lint_files
 from backfill_kubectl.commands.listing import get, list_jobs
@@ -24,7 +34,7 @@ def cli(debug: bool) -> None:
 
 
 for command in (
-    list_jobs, get, pause, resume, throttle, suspend, unsuspend, approve, retry, verify, plan, receipt, grid, history, logs, events, lint_files, doctor, report, version,
+    list_jobs, get, pause, resume, throttle, suspend, unsuspend, approve, retry, refresh, verify, plan, receipt, grid, history, logs, events, lint_files, doctor, report, version,
     ui, completion,
 ):  # fmt: skip
     cli.add_command(command)

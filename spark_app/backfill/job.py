@@ -213,6 +213,15 @@ class Backfill(Commands, Fences):
         plan = partial(plan_job, self._backfill, settings=self._settings, check_unique=check_unique, starting=on_step)
         return ShownPlan.of(self._with(spark, plan), self.job_id, self.spec)
 
+    def refreshing(self) -> Self:
+        """Return the same job whose runs also continue it after its end, from the position that its target holds.
+
+        A run with nothing new in the source writes nothing.
+        """
+        made = type(self).__new__(type(self))
+        made._take(self._backfill, self._folder, self._settings.model_copy(update={"mode": "refresh"}))  # noqa: SLF001
+        return made
+
     def run(self, spark: SparkSession | None = None, *, on_progress: OnProgress | None = None) -> Outcome:
         """Run one attempt to its end, and return the outcome.
 

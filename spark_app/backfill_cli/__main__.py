@@ -34,6 +34,7 @@ def cli(debug: bool) -> None:
 @cli.command()
 @FILE
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--refresh", is_flag=True, help="Also continue a finished job with the later changes of its source.")
 @click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change a field: spec.after=Follow.")
 @click.option("--cores", type=click.IntRange(min=1), help="Threads of the embedded Spark.")
 @click.option("--memory", callback=parsed(parse_memory), help="Heap of the embedded Spark, as 4g.")
@@ -47,6 +48,7 @@ def cli(debug: bool) -> None:
 def run(
     file: Path | None,
     output: str,
+    refresh: bool,
     changes: tuple[str, ...],
     cores: int | None,
     memory: str | None,
@@ -73,7 +75,7 @@ def run(
         verbose=verbose,
     )
     with in_folder_of(file):
-        code = RunCommand(job, shown).to_end()
+        code = RunCommand(job.refreshing() if refresh else job, shown).to_end()
     leave(code)
 
 

@@ -87,6 +87,7 @@ def facts_of(frame: JobFrame, *, with_eta: bool) -> list[Fact]:
         Fact(3, "lag", "" if resting else _lag(progress), frame.trend.lags),
         Fact(5, "changes", changes if counted else ""),
         Fact(7, "commit", _commit(frame, resting=resting)),
+        Fact(6, "refresh", _refresh(progress)),
         Fact(6, "barrier", _barrier(progress)),
     ]
     return [fact for fact in facts if fact.value]
@@ -118,6 +119,14 @@ def _limit(limit: LimitInForce | None) -> str:
     origin = ", ".join(part for part in (limit.origin.lower(), limit.by) if part)
     origin = f" ({origin})" if origin else ""
     return format_rate(limit.rows_per_second, limit.bytes_per_second) + until + origin
+
+
+def _refresh(progress: Progress) -> str:
+    refresh = progress.refresh
+    if refresh is None:
+        return ""
+    upto = progress.consumed_position or f"version {progress.consumed_version}"
+    return f"{show_clock(refresh.start)}, from {refresh.from_position} to {upto}"
 
 
 def _lag(progress: Progress) -> str:

@@ -55,8 +55,8 @@ class DriverSettings(BaseModel):
     master: Literal["local", "cluster"] = "local"
     """`cluster`: master, memory and addresses come from `spark-defaults.conf`, jars from the image."""
 
-    mode: Literal["run", "plan"] = "run"
-    """The driver runs the job; in mode `plan`, it only prints the plan."""
+    mode: Literal["run", "plan", "refresh"] = "run"
+    """The driver runs the job; in mode `refresh` also a finished one, from its last position; in mode `plan`, it only prints the plan."""
 
     control_bind: str = LOOPBACK
     """Address of the control server."""

@@ -196,8 +196,8 @@ class TestAPlanOfAJobThatHasEnded:
         assert [(warning.reason, warning.message) for warning in planned.warnings] == [
             ("AlreadyComplete", "the job has ended at source version 0: a run does nothing.")
         ]
-        with pytest.raises(InvalidSpecError, match=r"spec\.after is Follow"):
-            plan_job(job(str(tmp_path / "s"), str(tmp_path / "t"), after="Follow"), settings=settings, spark=spark)
+        with pytest.raises(InvalidSpecError, match=r"spec\.verify is Final"):
+            plan_job(job(str(tmp_path / "s"), str(tmp_path / "t"), verify="Final"), settings=settings, spark=spark)
 
 
 class TestAPlanOnTheCommandLine:

@@ -237,6 +237,34 @@ class TestASourceThatGrowsAtItsEnd:
         drawn(strategy, seed, **GROWING).run()
 
 
+REFRESHABLE = [
+    strategy
+    for strategy, mode in dict(EACH_MODE).items()
+    if mode != "unknown" and strategy not in ("RearrangedChain", "Counter")
+]
+REFRESHED = {"refreshes": 2, "crashes": 0.02, "faults": 0.02, "trouble_s": 12.0}
+
+
+@pytest.mark.parametrize("strategy", REFRESHABLE)
+class TestAJobThatIsRefreshed:
+    """A finished job runs again, from the position that its target holds, with crashes, faults and commands."""
+
+    @pytest.mark.parametrize("seed", range(40))
+    def test_a_refresh_loses_and_duplicates_no_row(self, strategy: str, seed: int) -> None:
+        """Every commit of a refresh holds the rows of its state, every end has the receipt that the spec requires, and a refresh of a
+        quiet source commits nothing."""
+        world = drawn(strategy, seed, **REFRESHED).run()
+        assert world.refreshes.ended == REFRESHED["refreshes"] or world.lost is not None
+
+    @pytest.mark.rest
+    def test_the_worlds_cover_each_kind_of_refresh(self, strategy: str) -> None:
+        """The worlds must have refreshes with and without news, and crashes within them."""
+        worlds = [drawn(strategy, seed, **REFRESHED).run() for seed in range(40)]
+        assert sum(world.refreshes.up_to_date > 0 for world in worlds) > 5
+        assert sum(world.refreshes.ended - world.refreshes.up_to_date for world in worlds) > 20
+        assert sum(world.crashes for world in worlds) > 20
+
+
 class TestAJobThatIsRescaled:
     """Each attempt has another `maxInFlight`: the state of one attempt fits all (fault M9)."""
 

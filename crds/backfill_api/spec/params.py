@@ -75,6 +75,9 @@ class StrategyParams(Params):
     WRITES_NOT: ClassVar[Mapping[str, str]] = {}
     """Write modes that it cannot do, each with the reason."""
 
+    ENDS_FOR_GOOD: ClassVar[str] = "it does not declare that it can continue"
+    """Reason why a finished job cannot take later changes of its source; empty if it can."""
+
     APPLIES_WHILE_COPYING: ClassVar[bool] = False
     """True if it applies changes while it copies, so that a slower copy shortens their lag."""
 

@@ -114,6 +114,19 @@ class LimitInForce(Model):
     """Who set it, as the annotation `backfill.dev/changed-by` claims; empty: no claim."""
 
 
+class RefreshProgress(Model):
+    """A run of a finished job from the position that its target held; its end is `consumedPosition` and `lastCommitTime`."""
+
+    start: Moment
+    """Time at which the refresh began, RFC 3339."""
+
+    from_version: Count | None = None
+    """Source version that the target held before; absent: the source has no versions."""
+
+    from_position: Message = ""
+    """Part of the source that the target held before, for display."""
+
+
 class ProgressSummary(Model):
     """Progress of a job, bounded in size; counts are those of the newest commit, never ahead of it."""
 
@@ -215,6 +228,9 @@ class ProgressSummary(Model):
 
     epoch: Count = 0
     """Number of the newest barrier; it grows without progress too."""
+
+    refresh: RefreshProgress | None = None
+    """The last run of the finished job that wrote to the target; absent: the job ran only once."""
 
 
 class Progress(ProgressSummary):

@@ -19,7 +19,7 @@ from backfill_api.wire import Command, CommandType
 
 __all__ = [
     "Acknowledgement", "Attempt", "BackfillStatus", "Condition", "Control", "PastAttempt", "PendingCommand", "Phase", "Plan", "PlanWarning", "PodLoss",
-    "Progress", "ProgressSummary", "Receipt", "ReceiptSummary", "StopRequest",
+    "Progress", "ProgressSummary", "Receipt", "ReceiptSummary", "RefreshRun", "StopRequest",
 ]  # fmt: skip
 
 HISTORY_MAX = 5
@@ -201,6 +201,27 @@ class Control(Model):
     restart_token: Token = ""
     """Last value of the annotation `backfill.dev/restart-requested` that caused a restart."""
 
+    refresh_token: Token = ""
+    """Last value of the annotation `backfill.dev/refresh-requested` that caused a refresh."""
+
+
+class RefreshRun(Model):
+    """The newest run of a complete job; `progress.refresh` has the position at which it began."""
+
+    start: Moment
+    """Time at which the job was continued, RFC 3339."""
+
+    end: Moment | None = None
+    """End, RFC 3339; absent while it runs or waits."""
+
+    reason: Annotated[str, Field(max_length=64)] = ""
+    """`Complete`, `UpToDate` if the source had nothing new and nothing was written, or the reason of its failure; empty while it runs."""
+
+    @property
+    def done(self) -> bool:
+        """True if it ended well; a failed one is tried again when the job is restarted."""
+        return self.reason in ("Complete", "UpToDate")
+
 
 class PastAttempt(Model):
     """An attempt that ended."""
@@ -281,6 +302,9 @@ class BackfillStatus(Model):
 
     receipt: ReceiptSummary | None = None
     """The newest receipt."""
+
+    refresh: RefreshRun | None = None
+    """The newest refresh; absent: none was requested."""
 
     history: Annotated[tuple[PastAttempt, ...], Field(max_length=HISTORY_MAX)] = ()
     """The last attempts that ended, oldest first."""

@@ -1,4 +1,4 @@
-"""Commands that change a Backfill: pause, resume, throttle, suspend, unsuspend, approve, retry, verify."""
+"""Commands that change a Backfill: pause, resume, throttle, suspend, unsuspend, approve, retry, refresh, verify."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from backfill_kubectl.decisions.changes import (
     Pause,
     Resume,
     Retry,
+    RunAgain,
     Suspend,
     TakeReceipt,
     Throttle,
@@ -247,6 +248,13 @@ def approve(session: Session, name: str, **options: Any) -> None:
 def retry(session: Session, name: str, **options: Any) -> None:
     """End the attempt at a barrier and start the next one; a failed job starts again."""
     _apply(session, name, Retry(), **options)
+
+
+@click.command()
+@change_options(WAIT_S, placed=False)
+def refresh(session: Session, name: str, **options: Any) -> None:
+    """Run a complete job again, with only the later changes of its source."""
+    _apply(session, name, RunAgain(), **options)
 
 
 @click.command()

@@ -8,6 +8,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from backfill_api.amounts import counted
+from backfill_api.names import REFRESH_ANNOTATION
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.wire import CommandType
 from backfill_console.commands.acknowledgements import Controls, describe_controls
@@ -20,6 +21,7 @@ from backfill_kubectl.decisions.changes import (
     Pause,
     Resume,
     Retry,
+    RunAgain,
     Suspend,
     TakeReceipt,
     Throttle,
@@ -107,6 +109,8 @@ def acknowledgement(
             if control is not None and control.restart_token == token:
                 return InForce(_restarted(now))
             return Waiting(likely_silence(now, "the operator has not restarted the attempt"))
+        case RunAgain():
+            return _refresh(token, now)
         case TakeReceipt():
             return _receipt(token, now)
         case Approve():
@@ -191,6 +195,17 @@ def _receipt(token: str, now: StoredBackfill) -> Acknowledgement:
     if receipt is None:
         return Waiting("the receipt has not arrived")
     return InForce(describe_receipt(now), f"epoch {receipt.epoch}" if receipt.epoch else "")
+
+
+def _refresh(token: str, now: StoredBackfill) -> Acknowledgement:
+    control, complete = now.status.control, now.condition("Complete")
+    if control is not None and control.refresh_token == token:
+        return InForce(f"{now.status.phase or 'Pending'}: the job continues from its last position")
+    if complete is not None and complete.status == "True" and REFRESH_ANNOTATION in complete.message:
+        return Rejected(complete.message, "Create a new Backfill with another jobId, target and strategy.")
+    if not now.holds("Complete"):
+        return Recorded(f"{now.status.phase or 'Pending'}: the job has not ended; the refresh follows its end")
+    return Waiting(likely_silence(now, "the operator has not read the request"))
 
 
 def describe_receipt(now: StoredBackfill) -> str:

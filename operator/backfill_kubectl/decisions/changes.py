@@ -49,6 +49,11 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
+class RunAgain:
+    """A complete job runs again, from the position that its target holds."""
+
+
+@dataclass(frozen=True, slots=True)
 class TakeReceipt:
     """Source and target are compared once."""
 
@@ -56,4 +61,4 @@ class TakeReceipt:
 Control = Pause | Resume | Throttle | Suspend | Unsuspend
 """Changes that the spec or an override can hold."""
 
-Change = Control | Approve | Retry | TakeReceipt
+Change = Control | Approve | Retry | RunAgain | TakeReceipt

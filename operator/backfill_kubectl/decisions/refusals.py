@@ -8,7 +8,7 @@ from typing import Final
 from backfill_api.names import KIND, PLURAL, SHORT_NAMES, SINGULAR
 from backfill_core.command_errors import CommandRefusedError, NotRunningError
 from backfill_core.errors import BackfillError
-from backfill_kubectl.decisions.changes import Approve, Change, Retry, TakeReceipt
+from backfill_kubectl.decisions.changes import Approve, Change, Retry, RunAgain, TakeReceipt
 from backfill_kubectl.decisions.stored import StoredBackfill
 
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -38,11 +38,11 @@ def refusal(backfill: StoredBackfill, change: Change) -> BackfillError | None:
     phase = backfill.status.phase
     if backfill.deleting:
         return NotRunningError(f"{backfill.key} is being deleted.")
-    if phase == "Succeeded":
+    if phase == "Succeeded" and not isinstance(change, RunAgain):
         hint = (
             "Compare with `backfill verify -f FILE`."
             if isinstance(change, TakeReceipt)
-            else "Create a new Backfill to copy again."
+            else f"Take later changes with `kubectl backfill refresh {backfill.key}`, or create a new Backfill to copy again."
         )
         return NotRunningError(f"{backfill.key} has ended: Succeeded.", hint=hint)
     if phase == "Failed" and not isinstance(change, Retry):

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 from backfill_api.names import (
     CHANGED_BY_ANNOTATION,
     OVERRIDE_ANNOTATION,
+    REFRESH_ANNOTATION,
     RESTART_ANNOTATION,
     STATE_ANNOTATION,
     SUSPEND_ANNOTATION,
@@ -26,6 +27,7 @@ from backfill_kubectl.decisions.changes import (
     Pause,
     Resume,
     Retry,
+    RunAgain,
     Suspend,
     TakeReceipt,
     Throttle,
@@ -82,6 +84,8 @@ def decide_write(backfill: StoredBackfill, change: Change, *, how: How | None, c
     match change:
         case Retry():
             place, annotations[RESTART_ANNOTATION] = "annotation", claim.time
+        case RunAgain():
+            place, annotations[REFRESH_ANNOTATION] = "annotation", claim.time
         case TakeReceipt():
             place, annotations[VERIFY_ANNOTATION] = "annotation", claim.time
         case Approve():

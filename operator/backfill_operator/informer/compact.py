@@ -14,6 +14,7 @@ from pydantic_core import to_json
 from backfill_api.names import (
     CHANGED_BY_ANNOTATION,
     OVERRIDE_ANNOTATION,
+    REFRESH_ANNOTATION,
     RESTART_ANNOTATION,
     STATE_ANNOTATION,
     SUSPEND_ANNOTATION,
@@ -32,7 +33,7 @@ FINISHED: Final = frozenset({"Succeeded", "Failed"})
 ANNOTATION_CHARACTERS_MAX: Final = 8192
 ANNOTATIONS: Final = (
     OVERRIDE_ANNOTATION, STATE_ANNOTATION, SUSPEND_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION,
-    CHANGED_BY_ANNOTATION, WATCHED_ANNOTATION,
+    REFRESH_ANNOTATION, CHANGED_BY_ANNOTATION, WATCHED_ANNOTATION,
 )  # fmt: skip
 METADATA: Final = (
     "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "finalizers",

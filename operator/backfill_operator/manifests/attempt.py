@@ -62,6 +62,9 @@ class Launch:
     until: str | None = None
     """End of the limit, RFC 3339; `None` if it has no end."""
 
+    refresh: bool = False
+    """True if the driver continues a job that has ended."""
+
     @property
     def image(self) -> str:
         """Image of driver and executors."""

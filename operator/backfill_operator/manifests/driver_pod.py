@@ -237,7 +237,9 @@ def _environment(launch: Launch) -> dict[str, str]:
     }
     if launch.spec.source.params.secret is not None:
         made[env.SOURCE_SECRET_DIR] = SOURCE_SECRET_DIR
-    return made | ({env.MODE: "plan"} if launch.kind == "Plan" else {})
+    if launch.kind == "Plan":
+        return made | {env.MODE: "plan"}
+    return made | ({env.MODE: "refresh"} if launch.refresh else {})
 
 
 def _source_secret(launch: Launch) -> list[dict[str, Any]]:

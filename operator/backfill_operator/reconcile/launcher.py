@@ -79,6 +79,7 @@ def manifests_of(installation: Installation) -> Manifests:
             rows_per_second=action.rows_per_second,
             bytes_per_second=action.bytes_per_second,
             until=action.until,
+            refresh=action.refresh,
         )
         identity = Identity(credentials.certificate, credentials.key, credentials.token, credentials.rpc_secret)
         made = config_map(launch), secret(launch, identity), service(launch), driver_pod(launch)

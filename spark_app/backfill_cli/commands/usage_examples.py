@@ -15,7 +15,7 @@ EXAMPLES: Final = {
     ),
     "validate": ("backfill validate -f orders.yaml", "helm template CHART | backfill validate -f -"),
     "plan": ("backfill plan -f orders.yaml --check-unique", "backfill plan -f orders.yaml --explain"),
-    "run": ("backfill run -f orders.yaml", "backfill run -f orders.yaml --set spec.after=Follow -o json"),
+    "run": ("backfill run -f orders.yaml --refresh", "backfill run -f orders.yaml --set spec.after=Follow -o json"),
     "status": ("backfill status --watch", "backfill status -f orders.yaml -o json"),
     "jobs": ("backfill jobs", "backfill jobs -o json"),
     "history": ("backfill history --job default/orders", "backfill history -o json"),

@@ -1,42 +1,160 @@
-"""Endings: requests that an ended job refuses, and the message for a stop before the first commit of an attempt."""
+"""Endings: the decision of a run of a job that has ended, and the message for a stop before the first commit of an attempt.
+
+A run of an ended job:
+
+run       spec                                source                       decision
+-------   ---------------------------------   --------------------------   -----------------------------------------------
+any       after: Follow                       not read                     Continue: the job is unfinished from its fence on
+run       after: Exit, nothing is missing     not read                     Stay: nothing is read or written
+run       after: Exit, no required receipt    not read                     Refuse
+refresh   after: Exit                         not read yet                 ReadHead, then one of the next three
+refresh   after: Exit, nothing is missing     at the consumed position     Stay: nothing is written
+refresh   after: Exit, no required receipt    at the consumed position     Continue: the receipt is taken
+refresh   after: Exit                         at another position          Continue
+refresh   any                                 another source               Refuse
+any       Follow, or a refresh: a strategy    not read                     Refuse
+          that ends for good
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from backfill_api.amounts import counted
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core.errors import BackfillError, InvalidSpecError
+from backfill_core.errors import (
+    RECREATED_HINT,
+    BackfillError,
+    ChangeFeedExpiredError,
+    InvalidSpecError,
+    OffsetsExpiredError,
+    SnapshotExpiredError,
+    SourceReplacedError,
+)
 from backfill_core.job.state import JobState
-from backfill_core.protocol.after_end import unmet_after_end
+from backfill_core.protocol.after_end import Unmet, unmet_after_end
+from backfill_core.protocol.events import Head
 from backfill_core.protocol.receipt import TableReceipt
 
 
-def refuse_after_end(spec: BackfillSpec, receipt: TableReceipt | None) -> BackfillError | None:
-    """Return the error if an ended job does not meet its spec; `None` if nothing is missing.
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """The job stays as it ended."""
+
+    reason: str
+    """AlreadyComplete, or UpToDate if the source was read and has nothing new."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """The job takes the changes after its consumed position."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHead:
+    """The decision needs the newest position of the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The spec or the source does not allow the run."""
+
+    error: BackfillError
+
+
+AfterEnd = Stay | Continue | ReadHead | Refuse
+
+
+def decide_after_end(
+    spec: BackfillSpec, state: JobState, *, refresh: bool, head: Head | None = None, source_id: str = ""
+) -> AfterEnd:
+    """Decide what a run of an ended job does; see the module.
 
     Args:
-        spec: Spec of the new attempt.
-        receipt: Last receipt of the job; `None` if it took none.
+        spec: Spec of the run.
+        state: The finished state.
+        refresh: True if the run is a refresh.
+        head: Newest position of the source; `None` if the source was not read.
+        source_id: Identity of the source that the job read; empty if unknown.
     """
+    unmet = _unmet(spec, state.receipt)
+    if refresh and spec.strategy.params.ENDS_FOR_GOOD:
+        return Refuse(_refused_strategy(spec, "a refresh"))
+    if unmet == "Follow":
+        return Refuse(_refused_strategy(spec, "spec.after: Follow"))
+    if spec.after == "Follow":
+        return Continue()
+    if not refresh:
+        return Refuse(_missing(spec, state.receipt, unmet)) if unmet else Stay("AlreadyComplete", ALREADY_COMPLETE)
+    if head is None:
+        return ReadHead()
+    if source_id and head.source_id and head.source_id != source_id:
+        return Refuse(SourceReplacedError("another source is at the path since the job ended.", hint=RECREATED_HINT))
+    if unmet or _differs(head, state):
+        return Continue()
+    return Stay("UpToDate", "the source has nothing new since the job ended, so the refresh wrote nothing")
+
+
+ALREADY_COMPLETE = "the job is already finished, as its state in the target records"
+
+
+def _differs(head: Head, state: JobState) -> bool:
+    consumed = state.consumed
+    if isinstance(head.position, int) or consumed is None or isinstance(consumed, int):
+        return bool(head.position != consumed)
+    # A partition without a record is at offset 0.
+    names = head.position.keys() | consumed.keys()
+    return any(head.position.get(name, 0) != consumed.get(name, 0) for name in names)
+
+
+def _refused_strategy(spec: BackfillSpec, requested: str) -> InvalidSpecError:
+    return InvalidSpecError(
+        f"spec.strategy.type is {spec.strategy.type}, which does not allow {requested} of a job that has ended: "
+        f"{spec.strategy.params.ENDS_FOR_GOOD}.",
+        hint="Give a new job another jobId, another target and another strategy.",
+    )
+
+
+def _unmet(spec: BackfillSpec, receipt: TableReceipt | None) -> Unmet | None:
     compared = receipt is not None and (receipt.complete or bool(receipt.cut_off))
-    by_bytes = 0 if receipt is None else receipt.files_by_bytes
-    match unmet_after_end(spec, compared=compared, files_by_bytes=by_bytes):
-        case "Follow":
-            return InvalidSpecError(
-                "spec.after is Follow, and the job has ended: a job that has ended does not follow its source.",
-                hint="Set after: Exit, or give a new job another jobId and another target.",
-            )
-        case "Receipt":
-            return InvalidSpecError(
-                f"spec.verify is {spec.verify}, and the job ended without a receipt of all rows.",
-                hint="Compare both tables with `backfill verify`, and set verify: None.",
-            )
-        case "ReceiptByRows":
-            return InvalidSpecError(
-                f"spec.verify is FinalByRows, and the receipt compared {counted(by_bytes, 'file')} by their bytes.",
-                hint="Compare both tables with `backfill verify --rows`, and set verify: Final.",
-            )
-        case None:
-            return None
+    return unmet_after_end(spec, compared=compared, files_by_bytes=0 if receipt is None else receipt.files_by_bytes)
+
+
+def _missing(spec: BackfillSpec, receipt: TableReceipt | None, unmet: Unmet) -> InvalidSpecError:
+    if unmet == "ReceiptByRows" and receipt is not None:
+        return InvalidSpecError(
+            f"spec.verify is FinalByRows, and the receipt compared {counted(receipt.files_by_bytes, 'file')} by their bytes.",
+            hint="Compare both tables with `backfill verify --rows`, and set verify: Final.",
+        )
+    return InvalidSpecError(
+        f"spec.verify is {spec.verify}, and the job ended without a receipt of all rows.",
+        hint="Take the receipt with `backfill run --refresh`, or compare with `backfill verify` and set verify: None.",
+    )
+
+
+EXPIRED_HINT = (
+    "The target keeps the rows that it has. Copy everything again with another jobId and another target. To refresh later jobs, "
+    "keep old versions or records in the source for longer than the time between two refreshes."
+)
+
+
+def expired_after_end(error: BackfillError, consumed: str) -> BackfillError:
+    """Return the error of a run whose source no longer has the changes after the consumed position; other errors are unchanged.
+
+    Args:
+        error: Error of opening the source.
+        consumed: The position that the target holds, as the source displays it.
+    """
+    message = f"the changes of the source after {consumed} are gone: {error.message}"
+    match error:
+        case SnapshotExpiredError() | ChangeFeedExpiredError():
+            return SnapshotExpiredError(message, hint=EXPIRED_HINT)
+        case OffsetsExpiredError():
+            return OffsetsExpiredError(message, hint=EXPIRED_HINT)
+        case _:
+            return error
 
 
 def describe_early_stop(state: JobState | None) -> str:

@@ -180,13 +180,13 @@ class Job(AttemptView):
             self._watch = self._watch.expire()
             actions.append(self._poll())
         # The commit that ends the job already contains a receipt, which also answers a receipt requested meanwhile.
-        if commit.verify and stop_in(self.phase) is None and not commit.state.finished:
+        if commit.verify and stop_in(self.phase) is None and not isinstance(self.phase, Finishing):
             actions += self._verify()
         return (*actions, *self._maybe_over(commit.state))
 
     def _maybe_over(self, committed: JobState) -> tuple[Action, ...]:
         receipt = committed.receipt
-        if committed.finished:
+        if committed.finished and isinstance(self.phase, Finishing):
             return self._end(Finish("Complete", message=describe_cut_off(self._strategy.status.cut_off)))
         if receipt is None or receipt.equal:
             return ()
@@ -355,6 +355,7 @@ class Job(AttemptView):
             epoch=epoch.number,
             # The attempt before this one may have died between its two commits.
             quarantine=quarantine if fences else quarantine.after(request.files, epoch.txn_version),
+            finished=self._stays_finished(request),
             progress=self._strategy.stored.encode(),
             consumed=self._strategy.status.consumed,
             controls=self._controls,
@@ -395,6 +396,5 @@ class Job(AttemptView):
 
     def _verify(self) -> list[StartWork]:
         status, version = self._strategy.status, self._commits.log.table_version
-        return self._work.start(
-            [Verify(self._work.next_id, status.position, version, self._epoch.number, status.covered, status.cut_off)]
-        )
+        epoch, work_id = self._epoch.number, self._work.next_id
+        return self._work.start([Verify(work_id, status.position, version, epoch, status.covered, status.cut_off)])

@@ -14,6 +14,7 @@ from typing import Any
 from backfill_api.spec.bounds import MESSAGE_MAX
 from backfill_core.errors import StateMismatchError
 from backfill_core.job.controls import Controls
+from backfill_core.job.refresh import Refresh
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.quarantine import Quarantine
@@ -67,6 +68,9 @@ class JobState:
     committed_ms: int | None = None
     """Time of the commit that stores this state, in milliseconds; `None` in states of earlier releases."""
 
+    refresh: Refresh | None = None
+    """Last refresh; `None` if the job ran only once."""
+
     def encode(self) -> str:
         """Return the JSON string.
 
@@ -93,6 +97,7 @@ class JobState:
             "driver": self.driver,
             **({} if self.committed_ms is None else {"committedMs": self.committed_ms}),
             **({"quarantine": self.quarantine.encode()} if self.quarantine.rows else {}),
+            **({} if self.refresh is None else {"refresh": self.refresh.encode()}),
         }
         text = json.dumps(document, separators=(",", ":"))
         if len(text.encode()) > SIZE_MAX_BYTES:
@@ -119,7 +124,19 @@ class JobState:
             finished=False,
             percent=0,
             quarantine=Quarantine(),
+            refresh=None,
         )
+
+    def continued(self, now_ms: int, *, follows: bool) -> JobState:
+        """Return the state of a finished job that takes later changes of its source.
+
+        A refresh stays finished until its first change, so a refresh that fails before it leaves a finished job. A job that follows is
+        unfinished from its fence on, because it keeps the target.
+        """
+        refresh = None
+        if not follows and self.consumed is not None:
+            refresh = Refresh(self.consumed, now_ms, self.changes_done)
+        return replace(self, finished=not follows, percent=0, refresh=refresh)
 
     @classmethod
     def decode(cls, text: str) -> JobState:
@@ -158,6 +175,7 @@ class JobState:
             driver=str(document.get("driver", "")),
             committed_ms=stored.count("committedMs") if document.get("committedMs") is not None else None,
             quarantine=Quarantine.decode(document.get("quarantine")),
+            refresh=stored.parsed("refresh", Refresh.decode) if "refresh" in document else None,
         )
 
 

@@ -27,6 +27,7 @@ from backfill_core.job.phase import (
     Verifying,
     stop_in,
 )
+from backfill_core.job.refresh import Refresh
 from backfill_core.job.source_watch import SourceWatch
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import RECEIPT, START, StepTimeline, begin
@@ -35,7 +36,7 @@ from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import LimitSet
 from backfill_core.protocol.receipt import TableReceipt
-from backfill_core.protocol.strategy import Facts, JobWarning, Permits, Strategy, StrategyView
+from backfill_core.protocol.strategy import CommitRequest, Facts, JobWarning, Permits, Strategy, StrategyView
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,9 @@ class JobView:
     strategy: StrategyView
     changes_done: int
     bytes_done: int
+    refresh: Refresh | None
+    """Refresh that this attempt continues; `None` if it is not a refresh."""
+
     bad_records: int
     """Bad records in the quarantine table, or announced by the newest commit."""
 
@@ -236,6 +240,12 @@ class AttemptView:
         at_work = self._work or not self._commits.idle or self._backoff is not None
         return isinstance(self.phase, Running) and not at_work and self._strategy.status.complete
 
+    def _stays_finished(self, request: CommitRequest) -> bool:
+        """Return whether the next state is finished. A refresh stays finished until a commit changes the target or its position."""
+        moved = self._strategy.status.consumed != self._state.consumed
+        changes = request.files or request.removed or request.announces or request.columns or moved
+        return self._state.finished and (isinstance(self.phase, Finishing) or not changes)
+
     def _may_leave(self) -> bool:
         """Return whether the job may end while work still runs.
 
@@ -301,6 +311,7 @@ class AttemptView:
             strategy=strategy,
             changes_done=self._state.changes_done,
             bytes_done=self._state.bytes_done,
+            refresh=self._state.refresh,
             bad_records=self._state.quarantine.rows,
             running=len(self._work),
             quiet=not self._work,

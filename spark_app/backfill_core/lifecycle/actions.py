@@ -50,6 +50,9 @@ class LaunchDriver:
     until: str | None = None
     """End of the limit, RFC 3339; `None` if it has no end."""
 
+    refresh: bool = False
+    """True if the driver continues a job that has ended."""
+
     token_hashes: tuple[str, ...] = ()
     """Hashes of tokens that its Secret may contain; a Secret with another token is not the attempt's. Empty if not on record."""
 

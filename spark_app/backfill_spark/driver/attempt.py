@@ -26,7 +26,7 @@ from backfill_core.errors import (
     StagedFilesGoneError,
     StateMovedError,
 )
-from backfill_core.job.after_end import describe_early_stop, refuse_after_end
+from backfill_core.job.after_end import describe_early_stop
 from backfill_core.job.commit import describe_suspects
 from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
@@ -45,6 +45,7 @@ from backfill_spark.control.metrics import LoopMeter, progress_registry
 from backfill_spark.control.operator_binding import OperatorBinding
 from backfill_spark.control.wire import format_timestamp
 from backfill_spark.driver.action_executor import SparkActionExecutor
+from backfill_spark.driver.ended_job import open_ended, stay_ended
 from backfill_spark.driver.event_loop import Loop, now
 from backfill_spark.driver.gauges import Gauge, auto_settings, gauges, measuring
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, LOOKING, JobContext, OpenedJob
@@ -188,16 +189,19 @@ def _run_until_fenced(context: JobContext, caller: _Caller, began_s: float) -> R
 
 def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOutcome:
     state = context.state
-    if state is not None and state.finished and not state.dropped(context.stored.txn_version):
-        refused = refuse_after_end(context.backfill.spec, state.receipt)
-        if refused is not None:
-            raise refused
-        message = "the job is already finished, as its state in the target records"
-        outcome = RunOutcome("Complete", EXIT_COMPLETE, "AlreadyComplete", message, "", None, state.receipt)
-        return replace(outcome, source_head=newest_of_source(context, state.consumed))
+    ended = state is not None and state.finished and not state.dropped(context.stored.txn_version)
+    if (
+        state is not None
+        and ended
+        and (stay := stay_ended(context, refresh=caller.settings.mode == "refresh")) is not None
+    ):
+        head = newest_of_source(context, state.consumed)
+        return RunOutcome(
+            "Complete", EXIT_COMPLETE, stay.reason, stay.message, "", None, state.receipt, source_head=head
+        )
     with ExitStack() as opened:
         with caller.stop.cancels_jobs_of(context.spark):
-            job = opened.enter_context(context.open_job())
+            job = opened.enter_context(open_ended(context) if ended else context.open_job())
             measures = gauges(job)
             caller.stop.check()
             caller.starting("checking the key's values")
@@ -260,7 +264,7 @@ class _Attempt:
         self._executor = SparkActionExecutor(opened, attempt=state.attempt)
         with opened.tables.jobs_explained():
             decodes = self._executor.decodes
-        strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven, decodes=decodes)
+        strategy = opened.strategy(proves_key=proves_key, key_proven=key_proven, decodes=decodes, continues=True)
         job = Job(state, strategy, pace, moment, spent)
         self._server: OperatorBinding | None = None
         self._orphans = OrphanRemoval(self._executor.remove_orphans)
@@ -343,8 +347,13 @@ class _Attempt:
         with suppress(BackfillError):  # the job is complete even if the source is gone
             head = newest_of_open_source(self._job, view.strategy.consumed)
         hint = CUT_OFF_HINT if finish.message else ""
+        refresh, strategy = view.refresh, view.strategy
+        refreshed = (
+            "" if refresh is None else refresh.describe(strategy.consumed, view.changes_done, self._format_position)
+        )
+        message = "; ".join(filter(None, (refreshed, finish.message)))
         return RunOutcome(
-            "Complete", EXIT_COMPLETE, "Complete", finish.message, hint, self._progress, view.receipt, source_head=head
+            "Complete", EXIT_COMPLETE, "Complete", message, hint, self._progress, view.receipt, source_head=head
         )
 
 
@@ -363,6 +372,8 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
     receipt = state.receipt if state.receipt is not None and state.receipt.equal else None
     if opened.start_over is not None:
         state = state.begun_anew()
+    elif state.finished:
+        state = state.continued(moment.wall_ms, follows=spec.after == "Follow")
     return replace(
         state,
         attempt=state.attempt + 1,

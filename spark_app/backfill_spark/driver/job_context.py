@@ -14,6 +14,7 @@ from backfill_core.job.owner import PREFIX, Claim, check_claim
 from backfill_core.job.state import JobState, check_same_spec
 from backfill_core.plugins import choose
 from backfill_core.positions.key_scan import KeyScan
+from backfill_core.protocol.after_end import progress_after_end
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.strategy import Opened, ReadNewest, StartOver, StoredProgress, Strategy, StrategyPlugin
 from backfill_core.protocol.work import Position
@@ -125,6 +126,14 @@ class JobContext:
         """Progress that the strategy stored, decoded by the strategy; `None` before the first commit."""
         return None if self.state is None else self.plugins.strategy.decode(self.state.progress)
 
+    def check_claim(self) -> None:
+        """Refuse a target that another job fills; an ended job that continues claims its target again.
+
+        Raises:
+            TargetTakenError: the message contains the other job.
+        """
+        check_claim(self.claim, self.stored.claims, path=self.sink.path)
+
     def reopened(self) -> JobContext:
         """Read the target again, after a commit of another attempt or when staged files are gone."""
         return _look(self.spark, self.backfill, self.plugins)
@@ -225,13 +234,19 @@ class OpenedJob(JobContext):
             raise StateMovedError("another attempt of this job committed just now.", hint="Start the job again.")
         return replace(self, stored=stored)
 
-    def strategy(self, *, proves_key: bool = False, key_proven: bool = False, decodes: bool = False) -> Strategy:
-        """Return the job's strategy, resumed from the progress in the target; see `Opened` for the arguments."""
+    def strategy(
+        self, *, proves_key: bool = False, key_proven: bool = False, decodes: bool = False, continues: bool = False
+    ) -> Strategy:
+        """Return the job's strategy, resumed from the progress in the target; see `Opened` for the first arguments.
+
+        `continues` is true for an attempt that continues a job after its end.
+        """
         opened = Opened(
             self.tables.opened.answer, self.stored.txn_version, proves_key=proves_key, key_proven=key_proven,
             splits_keys=proves_key and self.splits_keys, line=self.line, decodes=decodes,
         )  # fmt: skip
-        return self.plugins.strategy.resume(self.backfill.spec, self.resumes, opened)
+        stored = progress_after_end(self.resumes, finished=continues and self.state is not None and self.state.finished)
+        return self.plugins.strategy.resume(self.backfill.spec, stored, opened)
 
 
 def _look(spark: SparkSession, backfill: BackfillResource, plugins: Plugins) -> JobContext:

@@ -12,8 +12,9 @@ from backfill_api.status import receipt as api
 from backfill_api.status.plan import Plan, PlanWarning
 from backfill_api.status.source_head import SourceHead
 from backfill_core.errors import BackfillError, NotFinishedError, StateMismatchError
-from backfill_core.job.after_end import refuse_after_end
+from backfill_core.job.after_end import Continue, Refuse, decide_after_end
 from backfill_core.job.state import JobState
+from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import PinVersion, ReadNewest, Subscribe
 from backfill_core.protocol.work import Position
 from backfill_spark.control.wire import to_api_receipt, to_api_source_head
@@ -96,30 +97,49 @@ def newest_of_source(context: JobContext, position: Position | None) -> SourceHe
     """Return the newest position of the source of a job that has ended; `None` if the source is gone or was replaced."""
     if position is None or context.progress is None:
         return None
-    with suppress(BackfillError), context.explained("reading the source"):
-        source = context.plugins.source.open(context.spark, context.backfill.spec.source)
-        with closing(source):
-            head = source.head()
-        match context.plugins.strategy.open_request(context.progress):
-            case PinVersion(table_id=pinned) | ReadNewest(table_id=pinned) | Subscribe(source_id=pinned) if (
-                pinned and head.source_id and head.source_id != pinned
-            ):
-                return None
+    with suppress(BackfillError):
+        head, pinned = head_of_source(context), source_id_of(context)
+        if pinned and head.source_id and head.source_id != pinned:
+            return None
         return to_api_source_head(head, position, context.format_position, now_ms=now().wall_ms)
     return None
 
 
-def plan_after_end(context: JobContext, state: JobState) -> Plan:
-    """Return the plan of a job that has ended, without reading any rows.
+def head_of_source(context: JobContext) -> Head:
+    """Return the newest position of the source of a job that is not open.
+
+    Raises:
+        BackfillError: the source cannot be read.
+    """
+    with context.explained("reading the source"):
+        source = context.plugins.source.open(context.spark, context.backfill.spec.source)
+        with closing(source), context.explained("reading the source", source):
+            return source.head()
+
+
+def source_id_of(context: JobContext) -> str:
+    """Return the identity of the source that earlier attempts read; empty if unknown."""
+    match context.plugins.strategy.open_request(context.progress):
+        case PinVersion(table_id=pinned) | ReadNewest(table_id=pinned) | Subscribe(source_id=pinned):
+            return pinned
+        case _:
+            return ""
+
+
+def plan_after_end(context: JobContext, state: JobState) -> Plan | None:
+    """Return the plan of a job that has ended, without reading any rows; `None` if a run continues the job.
 
     Raises:
         InvalidSpecError: the spec requests a change that a finished job cannot make.
     """
-    refused = refuse_after_end(context.backfill.spec, state.receipt)
-    if refused is not None:
-        raise refused
+    match decide_after_end(context.backfill.spec, state, refresh=False):
+        case Refuse(error=error):
+            raise error
+        case Continue():
+            return None
     message = f"the job has ended at source {context.format_position(state.consumed)}: a run does nothing."
-    ended = PlanWarning(reason="AlreadyComplete", message=message, hint="Give a new job another jobId and target.")
+    hint = "Take later changes with `backfill run --refresh`, or give a new job another jobId and target."
+    ended = PlanWarning(reason="AlreadyComplete", message=message, hint=hint)
     return Plan(
         rows=0,
         bytes=0,

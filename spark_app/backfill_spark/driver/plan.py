@@ -114,7 +114,9 @@ def plan_job(
     ):
         state = context.state
         if state is not None and state.finished and not state.dropped(context.stored.txn_version):
-            return plan_after_end(context, state)
+            ended = plan_after_end(context, state)
+            if ended is not None:
+                return ended
         with context.open_job() as opened, opened.tables.jobs_explained():
             gauges(opened)  # raises the error of a run for a target that cannot be measured
             starting("reading and writing a sample")

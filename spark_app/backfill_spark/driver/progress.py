@@ -16,9 +16,11 @@ from backfill_api.status.progress import (
     PartitionLag,
     PartitionProgress,
     Progress,
+    RefreshProgress,
     StepProgress,
 )
 from backfill_core.job.controls import Controls
+from backfill_core.job.refresh import Refresh
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import Step
 from backfill_core.job.view import JobView
@@ -90,6 +92,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         seal_ms_p50=count(seals[len(seals) // 2] * 1000) if seals else None,
         seal_ms_p99=count(seals[min(len(seals) - 1, len(seals) * 99 // 100)] * 1000) if seals else None,
         grid=grid,
+        refresh=_to_api_refresh(view.refresh, say),
         partitions=tuple(map(_to_api_partition, strategy.partitions)),
     )
 
@@ -125,6 +128,8 @@ def progress_of_state(state: JobState, summary: StoredSummary, say: Callable[[Po
         optional |= {"rows_total": total, "splits_total": _splits_total(summary, total)}
     if state.committed_ms is not None:
         optional["last_commit_time"] = format_timestamp(state.committed_ms)
+    if state.refresh is not None:
+        optional["refresh"] = _to_api_refresh(state.refresh, say)
     return Progress(
         attempt=state.attempt,
         epoch=state.epoch,
@@ -142,6 +147,16 @@ def progress_of_state(state: JobState, summary: StoredSummary, say: Callable[[Po
         finished=state.finished,
         **_to_api_controls(state.controls),
         **optional,
+    )
+
+
+def _to_api_refresh(refresh: Refresh | None, say: Callable[[Position | None], str]) -> RefreshProgress | None:
+    if refresh is None:
+        return None
+    return RefreshProgress(
+        start=format_timestamp(refresh.began_ms),
+        from_version=version_of(refresh.after),
+        from_position=say(refresh.after)[:MESSAGE_MAX],
     )
 
 

@@ -29,6 +29,7 @@ OLD = launched_of(spec(spark={"image": "localhost/missing:1"}))
 WAITING = pod(launched_of=OLD, waiting="ImagePullBackOff", waiting_message="no such image", scheduled=True)
 
 
+CHAIN = {"strategy": {"type": "RearrangedChain"}}
 BIG = {"resources": {"limits": {"memory": "4Gi"}}}
 NEXT_ATTEMPT = [
     ({}, {"driver": BIG}, "spec.driver.resources"),
@@ -332,10 +333,10 @@ class TestACompleteBackfill:
     """A complete Backfill is never launched again, so an edit that needs a driver has no effect, and the status reports
     it (fault M2)."""
 
-    @pytest.mark.parametrize("edit", [{"after": "Follow"}, {"verify": "Final"}])
+    @pytest.mark.parametrize("edit", [{"after": "Follow", **CHAIN}, {"verify": "Final"}])
     def test_a_complete_backfill_names_an_edit_without_effect(self, edit: dict[str, Any]) -> None:
         """The condition and an event report it: `Complete` on its own would imply that the whole spec is in force."""
-        (name,) = edit
+        name = next(iter(edit))
         complete = observed(status=STATUSES["complete"])
         edited = replace(after(complete, checked(complete)), spec=spec(**edit), generation=2)
         decision = checked(edited)
@@ -358,14 +359,15 @@ class TestACompleteBackfill:
 
     def test_the_message_disappears_when_the_edit_is_reverted(self) -> None:
         """The message is about the current spec."""
-        edited = observed(status=STATUSES["complete"], spec=spec(after="Follow"), generation=2)
+        edited = observed(status=STATUSES["complete"], spec=spec(after="Follow", **CHAIN), generation=2)
         back = checked(replace(after(edited, checked(edited)), spec=spec(), generation=3))
 
         assert next(condition for condition in back.status.conditions if condition.type == "Complete").message == ""
 
     def test_an_edit_during_the_run_is_reported_at_the_end(self) -> None:
         """The driver had read the previous spec."""
-        over = observed(status=STATUSES["running"], pods=(ended(0),), spec=spec(after="Follow"), live=True)
+        edited = spec(after="Follow", **CHAIN)
+        over = observed(status=STATUSES["running"], pods=(ended(0),), spec=edited, live=True)
 
         decision = checked(over)
 

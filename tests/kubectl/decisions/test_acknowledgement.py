@@ -5,7 +5,7 @@ from support.plugin.objects import condition, running, stored
 
 from backfill_api.names import OVERRIDE_ANNOTATION
 from backfill_kubectl.decisions.acknowledgement import InForce, Recorded, Rejected, Waiting, acknowledgement
-from backfill_kubectl.decisions.changes import Pause, Resume, Retry, Suspend, TakeReceipt, Throttle, Unsuspend
+from backfill_kubectl.decisions.changes import Pause, Resume, Retry, RunAgain, Suspend, TakeReceipt, Throttle, Unsuspend
 from backfill_kubectl.decisions.undo import undo_of
 
 PAUSED = {"desiredState": "Paused"}
@@ -148,6 +148,17 @@ class TestOtherChanges:
         """An older token is another request."""
         assert isinstance(answer(Retry(), running({"restartToken": "old"})), Waiting)
         assert isinstance(answer(Retry(), running({"restartToken": "t"})), InForce)
+
+    def test_refresh_is_done_when_its_token_is_in_the_status(self):
+        """A refresh of a job that has not ended is kept for later; a strategy may refuse it for good."""
+        complete = {"phase": "Succeeded", "conditions": [condition("Complete")]}
+        message = "the annotation backfill.dev/refresh-requested has no effect: strategy RearrangedChain cannot"
+        refused = complete | {"conditions": [condition("Complete") | {"message": message}]}
+
+        assert isinstance(answer(RunAgain(), complete), Waiting)
+        assert isinstance(answer(RunAgain(), complete | {"control": {"refreshToken": "t"}}), InForce)
+        assert isinstance(answer(RunAgain(), running()), Recorded)
+        assert isinstance(answer(RunAgain(), refused), Rejected)
 
     @pytest.mark.parametrize(
         ("control", "receipt", "expected"),

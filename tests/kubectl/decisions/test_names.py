@@ -3,7 +3,7 @@
 import pytest
 from support.plugin.objects import running, stored
 
-from backfill_kubectl.decisions.changes import Approve, Pause, Retry, TakeReceipt
+from backfill_kubectl.decisions.changes import Approve, Pause, Retry, RunAgain, TakeReceipt
 from backfill_kubectl.decisions.refusals import parse_name, refusal
 
 
@@ -39,6 +39,13 @@ class TestRefusals:
         error = refusal(stored(status={"phase": "Succeeded"}), change)
 
         assert (error.reason, error.exit_code) == ("NotRunning", 4)
+
+    def test_ended_job_can_be_refreshed(self):
+        """The hint of every other change names the command."""
+        complete = stored(status={"phase": "Succeeded"})
+
+        assert refusal(complete, RunAgain()) is None
+        assert "kubectl backfill refresh shop/orders" in refusal(complete, Pause()).hint
 
     def test_failed_job_can_only_be_retried(self):
         """Any edit of its spec would start it again."""

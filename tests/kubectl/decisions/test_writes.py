@@ -10,6 +10,7 @@ from support.plugin.objects import SPEC, raw, stored
 from backfill_api.names import (
     CHANGED_BY_ANNOTATION,
     OVERRIDE_ANNOTATION,
+    REFRESH_ANNOTATION,
     RESTART_ANNOTATION,
     STATE_ANNOTATION,
     SUSPEND_ANNOTATION,
@@ -18,7 +19,17 @@ from backfill_api.names import (
 from backfill_api.spec.change_claim import ChangeClaim
 from backfill_kubectl.cluster.writer import merged
 from backfill_kubectl.decisions.acknowledgement import controls_of
-from backfill_kubectl.decisions.changes import Approve, Pause, Resume, Retry, Suspend, TakeReceipt, Throttle, Unsuspend
+from backfill_kubectl.decisions.changes import (
+    Approve,
+    Pause,
+    Resume,
+    Retry,
+    RunAgain,
+    Suspend,
+    TakeReceipt,
+    Throttle,
+    Unsuspend,
+)
 from backfill_kubectl.decisions.stored import read_stored
 from backfill_kubectl.decisions.writes import decide_write
 
@@ -90,7 +101,10 @@ class TestTheSpec:
 
         assert write(backfill, Approve()).patch["spec"] == {"approvedPlan": "3f0c9a1b2d4e5f60"}
 
-    @pytest.mark.parametrize(("change", "name"), [(Retry(), RESTART_ANNOTATION), (TakeReceipt(), VERIFY_ANNOTATION)])
+    @pytest.mark.parametrize(
+        ("change", "name"),
+        [(Retry(), RESTART_ANNOTATION), (RunAgain(), REFRESH_ANNOTATION), (TakeReceipt(), VERIFY_ANNOTATION)],
+    )
     def test_request_is_a_new_value_of_its_annotation(self, change, name):
         """The same value would be the same request."""
         assert annotations(write(stored(), change)) == {name: CLAIM.time}

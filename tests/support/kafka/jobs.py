@@ -11,10 +11,10 @@ def job_of(spark, address, folder):
     """Return a function that runs a job of a topic into the table `t` of a folder: to its end, or to the first commit with history.
 
     `stops`: only to that commit; `seen` is called with each progress; `kafka` and `delta` are further fields of source and
-    target.
+    target; `mode` is that of the driver.
     """
 
-    def go(topic, *, stops=False, seen=None, limit=None, stop=None, kafka=None, delta=None, **spec):
+    def go(topic, *, stops=False, seen=None, limit=None, stop=None, kafka=None, delta=None, mode="run", **spec):
         stop = stop or StopSignal()
 
         def look(progress):
@@ -41,7 +41,7 @@ def job_of(spark, address, folder):
                 },
             }
         )
-        settings = DriverSettings(cores=2, state_dir=folder / "state")
+        settings = DriverSettings(cores=2, state_dir=folder / "state", mode=mode)
         return run_driver(backfill, settings=settings, spark=spark, observe=look, stop=stop)
 
     return go

@@ -96,6 +96,7 @@ class Oracle:
         self._held_back = False
         """True if a command lets the newest attempt give up rows that it read ahead."""
 
+        self._refreshes = False
         self.beside = 0
         """Seals of only a state, during a MERGE."""
 
@@ -155,12 +156,16 @@ class Oracle:
         if self._dropped:
             self.anew, self._merges_before, self._dropped = self.anew + 1, self.merges, False
             return
-        demand(not old.finished, "a finished job sealed again")
+        demand(not old.finished or self._refreshes, "a finished job sealed again")
         self._model.check_forward(before.progress, after.progress)
         held = self._model.held(after.progress)
         demand(self._model.held(before.progress).within(held), "sealed positions were forgotten (R-SNAP-38)")
         for name in COUNTS:
             demand(after.counts[name] >= before.counts[name], f"{name} went back (R-SNAP-44)")
+
+    def on_refresh(self) -> None:
+        """Record that a finished job runs again: it may seal again."""
+        self._refreshes = True
 
     def on_drop(self) -> None:
         """Record that all rows were removed: earlier seals no longer count."""
@@ -169,7 +174,9 @@ class Oracle:
     def on_merge(self, commit: Commit, work: Work) -> None:
         """Check a MERGE: the newest seal announced it, and it brings the target to the announced version."""
         self.merges += 1
-        announced = StoredState.read(commit.state).progress
+        state = StoredState.read(commit.state)
+        demand(not state.job.finished, "a MERGE ran under a finished state")
+        announced = state.progress
         self._compare(commit.rows, self._model.check_merge(announced, work, commit.txn), f"MERGE of {work}")
 
     @staticmethod
@@ -377,7 +384,7 @@ class Oracle:
         demand(state.receipt is not None, "complete without the requested receipt")
         assert state.receipt is not None
         seals = (commit for commit in self._target.commits if commit.kind in ("seal", "state"))
-        (end,) = (commit for commit in seals if StoredState.read(commit.state).job.finished)
+        *_, end = (commit for commit in seals if StoredState.read(commit.state).job.finished)
         foreign = [commit.version for commit in self._target.others_after(state.receipt.target_version)]
         demand(
             all(commit > end.version for commit in foreign),

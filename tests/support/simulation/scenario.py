@@ -82,6 +82,9 @@ class Scenario:
     paused: str | None = None
     """Initial pause of the spec until a command resumes it: `None`, `History` or `All`."""
 
+    refreshes: int = 0
+    """Number of times that the finished job runs again; the source may change before and during each, and faults and crashes come again."""
+
     others: float = 0.0
     """Probability that another writer commits to the target while it is compared; at most three times."""
 

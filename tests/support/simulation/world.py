@@ -15,6 +15,7 @@ from functools import partial
 from random import Random
 
 from support.simulation.knobs import rescaled, stacked
+from support.simulation.knobs.refreshed import Refreshes
 from support.simulation.law import demand
 from support.simulation.model import Model, model_of
 from support.simulation.oracle import Oracle, StoredState
@@ -74,6 +75,8 @@ class World:
         self.oracle = Oracle(self.model, self.target, given)
         self.spec = self.model.spec(given)
         self.now_s = 0.0
+        self.calm_at_s = given.trouble_s
+        self.refreshes = Refreshes(self)
         self.steps = self.crashes = self.stops = self.vacuums = self.others = self.chains = 0
         self.acts = 0
         """Acts that could have failed."""
@@ -110,7 +113,7 @@ class World:
     @property
     def calm(self) -> bool:
         """Return whether the time of trouble is over."""
-        return self.now_s >= self.given.trouble_s
+        return self.now_s >= self.calm_at_s
 
     def after(self, delay_s: float, act: Callable[[], None], shell: Shell | None = None) -> None:
         """Run an act later; acts of the same time run in any order. The acts of a shell die with it."""
@@ -190,16 +193,16 @@ class World:
     # ------------------------------------------------------------------ running
     def run(self) -> World:
         """Continue until the job is complete."""
-        self._plan("commits", self.given.commits, self._change_source)
+        self._plan("commits", self.given.commits, self.change_source)
         self._plan("commands", self.given.commands, self._command)
         self._plan("signals", self.given.signals, self._signal)
-        self.after(self.given.trouble_s, self._calm_down)
+        self.after(self.given.trouble_s, self.calm_down)
         if self.given.mixed:
             self._begin_mixed()
-        self._open()
+        self.open()
         ticks, ticked_s = 0, -1.0
         while not self._complete:
-            demand(self.now_s < self.given.trouble_s + 600, "the job does not come to an end (time)")
+            demand(self.now_s < self.calm_at_s + 600, "the job does not come to an end (time)")
             wake_s = self._shell.wake_at_s() if self._shell else float("inf")
             if self._heap and self._heap[0][0] < wake_s:
                 self._next_act()
@@ -233,7 +236,7 @@ class World:
             self._shell.stubborn = self.given.stubborn
         self._shell = None
         # If the dead process still writes, the next one must come at once to meet it.
-        self.after(self.rng.uniform(0, 0.2) if self.given.stubborn else self.rng.uniform(0.5, 3.0), self._open)
+        self.after(self.rng.uniform(0, 0.2) if self.given.stubborn else self.rng.uniform(0.5, 3.0), self.open)
 
     # ------------------------------------------------------------------ attempts
     def _begin_mixed(self) -> None:
@@ -249,21 +252,22 @@ class World:
         """Return the spec of an attempt."""
         return rescaled.spec_of(self.spec, self.given, attempt)
 
-    def _open(self) -> None:
+    def open(self) -> None:
         """Open an attempt from the target's state; the time until its fence is another process's chance."""
         stored = self.target.newest
         state = None if stored.state is None else JobState.decode(stored.state)
         # Rows were removed and no seal followed: the state no longer describes them.
         dropped = state is not None and self.target.txn == (state.attempt + 1) << 32
         if state is not None and state.finished and not dropped:
-            self._end()
-            return
+            state = self.refreshes.after_end(state)
+            if state is None:
+                return
         anew = dropped or (state is not None and self._starts_over(stored.state))
         self._delivered = 0 if state is None else state.controls.revision
         try:
             shell = Shell(self, state, self.target.txn, anew=anew)
         except BackfillError as error:
-            self._end_for_good(error)
+            self.end_for_good(error)
             return
         self.oracle.on_reopen(shell.attempt, self.now_s)
         self._shell = shell
@@ -283,26 +287,29 @@ class World:
         assert shell is not None
         if finish.outcome == "Complete":
             demand(not shell.busy, "complete with work under way")
-            self._end()
+            self.end()
             return
         if finish.outcome == "Stopped":
             self.stops += 1
             demand(not shell.busy, "stopped with work under way")
         elif finish.error is None or not finish.error.retryable:
-            self._end_for_good(finish.error)
+            self.end_for_good(finish.error)
             return
         self._lose_shell()
 
-    def _end_for_good(self, error: BackfillError | None) -> None:
+    def end_for_good(self, error: BackfillError | None) -> None:
         """End a job that cannot continue: only the source's losses may cause that, and the target must hold the rows of its state."""
         demand(error is not None and self.model.lost(error), f"failed for good: {error!r}")
         self.note(f"the job ends: {error}")
         self.lost = error
         self._complete, self._shell = True, None
 
-    def _end(self) -> None:
+    def end(self) -> None:
         self.oracle.on_complete()
         self.oracle.on_sealed(self.target.newest.state or "", self.quarantine)
+        if self.refreshes.begin():
+            self._shell = None
+            return
         if self.upstream is not None:
             newest = self.target.newest
             progress = StoredState.read(newest.state).progress
@@ -310,7 +317,7 @@ class World:
         self._complete, self._shell = True, None
 
     # ------------------------------------------------------------------ commands
-    def _change_source(self, _: int) -> None:
+    def change_source(self, _: int) -> None:
         self.note(f"source: {self.model.change_source() or 'it changes'}")
 
     def _command(self, number: int) -> None:
@@ -367,7 +374,7 @@ class World:
         if self.calm and isinstance(command, Resume | Throttle) and outcome == "Superseded":
             self._send(Resume() if isinstance(command, Resume) else Throttle(None))
 
-    def _calm_down(self) -> None:
+    def calm_down(self) -> None:
         """Undo the effects of commands, as a user would who wants the job to end."""
         self._send(Resume())
         self._send(Throttle(None))

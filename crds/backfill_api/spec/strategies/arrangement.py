@@ -27,6 +27,7 @@ class OrderBy(Model):
 class ArrangementParams(StrategyParams):
     """Reads the newest rows in the order of a key, and merges changes of rows that are already read."""
 
+    ENDS_FOR_GOOD: ClassVar[str] = ""
     MAY_CHANGE: ClassVar[frozenset[str]] = frozenset(
         {"chunk_rows", "max_read_amplification", "max_in_flight", "change_batch_seconds"}
     )

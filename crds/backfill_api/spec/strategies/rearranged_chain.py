@@ -15,6 +15,10 @@ class RearrangedChainParams(SplitParams):
 
     MAY_CHANGE: ClassVar[frozenset[str]] = SplitParams.MAY_CHANGE | {"queue_max"}
 
+    ENDS_FOR_GOOD: ClassVar[str] = (
+        "an attempt that resumes after the catch-up ends without reading newer versions, because barriers do not wait for data"
+    )
+
     queue_max: Annotated[StrictInt, Field(ge=1, le=100_000)] = 1000
     """Barriers that overtook the data whose places are kept; of more only the newest counts."""
 

@@ -18,6 +18,7 @@ class CatchUp(Model):
 class SnapshotParams(SplitParams):
     """One pinned version in splits, then its changes."""
 
+    ENDS_FOR_GOOD: ClassVar[str] = ""
     MAY_CHANGE: ClassVar[frozenset[str]] = SplitParams.MAY_CHANGE | {"catch_up", "order"}
 
     catch_up: CatchUp = CatchUp()

@@ -11,6 +11,8 @@ from backfill_api.spec.params import SourceAbility, SplitParams, Variant
 class SourceSplitsParams(SplitParams):
     """The history of each partition of a topic, and its new records side by side."""
 
+    ENDS_FOR_GOOD: ClassVar[str] = ""
+
     WRITES_NOT: ClassVar[Mapping[str, str]] = {
         "Changelog": "records are no row changes, so there is no update or delete to tell"
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from backfill_api.names import RESTART_ANNOTATION
+from backfill_api.names import REFRESH_ANNOTATION, RESTART_ANNOTATION
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import Attempt, BackfillStatus, Condition
 from backfill_api.timestamps import ms_of, rfc3339
@@ -127,6 +127,17 @@ class Context:
         """True if the annotation requests a restart that no attempt has performed yet."""
         done = self.status.control.restart_token if self.status.control else ""
         return self.restart_token not in ("", done)
+
+    @property
+    def refresh_requested(self) -> str:
+        """Value of the annotation that requests a refresh; empty without one, and if it caused a refresh already."""
+        token = self.observation.annotations.get(REFRESH_ANNOTATION, "")[:TOKEN_CHARACTERS_MAX]
+        return "" if self.status.control and token == self.status.control.refresh_token else token
+
+    @property
+    def refreshing(self) -> bool:
+        """True if attempts must continue a finished job: a refresh was requested, and did not end well yet."""
+        return self.status.refresh is not None and not self.status.refresh.done
 
     def condition(self, type_: str) -> Condition | None:
         """Return a stored condition; `None` if it does not exist."""

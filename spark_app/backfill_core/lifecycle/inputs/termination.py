@@ -55,6 +55,10 @@ NOT_STARTED: Final = frozenset({"StartupTimeout", "SubmissionFailed", "ImageUnav
 """Stop reasons of an attempt whose driver did not start."""
 
 
+UP_TO_DATE: Final = "UpToDate"
+"""Reason of a refresh that found nothing new in the source, and wrote nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Termination:
     """End of an attempt."""
@@ -128,7 +132,8 @@ def _classify(pod: DriverPod) -> Termination:
 
 def _complete(pod: DriverPod, code: int | None) -> Termination:
     if pod.kind == "Run":
-        return Termination("Complete", "Complete", exit_code=code)
+        quiet = pod.ending is not None and pod.ending.reason == UP_TO_DATE
+        return Termination("Complete", UP_TO_DATE if quiet else "Complete", exit_code=code)
     if pod.ending is not None and pod.ending.plan is not None:
         return Termination("Planned", "Planned", exit_code=code)
     return Termination("Retry", "Unexpected", "the planning pod exited with 0 and left no plan", code)

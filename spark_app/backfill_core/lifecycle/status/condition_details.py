@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from backfill_api.amounts import counted
-from backfill_api.names import RESTART_ANNOTATION
+from backfill_api.names import REFRESH_ANNOTATION, RESTART_ANNOTATION
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus, Condition, Control
 from backfill_core.lifecycle.commands import refusals
@@ -14,7 +14,7 @@ from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import edited_fields, launched_of
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status.conditions import Fact
-from backfill_core.protocol.after_end import unmet_after_end
+from backfill_core.protocol.after_end import refused_refresh, unmet_after_end
 
 COMMAND_REFUSED: Final = "CommandRefused"
 
@@ -126,12 +126,17 @@ def without_effect(context: Context) -> str:
     spec = context.observation.spec
     if isinstance(spec, SpecRefused):
         return ""
+    if context.refresh_requested and (refused := refused_refresh(spec)):
+        return f"the annotation {REFRESH_ANNOTATION} has no effect: strategy {spec.strategy.type} cannot continue a job that has ended: {refused}"
     receipt = context.status.receipt
     compared = receipt is not None and (receipt.complete or receipt.cut_off_partitions > 0)
     by_bytes = 0 if receipt is None else receipt.files_by_bytes
     match unmet_after_end(spec, compared=compared, files_by_bytes=by_bytes):
         case "Follow":
-            return "spec.after: Follow has no effect: the job has ended; to follow the source make a new Backfill with another jobId and target"
+            return (
+                f"spec.after: Follow has no effect: the job has ended, and strategy {spec.strategy.type} cannot continue it;"
+                " to follow the source make a new Backfill with another jobId, target and strategy"
+            )
         case "Receipt":
             return f"spec.verify: {spec.verify} has no effect: the job has ended without a receipt of all rows; compare with `backfill verify`"
         case "ReceiptByRows":

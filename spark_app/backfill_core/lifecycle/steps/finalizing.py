@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from backfill_api.names import DRAIN_FINALIZER
+from backfill_api.status.status import BackfillStatus, Control, RefreshRun
 from backfill_core.lifecycle.actions import Action, DeleteAttemptObjects, DeleteObject, DeletePod, RemoveFinalizer
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.observation import DriverPod
@@ -15,6 +16,8 @@ from backfill_core.lifecycle.steps.step import (
     STOP_GRACE_S,
     Ended,
     StepResult,
+    can_refresh,
+    continues_after_end,
     delete_pods,
     delete_unretained,
     refetch_pods,
@@ -48,15 +51,18 @@ def finalize(context: Context) -> StepResult | Ended[Literal["DriverToDrain"]]:
 def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened"]]:
     """Clean up after a finished job, and delete it once its time to live has passed.
 
-    A failed job continues after an edit of its spec or a requested restart; a complete job never does.
+    A failed job continues after an edit of its spec or a requested restart. A complete job continues with `after: Follow` or a requested
+    refresh.
     """
     finished, policy = context.finished, context.policy
     assert finished is not None
     seen_generation = finished.observed_generation
     edited = seen_generation is not None and context.observation.generation > seen_generation
-    if finished.type == "Failed" and (edited or context.restart_requested) and not policy.refused:
-        fresh = {"failures": 0, "start_time": None, "completion_time": None}
-        reopened = context.status.model_copy(update=fresh)
+    failed = finished.type == "Failed"
+    resumes = edited or context.restart_requested if failed else continues_after_end(context)
+    refreshes = not failed and not resumes and can_refresh(context)
+    if (resumes or refreshes) and not policy.refused:
+        reopened = _reopened(context, refreshes=refreshes)
         return Ended("Reopened", replace(context, status=reopened))
     if finished.type == "Complete":
         conditions = ConditionSet.complete(without_effect(context) or ("" if edited else finished.message))
@@ -73,6 +79,18 @@ def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened
         return result
     left_ms = context.left_ms(completed, policy.ttl_s * 1000)
     return result.then(DeleteObject()) if left_ms <= 0 else result.requeue_within(left_ms)
+
+
+def _reopened(context: Context, *, refreshes: bool) -> BackfillStatus:
+    """Return the status of a job that is over no more; a failed refresh is tried again as a refresh."""
+    status, token = context.status, context.refresh_requested
+    fresh: dict[str, object] = {"failures": 0, "start_time": None, "completion_time": None}
+    if refreshes:
+        control = (status.control or Control()).model_copy(update={"refresh_token": token})
+        fresh |= {"control": control, "refresh": RefreshRun(start=context.timestamp)}
+    elif status.refresh is not None and context.refreshing:
+        fresh["refresh"] = RefreshRun(start=status.refresh.start)
+    return status.model_copy(update=fresh)
 
 
 def _orphans(context: Context) -> tuple[Action, ...]:

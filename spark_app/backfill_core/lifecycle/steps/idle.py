@@ -17,6 +17,7 @@ from backfill_core.lifecycle.steps.step import (
     Ended,
     StepResult,
     blocked_by,
+    continues_after_end,
     delete_unretained,
     held_launch,
     release,
@@ -25,6 +26,8 @@ from backfill_core.lifecycle.steps.step import (
 
 NO_BACKOFF: Final = frozenset({"Suspended", "Restarted", "SpecChanged", "Planned"})
 """Reasons of requested ends, edits included: the next attempt need not wait."""
+
+FOLLOWS: Final = "the job has ended, and spec.after: Follow continues it from there"
 
 REJECTED: Final = "PodRejected"
 REJECTED_FIRST_MS, REJECTED_LAST_MS = 10_000, 100_000
@@ -46,6 +49,10 @@ def reconcile_idle(context: Context) -> StepResult | Ended[Literal["Launchable"]
 def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
     status, policy, termination = context.status, context.policy, context.termination
     if termination is not None and termination.outcome == "Complete":
+        if continues_after_end(context):
+            # `after` was edited while the driver ran, which had read the previous spec.
+            conditions = ConditionSet.reconciling("Launching", "Launching", FOLLOWS)
+            return StepResult(status, without_driver(context, conditions)).requeue_within(0)
         return _finish(context, ConditionSet.complete(condition_details.without_effect(context)))
     if termination is not None and termination.outcome == "Final":
         return _finish(context, ConditionSet.failed(termination.reason, termination.message))
@@ -103,7 +110,12 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
 
 def _finish(context: Context, conditions: ConditionSet) -> StepResult:
     """End the job; a failed one continues after an edit of the spec."""
-    status = context.status.model_copy(update={"completion_time": context.timestamp})
+    update: dict[str, object] = {"completion_time": context.timestamp}
+    refresh = context.status.refresh
+    if refresh is not None and context.refreshing:
+        reason = conditions.reason if context.termination is None else context.termination.reason
+        update["refresh"] = refresh.model_copy(update={"end": context.timestamp, "reason": reason})
+    status = context.status.model_copy(update=update)
     return StepResult(status, without_driver(context, conditions), release(context))
 
 

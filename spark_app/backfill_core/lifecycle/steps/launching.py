@@ -201,7 +201,13 @@ def _as_launched(context: Context, control: Control) -> Control:
 
 def _launch_action(context: Context, attempt: Attempt) -> LaunchDriver:
     desired = context.desired
-    return LaunchDriver(attempt.number, attempt.kind, **desired.controls, token_hashes=attempt.token_hashes or ())
+    return LaunchDriver(
+        attempt.number,
+        attempt.kind,
+        **desired.controls,
+        refresh=context.refreshing,
+        token_hashes=attempt.token_hashes or (),
+    )
 
 
 def _launching(context: Context, attempt: Attempt) -> ConditionSet:

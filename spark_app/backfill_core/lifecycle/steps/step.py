@@ -13,9 +13,10 @@ from backfill_core.lifecycle.actions import Action, DeleteAttemptObjects, Delete
 from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pause
 from backfill_core.lifecycle.inputs.context import Context, is_restored
 from backfill_core.lifecycle.inputs.termination import classify
-from backfill_core.lifecycle.observation import DriverPod
+from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet
+from backfill_core.protocol.after_end import follows_after_end, refused_refresh
 
 FORCE_AFTER_MS: Final = 60_000
 """A pod that still exists this long after its grace period is removed without its node's consent.
@@ -40,7 +41,7 @@ PLAN_OUTDATED: Final = "PlanOutdated"
 
 Outcome = Literal["DriverToDrain", "NotLaunched", "Terminated", "Recorded", "Reopened", "Launchable"]
 """`DriverToDrain`: a deleted object still has a driver. `NotLaunched`: the attempt is on record and has no pod.
-`Terminated`: the attempt is over. `Recorded`: its end is in the status. `Reopened`: the spec of a failed job was edited. `Launchable`: a new attempt may start.
+`Terminated`: the attempt is over. `Recorded`: its end is in the status. `Reopened`: a job that was over continues. `Launchable`: a new attempt may start.
 """
 
 OutcomeT_co = TypeVar("OutcomeT_co", bound=Outcome, covariant=True)
@@ -108,6 +109,18 @@ def held_launch(context: Context) -> StepResult | None:
     # The pod of a recorded attempt may exist already, although it was not seen.
     actions = release(context) if context.attempt is None else ()
     return StepResult(status, without_driver(context, conditions), actions)
+
+
+def continues_after_end(context: Context) -> bool:
+    """Return whether the spec of a complete job asks it to continue."""
+    spec = context.observation.spec
+    return not isinstance(spec, SpecRefused) and follows_after_end(spec)
+
+
+def can_refresh(context: Context) -> bool:
+    """Return whether a refresh of a complete job is requested, and its strategy allows it."""
+    spec = context.observation.spec
+    return bool(context.refresh_requested) and not isinstance(spec, SpecRefused) and not refused_refresh(spec)
 
 
 def blocked_by(context: Context) -> StepResult | None:

@@ -57,6 +57,10 @@ class SourceSplitsStored:
         """Return the offsets that the job left out."""
         return between({name: split.live for name, split in self.splits.items()}, self.cut_off)
 
+    def reopened(self) -> SourceSplitsStored:
+        """Return the state of a finished job that reads later records, and those that open transactions cut off."""
+        return replace(self, phase=CATCH_UP if self.phase == LIVE else self.phase, cut_off={})
+
     def after_merge(self, last_txn: int | None) -> SourceSplitsStored:
         """Return the state of a target with this newest transaction: with the announced MERGE, if it is in the target."""
         if self.merging is None or self.merging.txn != last_txn:

@@ -32,6 +32,7 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError, OffsetsExpiredError, SourceReplacedError
 from backfill_core.job.state import JobState
 from backfill_core.positions.offsets import OffsetRange, Subscribed
+from backfill_core.protocol.after_end import progress_after_end
 from backfill_core.protocol.strategy import Opened, Strategy, Subscribe
 from backfill_core.protocol.work import (
     BadRecordsAside,
@@ -114,6 +115,7 @@ class SourceSplitsModel(TopicModel):
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedSource:
         """Subscribe, as the driver does."""
         progress = None if stored is None else STRATEGY.decode(stored.progress)
+        progress = progress_after_end(progress, finished=stored is not None and stored.finished)
         request = STRATEGY.open_request(progress)
         assert isinstance(request, Subscribe)
         if request.source_id not in ("", self.source_id):

@@ -1,0 +1,25 @@
+"""The driver of a refresh gets a mode, because an ordinary driver would find its job complete."""
+
+from support.operators.observations import spec
+
+from backfill_operator.manifests.attempt import Installation, Launch
+from backfill_operator.manifests.driver_pod import driver_pod
+
+
+def modes(*, refresh: bool) -> list[str]:
+    """Return the values of the variable for the mode in a driver's container."""
+    launch = Launch("shop", "orders", "0b5a-uid", 2, "Run", spec(), Installation("backfill:1"), refresh=refresh)
+    (container,) = driver_pod(launch)["spec"]["containers"]
+    return [variable["value"] for variable in container["env"] if variable["name"] == "BACKFILL_MODE"]
+
+
+class TestTheModeOfARefresh:
+    """Only a driver that continues an ended job is told so."""
+
+    def test_refresh_has_its_mode(self) -> None:
+        """A refresh is an attempt like any other for the operator."""
+        assert modes(refresh=True) == ["refresh"]
+
+    def test_ordinary_attempt_has_no_mode(self) -> None:
+        """Drivers of earlier versions know no other mode than that of a plan."""
+        assert modes(refresh=False) == []
