@@ -121,7 +121,13 @@ def sound_specs(draw):
     if not {"rowsPerSecond", "bytesPerSecond"} & throttle.keys():
         throttle.pop("until", None)
     if "auto" in throttle:
-        throttle["auto"]["ceiling"] = max(throttle["auto"]["floor"], throttle["auto"]["ceiling"])
+        auto = throttle["auto"]
+        auto["ceiling"] = max(auto["floor"], auto["ceiling"])
+        if not of_topic and spec.get("strategy", {}).get("type") != "Arrangement":
+            auto.pop("lagSecondsMax", None)
+        auto.pop("storeErrors", None)  # only for a path on S3
+        if not {"commitSeconds", "lagSecondsMax", "query"} & auto.keys():
+            auto["commitSeconds"] = 2
     executor = spec.get("executor", {})
     if "instances" in executor:
         executor.pop("dynamic", None)
