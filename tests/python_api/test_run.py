@@ -219,6 +219,7 @@ from backfill.display import in_lines
 job = Backfill.load(sys.argv[2])
 driver = ScriptedDriver("stop")
 run = job.shown_by(lambda run: in_lines(run.job_id), driver=driver)
+print("started", file=sys.stderr, flush=True)
 try:
     run.wait_or_stop()
 except KeyboardInterrupt as stopped:
@@ -241,7 +242,11 @@ class TestAnInterrupt:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
         with child:
-            assert any("50 %" in line for line in child.stderr)
+            awaited = {"50 %", "started"}
+            while awaited:
+                line = child.stderr.readline()
+                assert line, f"it ended without {awaited}"
+                awaited = {text for text in awaited if text not in line}
             child.send_signal(signal.SIGINT)
             out, err = child.communicate(timeout=WAIT_S)
 

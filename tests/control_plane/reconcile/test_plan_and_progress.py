@@ -5,7 +5,14 @@ import pytest
 from backfill_api.names import KIND_LABEL
 from backfill_api.status.ending import Ending
 from backfill_api.status.plan import Plan, PlanWarning
-from backfill_api.status.progress import LimitInForce, PartitionProgress, ProgressSummary, StepProgress, Watermark
+from backfill_api.status.progress import (
+    LimitInForce,
+    PartitionProgress,
+    ProgressSummary,
+    RefreshProgress,
+    StepProgress,
+    Watermark,
+)
 
 PLAN = Plan(
     rows=4000, bytes=123_456, files=3, splits=2, version=7, estimated_seconds=40, estimated_seconds_low=30,
@@ -26,6 +33,7 @@ SAID = ProgressSummary(
     limit=LimitInForce(rows_per_second=500, bytes_per_second=7, until="2030-01-01T00:00:00Z", origin="Command", revision=3),
     partitions=(PartitionProgress(partition="day=2026-11-01", rows_done=1, rows_total=9, files_done=1, files_total=2),),
     grid=(100,) * 20 + (40,) + (0,) * 43,
+    refresh=RefreshProgress(start="2026-01-01T00:00:00Z", from_version=5, from_position="version 5"),
 )  # fmt: skip
 
 

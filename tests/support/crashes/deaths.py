@@ -194,7 +194,7 @@ class MortalJob:
 
     def said(self):
         """Return the end of the drivers' log."""
-        return (self.folder / "driver.log").read_text()[-1500:]
+        return (self.folder / "driver.log").read_text()[-9000:]
 
     # -------------------------------------------------------------- attempts
     def start(self, death, state="state"):
