@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 from backfill_core.errors import StateMismatchError
@@ -105,17 +105,7 @@ class CopiedState:
         if pinned.version == self.version:
             return pinned
         live = self.rows_read if self.rows_live is None else self.rows_live
-        return replace(
-            pinned,
-            version=self.version,
-            table_id=self.table_id,
-            fingerprint=self.fingerprint,
-            rows=(self.rows,),
-            bytes=(),
-            live=(live,),
-            order=None,
-            rows_live=live,
-        )
+        return pinned.recalled(self.version, self.table_id, self.fingerprint, rows=self.rows, live=live)
 
     def resume(self, copy: Copy, pinned: Pinned) -> None:
         """Resume a copy after the committed rows, so that no row is copied twice (R-SNAP-7, 37, 38).

@@ -7,7 +7,7 @@ removes its rows from the target and starts from the beginning (R-CHAIN-15).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from backfill_core.phases.replay import AnnouncedMerge
@@ -67,14 +67,7 @@ class ChainStored:
 
     def recall(self, pinned: Pinned) -> Pinned:
         """Return the facts of the pinned version. The job does not read it again, so it may be deleted (R-CHAIN-2)."""
-        return replace(
-            pinned,
-            version=self.version,
-            table_id=self.table_id,
-            fingerprint=self.fingerprint,
-            rows=(self.rows,),
-            rows_live=self.rows_live,
-        )
+        return pinned.recalled(self.version, self.table_id, self.fingerprint, rows=self.rows, live=self.rows_live)
 
 
 def decode(value: Mapping[str, Any]) -> ChainStored:

@@ -148,6 +148,8 @@ class SnapshotModel(TableModel):
             rows=tuple(file.of for file in files),
             rows_live=sum(len(file.rows) for file in files),
             order=self._order(len(files)),
+            bytes=tuple(100 * file.of for file in files),
+            partitions=tuple(f"p={index % 3}" for index in range(len(files))),
         )
         opened = Opened(pinned, txn, proves_key=self.proves_key, decodes=self._decodes)
         self._opened = plugin.resume(spec, progress, opened)
