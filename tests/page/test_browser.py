@@ -1,11 +1,11 @@
 """The page in headless Chromium: content, actions, keyboard, a narrow screen, two themes, a lost connection, accessibility."""
 
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.browser import chromium
 from support.console.frames import CLUSTER
 from support.page.scripted_source import ROW, ScriptedSource, seen
 from support.page.serving import serving
@@ -13,7 +13,6 @@ from support.page.serving import serving
 from backfill_api.status.receipt import ReceiptSummary
 from backfill_page.seen import Ended, JobRow, NextCommand, Pause, Throttle
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
 HOSTILE = "<img src=x onerror=document.title='owned'>"
 RECEIPT = ReceiptSummary(
@@ -40,13 +39,8 @@ SERIOUS = "results => results.violations.filter(each => ['serious', 'critical'].
 @pytest.fixture(scope="module")
 def browser():
     """Headless Chromium."""
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed")
-    playwright = pytest.importorskip("playwright.sync_api", reason="`make setup` installs playwright")
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
+    with chromium() as launched:
+        yield launched
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,10 @@
 """A notebook that is executed, stored, and looked at in Chromium; the driver is scripted, so no Spark starts."""
 
-import shutil
 import threading
 from pathlib import Path
 
 import pytest
+from support.browser import chromium
 from support.tables.jobs import write_yaml
 
 from backfill import Ack
@@ -16,7 +16,6 @@ ipywidgets = pytest.importorskip("ipywidgets")
 
 HERE = Path(__file__).parent
 WAIT_S = 30
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 BEGIN = """
 import sys
 sys.path[:0] = {paths!r}
@@ -165,13 +164,8 @@ def answer_event(message):
 @pytest.fixture(scope="module")
 def browser():
     """Headless Chromium."""
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed")
-    playwright = pytest.importorskip("playwright.sync_api", reason="`make setup` installs playwright")
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
+    with chromium() as launched:
+        yield launched
 
 
 class TestInABrowser:
