@@ -2,10 +2,13 @@
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from conftest import JARS
 
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java
@@ -79,3 +82,33 @@ class TestAVersionOfALogOnADisk:
         assert not write(tmp_path / "_last_checkpoint", "2")
         assert write(tmp_path / "_last_checkpoint", "3", overwrite=True)
         assert (tmp_path / "_last_checkpoint").read_text() == "3\n"
+
+
+WITHOUT_DELTA = "from backfill_spark.jvm.session import resolve_packages; resolve_packages({cache!r}, [])"
+WITH_JARS_OF_A_CALLER = """
+from pyspark.sql import SparkSession
+from backfill_spark.jvm.log_stores.kernel import kernel_settings
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.jars", {jars!r}).getOrCreate()
+kernel_settings(spark)
+store = getattr(spark._jvm.io.delta.storage, "BackfillLocalLogStore")
+print(store(spark._jsc.hadoopConfiguration()).getClass().getName())
+"""
+
+
+class TestASessionOfAnotherKind:
+    """The class is defined beside Delta's, wherever the session has loaded them from."""
+
+    @staticmethod
+    def run(code):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    def test_a_session_without_delta_starts(self, tmp_path):
+        """The setup of a new machine starts one to fetch Delta's jars."""
+        self.run(WITHOUT_DELTA.format(cache=str(tmp_path)))
+
+    def test_a_session_that_loaded_delta_by_spark_jars_has_the_store(self):
+        """A notebook names Delta in `spark.jars` or `spark.jars.packages`; Java's own class path lacks it."""
+        jars = ",".join(map(str, sorted(JARS.glob("io.delta*.jar"))))
+        assert "io.delta.storage.BackfillLocalLogStore" in self.run(WITH_JARS_OF_A_CALLER.format(jars=jars))

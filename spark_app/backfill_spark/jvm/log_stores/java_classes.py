@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import java
 
 if TYPE_CHECKING:
@@ -33,11 +33,19 @@ def spark_setting(scheme: str) -> str:
 
 
 def bring_log_store(spark: SparkSession, scheme: str) -> None:
-    """Define the class for a scheme in the JVM of a session, unless it is already defined."""
+    """Define the class for a scheme in the JVM of a session, unless it is already defined, or the session has no Delta."""
     jvm, name = java(spark), LOG_STORES[scheme]
     with _LOCK:
         classes: Any = jvm.java.lang.Class
-        loader = classes.forName(NEIGHBOUR).getClassLoader()
+        # The jars of a caller's session may be known only to the loader that Spark sets for its threads.
+        ours = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        try:
+            neighbour = classes.forName(NEIGHBOUR, False, ours)
+        except JAVA_ERRORS as error:
+            if is_a(error, "ClassNotFoundException"):
+                return
+            raise
+        loader = neighbour.getClassLoader()
         try:
             classes.forName(name, False, loader)
         except JAVA_ERRORS:
@@ -45,5 +53,5 @@ def bring_log_store(spark: SparkSession, scheme: str) -> None:
             compiler.setParentClassLoader(loader)
             compiler.cook(Path(__file__).with_name(f"{name.rpartition('.')[2]}.java").read_text("utf-8"))
             handles: Any = jvm.java.lang.invoke.MethodHandles
-            package = handles.privateLookupIn(classes.forName(NEIGHBOUR), handles.lookup())
+            package = handles.privateLookupIn(neighbour, handles.lookup())
             package.defineClass(compiler.getBytecodes().get(name))
