@@ -1,4 +1,4 @@
-"""Follows one Backfill: a watch with bookmarks, and a new read after a gap."""
+"""Follows one Backfill, or all: a watch with bookmarks, and a new read after a gap."""
 
 from __future__ import annotations
 
@@ -36,23 +36,13 @@ def follow(api: ApiServer, namespace: str, name: str, *, until_s: float = float(
     while True:
         yield raw
         try:
-            events = api.watch(BACKFILLS, namespace, name, _version(raw), quiet_s=_left_s(until_s)) if may_watch else ()
-            for event in events:
-                object_ = event.get("object")
-                if event.get("type") == "ERROR" or not isinstance(object_, dict):
-                    break  # the version has expired
-                if event["type"] == "DELETED":
+            for type_, object_ in _changes(api, namespace, name, _version(raw), until_s) if may_watch else ():
+                if type_ == "DELETED":
                     yield None
                     return
-                if event["type"] != "BOOKMARK":
-                    yield object_
-                # Events and bookmarks keep the connection open beyond that time.
-                if time.monotonic() >= until_s:
-                    return
+                yield object_
         except ForbiddenError:
             may_watch = False
-        except ApiServerSilentError:
-            pass  # no event for a while, or a connection that broke: the read below tells
         if time.monotonic() >= until_s:
             return
         again = _read_again(api, namespace, name, pause, until_s)
@@ -65,8 +55,8 @@ def follow(api: ApiServer, namespace: str, name: str, *, until_s: float = float(
 def follow_all(api: ApiServer, namespace: str | None, *, until_s: float) -> Iterator[tuple[str, Json]]:
     """Yield all Backfills, then each one after a change, as the type of the event and the object.
 
-    The objects of a list are between an event `LISTING` and an event `LISTED`. A connection that breaks is opened again, after another list; without the
-    right to watch, they are listed once a second. A list that is refused raises its error.
+    The objects of a list are between an event `LISTING` and an event `LISTED`. A connection that breaks is opened again, after
+    another list; without the right to watch, they are listed once a second. A list that is refused raises its error.
 
     Args:
         api: The API server.
@@ -81,22 +71,31 @@ def follow_all(api: ApiServer, namespace: str | None, *, until_s: float) -> Iter
             yield from (("ADDED", raw) for raw in page)
         yield "LISTED", {}
         try:
-            events = api.watch(BACKFILLS, namespace, None, versions[0], quiet_s=_left_s(until_s)) if may_watch else ()
-            for event in events:
-                object_, type_ = event.get("object"), str(event.get("type"))
-                if type_ == "ERROR" or not isinstance(object_, dict):
-                    break  # the version has expired
-                if type_ != "BOOKMARK":
-                    yield type_, object_
-                if time.monotonic() >= until_s:
-                    return
+            if may_watch:
+                yield from _changes(api, namespace, None, versions[0], until_s)
         except ForbiddenError:
             may_watch = False
-        except ApiServerSilentError:
-            pass  # no event for a while, or a connection that broke: the list below tells
         if time.monotonic() >= until_s:
             return
         pause.wait(min(REOPEN_S, _left_s(until_s)))
+
+
+def _changes(
+    api: ApiServer, namespace: str | None, name: str | None, version: str, until_s: float
+) -> Iterator[tuple[str, Json]]:
+    """Yield the changes after a version, until the watch ends: by the server, by silence, or because the version has expired."""
+    try:
+        for event in api.watch(BACKFILLS, namespace, name, version, quiet_s=_left_s(until_s)):
+            type_, object_ = str(event.get("type")), event.get("object")
+            if type_ == "ERROR" or not isinstance(object_, dict):
+                return  # the version has expired
+            if type_ != "BOOKMARK":
+                yield type_, object_
+            # Events and bookmarks keep the connection open beyond that time.
+            if time.monotonic() >= until_s:
+                return
+    except ApiServerSilentError:
+        return  # no event for a while, or a connection that broke: the caller reads again
 
 
 def _version(raw: Json) -> str:

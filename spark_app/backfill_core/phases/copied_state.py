@@ -105,7 +105,7 @@ class CopiedState:
         if pinned.version == self.version:
             return pinned
         live = self.rows_read if self.rows_live is None else self.rows_live
-        return pinned.recalled(self.version, self.table_id, self.fingerprint, rows=self.rows, live=live)
+        return recalled(pinned, self.version, self.table_id, self.fingerprint, rows=self.rows, live=live)
 
     def resume(self, copy: Copy, pinned: Pinned) -> None:
         """Resume a copy after the committed rows, so that no row is copied twice (R-SNAP-7, 37, 38).
@@ -161,3 +161,8 @@ def open_request(stored: CopyReplayState | None) -> OpenRequest:
 def summarize(stored: CopyReplayState) -> StoredSummary:
     """Summarize the job's progress."""
     return stored.copied.summary(stored.phase, copied=stored.phase != SNAPSHOT)
+
+
+def recalled(pinned: Pinned, version: int, table_id: str, fingerprint: str, *, rows: int, live: int) -> Pinned:
+    """Return a version of which only a state is known: one file, and no fact about files of the pinned version."""
+    return Pinned(version, pinned.timestamp_ms, table_id, fingerprint, (rows,), live, live=(live,))

@@ -105,10 +105,6 @@ class Pinned:
     partitions: tuple[str, ...] = ()
     """Partition of each file, such as `day=2026-11-01/country=DE`; empty if the table has no partition columns."""
 
-    def recalled(self, version: int, table_id: str, fingerprint: str, *, rows: int, live: int) -> Pinned:
-        """Return an earlier version of which only a state is known: one file, and no fact about files of this version."""
-        return Pinned(version, self.timestamp_ms, table_id, fingerprint, (rows,), live, live=(live,))
-
 
 @dataclass(frozen=True, slots=True)
 class Opened:

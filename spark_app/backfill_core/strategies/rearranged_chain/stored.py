@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from backfill_core.phases.copied_state import recalled
 from backfill_core.phases.replay import AnnouncedMerge
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.protocol.stored_fields import StoredFields
@@ -67,7 +68,7 @@ class ChainStored:
 
     def recall(self, pinned: Pinned) -> Pinned:
         """Return the facts of the pinned version. The job does not read it again, so it may be deleted (R-CHAIN-2)."""
-        return pinned.recalled(self.version, self.table_id, self.fingerprint, rows=self.rows, live=self.rows_live)
+        return recalled(pinned, self.version, self.table_id, self.fingerprint, rows=self.rows, live=self.rows_live)
 
 
 def decode(value: Mapping[str, Any]) -> ChainStored:
