@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 
-CRASH_POINTS = (
+OF_JOBS = (
     "after_fence",
     "before_stage",
     "after_stage",
@@ -25,9 +25,13 @@ CRASH_POINTS = (
     "after_orphan_removal",
     "before_finish",
     "after_finish",
-    "before_log_entry",
-    "after_log_entry",
 )
+"""The points that a driver's job reaches."""
+
+OF_COMMANDS = ("before_log_entry", "after_log_entry")
+"""The points that only commands such as `backfill fence` reach."""
+
+CRASH_POINTS = OF_JOBS + OF_COMMANDS
 
 _armed: dict[str, int] = {}
 _lock = threading.Lock()
