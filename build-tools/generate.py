@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import chart_page
+import cli_page
 import dashboards
 import driver_page
 import errors_page
@@ -25,6 +26,7 @@ GENERATED = (
     (EDITOR_SCHEMA, editor_schema.render),
     (fields.FIELDS_FILE, fields.render),
     (chart_page.README_FILE, chart_page.render),
+    (cli_page.CLI_FILE, cli_page.render),
     (dashboards.FLEET_FILE, dashboards.render_fleet),
     (dashboards.JOB_FILE, dashboards.render_job),
     (errors_page.ERRORS_FILE, errors_page.render),

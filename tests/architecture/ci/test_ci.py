@@ -40,13 +40,15 @@ class TestAStageThatCannotRun:
         for name in TOOLS:
             (bin_folder / name).symlink_to(shutil.which(name))
 
-        def run(*, kit=True, node=True, go=True, browser=True, **variables):
+        def run(*, kit=True, node=True, go=True, browser=True, npm=True, **variables):
             if kit:
                 program(tmp_path / "shared" / "cluster" / "cluster", NODE % (0 if node else 1))
             if go:
                 program(bin_folder / "go", "#!/bin/sh\n")
             if browser:
                 program(bin_folder / "chromium", "#!/bin/sh\n")
+            if npm:
+                program(bin_folder / "npm", "#!/bin/sh\n")
             made = tmp_path / "made"
             done = subprocess.run(
                 [clone / ".ci" / "run"], env={"PATH": str(bin_folder), "HOME": str(tmp_path), "MADE": str(made)} | variables,
@@ -63,7 +65,8 @@ class TestAStageThatCannotRun:
         assert (code, output.splitlines()[-1]) == (0, "7 passed, 0 failed")
         assert "not run" not in output
         assert all(
-            target in made for target in ("e2e-smoke", "test-monitoring", "test-stores", "crash-stores", "crash-kafka")
+            target in made
+            for target in ("site", "e2e-smoke", "test-monitoring", "test-stores", "crash-stores", "crash-kafka")
         )
 
     @pytest.mark.parametrize(
@@ -103,6 +106,13 @@ class TestAStageThatCannotRun:
         code, output, _ = ci(browser=False)
 
         assert (code, output.splitlines()[-2:]) == (0, ["ci: not run: browser", "7 passed, 0 failed"])
+
+    def test_a_machine_without_npm_builds_no_site_and_is_only_named(self, ci):
+        """Only the script for diagrams comes from npm."""
+        code, output, made = ci(npm=False)
+
+        assert (code, output.splitlines()[-2:]) == (0, ["ci: not run: site", "7 passed, 0 failed"])
+        assert "site" not in made.split()
 
     def test_the_name_of_another_stage_does_not_allow_a_missing_one(self, ci):
         """A name allows exactly its own stage, and no stage whose name begins or ends with it."""
