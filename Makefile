@@ -17,6 +17,9 @@ STRATEGY ?=
 SEED ?=
 WITH ?=
 IMAGE_BUILD ?= build-tools/image_build.sh
+IMAGE_EXPORT ?= build-tools/image_export.sh
+VERSION ?=
+REGISTRY ?=
 LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header
 
@@ -138,6 +141,9 @@ image: setup ## build the images localhost/backfill-operator:dev and localhost/b
 	@$(IMAGE_BUILD) . localhost/backfill-operator:dev --target operator
 	@$(IMAGE_BUILD) . localhost/backfill-spark:dev --target spark
 
+release: setup ## build packages, images, chart, bills of materials and checksums into dist/VERSION; VERSION, REGISTRY; publishes nothing
+	@$(BIN)/python build-tools/release/make.py '$(VERSION)' '$(REGISTRY)' --build '$(IMAGE_BUILD)' --export '$(IMAGE_EXPORT)'
+
 chart: ## package the chart into build/chart/backfill-operator-….tgz; needs helm
 	@helm package charts/backfill-operator --destination build/chart
 
@@ -145,4 +151,4 @@ clean: ## remove the output of tests and tools; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka test test-rest test-all test-monitoring test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site crds bench bench-kafka bench-metrics bench-operator lock image chart clean
+.PHONY: help setup demo demo-kafka test test-rest test-all test-monitoring test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site crds bench bench-kafka bench-metrics bench-operator lock image release chart clean
