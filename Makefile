@@ -115,6 +115,9 @@ audit: setup ## scan the locked packages for known vulnerabilities; needs PyPI's
 docs: setup ## write the generated files: the CRD, the field reference, the errors
 	@$(BIN)/python build-tools/generate.py
 
+workflows: ## check the workflows of GitHub with actionlint, which is compiled from its Go module once; needs go
+	@build-tools/workflows.sh
+
 site: setup ## build the documentation as a site with search into build/site; needs npm once
 	@$(BIN)/python build-tools/site/build.py $(ARGS)
 
@@ -151,4 +154,4 @@ clean: ## remove the output of tests and tools; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka test test-rest test-all test-monitoring test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site crds bench bench-kafka bench-metrics bench-operator lock image release chart clean
+.PHONY: help setup demo demo-kafka test test-rest test-all test-monitoring test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site workflows crds bench bench-kafka bench-metrics bench-operator lock image release chart clean

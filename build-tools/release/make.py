@@ -2,8 +2,8 @@
 
     make release VERSION=0.1.0 REGISTRY=registry.example/team
 
-Nothing is published. The images are OCI archives, and the chart names them by digest, so a push to REGISTRY cannot change what a
-cluster runs. The build refuses a version that package, chart and changelog do not have, and a tree with uncommitted changes.
+Nothing is published. The images are OCI archives, and the chart names them by digest, so a later push to REGISTRY does not change
+them. The build refuses a version that package, chart and changelog do not have, and a tree with uncommitted changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REGISTRY = re.compile(r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*")
 
 
 class ReleaseError(Exception):
-    """There is no release; the message says what to change."""
+    """The release is not possible; the message names each reason."""
 
 
 def changes(changelog: str, version: str) -> list[str] | None:
@@ -47,7 +47,7 @@ def changes(changelog: str, version: str) -> list[str] | None:
 
 
 def obstacles(root: Path, version: str, registry: str) -> list[str]:
-    """Return what must change before a version can be released, with the file and the value of each."""
+    """Return the reasons why a version cannot be released yet, each with its file and value."""
     found = []
     if not VERSION.fullmatch(version):
         found.append(f"VERSION {version!r} is not a version such as 0.1.0 or 0.1.0-rc.1")
@@ -92,7 +92,7 @@ def digest(path: Path) -> str:
 
 
 def build_packages(root: Path, out: Path) -> None:
-    """Build the wheel and the source distribution, and check what the package index would show.
+    """Build the wheel and the source distribution, and check their descriptions as the package index does.
 
     Raises:
         ReleaseError: a build or the check failed.
@@ -126,7 +126,7 @@ class ImageCommands:
 
 
 def build_images(root: Path, out: Path, version: str, commands: ImageCommands) -> dict[str, OciArchive]:
-    """Build the images, and return their archives by name; each bill of materials lies beside its archive.
+    """Build the images, and return their archives by name; each bill of materials is in the same folder.
 
     Args:
         root: The project.

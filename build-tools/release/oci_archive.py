@@ -13,7 +13,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 class ArchiveError(Exception):
-    """The file is not an OCI archive of one image; the message says what is missing."""
+    """The file is not an OCI archive of one image; the message names the missing part."""
 
 
 class OciArchive:

@@ -29,7 +29,7 @@ CACHE = ROOT / ".cache" / "site"
 
 
 class SiteError(Exception):
-    """The site cannot be built; the message says why and what to do."""
+    """The site cannot be built; the message has the reason and the remedy."""
 
 
 def diagram_script(cache: Path) -> Path:
@@ -62,7 +62,7 @@ def diagram_script(cache: Path) -> Path:
 
 
 def stage(root: Path, folder: Path, script: Path) -> Path:
-    """Copy the pages and their files to a folder in their layout, and write the settings of mkdocs beside it; return those."""
+    """Copy the pages and their files to a folder in their layout, and write the settings of mkdocs; return their path."""
     entries = menu(root)
     pages = folder / "pages"
     for name in files(root, entries):
