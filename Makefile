@@ -37,13 +37,13 @@ demo-kafka: setup ## copy a topic of a real broker into a table while a producer
 	@$(BIN)/python examples/demo/topic.py $(ARGS)
 
 test: setup ## run every test without Spark, the first case of each test file on Spark, and one kill of each strategy, in 10 to 15 minutes
-	@$(TESTS) --part first plain control faults spark jobs -- $(ARGS)
+	@$(TESTS) --part first plain control reconcile faults spark jobs -- $(ARGS)
 
 test-rest: setup ## run exactly the cases that `make test` skips
-	@$(TESTS) --part rest plain control faults spark jobs -- $(ARGS)
+	@$(TESTS) --part rest plain control reconcile faults spark jobs -- $(ARGS)
 
 test-all: setup ## run both: all tests except the crash suite, the object stores and the run on a real node
-	@$(TESTS) plain control faults spark jobs -- $(ARGS)
+	@$(TESTS) plain control reconcile faults spark jobs -- $(ARGS)
 
 crash: setup ## kill real drivers of each table strategy, or of STRATEGY, KILLS times (1000) each while the source changes
 	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s -k '$(or $(STRATEGY),not SourceSplits)' $(ARGS)

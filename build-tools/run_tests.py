@@ -7,8 +7,8 @@
 
 A failed test fails the run, and is not repeated. tests/flaky.toml lists known flaky tests with their causes; their
 failures are reported as flaky and never count as passed. A run in which no test ran fails. Each folder of tests belongs
-to exactly one lane. `jobs` and `spark` have the tests with a Spark session. `control` and `faults` have the tests
-of the operator, which mostly wait for timers. `plain` has all other tests.
+to exactly one lane. `jobs` and `spark` have the tests with a Spark session. `control`, `reconcile` and `faults` have the
+tests of the operator, which mostly wait for timers. `plain` has all other tests.
 Two runs in one clone would overwrite each other's reports, so the second one ends at once.
 """
 
@@ -44,7 +44,15 @@ lane would cost more CPU time than it saves, because each Java loads and compile
 NICE = {"jobs": 5, "spark": 5}
 """Lanes that yield the CPU to tests with time limits of ten seconds, and to the longest lane, `plain`."""
 
-NAMED = ON_SPARK | {"faults": {"tests/control_plane/faults"}, "control": {"tests/control_plane"}}
+OPERATOR = "tests/control_plane"
+OF_THE_OPERATOR = {
+    "faults": {f"{OPERATOR}/faults"},
+    "reconcile": {f"{OPERATOR}/informer", f"{OPERATOR}/reconcile", f"{OPERATOR}/whole"},
+    "control": {OPERATOR},
+}
+"""Lanes whose tests wait longer than they compute. One lane would take longer than all lanes that compute."""
+
+NAMED = ON_SPARK | OF_THE_OPERATOR
 """Lanes with their folders, which contain suites. A suite belongs to the first matching lane, or else to `plain`."""
 
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
@@ -194,7 +202,7 @@ class Lane:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self.prefix = "" if alone else f"{name:>8} | "
+        self.prefix = "" if alone else f"{name:>9} | "
         self.summary = ""
         self.code = 0
         self.cpu_s = 0.0

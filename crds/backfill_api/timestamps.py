@@ -27,7 +27,7 @@ def rfc3339_ms(wall_ms: int) -> str:
 
 def ms_of(text: str | None) -> int | None:
     """Return milliseconds since 1970; `None` if the string is not a time, because a user may have edited it."""
-    match = _FORM.fullmatch(text or "")
+    match = _FORM.fullmatch(text) if text else None
     if match is None:
         return None
     year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])

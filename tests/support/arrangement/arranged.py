@@ -60,14 +60,17 @@ class Arranged:
     def coordinate(self, position: Any) -> int:
         """Return a number that grows as the rows are read: NULL is the largest band."""
         *bands, key = position
-        if not bands:
-            return EVERYTHING - 1 - key if self.descending else int(key)
-        band = BANDS if bands[0] is None else bands[0]
-        return ((BANDS - band) if self.descending else band) * BAND + int(key)
+        return self._place(BANDS if bands and bands[0] is None else next(iter(bands), 0), int(key))
 
     def at(self, row: Row) -> int:
         """Return the coordinate of a row."""
-        return self.coordinate(self.position(row))
+        key, value = row
+        return self._place(value % (BANDS + 1), key)
+
+    def _place(self, band: int, key: int) -> int:
+        if not self.banded:
+            return EVERYTHING - 1 - key if self.descending else key
+        return ((BANDS - band) if self.descending else band) * BAND + key
 
     def vnode(self, row: Row) -> int:
         """Return the vnode of a row."""

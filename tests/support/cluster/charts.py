@@ -33,19 +33,26 @@ def run(*arguments, environ=None):
 
 def rendered(namespaces=TENANTS, *, system=SYSTEM, **values):
     """Return the objects of an installation; values are given by topic, as in values.yaml."""
-    return list(_rendered(system, json.dumps({"watch": {"namespaces": list(namespaces)}} | values), "--skip-tests"))
+    settings = json.dumps({"watch": {"namespaces": list(namespaces)}} | values)
+    return [object_ for object_ in _rendered(system, settings) if "test" not in hook_of(object_)]
 
 
 def trial(*, system=SYSTEM, **values):
     """Return the objects that `helm test` makes, in order."""
     settings = json.dumps({"watch": {"namespaces": list(TENANTS)}} | values)
-    hooks = [hook for hook in _rendered(system, settings) if "helm.sh/hook" in hook["metadata"].get("annotations", {})]
+    hooks = [object_ for object_ in _rendered(system, settings) if hook_of(object_)]
     return sorted(hooks, key=lambda hook: int(hook["metadata"]["annotations"]["helm.sh/hook-weight"]))
 
 
+def hook_of(object_):
+    """Return the events at which helm makes an object; empty if it belongs to the release."""
+    return object_["metadata"].get("annotations", {}).get("helm.sh/hook", "")
+
+
 @cache
-def _rendered(system, values, *options):
-    done = run("template", RELEASE, CHART, "--namespace", system, *options, *as_flags(json.loads(values)))
+def _rendered(system, values):
+    """Render a set of values once: the objects of the release, and then those of `helm test`."""
+    done = run("template", RELEASE, CHART, "--namespace", system, *as_flags(json.loads(values)))
     assert done.returncode == 0, done.stderr
     return tuple(document for document in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if document)
 

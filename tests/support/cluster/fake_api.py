@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 
 import yaml
 from aiohttp import web
-from kubernetes.aio.client.configuration import Configuration
+from support.cluster.client_configuration import configuration_of
 from support.cluster.fake_store import RESOURCES, Refusal, Store, matches
 
 from backfill_operator.kube.client import Cluster
@@ -163,10 +163,7 @@ class FakeApi:
 
     def configuration(self, user="operator"):
         """Return the client configuration of a user of this server; faults are for the operator only."""
-        configuration = Configuration()
-        configuration.host = self.url
-        configuration.api_key["BearerToken"] = f"Bearer {user}"
-        return configuration
+        return configuration_of(self.url, user)
 
     def cluster(self, settings, *, user="operator", **options):
         """Return the operator's own client of this server."""

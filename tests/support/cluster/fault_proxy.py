@@ -18,6 +18,7 @@ import yaml
 from aiohttp import web
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import load_kube_config
+from support.cluster.client_configuration import configuration_of
 from support.cluster.fake_api import LostError, delivered, parsed, suffered
 from support.cluster.fake_store import Refusal
 from yarl import URL
@@ -65,10 +66,7 @@ class FaultProxy:
 
     def configuration(self, user="operator"):
         """Return the client configuration of a user of the proxy; faults are for the operator only."""
-        configuration = Configuration()
-        configuration.host = self.url
-        configuration.api_key["BearerToken"] = f"Bearer {user}"
-        return configuration
+        return configuration_of(self.url, user)
 
     def kubeconfig(self, folder):
         """Write a kubeconfig; return its path."""

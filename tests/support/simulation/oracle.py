@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from support.simulation.knobs.rescaled import DEFAULT, max_in_flight
 from support.simulation.law import demand
@@ -38,8 +39,9 @@ class StoredState:
     """Counts from the JSON text: an attempt's decoding of them may be wrong."""
 
     @classmethod
+    @lru_cache(maxsize=64)
     def read(cls, text: str | None) -> StoredState:
-        """Read a commit's state."""
+        """Read a commit's state; the checks of one commit read it several times."""
         job, document = JobState.decode(text or ""), json.loads(text or "")
         return cls(job, document[member_of(job.strategy)], {name: document[name] for name in COUNTS})
 

@@ -36,16 +36,13 @@ class Target:
     def __init__(self) -> None:
         """Begin with an empty table, as `prepare` leaves it."""
         self.commits: list[Commit] = [Commit(0, "create", -1, Counter(), None)]
+        self.txn: int | None = None
+        """Newest transaction version of the job."""
 
     @property
     def newest(self) -> Commit:
         """Return the newest version."""
         return self.commits[-1]
-
-    @property
-    def txn(self) -> int | None:
-        """Return the newest transaction version of the job."""
-        return max((commit.txn for commit in self.commits if commit.txn >= 0), default=None)
 
     def _add(
         self,
@@ -56,6 +53,8 @@ class Target:
         files: Mapping[str, Sequence[Row]] | None = None,
     ) -> Commit:
         self.commits.append(Commit(len(self.commits), kind, txn, rows, state, files or {}))
+        if txn >= 0:
+            self.txn = txn if self.txn is None else max(self.txn, txn)
         return self.newest
 
     def seal(self, txn: int, added: Mapping[str, Sequence[Row]], state: str, removed: Collection[str] = ()) -> Commit:

@@ -71,6 +71,8 @@ class VersionedTable:
         self._keys = itertools.count(rows)
         self._versions: list[dict[int, int]] = [{key: next(self._stamp) for key in range(rows)}]
         self.changes: list[tuple[Change, ...]] = [()]
+        self._layouts: dict[int, tuple[SourceFile, ...]] = {}
+        self._rows: dict[int, list[Row]] = {}
 
     @property
     def version(self) -> int:
@@ -111,6 +113,11 @@ class VersionedTable:
     # ------------------------------------------------------------------ reading
     def layout(self, version: int) -> tuple[SourceFile, ...]:
         """Return the files of a version, in path order; always the same."""
+        if version not in self._layouts:
+            self._layouts[version] = self._lay_out(version)
+        return self._layouts[version]
+
+    def _lay_out(self, version: int) -> tuple[SourceFile, ...]:
         rng, rows = Random(self._seed * 1_000_003 + version), sorted(self._versions[version].items())
         files: list[SourceFile] = []
         while rows:
@@ -140,8 +147,10 @@ class VersionedTable:
         return self.read(version, (file_range for span in spans for file_range in file_ranges(prefix, *span)))
 
     def rows(self, version: int) -> list[Row]:
-        """Return the rows of a version in the source."""
-        return sorted(self._versions[version].items())
+        """Return the rows of a version in the source; the caller must not change the list."""
+        if version not in self._rows:
+            self._rows[version] = sorted(self._versions[version].items())
+        return self._rows[version]
 
     def view(self, version: int) -> Counter[Row]:
         """Return the transformed rows of a version."""

@@ -25,6 +25,10 @@ PLAIN: Final[tuple[tuple[str, str, Mapping[str, object]], ...]] = (
 )
 """Annotations for one field of an override each, and their values."""
 
+NO_OVERRIDE: Final = Override()
+UNLIMITED: Final = ThrottleSpec()
+DEFAULT_PAUSE: Final = PauseSpec()
+
 
 @dataclass(frozen=True, slots=True)
 class Desired:
@@ -84,17 +88,17 @@ def desired_of(
         now_ms: Current time; a limit past its `until` is not in force.
         held: The override that was in force.
     """
-    override, errors = _override(spec, annotations, held or Override())
+    override, errors = _override(spec, annotations, held or NO_OVERRIDE)
     state = pause = None
-    throttle: ThrottleSpec = ThrottleSpec()
+    throttle = UNLIMITED
     suspend = False
     if isinstance(spec, BackfillSpec):
         state, pause, throttle, suspend = spec.desired_state, spec.pause, spec.throttle, spec.suspend
     state = override.desired_state or state
-    pause = override.pause or pause or PauseSpec()
+    pause = override.pause or pause or DEFAULT_PAUSE
     limits = [("override", override.throttle), ("spec", throttle)]
     in_force = [(owner, limit) for owner, limit in limits if limit is not None and not _over(limit, now_ms)]
-    owner, limit = in_force[0] if in_force else ("spec", ThrottleSpec())
+    owner, limit = in_force[0] if in_force else ("spec", UNLIMITED)
     return Desired(
         paused=pause.scope if state == "Paused" else None,
         rows_per_second=limit.rows_per_second,
@@ -108,7 +112,7 @@ def desired_of(
         pause_overridden=override.desired_state is not None or override.pause is not None,
         throttle_overridden=owner == "override",
         suspend_overridden=override.suspend is not None,
-        override=None if override == Override() else override,
+        override=None if override == NO_OVERRIDE else override,
         override_error="; ".join(errors)[:ERROR_CHARACTERS_MAX],
     )
 
@@ -149,7 +153,7 @@ def _override(
 def _of_json(spec: BackfillSpec | SpecRefused, text: str) -> tuple[Override | None, str]:
     """Return the override of the annotation; `None` with the reason if it cannot be used."""
     if not text.strip():
-        return Override(), ""
+        return NO_OVERRIDE, ""
     try:
         override = Override.model_validate_json(text, by_alias=True, by_name=False)
     except ValidationError as error:

@@ -83,7 +83,7 @@ class ConditionSet:
 
     def with_details(self, details: dict[str, Fact]) -> ConditionSet:
         """Return the set with these conditions added; existing ones have precedence."""
-        return replace(self, details=details | self.details)
+        return replace(self, details=details | self.details) if details else self
 
     def facts(self) -> dict[str, Fact]:
         """Return all conditions to show."""
@@ -102,14 +102,24 @@ def conditions_of(
     for type_ in CONDITION_TYPES:
         if type_ not in facts:
             continue
-        fact, old = facts[type_], existing.get(type_)
+        (status, reason, message), old = facts[type_], existing.get(type_)
+        message = message[:MESSAGE_CHARACTERS_MAX]
+        since = old.last_transition_time if old and old.status == status else timestamp
+        if old and (old.status, old.reason, old.message, old.observed_generation) == (
+            status,
+            reason,
+            message,
+            generation,
+        ):
+            shown.append(old)
+            continue
         shown.append(
             Condition(
                 type=type_,
-                status=fact.status,
-                reason=fact.reason,
-                message=fact.message[:MESSAGE_CHARACTERS_MAX],
-                last_transition_time=old.last_transition_time if old and old.status == fact.status else timestamp,
+                status=status,
+                reason=reason,
+                message=message,
+                last_transition_time=since,
                 observed_generation=generation,
             )
         )

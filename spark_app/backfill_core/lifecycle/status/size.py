@@ -31,9 +31,9 @@ def bounded(status: BackfillStatus) -> BackfillStatus:
 
     Attempts, commands and everything else that a decision depends on are unchanged.
     """
-    document = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-    if size_of(document) <= STATUS_BYTES_MAX:
+    if _stored_bytes(status.model_dump_json(by_alias=True, exclude_none=True)) <= STATUS_BYTES_MAX:
         return status
+    document = status.model_dump(mode="json", by_alias=True, exclude_none=True)
     for characters, entries in CUTS:
         document = _cut_document(document, characters, entries)
         if size_of(document) <= STATUS_BYTES_MAX:
@@ -47,7 +47,10 @@ def bounded(status: BackfillStatus) -> BackfillStatus:
 
 def size_of(document: Any) -> int:
     """Return the bytes of a document as an API server stores it."""
-    text = to_json(document).decode()
+    return _stored_bytes(to_json(document).decode())
+
+
+def _stored_bytes(text: str) -> int:
     return len(text.encode()) + 5 * len(_ESCAPED.findall(text))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 from typing import Any, ClassVar
 
@@ -96,6 +97,8 @@ class ArrangementModel(TableModel):
 
         self._read_at: list[list[tuple[int, int]]] = [[] for _ in range(self.arranged.vnodes)]
         """For each vnode: coordinates up to which rows were committed, with the version at which they were read."""
+
+        self.in_range = cache(self._in_range)
 
     @staticmethod
     def spec(given: Scenario) -> BackfillSpec:
@@ -279,8 +282,8 @@ class ArrangementModel(TableModel):
         assert isinstance(work, ApplyChanges)
         return Region.of(("versions", work.after, work.upto))
 
-    def in_range(self, work: ReadKeyRange) -> list[Row]:
-        """Return the rows of the source that a piece of work reads, in order."""
+    def _in_range(self, work: ReadKeyRange) -> list[Row]:
+        """Return the rows of the source that a piece of work reads, in order; the caller must not change the list."""
         start, stop = self.span(work)
         chosen = [vnode for span in work.vnodes for vnode in range(*span)]
         rows = [
