@@ -220,4 +220,6 @@ def _installation(settings: OperatorSettings) -> Installation:
         user=None if settings.pod_user == "none" else int(settings.pod_user),
         limits=settings.limits,
         encrypt=settings.encrypt_spark,
+        labels=settings.labels,
+        templates=settings.templates,
     )

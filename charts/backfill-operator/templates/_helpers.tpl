@@ -10,6 +10,15 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* These labels and an object's further ones, which take precedence over commonLabels. Takes a list: the root context, the labels. */}}
+{{- define "backfill.labelsWith" -}}
+{{- $own := include "backfill.labels" (dict "Release" (index . 0).Release "Chart" (index . 0).Chart "Values" dict) -}}
+{{- merge dict (fromYaml $own) (index . 1 | default dict) ((index . 0).Values.commonLabels | default dict) | toYaml -}}
 {{- end }}
 
 {{/* The operator's account, as a subject of a binding. */}}
@@ -145,12 +154,21 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{/* The operator's environment variables, named like its settings. An API server does not store an empty value: without `value`, a variable is set to an empty string. */}}
+{{/* The operator's environment variables, named like its settings. A kubelet would replace `$(NAME)`, and makes `$(` of `$$(`. An API server does not store an empty value: without `value`, a variable is set to an empty string. */}}
 {{- define "backfill.environment" -}}
 - name: BACKFILL_OPERATOR_IDENTITY
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 {{- $fixed := dict "defaultImage" (include "backfill.sparkImage" .) "serviceAccount" (include "backfill.account" .) "leaseName" .Release.Name "leaseNamespace" .Release.Namespace }}
 {{- $_ := set $fixed "podUser" (.Values.podUser | default "none") }}
+{{- with .Values.commonLabels }}
+{{- $_ := set $fixed "labels" (toJson . | replace "$(" "$$(") }}
+{{- end }}
+{{- range $name := list "driver" "executor" }}
+{{- $template := include "backfill.podTemplate" (list ($.Values.jobs | default dict) $name) }}
+{{- if ne $template "{}" }}
+{{- $_ := set $fixed (printf "%sTemplate" $name) ($template | replace "$(" "$$(") }}
+{{- end }}
+{{- end }}
 {{- if not .Values.watch.clusterWide }}
 {{- $_ := set $fixed "namespaces" .Values.watch.namespaces }}
 {{- end }}
@@ -160,6 +178,48 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
   value: {{ quote . }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* The pod template of drivers or executors, as JSON. Takes a list: the values `jobs`, the name of the container. */}}
+{{- define "backfill.podTemplate" -}}
+{{- $jobs := index . 0 -}}
+{{- $executors := eq (index . 1) "executor" | ternary ($jobs.executors | default dict) dict -}}
+{{- $spec := dict -}}
+{{- $spec := dict "nodeSelector" (merge dict ($executors.nodeSelector | default dict) ($jobs.nodeSelector | default dict)) -}}
+{{- $_ := set $spec "tolerations" (concat ($jobs.tolerations | default list) ($executors.tolerations | default list)) -}}
+{{- $_ := set $spec "volumes" $jobs.extraVolumes -}}
+{{- range $name := list "affinity" "topologySpreadConstraints" "priorityClassName" -}}
+{{- $_ := set $spec $name (index $executors $name | default (index $jobs $name)) -}}
+{{- end -}}
+{{- range $name := list "schedulerName" "runtimeClassName" "dnsPolicy" "dnsConfig" -}}
+{{- $_ := set $spec $name (index $jobs $name) -}}
+{{- end -}}
+{{- $secrets := list -}}
+{{- range $jobs.imagePullSecrets -}}
+{{- $secrets = append $secrets (dict "name" .) -}}
+{{- end -}}
+{{- $_ := set $spec "imagePullSecrets" $secrets -}}
+{{- $container := include "backfill.filled" (dict "env" $jobs.extraEnv "envFrom" $jobs.extraEnvFrom "volumeMounts" $jobs.extraVolumeMounts) | fromJson -}}
+{{- if $container -}}
+{{- $_ := set $spec "containers" (list (set $container "name" (index . 1))) -}}
+{{- end -}}
+{{- $spec = include "backfill.filled" $spec | fromJson -}}
+{{- if kindIs "bool" $jobs.hostUsers -}}
+{{- $_ := set $spec "hostUsers" $jobs.hostUsers -}}
+{{- end -}}
+{{- $metadata := include "backfill.filled" (dict "labels" $jobs.podLabels "annotations" $jobs.podAnnotations) | fromJson -}}
+{{- include "backfill.filled" (dict "metadata" $metadata "spec" $spec) -}}
+{{- end }}
+
+{{/* A mapping without its empty values, as JSON. */}}
+{{- define "backfill.filled" -}}
+{{- $made := dict -}}
+{{- range $name, $value := . -}}
+{{- if $value -}}
+{{- $_ := set $made $name $value -}}
+{{- end -}}
+{{- end -}}
+{{- $made | toJson -}}
 {{- end }}
 
 {{/* CEL: true if one of the patterns matches a name. A pattern that ends in * is a prefix. Takes a list: the name, the patterns. */}}
