@@ -22,6 +22,7 @@ from backfill_api.names import (
     WATCHED_ANNOTATION,
 )
 from backfill_operator.informer.figures import measured, reason_of, receipt_state, strategy_of
+from backfill_operator.informer.needed import needed_of, reached_of
 from backfill_operator.informer.pruned_fields import pruned_fields
 from backfill_operator.informer.targets import target_of
 from backfill_operator.kube.resources import Raw
@@ -67,6 +68,12 @@ class IndexFields:
     receipt: str = ""
     """State of its newest receipt, for its metrics; empty without one."""
 
+    depends_on: tuple[str, ...] = ()
+    """Names of the Backfills that must come before its first attempt; empty after it."""
+
+    reached: tuple[str, ...] = ()
+    """True conditions that another Backfill may wait for."""
+
     @property
     def over(self) -> bool:
         """True if the job has finished and no recorded attempt may still run."""
@@ -88,6 +95,7 @@ def stub_of(metadata: Raw, index: IndexFields, status: Raw | None = None) -> Raw
     stub: Raw = {
         "phase": index.phase, "active": index.active, "target": index.target, "pruned": list(index.pruned),
         "strategy": index.strategy, "reason": index.reason, "receipt": index.receipt,
+        "dependsOn": list(index.depends_on), "reached": list(index.reached),
     }  # fmt: skip
     if status:
         stub["status"] = status
@@ -104,7 +112,8 @@ def index_fields_of(raw: Raw, *, pruned: tuple[str, ...] | None = None) -> Index
     stub = raw.get(STUB_FIELD)
     if isinstance(stub, dict):
         labels = (str(stub.get(name, "")) for name in ("strategy", "reason", "receipt"))
-        return IndexFields(stub["phase"], stub["active"], stub["target"], tuple(stub["pruned"]), *labels)
+        order = (tuple(stub.get(name, ())) for name in ("dependsOn", "reached"))
+        return IndexFields(stub["phase"], stub["active"], stub["target"], tuple(stub["pruned"]), *labels, *order)
     status = _mapping(raw.get("status"))
     phase, state = status.get("phase"), _mapping(status.get("attempt")).get("state")
     return IndexFields(
@@ -115,6 +124,8 @@ def index_fields_of(raw: Raw, *, pruned: tuple[str, ...] | None = None) -> Index
         strategy=strategy_of(raw.get("spec")),
         reason=reason_of(status),
         receipt=receipt_state(status),
+        depends_on=() if status.get("attempts") else needed_of(raw),
+        reached=reached_of(status),
     )
 
 

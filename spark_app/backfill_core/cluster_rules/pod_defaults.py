@@ -1,7 +1,7 @@
 """The administrator's defaults for the pods of jobs: what they may contain, and what of them no job may change.
 
 A job may add to the defaults and replace most of them, within the limits of `pod_rules`. Volumes and their mounts stay as
-the administrator wrote them: a certificate that a job can hide protects nobody.
+the administrator wrote them: a job could otherwise hide a certificate from itself and others.
 """
 
 from __future__ import annotations

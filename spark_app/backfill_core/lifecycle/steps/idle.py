@@ -13,6 +13,7 @@ from backfill_core.lifecycle.inputs.termination import UNCOUNTED
 from backfill_core.lifecycle.observation import SpecRefused
 from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact
+from backfill_core.lifecycle.steps.ordering import held_by_dependencies
 from backfill_core.lifecycle.steps.step import (
     Ended,
     StepResult,
@@ -74,6 +75,8 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         return _suspended(context)
     if blocked is not None:
         return blocked
+    if (waits := held_by_dependencies(context)) is not None:
+        return waits
     if context.plan_first and context.plan_counts:
         return _awaits_approval(context)
     if termination is None and (held := held_launch(context)) is not None:
