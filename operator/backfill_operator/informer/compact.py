@@ -7,7 +7,7 @@ stub and read again for each reconcile. So a hundred large objects take no more 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pydantic_core import to_json
 
@@ -21,8 +21,8 @@ from backfill_api.names import (
     VERIFY_ANNOTATION,
     WATCHED_ANNOTATION,
 )
+from backfill_api.spec.order import Reached
 from backfill_operator.informer.figures import measured, reason_of, receipt_state, strategy_of
-from backfill_operator.informer.needed import needed_of, reached_of
 from backfill_operator.informer.pruned_fields import pruned_fields
 from backfill_operator.informer.targets import target_of
 from backfill_operator.kube.resources import Raw
@@ -43,6 +43,12 @@ STUB_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generati
 
 STUB_FIELD: Final = "backfill.dev/stub"
 """The field that marks a stub. API servers drop unknown top-level fields, so no user can forge it."""
+
+CONDITIONS: Final[tuple[str, ...]] = get_args(Reached)
+NEEDED_MAX: Final = 16
+
+_SHARED: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
+"""One tuple for each of the few combinations, because thousands of Backfills have the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +154,26 @@ def status_to_measure(raw: Raw) -> Raw:
 def dumps(raw: Raw) -> bytes:
     """Return an object as JSON text."""
     return to_json(raw)
+
+
+def needed_of(raw: Raw) -> tuple[str, ...]:
+    """Return the names in `spec.dependsOn`; entries of another type are left out."""
+    spec = raw.get("spec")
+    given = spec.get("dependsOn") if isinstance(spec, dict) else None
+    entries = given[:NEEDED_MAX] if isinstance(given, list) else []
+    return tuple(name for entry in entries if isinstance(entry, dict) and isinstance(name := entry.get("name"), str))
+
+
+def reached_of(status: dict[str, Any]) -> tuple[str, ...]:
+    """Return the true conditions that `spec.dependsOn` may name."""
+    given = status.get("conditions")
+    true = {
+        condition.get("type")
+        for condition in (given if isinstance(given, list) else [])
+        if isinstance(condition, dict) and condition.get("status") == "True"
+    }
+    reached = tuple(name for name in CONDITIONS if name in true)
+    return _SHARED.setdefault(reached, reached)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from backfill_api.amounts import counted
-from backfill_core.lifecycle.line import Line, has_turn
+from backfill_core.lifecycle.inputs.driver_line import Line, has_turn
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.settings import OperatorSettings
 

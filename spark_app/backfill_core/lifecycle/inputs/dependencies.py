@@ -39,6 +39,33 @@ class ObservedDependency:
         return self.phase == "Failed" and not self.reached
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The reason why a Backfill does not start yet."""
+
+    reason: str
+    message: str
+    needs_a_person: bool
+
+
+def wait_of(dependencies: tuple[ObservedDependency, ...], cycle: tuple[str, ...]) -> Wait | None:
+    """Return the reason to wait; `None` if every dependency is reached."""
+    if cycle:
+        chain = " waits for ".join((*cycle, cycle[0]))
+        message = f"no Backfill of a cycle can start: {chain}; remove one of them from spec.dependsOn"
+        return Wait("DependencyCycle", message, needs_a_person=True)
+    text = describe_unreached(dependencies)
+    if not text:
+        return None
+    if any(dependency.failed for dependency in dependencies):
+        message = f"{text}; correct it and run it again, or remove it from spec.dependsOn"
+        return Wait("DependencyFailed", message, needs_a_person=True)
+    if any(dependency.missing for dependency in dependencies):
+        message = f"{text}; create it, or remove it from spec.dependsOn"
+        return Wait("DependencyMissing", message, needs_a_person=False)
+    return Wait("WaitingForDependency", text, needs_a_person=False)
+
+
 def describe_unreached(dependencies: Iterable[ObservedDependency]) -> str:
     """Describe the dependencies that are not reached, each with the cause; empty if all are reached."""
     texts = [_describe(dependency) for dependency in dependencies if not dependency.reached]

@@ -13,13 +13,13 @@ from backfill_core.lifecycle.inputs.termination import UNCOUNTED
 from backfill_core.lifecycle.observation import SpecRefused
 from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact
-from backfill_core.lifecycle.steps.ordering import held_by_dependencies
 from backfill_core.lifecycle.steps.step import (
     Ended,
     StepResult,
     blocked_by,
     continues_after_end,
     delete_unretained,
+    held_by_dependencies,
     held_launch,
     release,
     without_driver,
@@ -73,9 +73,7 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         )
     if context.desired.suspend:
         return _suspended(context)
-    if blocked is not None:
-        return blocked
-    if (waits := held_by_dependencies(context)) is not None:
+    if (waits := blocked or held_by_dependencies(context)) is not None:
         return waits
     if context.plan_first and context.plan_counts:
         return _awaits_approval(context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_core.lifecycle.line import Key, Line, has_turn
+from backfill_core.lifecycle.inputs.driver_line import Key, Line, has_turn
 
 ARRIVALS = st.lists(st.tuples(st.sampled_from(["shop", "stock", "store"]), st.integers(-1, 1)), max_size=12)
 
