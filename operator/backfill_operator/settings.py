@@ -69,6 +69,10 @@ class OperatorSettings(BaseModel):
     namespaces: tuple[str, ...] = ()
     """Watched namespaces, separated by commas; empty for all namespaces."""
 
+    namespace_selector: Annotated[str, Field(max_length=2048)] = ""
+    """Label selector of further watched namespaces, as `kubectl get namespaces -l` takes it; empty for none. A namespace
+    that gets or loses the label is served or released while the process runs."""
+
     workers: Annotated[int, Field(ge=1, le=256)] = 16
     """Concurrent reconciles; all of them share one thread."""
 

@@ -42,11 +42,46 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $system := index (first (.subjects | default (list dict))) "namespace" | default "" -}}
 {{- $ours := eq (index (.metadata.labels | default dict) "app.kubernetes.io/name" | default "") "backfill-operator" -}}
 {{- /* The drivers' account is bound in its own namespace; an operator watches only other namespaces. */ -}}
-{{- if and $ours (ne $system (.metadata.namespace | default "")) (ne (printf "%s/%s" $system $release) (printf "%s/%s" $top.Release.Namespace $top.Release.Name)) -}}
+{{- /* This one lets an operator list namespaces, and watch nothing in them. */ -}}
+{{- $lists := eq (index (.metadata.labels | default dict) "app.kubernetes.io/component" | default "") "namespaces" -}}
+{{- if and $ours (not $lists) (ne $system (.metadata.namespace | default "")) (ne (printf "%s/%s" $system $release) (printf "%s/%s" $top.Release.Namespace $top.Release.Name)) -}}
 {{- $found = append $found (dict "namespace" .metadata.namespace "name" .metadata.name "whose" (printf "release %s of namespace %s" $release $system)) -}}
 {{- end -}}
 {{- end -}}
 {{- $found | toJson -}}
+{{- end }}
+
+{{/* A label selector as text, as the operator takes it. */}}
+{{- define "backfill.selectorText" -}}
+{{- $terms := list -}}
+{{- range $name, $value := .matchLabels -}}
+{{- $terms = append $terms (printf "%s=%s" $name $value) -}}
+{{- end -}}
+{{- range .matchExpressions -}}
+{{- if eq .operator "Exists" -}}
+{{- $terms = append $terms .key -}}
+{{- else if eq .operator "DoesNotExist" -}}
+{{- $terms = append $terms (printf "!%s" .key) -}}
+{{- else -}}
+{{- $terms = append $terms (printf "%s %s (%s)" .key (lower .operator) (join "," .values)) -}}
+{{- end -}}
+{{- end -}}
+{{- join "," $terms -}}
+{{- end }}
+
+{{/* Returns "on" if labels match a selector. Takes a list: the labels, the selector. */}}
+{{- define "backfill.selects" -}}
+{{- $labels := index . 0 | default dict -}}
+{{- $on := "on" -}}
+{{- range $name, $value := (index . 1).matchLabels -}}
+{{- if ne (index $labels $name | default "") $value -}}{{- $on = "" -}}{{- end -}}
+{{- end -}}
+{{- range (index . 1).matchExpressions -}}
+{{- $there := hasKey $labels .key -}}
+{{- $in := and $there (has (index $labels .key | default "") (.values | default list)) -}}
+{{- if not (dict "Exists" $there "DoesNotExist" (not $there) "In" $in "NotIn" (not $in) | dig .operator false) -}}{{- $on = "" -}}{{- end -}}
+{{- end -}}
+{{- $on -}}
 {{- end }}
 
 {{/* Returns "on" unless the value is false, for values that are true by default. Values of an earlier release (`helm upgrade --reuse-values`) lack new values. */}}
@@ -81,8 +116,24 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 
 {{/* Checks that a schema cannot express. Each one fails the installation with a message. */}}
 {{- define "backfill.check" -}}
-{{- if not (or (.Values.watch).clusterWide (.Values.watch).namespaces) -}}
-{{- fail "watch.namespaces is empty: name the namespaces that have Backfills, or set watch.clusterWide=true" -}}
+{{- $selector := (.Values.watch).namespaceSelector | default dict -}}
+{{- if not (or (.Values.watch).clusterWide (.Values.watch).namespaces $selector) -}}
+{{- fail "watch.namespaces is empty: name the namespaces that have Backfills, set watch.namespaceSelector, or set watch.clusterWide=true" -}}
+{{- end -}}
+{{- if and (.Values.watch).clusterWide $selector -}}
+{{- fail "watch.namespaceSelector has no effect with watch.clusterWide=true, which watches every namespace: set only one of them" -}}
+{{- end -}}
+{{- if $selector -}}
+{{- range (lookup "v1" "Namespace" "" "").items -}}
+{{- if include "backfill.selects" (list .metadata.labels $selector) -}}
+{{- if eq .metadata.name $.Release.Namespace -}}
+{{- fail (printf "watch.namespaceSelector matches %s, the operator's own namespace: users who may create pods there can act as the operator; remove the label from it, or install the operator in another namespace" .metadata.name) -}}
+{{- end -}}
+{{- range include "backfill.others" (list $ (lookup "rbac.authorization.k8s.io/v1" "RoleBinding" .metadata.name "").items) | fromJsonArray -}}
+{{- fail (printf "watch.namespaceSelector of release %s of namespace %s matches %s, which is watched by %s: remove the label from it, or uninstall its tenant objects of that release" $.Release.Name $.Release.Namespace .namespace .whose) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if has .Release.Namespace (.Values.watch.namespaces | default list) -}}
 {{- fail (printf "watch.namespaces contains %s, the operator's own namespace: users who may create pods there can act as the operator; install it in another namespace" .Release.Namespace) -}}
@@ -170,7 +221,10 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- end }}
 {{- if not .Values.watch.clusterWide }}
-{{- $_ := set $fixed "namespaces" .Values.watch.namespaces }}
+{{- $_ := set $fixed "namespaces" (.Values.watch.namespaces | default list) }}
+{{- end }}
+{{- with .Values.watch.namespaceSelector }}
+{{- $_ := set $fixed "namespaceSelector" (include "backfill.selectorText" .) }}
 {{- end }}
 {{- range $name, $value := merge $fixed (.Values.limits | default dict) ((.Values.operator).settings | default dict) }}
 - name: BACKFILL_OPERATOR_{{ $name | snakecase | upper }}

@@ -6,7 +6,7 @@ stub and read again for each reconcile. So a hundred large objects take no more 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, get_args
 
 from pydantic_core import to_json
@@ -118,8 +118,8 @@ def index_fields_of(raw: Raw, *, pruned: tuple[str, ...] | None = None) -> Index
     stub = raw.get(STUB_FIELD)
     if isinstance(stub, dict):
         labels = (str(stub.get(name, "")) for name in ("strategy", "reason", "receipt"))
-        order = (tuple(stub.get(name, ())) for name in ("dependsOn", "reached"))
-        return IndexFields(stub["phase"], stub["active"], stub["target"], tuple(stub["pruned"]), *labels, *order)
+        fields = IndexFields(stub["phase"], stub["active"], stub["target"], tuple(stub["pruned"]), *labels)
+        return replace(fields, depends_on=tuple(stub["dependsOn"]), reached=tuple(stub["reached"]))
     status = _mapping(raw.get("status"))
     phase, state = status.get("phase"), _mapping(status.get("attempt")).get("state")
     return IndexFields(
