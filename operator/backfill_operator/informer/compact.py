@@ -6,7 +6,7 @@ stub and read again for each reconcile. So a hundred large objects take no more 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from pydantic_core import to_json
@@ -117,9 +117,11 @@ def index_fields_of(raw: Raw, *, pruned: tuple[str, ...] | None = None) -> Index
     """Return the index fields of a Backfill or of its stub; `pruned` passes a cached value to avoid computing it."""
     stub = raw.get(STUB_FIELD)
     if isinstance(stub, dict):
-        labels = (str(stub.get(name, "")) for name in ("strategy", "reason", "receipt"))
-        fields = IndexFields(stub["phase"], stub["active"], stub["target"], tuple(stub["pruned"]), *labels)
-        return replace(fields, depends_on=tuple(stub["dependsOn"]), reached=tuple(stub["reached"]))
+        strategy, reason, receipt = (str(stub.get(name, "")) for name in ("strategy", "reason", "receipt"))
+        return IndexFields(
+            stub["phase"], stub["active"], stub["target"], tuple(stub["pruned"]), strategy, reason, receipt,
+            depends_on=tuple(stub["dependsOn"]), reached=tuple(stub["reached"]),
+        )  # fmt: skip
     status = _mapping(raw.get("status"))
     phase, state = status.get("phase"), _mapping(status.get("attempt")).get("state")
     return IndexFields(

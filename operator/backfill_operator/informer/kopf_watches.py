@@ -17,8 +17,9 @@ from kubernetes.aio.client.configuration import Configuration
 
 from backfill_api.names import GROUP, PLURAL, ROLE_LABEL, VERSION
 from backfill_operator.informer.cache import Cache, Key
+from backfill_operator.informer.discovery import Feed
 from backfill_operator.informer.pace import WatchPace
-from backfill_operator.informer.watch_session import ITEMS_OF_A_LIST, Feed, StartVersion, open_session
+from backfill_operator.informer.watch_session import ITEMS_OF_A_LIST, StartVersion, open_session
 from backfill_operator.kube.read_budget import ReadBudgetError, read_budget
 from backfill_operator.kube.resources import PODS, Raw, key_of
 from backfill_operator.metrics import Metrics

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import aiohttp
 from kubernetes.aio.client.configuration import Configuration
@@ -21,7 +21,7 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from backfill_api.names import LAUNCHED_FIELDS_ANNOTATION, PLURAL
 from backfill_operator.informer.compact import LARGE_BYTES, compact, dumps
-from backfill_operator.informer.discovery import DEFINITIONS, DISCOVERY, NAMESPACES
+from backfill_operator.informer.discovery import DEFINITIONS, DISCOVERY, NAMESPACES, Feed, FeedLines, Nothing
 from backfill_operator.informer.pace import WatchPace
 from backfill_operator.kube.client import RESPONSE_BYTES_MAX, body_of, checked
 from backfill_operator.kube.errors import ApiError
@@ -61,29 +61,6 @@ StartVersion = Callable[[str, str], str]
 
 class WatchFailedError(aiohttp.ClientConnectionError):
     """A list or a watch failed, whatever the cause; kopf tries again after each error of this class."""
-
-
-class Feed(Protocol):
-    """Answers the requests of a path without the API server."""
-
-    def listed(self) -> Raw:
-        """Return the list."""
-
-    def lines(self) -> AsyncIterator[bytes]:
-        """Yield the lines of the watch."""
-
-
-class Nothing:
-    """The feed of a resource without objects."""
-
-    def listed(self) -> Raw:
-        """Return an empty list."""
-        return {"items": [], "metadata": {"resourceVersion": "1"}}
-
-    async def lines(self) -> AsyncIterator[bytes]:
-        """Yield nothing; the stream has no end."""
-        await asyncio.Event().wait()
-        yield b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,22 +259,6 @@ class WatchAnswer(KopfAnswer):
             self.closed = True
             self.content.close()
             self._on_end(time.monotonic() - self._began)
-
-
-class FeedLines:
-    """The lines of a feed, in the form of `WatchLines`."""
-
-    def __init__(self, feed: Feed) -> None:
-        """Take the feed."""
-        self._lines = feed.lines()
-
-    def close(self) -> None:
-        """No connection is open."""
-
-    async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
-        """Yield whole lines."""
-        async for line in self._lines:
-            yield line
 
 
 class WatchLines:
