@@ -11,6 +11,7 @@ import errors_page
 import gitops_page
 import lifecycle_page
 import reach_page
+import tenant_chart
 
 from backfill_api.crd import editor_schema, fields, schema
 
@@ -35,6 +36,7 @@ GENERATED = (
     (lifecycle_page.LIFECYCLE_FILE, lifecycle_page.render),
     (driver_page.DRIVER_FILE, driver_page.render),
     (reach_page.PAGE_FILE, reach_page.render),
+    *tenant_chart.generated(),
 )
 
 

@@ -24,9 +24,10 @@ from backfill_operator.informer.all_jobs import AllJobsSwitch
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.informer.executors import ExecutorLooks
 from backfill_operator.informer.kopf_watches import kopf_settings, registry_of
+from backfill_operator.informer.namespaces import NamespaceFeed, NamespaceSelection, WatchedNamespaces
 from backfill_operator.informer.pace import WatchPace
 from backfill_operator.informer.relist import Relist
-from backfill_operator.informer.watch_session import open_session
+from backfill_operator.informer.watch_session import WatchSession, open_session
 from backfill_operator.job_metrics import JobMetrics
 from backfill_operator.kube.client import Call, Cluster
 from backfill_operator.kube.election import Election
@@ -87,15 +88,17 @@ class Operator:
             self.cluster, self.cache, self.metrics, settings.progress_writes_per_second,
             notify=self.events.note, now_ms=clock.now_ms, monotonic=time.monotonic,
         )  # fmt: skip
+        self.watched = WatchedNamespaces(settings)
         self.slots = DriverSlots(self.cache, settings, self.queue.add)
         self.relist = Relist(
             self.cluster, self.cache, settings, self.metrics, enqueue=self.queue.add, monotonic=time.monotonic,
-            on_unreadable=self._on_unreadable,
+            on_unreadable=self._on_unreadable, watched=self.watched,
         )  # fmt: skip
         self.executors = ExecutorLooks(
-            self.cluster, self.cache, settings, enqueue=self.queue.add, on_unreadable=self._on_unreadable
-        )
-        self.all_jobs = self._all_jobs_of(configuration)
+            self.cluster, self.cache, settings, enqueue=self.queue.add, on_unreadable=self._on_unreadable,
+            watched=self.watched,
+        )  # fmt: skip
+        self.all_jobs, self.selection = self._own_watches(configuration)
         self.reconciler = self._reconciler(writer, clock)
         self.election = Election(self.cluster, settings, now_ms=clock.now_ms) if settings.leader_election else None
         self.health = Health(settings, self.relist, self.election, self.metrics)
@@ -117,19 +120,29 @@ class Operator:
             pause_all=lambda: self.all_jobs.value,
         )  # fmt: skip
 
-    def _all_jobs_of(self, configuration: Configuration) -> AllJobsSwitch:
+    def _own_watches(self, configuration: Configuration) -> tuple[AllJobsSwitch, NamespaceSelection]:
+        """Return the watches that kopf does not run."""
+        return AllJobsSwitch(
+            self.cluster, self.cache, self.settings, open_session=self._sessions_of(configuration, "configmaps"),
+            enqueue=self.queue.add,
+        ), NamespaceSelection(
+            self.cluster, self.settings, self.watched, open_session=self._sessions_of(configuration, "namespaces"),
+            on_change=self.relist.release,
+        )  # fmt: skip
+
+    def _sessions_of(self, configuration: Configuration, plural: str) -> Callable[[], WatchSession]:
+        """Return the maker of sessions for a watch of our own."""
         pace = WatchPace(
-            self.settings.watch_retry_max_seconds, lambda _: self.metrics.watch_failures.labels("configmaps").inc()
+            self.settings.watch_retry_max_seconds, lambda _: self.metrics.watch_failures.labels(plural).inc()
         )
-        opens = partial(
+        return partial(
             open_session, configuration, pace, start_version=lambda _path, version: version, on_watch=lambda _path: None,
             on_unreadable=self._on_unreadable, admitted=self.cluster.admitted,
         )  # fmt: skip
-        return AllJobsSwitch(self.cluster, self.cache, self.settings, open_session=opens, enqueue=self.queue.add)
 
     def _registry_of(self, configuration: Configuration) -> kopf.OperatorRegistry:
         return registry_of(
-            configuration, self.cache, self.metrics, retry_max_s=self.settings.watch_retry_max_seconds,
+            configuration, self.cache, self.metrics, NamespaceFeed(self.watched), retry_max_s=self.settings.watch_retry_max_seconds,
             admitted=self.cluster.admitted, enqueue=self.queue.add, on_event=self.relist.on_watch_event,
             start_version=self.relist.start_version, on_unreadable=self._on_unreadable,
         )  # fmt: skip
@@ -145,6 +158,8 @@ class Operator:
         """
         async with self.cluster, self.control, self.health.served(), asyncio.TaskGroup() as group:
             group.create_task(self.relist.run(), name="relist")
+            if self.settings.namespace_selector:
+                group.create_task(self.selection.run(), name="namespaces")
             group.create_task(self.health.watch_the_loop(), name="event loop")
             group.create_task(self.events.run(), name="events")
             group.create_task(self._watch(), name="watches")
@@ -155,12 +170,12 @@ class Operator:
     async def _watch(self) -> None:
         # kopf's watches start from the version at which our own list began.
         await self.relist.complete.wait()
-        namespaces = self.settings.namespaces
+        by_label = bool(self.settings.namespace_selector)
         await kopf.operator(
             registry=self._registry,
             settings=kopf_settings(self.settings),
-            namespaces=namespaces,
-            clusterwide=not namespaces,
+            namespaces=["*"] if by_label else self.settings.namespaces,
+            clusterwide=self.watched.all,
             standalone=True,
             ready_flag=self.watching,
         )
@@ -220,4 +235,6 @@ def _installation(settings: OperatorSettings) -> Installation:
         user=None if settings.pod_user == "none" else int(settings.pod_user),
         limits=settings.limits,
         encrypt=settings.encrypt_spark,
+        labels=settings.labels,
+        templates=settings.templates,
     )

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
 from collections.abc import Mapping
-from typing import Annotated, Final, Self, get_origin
+from typing import Annotated, Any, Final, Self, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from backfill_core.cluster_rules.finding import each
 from backfill_core.cluster_rules.limits import ENV, METADATA, OPTIONAL_POD_FIELDS, VOLUMES, Limits
+from backfill_core.cluster_rules.pod_defaults import default_findings
+from backfill_core.cluster_rules.pod_rules import DRIVER_CONTAINER, EXECUTOR_CONTAINER
 from backfill_core.errors import EXIT_USAGE, BackfillError
 
 PREFIX: Final = "BACKFILL_OPERATOR_"
@@ -28,6 +41,19 @@ Patterns = tuple[Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^
 """Names, or prefixes of names that end in `*`."""
 
 
+def _mapping(given: object) -> object:
+    """Parse a mapping that is written as JSON."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return json.loads(given)
+    except ValueError as error:
+        raise ValueError(f"is not JSON: {error}") from None
+
+
+JsonMapping = Annotated[dict[str, Any], BeforeValidator(_mapping)]
+
+
 class InvalidOperatorSettingError(BackfillError):
     """An environment variable has an invalid value or name; the message names it."""
 
@@ -42,6 +68,10 @@ class OperatorSettings(BaseModel):
 
     namespaces: tuple[str, ...] = ()
     """Watched namespaces, separated by commas; empty for all namespaces."""
+
+    namespace_selector: Annotated[str, Field(max_length=2048)] = ""
+    """Label selector of further watched namespaces, as `kubectl get namespaces -l` takes it; empty for none. A namespace
+    that gets or loses the label is served or released while the process runs."""
 
     workers: Annotated[int, Field(ge=1, le=256)] = 16
     """Concurrent reconciles; all of them share one thread."""
@@ -106,6 +136,15 @@ class OperatorSettings(BaseModel):
 
     pod_user: Annotated[str, Field(pattern="^([1-9][0-9]{0,9}|none)$")] = "185"
     """User and group of drivers and executors whose template sets none. With `none` the cluster chooses, as on OpenShift."""
+
+    labels: Annotated[dict[str, str], BeforeValidator(_mapping)] = Field(default_factory=dict)
+    """Labels of every object of an attempt, as JSON. The operator's own labels take precedence."""
+
+    driver_template: JsonMapping = Field(default_factory=dict)
+    """Pod template of every driver, as JSON. A spec's template may add to it."""
+
+    executor_template: JsonMapping = Field(default_factory=dict)
+    """Pod template of every executor, as JSON. A spec's template may add to it."""
 
     allowed_images: Patterns = ()
     """Images that a spec may use in addition to `default_image`. `host/name:tag` is one image, `host/name` any tag or digest,
@@ -198,6 +237,19 @@ class OperatorSettings(BaseModel):
             if name not in OPTIONAL_POD_FIELDS:
                 raise ValueError(f"{name} is none of {', '.join(OPTIONAL_POD_FIELDS)}")
         return given
+
+    @field_validator("driver_template", "executor_template")
+    @classmethod
+    def _harmless(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        container = DRIVER_CONTAINER if info.field_name == "driver_template" else EXECUTOR_CONTAINER
+        for finding in each(default_findings(given, "template", container)):
+            raise ValueError(str(finding))
+        return given
+
+    @property
+    def templates(self) -> dict[str, dict[str, Any]]:
+        """The administrator's pod templates by the name of our container."""
+        return {DRIVER_CONTAINER: self.driver_template, EXECUTOR_CONTAINER: self.executor_template}
 
     @property
     def limits(self) -> Limits:

@@ -10,6 +10,15 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* These labels and an object's further ones, which take precedence over commonLabels. Takes a list: the root context, the labels. */}}
+{{- define "backfill.labelsWith" -}}
+{{- $own := include "backfill.labels" (dict "Release" (index . 0).Release "Chart" (index . 0).Chart "Values" dict) -}}
+{{- merge dict (fromYaml $own) (index . 1 | default dict) ((index . 0).Values.commonLabels | default dict) | toYaml -}}
 {{- end }}
 
 {{/* The operator's account, as a subject of a binding. */}}
@@ -33,11 +42,46 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $system := index (first (.subjects | default (list dict))) "namespace" | default "" -}}
 {{- $ours := eq (index (.metadata.labels | default dict) "app.kubernetes.io/name" | default "") "backfill-operator" -}}
 {{- /* The drivers' account is bound in its own namespace; an operator watches only other namespaces. */ -}}
-{{- if and $ours (ne $system (.metadata.namespace | default "")) (ne (printf "%s/%s" $system $release) (printf "%s/%s" $top.Release.Namespace $top.Release.Name)) -}}
+{{- /* This one lets an operator list namespaces, and watch nothing in them. */ -}}
+{{- $lists := eq (index (.metadata.labels | default dict) "app.kubernetes.io/component" | default "") "namespaces" -}}
+{{- if and $ours (not $lists) (ne $system (.metadata.namespace | default "")) (ne (printf "%s/%s" $system $release) (printf "%s/%s" $top.Release.Namespace $top.Release.Name)) -}}
 {{- $found = append $found (dict "namespace" .metadata.namespace "name" .metadata.name "whose" (printf "release %s of namespace %s" $release $system)) -}}
 {{- end -}}
 {{- end -}}
 {{- $found | toJson -}}
+{{- end }}
+
+{{/* A label selector as text, as the operator takes it. */}}
+{{- define "backfill.selectorText" -}}
+{{- $terms := list -}}
+{{- range $name, $value := .matchLabels -}}
+{{- $terms = append $terms (printf "%s=%s" $name $value) -}}
+{{- end -}}
+{{- range .matchExpressions -}}
+{{- if eq .operator "Exists" -}}
+{{- $terms = append $terms .key -}}
+{{- else if eq .operator "DoesNotExist" -}}
+{{- $terms = append $terms (printf "!%s" .key) -}}
+{{- else -}}
+{{- $terms = append $terms (printf "%s %s (%s)" .key (lower .operator) (join "," .values)) -}}
+{{- end -}}
+{{- end -}}
+{{- join "," $terms -}}
+{{- end }}
+
+{{/* Returns "on" if labels match a selector. Takes a list: the labels, the selector. */}}
+{{- define "backfill.selects" -}}
+{{- $labels := index . 0 | default dict -}}
+{{- $on := "on" -}}
+{{- range $name, $value := (index . 1).matchLabels -}}
+{{- if ne (index $labels $name | default "") $value -}}{{- $on = "" -}}{{- end -}}
+{{- end -}}
+{{- range (index . 1).matchExpressions -}}
+{{- $there := hasKey $labels .key -}}
+{{- $in := and $there (has (index $labels .key | default "") (.values | default list)) -}}
+{{- if not (dict "Exists" $there "DoesNotExist" (not $there) "In" $in "NotIn" (not $in) | dig .operator false) -}}{{- $on = "" -}}{{- end -}}
+{{- end -}}
+{{- $on -}}
 {{- end }}
 
 {{/* Returns "on" unless the value is false, for values that are true by default. Values of an earlier release (`helm upgrade --reuse-values`) lack new values. */}}
@@ -72,8 +116,24 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 
 {{/* Checks that a schema cannot express. Each one fails the installation with a message. */}}
 {{- define "backfill.check" -}}
-{{- if not (or (.Values.watch).clusterWide (.Values.watch).namespaces) -}}
-{{- fail "watch.namespaces is empty: name the namespaces that have Backfills, or set watch.clusterWide=true" -}}
+{{- $selector := (.Values.watch).namespaceSelector | default dict -}}
+{{- if not (or (.Values.watch).clusterWide (.Values.watch).namespaces $selector) -}}
+{{- fail "watch.namespaces is empty: name the namespaces that have Backfills, set watch.namespaceSelector, or set watch.clusterWide=true" -}}
+{{- end -}}
+{{- if and (.Values.watch).clusterWide $selector -}}
+{{- fail "watch.namespaceSelector has no effect with watch.clusterWide=true, which watches every namespace: set only one of them" -}}
+{{- end -}}
+{{- if $selector -}}
+{{- range (lookup "v1" "Namespace" "" "").items -}}
+{{- if include "backfill.selects" (list .metadata.labels $selector) -}}
+{{- if eq .metadata.name $.Release.Namespace -}}
+{{- fail (printf "watch.namespaceSelector matches %s, the operator's own namespace: users who may create pods there can act as the operator; remove the label from it, or install the operator in another namespace" .metadata.name) -}}
+{{- end -}}
+{{- range include "backfill.others" (list $ (lookup "rbac.authorization.k8s.io/v1" "RoleBinding" .metadata.name "").items) | fromJsonArray -}}
+{{- fail (printf "watch.namespaceSelector of release %s of namespace %s matches %s, which is watched by %s: remove the label from it, or uninstall its tenant objects of that release" $.Release.Name $.Release.Namespace .namespace .whose) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if has .Release.Namespace (.Values.watch.namespaces | default list) -}}
 {{- fail (printf "watch.namespaces contains %s, the operator's own namespace: users who may create pods there can act as the operator; install it in another namespace" .Release.Namespace) -}}
@@ -145,14 +205,26 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{/* The operator's environment variables, named like its settings. An API server does not store an empty value: without `value`, a variable is set to an empty string. */}}
+{{/* The operator's environment variables, named like its settings. A kubelet would replace `$(NAME)`, and makes `$(` of `$$(`. An API server does not store an empty value: without `value`, a variable is set to an empty string. */}}
 {{- define "backfill.environment" -}}
 - name: BACKFILL_OPERATOR_IDENTITY
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 {{- $fixed := dict "defaultImage" (include "backfill.sparkImage" .) "serviceAccount" (include "backfill.account" .) "leaseName" .Release.Name "leaseNamespace" .Release.Namespace }}
 {{- $_ := set $fixed "podUser" (.Values.podUser | default "none") }}
+{{- with .Values.commonLabels }}
+{{- $_ := set $fixed "labels" (toJson . | replace "$(" "$$(") }}
+{{- end }}
+{{- range $name := list "driver" "executor" }}
+{{- $template := include "backfill.podTemplate" (list ($.Values.jobs | default dict) $name) }}
+{{- if ne $template "{}" }}
+{{- $_ := set $fixed (printf "%sTemplate" $name) ($template | replace "$(" "$$(") }}
+{{- end }}
+{{- end }}
 {{- if not .Values.watch.clusterWide }}
-{{- $_ := set $fixed "namespaces" .Values.watch.namespaces }}
+{{- $_ := set $fixed "namespaces" (.Values.watch.namespaces | default list) }}
+{{- end }}
+{{- with .Values.watch.namespaceSelector }}
+{{- $_ := set $fixed "namespaceSelector" (include "backfill.selectorText" .) }}
 {{- end }}
 {{- range $name, $value := merge $fixed (.Values.limits | default dict) ((.Values.operator).settings | default dict) }}
 - name: BACKFILL_OPERATOR_{{ $name | snakecase | upper }}
@@ -160,6 +232,48 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
   value: {{ quote . }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* The pod template of drivers or executors, as JSON. Takes a list: the values `jobs`, the name of the container. */}}
+{{- define "backfill.podTemplate" -}}
+{{- $jobs := index . 0 -}}
+{{- $executors := eq (index . 1) "executor" | ternary ($jobs.executors | default dict) dict -}}
+{{- $spec := dict -}}
+{{- $spec := dict "nodeSelector" (merge dict ($executors.nodeSelector | default dict) ($jobs.nodeSelector | default dict)) -}}
+{{- $_ := set $spec "tolerations" (concat ($jobs.tolerations | default list) ($executors.tolerations | default list)) -}}
+{{- $_ := set $spec "volumes" $jobs.extraVolumes -}}
+{{- range $name := list "affinity" "topologySpreadConstraints" "priorityClassName" -}}
+{{- $_ := set $spec $name (index $executors $name | default (index $jobs $name)) -}}
+{{- end -}}
+{{- range $name := list "schedulerName" "runtimeClassName" "dnsPolicy" "dnsConfig" -}}
+{{- $_ := set $spec $name (index $jobs $name) -}}
+{{- end -}}
+{{- $secrets := list -}}
+{{- range $jobs.imagePullSecrets -}}
+{{- $secrets = append $secrets (dict "name" .) -}}
+{{- end -}}
+{{- $_ := set $spec "imagePullSecrets" $secrets -}}
+{{- $container := include "backfill.filled" (dict "env" $jobs.extraEnv "envFrom" $jobs.extraEnvFrom "volumeMounts" $jobs.extraVolumeMounts) | fromJson -}}
+{{- if $container -}}
+{{- $_ := set $spec "containers" (list (set $container "name" (index . 1))) -}}
+{{- end -}}
+{{- $spec = include "backfill.filled" $spec | fromJson -}}
+{{- if kindIs "bool" $jobs.hostUsers -}}
+{{- $_ := set $spec "hostUsers" $jobs.hostUsers -}}
+{{- end -}}
+{{- $metadata := include "backfill.filled" (dict "labels" $jobs.podLabels "annotations" $jobs.podAnnotations) | fromJson -}}
+{{- include "backfill.filled" (dict "metadata" $metadata "spec" $spec) -}}
+{{- end }}
+
+{{/* A mapping without its empty values, as JSON. */}}
+{{- define "backfill.filled" -}}
+{{- $made := dict -}}
+{{- range $name, $value := . -}}
+{{- if $value -}}
+{{- $_ := set $made $name $value -}}
+{{- end -}}
+{{- end -}}
+{{- $made | toJson -}}
 {{- end }}
 
 {{/* CEL: true if one of the patterns matches a name. A pattern that ends in * is a prefix. Takes a list: the name, the patterns. */}}

@@ -15,6 +15,7 @@ from backfill_api.spec import combinations
 from backfill_api.spec import session_conf as meaning
 from backfill_api.spec.auto_throttle import SpecThrottle
 from backfill_api.spec.bounds import DAY_S, Drain, Name, PlanName, Seconds, Sql
+from backfill_api.spec.order import Dependencies
 from backfill_api.spec.override import PauseSpec
 from backfill_api.spec.params import Params, SourceAbility
 from backfill_api.spec.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
@@ -123,6 +124,12 @@ class BackfillSpec(Model):
 
     suspend: StrictBool = False
     """Delete the pods; a later attempt continues from the state in the target."""
+
+    priority: Annotated[StrictInt, Field(ge=-1_000_000, le=1_000_000)] = 0
+    """Order of waiting for a driver under the operator's limits: the higher one starts first. It ends no driver."""
+
+    depends_on: Dependencies = ()
+    """Backfills of this namespace that must reach a condition before the first attempt."""
 
     after: Literal["Exit", "Follow"] = "Exit"
     """Behaviour after catching up: end (`Exit`), or keep applying changes (`Follow`)."""

@@ -84,6 +84,9 @@ class Cache:
         self._writers_of: dict[str, set[Key]] = {}
         """The unfinished Backfills of each target."""
 
+        self._dependents: dict[Key, set[Key]] = {}
+        """The Backfills that wait for each one before their first attempt."""
+
         self._active: dict[str, set[Key]] = {}
         """Backfills with a recorded attempt that has not ended, by namespace."""
 
@@ -121,6 +124,14 @@ class Cache:
     def writers(self, target: str) -> AbstractSet[Key]:
         """Return the Backfills that write a target and have not succeeded."""
         return self._writers_of.get(target, set())
+
+    def exists(self, key: Key) -> bool:
+        """Return whether a Backfill is cached."""
+        return key in self._backfills
+
+    def dependents(self, key: Key) -> AbstractSet[Key]:
+        """Return the Backfills that wait for one before their first attempt."""
+        return self._dependents.get(key, set())
 
     def has_active_attempt(self, key: Key) -> bool:
         """Return whether the Backfill has a recorded attempt that has not ended."""
@@ -205,6 +216,8 @@ class Cache:
             self._writers_of.setdefault(index.target, set()).add(key)
         if index.active:
             self._active.setdefault(key[0], set()).add(key)
+        for name in index.depends_on:
+            self._dependents.setdefault((key[0], name), set()).add(key)
 
     def _remove_from_index(self, key: Key) -> None:
         existing = self._backfills.get(key)
@@ -215,6 +228,11 @@ class Cache:
                 keys.discard(key)
                 if not keys:
                     del index[name]
+        for name in existing.index.depends_on:
+            if (waiting := self._dependents.get((key[0], name))) is not None:
+                waiting.discard(key)
+                if not waiting:
+                    del self._dependents[key[0], name]
 
     def put_pod(self, raw: Raw) -> Key | None:
         """Store a driver pod; return the Backfill to reconcile, or `None` if nothing is new."""

@@ -7,7 +7,7 @@ stub and read again for each reconcile. So a hundred large objects take no more 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pydantic_core import to_json
 
@@ -21,6 +21,7 @@ from backfill_api.names import (
     VERIFY_ANNOTATION,
     WATCHED_ANNOTATION,
 )
+from backfill_api.spec.order import Reached
 from backfill_operator.informer.figures import measured, reason_of, receipt_state, strategy_of
 from backfill_operator.informer.pruned_fields import pruned_fields
 from backfill_operator.informer.targets import target_of
@@ -42,6 +43,12 @@ STUB_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generati
 
 STUB_FIELD: Final = "backfill.dev/stub"
 """The field that marks a stub. API servers drop unknown top-level fields, so no user can forge it."""
+
+CONDITIONS: Final[tuple[str, ...]] = get_args(Reached)
+NEEDED_MAX: Final = 16
+
+_SHARED: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
+"""One tuple for each of the few combinations, because thousands of Backfills have the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,12 @@ class IndexFields:
     receipt: str = ""
     """State of its newest receipt, for its metrics; empty without one."""
 
+    depends_on: tuple[str, ...] = ()
+    """Names of the Backfills that must come before its first attempt; empty after it."""
+
+    reached: tuple[str, ...] = ()
+    """True conditions that another Backfill may wait for."""
+
     @property
     def over(self) -> bool:
         """True if the job has finished and no recorded attempt may still run."""
@@ -88,6 +101,7 @@ def stub_of(metadata: Raw, index: IndexFields, status: Raw | None = None) -> Raw
     stub: Raw = {
         "phase": index.phase, "active": index.active, "target": index.target, "pruned": list(index.pruned),
         "strategy": index.strategy, "reason": index.reason, "receipt": index.receipt,
+        "dependsOn": list(index.depends_on), "reached": list(index.reached),
     }  # fmt: skip
     if status:
         stub["status"] = status
@@ -103,8 +117,11 @@ def index_fields_of(raw: Raw, *, pruned: tuple[str, ...] | None = None) -> Index
     """Return the index fields of a Backfill or of its stub; `pruned` passes a cached value to avoid computing it."""
     stub = raw.get(STUB_FIELD)
     if isinstance(stub, dict):
-        labels = (str(stub.get(name, "")) for name in ("strategy", "reason", "receipt"))
-        return IndexFields(stub["phase"], stub["active"], stub["target"], tuple(stub["pruned"]), *labels)
+        strategy, reason, receipt = (str(stub.get(name, "")) for name in ("strategy", "reason", "receipt"))
+        return IndexFields(
+            stub["phase"], stub["active"], stub["target"], tuple(stub["pruned"]), strategy, reason, receipt,
+            depends_on=tuple(stub["dependsOn"]), reached=tuple(stub["reached"]),
+        )  # fmt: skip
     status = _mapping(raw.get("status"))
     phase, state = status.get("phase"), _mapping(status.get("attempt")).get("state")
     return IndexFields(
@@ -115,6 +132,8 @@ def index_fields_of(raw: Raw, *, pruned: tuple[str, ...] | None = None) -> Index
         strategy=strategy_of(raw.get("spec")),
         reason=reason_of(status),
         receipt=receipt_state(status),
+        depends_on=() if status.get("attempts") else needed_of(raw),
+        reached=reached_of(status),
     )
 
 
@@ -137,6 +156,26 @@ def status_to_measure(raw: Raw) -> Raw:
 def dumps(raw: Raw) -> bytes:
     """Return an object as JSON text."""
     return to_json(raw)
+
+
+def needed_of(raw: Raw) -> tuple[str, ...]:
+    """Return the names in `spec.dependsOn`; entries of another type are left out."""
+    spec = raw.get("spec")
+    given = spec.get("dependsOn") if isinstance(spec, dict) else None
+    entries = given[:NEEDED_MAX] if isinstance(given, list) else []
+    return tuple(name for entry in entries if isinstance(entry, dict) and isinstance(name := entry.get("name"), str))
+
+
+def reached_of(status: dict[str, Any]) -> tuple[str, ...]:
+    """Return the true conditions that `spec.dependsOn` may name."""
+    given = status.get("conditions")
+    true = {
+        condition.get("type")
+        for condition in (given if isinstance(given, list) else [])
+        if isinstance(condition, dict) and condition.get("status") == "True"
+    }
+    reached = tuple(name for name in CONDITIONS if name in true)
+    return _SHARED.setdefault(reached, reached)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Constant answers to kopf's discovery requests.
+"""Answers to requests of kopf without the API server: discovery, and feeds in place of lists and watches.
 
 kopf reads discovery once, at its start, and does not validate it. A response of another server would end the process.
 kopf would never watch a CRD that is created a second later.
@@ -6,8 +6,9 @@ kopf would never watch a CRD that is created a second later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Final, Protocol
 
 from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, Resource
 
@@ -35,3 +36,42 @@ def _answers() -> dict[str, Raw]:
 
 DISCOVERY: Final[Mapping[str, Raw]] = _answers()
 """An answer for each path that kopf requests to discover resources."""
+
+
+class Feed(Protocol):
+    """Answers the requests of a path without the API server."""
+
+    def listed(self) -> Raw:
+        """Return the list."""
+
+    def lines(self) -> AsyncIterator[bytes]:
+        """Yield the lines of the watch."""
+
+
+class Nothing:
+    """The feed of a resource without objects."""
+
+    def listed(self) -> Raw:
+        """Return an empty list."""
+        return {"items": [], "metadata": {"resourceVersion": "1"}}
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Yield nothing; the stream has no end."""
+        await asyncio.Event().wait()
+        yield b""
+
+
+class FeedLines:
+    """The lines of a feed, in the form of `WatchLines`."""
+
+    def __init__(self, feed: Feed) -> None:
+        """Take the feed."""
+        self._lines = feed.lines()
+
+    def close(self) -> None:
+        """No connection is open."""
+
+    async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
+        """Yield whole lines."""
+        async for line in self._lines:
+            yield line

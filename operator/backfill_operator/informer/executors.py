@@ -14,6 +14,7 @@ from typing import Final
 from backfill_api.names import BACKFILL_LABEL, ROLE_LABEL
 from backfill_core.lifecycle.observation import WaitingExecutors
 from backfill_operator.informer.cache import Cache, Key
+from backfill_operator.informer.namespaces import WatchedNamespaces
 from backfill_operator.informer.parse import label_of, owner_uid, phase_of, unscheduled_of, waiting_of
 from backfill_operator.informer.relist import UNREADABLE
 from backfill_operator.kube.client import Cluster
@@ -85,6 +86,7 @@ class ExecutorLooks:
         settings: OperatorSettings,
         *,
         enqueue: Callable[[Key], None],
+        watched: WatchedNamespaces,
         on_unreadable: Callable[[str, object], None] = lambda _plural, _error: None,
     ) -> None:
         """Take the parts.
@@ -92,14 +94,16 @@ class ExecutorLooks:
         Args:
             cluster: Lists the pods.
             cache: Provides the namespaces with drivers, and stores the waiting executors.
-            settings: Interval and namespaces.
+            settings: Interval.
             enqueue: Requests a reconcile of a Backfill.
+            watched: The namespaces.
             on_unreadable: Called with the resource and the reason when a pod cannot be read.
         """
         self._cluster = cluster
         self._cache = cache
         self._settings = settings
         self._enqueue = enqueue
+        self._watched = watched
         self._on_unreadable = on_unreadable
 
     async def run(self) -> None:
@@ -110,7 +114,7 @@ class ExecutorLooks:
 
     async def once(self) -> None:
         """List once; if a namespace cannot be listed, its cached executors stay unchanged."""
-        for namespace in self._settings.namespaces or (None,):
+        for namespace in self._watched.lists:
             try:
                 waiting = await self._list(namespace) if self._cache.active_attempts(namespace) else {}
             except ApiError as error:

@@ -17,6 +17,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from backfill_api.names import GROUP, PLURAL, ROLE_LABEL, VERSION
 from backfill_operator.informer.cache import Cache, Key
+from backfill_operator.informer.discovery import Feed
 from backfill_operator.informer.pace import WatchPace
 from backfill_operator.informer.watch_session import ITEMS_OF_A_LIST, StartVersion, open_session
 from backfill_operator.kube.read_budget import ReadBudgetError, read_budget
@@ -31,6 +32,7 @@ def registry_of(
     configuration: Configuration,
     cache: Cache,
     metrics: Metrics,
+    namespaces: Feed,
     *,
     retry_max_s: float,
     admitted: Callable[[], Awaitable[None]],
@@ -45,6 +47,7 @@ def registry_of(
         configuration: Address and credentials, the same as our own client's.
         cache: Updated with each event.
         metrics: Counts reconnects and failures.
+        namespaces: The served namespaces, which kopf reads unless they are fixed.
         retry_max_s: The longest pause before a watch that failed is tried again.
         admitted: Waits for a place in the rate limit.
         enqueue: Called with the Backfill to reconcile.
@@ -59,7 +62,7 @@ def registry_of(
     async def login(**_: Any) -> kopf.AiohttpSession:
         http = open_session(
             configuration, pace, start_version=start_version, on_watch=on_watch, on_unreadable=on_unreadable,
-            admitted=admitted,
+            admitted=admitted, namespaces=namespaces,
         )  # fmt: skip
         return kopf.AiohttpSession(server=configuration.host, aiohttp_session=cast("aiohttp.ClientSession", http))
 
@@ -101,7 +104,8 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     made = kopf.OperatorSettings()
     made.posting.enabled = False
     made.peering.standalone = True
-    made.scanning.disabled = True
+    # The definitions of resources are fixed; namespaces too, unless a label selects them.
+    made.scanning.disabled = not settings.namespace_selector
     made.watching.chunk_size = ITEMS_OF_A_LIST
     made.watching.inactivity_timeout = settings.watch_silence_seconds
     made.watching.label_selectors["", "v1", "pods"] = f"{ROLE_LABEL}=driver"

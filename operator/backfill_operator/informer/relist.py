@@ -19,6 +19,7 @@ from typing import Final
 from backfill_api.names import ROLE_LABEL
 from backfill_core.errors import BackfillError
 from backfill_operator.informer.cache import Cache, Key
+from backfill_operator.informer.namespaces import WatchedNamespaces
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import FORBIDDEN, ApiError, RefusedError
 from backfill_operator.kube.rate import wait
@@ -57,6 +58,7 @@ class Relist:
         *,
         enqueue: Callable[[Key], None],
         monotonic: Callable[[], float],
+        watched: WatchedNamespaces | None = None,
         on_unreadable: Callable[[str, object], None] = lambda _plural, _error: None,
     ) -> None:
         """Take the parts.
@@ -64,10 +66,11 @@ class Relist:
         Args:
             cluster: Lists the objects.
             cache: Compared and repaired.
-            settings: Interval and namespaces.
+            settings: Interval.
             metrics: Counts repairs.
             enqueue: Requests a reconcile of a Backfill.
             monotonic: Clock for the age of the last list, in seconds.
+            watched: The namespaces; `None` for those of the settings.
             on_unreadable: Called with the resource and the reason when an object cannot be read.
         """
         self._on_unreadable = on_unreadable
@@ -75,6 +78,7 @@ class Relist:
         self._cache = cache
         self._settings = settings
         self._metrics = metrics
+        self._watched_namespaces = watched or WatchedNamespaces(settings)
         self._enqueue = enqueue
         self._monotonic = monotonic
         self._done_at: float | None = None
@@ -127,12 +131,21 @@ class Relist:
         self._wake.set()
         return version
 
+    def release(self) -> None:
+        """Drop the objects of namespaces that are no longer served, without a change in the cluster; list again soon."""
+        serves = self._watched_namespaces.serves
+        for key, stored in self._cache.stored():
+            if not serves(key[0]) and self._cache.drop_backfill(key, stored.uid):
+                self._enqueue(key)
+        self._wake.set()
+
     async def run(self) -> None:
         """List until cancelled.
 
         Raises:
             ClusterRestoredError: the cluster is older than the cache.
         """
+        await self._watched_namespaces.known.wait()
         while True:
             try:
                 self._wake.clear()
@@ -199,7 +212,9 @@ class Relist:
 
     def _left_out(self, namespace: str | None, error: RefusedError, before: int) -> str:
         """Return a forbidden namespace to skip it; raise if all namespaces are forbidden, or for any other refusal."""
-        if namespace is None or error.status != FORBIDDEN or before + 1 == len(self._settings.namespaces):
+        watched = self._watched_namespaces
+        whole = before + 1 == len(watched.names) and not watched.may_all_be_forbidden
+        if namespace is None or error.status != FORBIDDEN or whole:
             raise error
         _log.warning("namespace %s may not be read and is left out: %s", namespace, error.message)
         return namespace
@@ -216,7 +231,7 @@ class Relist:
         repaired = {BACKFILLS.plural: 0, PODS.plural: 0}
         forbidden: set[str] = set()
         try:
-            for namespace in self._settings.namespaces or (None,):
+            for namespace in self._watched_namespaces.lists:
                 try:
                     await self._list(namespace, newest, backfills, pods, repaired)
                 except RefusedError as error:

@@ -21,7 +21,7 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from backfill_api.names import LAUNCHED_FIELDS_ANNOTATION, PLURAL
 from backfill_operator.informer.compact import LARGE_BYTES, compact, dumps
-from backfill_operator.informer.discovery import DISCOVERY
+from backfill_operator.informer.discovery import DEFINITIONS, DISCOVERY, NAMESPACES, Feed, FeedLines, Nothing
 from backfill_operator.informer.pace import WatchPace
 from backfill_operator.kube.client import RESPONSE_BYTES_MAX, body_of, checked
 from backfill_operator.kube.errors import ApiError
@@ -82,6 +82,9 @@ class Hooks:
     authorization: Callable[[], Awaitable[str | None]]
     """Returns the `Authorization` header; the token is renewed while the process runs."""
 
+    namespaces: Feed | None = None
+    """Answers lists and watches of namespaces; `None` leaves them to the API server."""
+
 
 class WatchSession:
     """The part of `aiohttp.ClientSession` that kopf uses."""
@@ -133,6 +136,9 @@ class WatchSession:
         path, _mark, query = url.removeprefix(self._server).partition("?")
         if (discovered := DISCOVERY.get(path)) is not None:
             return KopfAnswer(discovered)
+        watches = "watch=true" in query.split("&")
+        if (feed := self._feed_of(path)) is not None:
+            return WatchAnswer(FeedLines(feed), lambda _: None) if watches else KopfAnswer(feed.listed())
         await self._pace.wait(path)
         await self._hooks.admitted()
         response: aiohttp.ClientResponse | None = None
@@ -140,7 +146,7 @@ class WatchSession:
             token = await self._hooks.authorization()
             headers = {"Accept-Encoding": "identity"} | ({"Authorization": token} if token else {})
             response = await self._http.get(url, headers=headers, timeout=timeout, allow_redirects=False)
-            if "watch=true" in query.split("&"):
+            if watches:
                 return self._watch(path, response)
             return KopfAnswer(await self._list(path, response))
         except UNUSABLE as error:
@@ -153,6 +159,12 @@ class WatchSession:
             # kopf cancels a request without a response in time, and sends the next one.
             self._pace.failed(path, "the request was cancelled before a response arrived")
             raise
+
+    def _feed_of(self, path: str) -> Feed | None:
+        """Return the feed of a path. kopf also watches the definitions of resources if it watches namespaces."""
+        if self._hooks.namespaces is None:
+            return None
+        return {NAMESPACES.path(None): self._hooks.namespaces, DEFINITIONS.path(None): Nothing()}.get(path)
 
     async def _list(self, path: str, response: aiohttp.ClientResponse) -> Raw:
         """Return a list without items, with the version at which its watch starts."""
@@ -229,7 +241,7 @@ class WatchAnswer(KopfAnswer):
 
     closed = False
 
-    def __init__(self, lines: WatchLines, on_end: Callable[[float], None]) -> None:
+    def __init__(self, lines: WatchLines | FeedLines, on_end: Callable[[float], None]) -> None:
         """Take the lines, and a callback for the seconds that the watch was open."""
         super().__init__({})
         self.content = lines

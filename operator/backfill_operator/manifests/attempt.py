@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.status import AttemptKind
@@ -35,10 +36,13 @@ class Installation:
     limits: Limits = field(default_factory=Limits)
     """Limits for the requests of a spec."""
 
+    templates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The administrator's pod template by the name of our container."""
+
     @property
     def policy(self) -> Policy:
         """The requests that this installation allows."""
-        return Policy(self.image, self.service_account, self.limits)
+        return Policy(self.image, self.service_account, self.limits, self.templates)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,18 @@ def config_map(launch: Launch) -> dict[str, Any]:
 def backfill_document(launch: Launch) -> dict[str, Any]:
     """Return the Backfill for its driver, with the controls in force now, override included."""
     spec = launch.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
-    # The operator applies these fields to the pods; a driver needs only the conf.
-    for name in ("spark", "driver", "executor", "throttle", "desiredState", "pause", "suspend"):
+    # The operator applies these fields; a driver needs only the conf, and one of an earlier version refuses unknown fields.
+    for name in (
+        "spark",
+        "driver",
+        "executor",
+        "throttle",
+        "desiredState",
+        "pause",
+        "suspend",
+        "priority",
+        "dependsOn",
+    ):
         spec.pop(name, None)
     if launch.spec.spark.conf:
         spec["spark"] = {"conf": dict(launch.spec.spark.conf)}

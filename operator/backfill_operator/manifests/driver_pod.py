@@ -1,6 +1,7 @@
 """The driver pod, and the template from which Spark makes executor pods.
 
-Three layers, later ones take precedence: defaults, the spec's template within the limits of `pod_rules`, required values.
+Four layers, later ones take precedence: defaults, the administrator's template, the spec's template within the limits of
+`pod_rules`, required values.
 All pods meet the restricted Pod Security standard with any template: not root, no privileges, no capabilities, the
 runtime's seccomp profile, a read-only root file system with scratch volumes.
 """
@@ -99,17 +100,17 @@ def _pod(
 ) -> dict[str, Any]:
     """Check the template, merge it over the defaults, and set the required values."""
     policy = launch.installation.policy
+    whole = merge(policy.defaults.get(container, {}), {name: template.get(name) for name in ("metadata", "spec")})
     refuse_first(
         each(
             template_findings(template, path, container, policy),
             image_findings(launch.image, "spec.spark.image", policy),
             relative_paths(launch.spec),
-            fleeting_paths(launch.spec, template, path, container),
+            fleeting_paths(launch.spec, whole, path, container),
         )
     )
-    given = {"metadata": template.get("metadata"), "spec": template.get("spec")}
-    pod: dict[str, Any] = merge(merge(_defaults(container, launch.installation.user), given), required(launch))
-    context = (given["spec"] or {}).get("securityContext") or {}
+    pod: dict[str, Any] = merge(merge(_defaults(container, launch.installation.user), whole), required(launch))
+    context = (template.get("spec") or {}).get("securityContext") or {}
     for name in IDS:
         if name in context and context[name] is None:
             pod["spec"]["securityContext"].pop(name, None)

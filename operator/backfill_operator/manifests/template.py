@@ -17,6 +17,9 @@ KEYED_BY: Final = {
     "volumeMounts": "mountPath", "ports": "name", "hostAliases": "ip", "resourceClaims": "name",
 }  # fmt: skip
 COLLECTED: Final = frozenset({"tolerations", "topologySpreadConstraints", "envFrom", "readinessGates"})
+REPLACED: Final = frozenset({"env", "volumes"})
+"""Lists whose items are replaced as a whole: an item with the fields of both, such as `value` and `valueFrom`, is invalid."""
+
 DEPTH_MAX: Final = 32
 
 
@@ -33,13 +36,14 @@ def merge(below: Any, above: Any, *, key: str = "", depth: int = 0) -> Any:
         if key in COLLECTED:
             return deepcopy([*below, *(item for item in above if item not in below)])
         if key in KEYED_BY and all(isinstance(item, Mapping) for item in (*below, *above)):
-            return _by_name(below, above, KEYED_BY[key], depth)
+            return _by_name(below, above, key, depth)
     return deepcopy(above)
 
 
-def _by_name(below: list[Any], above: list[Any], field: str, depth: int) -> list[Any]:
+def _by_name(below: list[Any], above: list[Any], key: str, depth: int) -> list[Any]:
+    field = KEYED_BY[key]
     made = {str(item.get(field)): item for item in below}
     for item in above:
         name = str(item.get(field))
-        made[name] = merge(made.get(name), item, depth=depth + 1)
+        made[name] = item if key in REPLACED else merge(made.get(name), item, depth=depth + 1)
     return [deepcopy(item) for item in made.values()]

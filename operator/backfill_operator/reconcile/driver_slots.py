@@ -1,18 +1,18 @@
-"""Limits the number of concurrent drivers, in total and in each namespace; a Backfill without a slot waits for one."""
+"""Limits the number of concurrent drivers, in total and in each namespace; a Backfill without a slot waits in a line."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 
 from backfill_api.amounts import counted
+from backfill_core.lifecycle.inputs.driver_line import Line, has_turn
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.settings import OperatorSettings
 
 
 class DriverSlots:
-    """Counts recorded attempts and reserved slots; a free slot goes to the Backfill that has waited longest.
+    """Counts recorded attempts and reserved slots; a free slot goes to the highest priority, then to the longest wait.
 
     A Backfill that could not use its turn keeps its place in the line. It is passed over until its next decision.
     """
@@ -32,7 +32,7 @@ class DriverSlots:
         self._reserved: set[Key] = set()
         """Backfills whose launch is decided but not recorded yet."""
 
-        self._waiting: dict[str, dict[Key, None]] = {}
+        self._line = Line()
         self._undecided: set[Key] = set()
         """Backfills in a reconcile that has made no decision yet."""
 
@@ -55,30 +55,34 @@ class DriverSlots:
                 self._undecided.discard(key)
                 self._pass_over(key)
 
-    def no_room(self, key: Key) -> str:
+    def no_room(self, key: Key, priority: int = 0) -> str:
         """Return why a Backfill cannot have a driver now; empty if it can, or if it has one."""
         if not (self._in_all or self._in_namespace):
             return ""
-        if key in self._reserved or self._cache.has_active_attempt(key) or self._free(key[0]) > 0:
+        if key in self._reserved or self._cache.has_active_attempt(key):
             return ""
-        if self._in_namespace and self._used(key[0]) >= self._in_namespace:
+        total, own = self._free_in_all(), self._free_in(key[0])
+        if own is not None and own <= 0:
             return (
                 f"the operator's limit of {counted(self._in_namespace, 'running driver')} in this namespace is reached"
             )
-        return f"the operator's limit of {counted(self._in_all, 'running driver')} is reached"
+        if total is not None and total <= 0:
+            return f"the operator's limit of {counted(self._in_all, 'running driver')} is reached"
+        served = self._line.served(total, self._free_in, self._skipped)
+        if has_turn(self._line.place(key, priority), served, total, own):
+            return ""
+        return "the next free driver is for a Backfill with a higher priority, or one that has waited longer"
 
-    def note(self, key: Key, *, waits: bool) -> None:
+    def note(self, key: Key, *, waits: bool, priority: int = 0) -> None:
         """Keep a Backfill's turn while it waits for a slot.
 
         A Backfill that needs no driver has no turn. Otherwise thousands of finished ones would delay the next launch.
         """
         self._decided(key)
         if waits:
-            self._waiting.setdefault(key[0], {})[key] = None
-        elif (waiting := self._waiting.get(key[0])) is not None:
-            waiting.pop(key, None)
-            if not waiting:
-                del self._waiting[key[0]]
+            self._line.join(key, priority)
+        else:
+            self._line.leave(key)
 
     def reserve(self, key: Key) -> None:
         """Reserve a slot until the attempt is recorded, because other Backfills decide meanwhile; keep the place."""
@@ -102,10 +106,13 @@ class DriverSlots:
 
     def offer(self) -> None:
         """Enqueue waiting Backfills, one for each free slot."""
-        for namespace, waiting in self._waiting.items():
-            ready = (key for key in waiting if key not in self._passed_over)
-            for key in tuple(islice(ready, max(0, self._free(namespace)))):
-                self._enqueue(key)
+        total = self._free_in_all()
+        if total is None or total > 0:
+            for place in tuple(self._line.served(total, self._free_in, self._skipped)):
+                self._enqueue(place.key)
+
+    def _skipped(self, key: Key) -> bool:
+        return key in self._passed_over
 
     def _decided(self, key: Key) -> None:
         self._undecided.discard(key)
@@ -113,17 +120,17 @@ class DriverSlots:
 
     def _pass_over(self, key: Key) -> None:
         """Give the turn of a Backfill in the line to the next one; the queue retries this Backfill anyway."""
-        if key in self._waiting.get(key[0], ()):
+        if key in self._line:
             self._passed_over.add(key)
             self.offer()
 
-    def _free(self, namespace: str) -> int:
-        free = []
-        if self._in_all:
-            free.append(self._in_all - self._used(None))
-        if self._in_namespace:
-            free.append(self._in_namespace - self._used(namespace))
-        return min(free)
+    def _free_in_all(self) -> int | None:
+        """Return the free slots of all namespaces together; `None` without such a limit."""
+        return self._in_all - self._used(None) if self._in_all else None
+
+    def _free_in(self, namespace: str) -> int | None:
+        """Return the free slots of a namespace; `None` without such a limit."""
+        return self._in_namespace - self._used(namespace) if self._in_namespace else None
 
     def _used(self, namespace: str | None) -> int:
         unrecorded = [

@@ -15,7 +15,7 @@ from backfill_api.spec.change_claim import PauseAll
 from backfill_core.lifecycle.actions import Decision, EventNote, LaunchDriver, RefetchPods
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.observation import Observation
+from backfill_core.lifecycle.observation import Observation, SpecRefused
 from backfill_operator.drivers.poller import DriverPoller, DriverRef
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.informer.compact import is_stub
@@ -27,6 +27,7 @@ from backfill_operator.kube.resources import Raw
 from backfill_operator.logs import log_context
 from backfill_operator.metrics import Metrics
 from backfill_operator.reconcile.actions import Execution, ReconcileActions
+from backfill_operator.reconcile.dependencies import Dependencies
 from backfill_operator.reconcile.driver_slots import DriverSlots
 from backfill_operator.reconcile.observer import Observer
 from backfill_operator.reconcile.shared_targets import SharedTargets
@@ -77,6 +78,7 @@ class Reconciler:
         self._metrics = metrics
         self._slots = slots
         self._shared_targets = SharedTargets(cache, events, enqueue)
+        self._dependencies = Dependencies(cache, enqueue)
         self._observer = Observer(cluster, cache, drivers, self._shared_targets, enqueue)
         self._now_ms = now_ms
         self._pause_all = pause_all
@@ -93,6 +95,7 @@ class Reconciler:
             ApiError: the API server refused a request.
         """
         with log_context("/".join(key)), self._metrics.reconcile_seconds.time(), self._slots.turn(key):
+            self._dependencies.announce(key)
             raw = self._cache.backfill(key)
             if raw is None:
                 self._forget(key)
@@ -146,7 +149,9 @@ class Reconciler:
         if soft is None or soft.uid != uid:
             soft = self._soft_states[key] = SoftState(uid)
         self._shared_targets.warn_of_pruned_fields(key, raw)
-        seen = replace(self._observer.observe(key, raw, soft), pause_all=self._pause_all())
+        seen = self._observer.observe(key, raw, soft)
+        dependencies, cycle = self._dependencies.of(key, seen.spec), self._dependencies.cycle(key)
+        seen = replace(seen, pause_all=self._pause_all(), dependencies=dependencies, dependency_cycle=cycle)
         attempt, progress = seen.status.attempt, seen.report.progress if seen.report else None
         number, epoch = attempt.number if attempt else None, progress.epoch if progress else None
         with log_context("/".join(key), attempt=number, epoch=epoch):
@@ -174,12 +179,14 @@ class Reconciler:
 
     def _decide(self, key: Key, seen: Observation) -> Decision:
         """Decide, and reserve the slot of a launch before any other coroutine runs."""
-        no_room = self._slots.no_room(key)
+        priority = 0 if isinstance(seen.spec, SpecRefused) else seen.spec.priority
+        no_room = self._slots.no_room(key, priority)
         decision = decide(replace(seen, no_room=no_room), self._now_ms())
         if any(isinstance(action, LaunchDriver) for action in decision.actions):
             self._slots.reserve(key)
         elif not any(isinstance(action, RefetchPods) for action in decision.actions):
-            self._slots.note(key, waits=bool(no_room) and decision.waits_for_room)
+            waits = bool(no_room) and decision.waits_for_room
+            self._slots.note(key, waits=waits, priority=priority)
         return decision
 
     async def _execute(self, key: Key, raw: Raw, seen: Observation, decision: Decision) -> float | None:

@@ -7,9 +7,9 @@ would allow the refused value, so that a user need not search for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 SETTING: Final = "BACKFILL_OPERATOR_"
 
@@ -83,6 +83,8 @@ class Policy:
     """Service account of pods whose spec names none; empty if unknown."""
 
     limits: Limits = field(default_factory=Limits)
+    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The administrator's pod template by the name of our container; empty if there is none, or if it is unknown."""
 
 
 def named(name: str, patterns: Iterable[str]) -> bool:

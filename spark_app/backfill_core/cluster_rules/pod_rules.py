@@ -22,15 +22,12 @@ from backfill_core.cluster_rules.limits import (
     named,
     permission,
 )
+from backfill_core.cluster_rules.pod_defaults import LABEL_PREFIXES, OURS, held_findings
 from backfill_core.cluster_rules.shapes import entries, mapping, text
 
 DRIVER_CONTAINER: Final = "driver"
 EXECUTOR_CONTAINER: Final = "executor"
 
-OURS: Final = "backfill-"
-"""Prefix of the names of the operator's volumes."""
-
-LABEL_PREFIXES: Final = ("backfill.dev/", "spark-")
 METADATA_FIELDS: Final = ("labels", "annotations")
 POD_FIELDS: Final = frozenset({
     "affinity", "containers", "hostUsers", "imagePullSecrets", "initContainers", "nodeSelector", "priorityClassName",
@@ -116,6 +113,7 @@ def template_findings(template: Mapping[str, Any], path: str, container: str, po
         _containers(template, path, container, policy),
         _sidecars(template, path, policy),
         _volumes(template, path, limits),
+        held_findings(template, path, container, policy.defaults.get(container, {})),
     )
 
 

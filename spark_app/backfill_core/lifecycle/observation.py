@@ -17,6 +17,7 @@ from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import AttemptKind, BackfillStatus
 from backfill_api.wire import Ack
+from backfill_core.lifecycle.inputs.dependencies import ObservedDependency
 
 PodPhase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
 
@@ -195,6 +196,12 @@ class Observation:
 
     no_room: str = ""
     """Reason why no further driver may be created now; empty if one may."""
+
+    dependencies: tuple[ObservedDependency, ...] = ()
+    """The Backfills of `spec.dependsOn`."""
+
+    dependency_cycle: tuple[str, ...] = ()
+    """Names of the Backfills that wait for each other, from this one on; empty without a cycle."""
 
     live: bool = False
     """True if `pods` were read from the API server for this observation, false if they come from the cache."""

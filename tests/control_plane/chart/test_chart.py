@@ -29,7 +29,8 @@ OF_KUBERNETES = {"global", "operator.nodeSelector", "tenant.quota.hard"}
 
 BY_THE_CHART = {
     "namespaces", "leader_election", "lease_name", "lease_namespace", "identity", "default_image", "service_account",
-    "health_port", "metrics_port", "bind", "pod_user",
+    "health_port", "metrics_port", "bind", "pod_user", "labels", "driver_template", "executor_template",
+    "namespace_selector",
 }  # fmt: skip
 """Settings that the chart sets from other values, or that its own objects rely on."""
 

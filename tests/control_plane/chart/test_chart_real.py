@@ -258,6 +258,17 @@ class OwnAccount(RealApi):
         self._kubeconfig = own
 
 
+@contextlib.asynccontextmanager
+async def removed(api, name):
+    """Delete the ClusterRole of this name and its binding at the end."""
+    try:
+        yield
+    finally:
+        rights = client.RbacAuthorizationV1Api(api)
+        rights.delete_cluster_role_binding(name)
+        rights.delete_cluster_role(name)
+
+
 @pytest.fixture
 def installed(real_cluster, system, tmp_path):
     """Yield a factory of rigs whose operator has the chart's account and roles."""
@@ -296,6 +307,40 @@ class TestTheOperatorsAccount:
             if record.name.startswith("kopf") and record.levelno >= WARNING
         ]
         assert [message for message in messages if "not in the main thread" not in message] == []
+
+    async def test_tenant_by_label_has_all_rights_that_the_operator_needs(self, real_cluster, system, tmp_path):
+        """The chart of the tenant, then the label: the first driver comes within 15 s, and no call is refused."""
+        with (
+            cluster_harness.prepared(real_cluster) as tenant,
+            config.new_client_from_config(str(real_cluster.kubeconfig)) as api,
+        ):
+            label = {"matchLabels": {"backfill.dev/served": tenant}}
+            watch = {"namespaces": [], "namespaceSelector": label}
+            kinds = ("Role", "RoleBinding", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+            apply(
+                real_cluster,
+                charts.of_kind(charts.of_the_operator(charts.rendered(system=system, watch=watch)), *kinds),
+            )
+            apply(real_cluster, charts.of_kind(charts.tenant_objects(tenant, system), *kinds))
+            account = OwnAccount(real_cluster.kubeconfig, own_kubeconfig(real_cluster, system, tmp_path), tenant)
+            account.store.garbage_collector = not real_cluster.has_nodes
+            selector = f"backfill.dev/served={tenant}"
+            rig = Rig(
+                account, patience=3.0, namespace_selector=selector, lease_namespace=system, leader_election=True,
+                relist_min_seconds=60, relist_max_seconds=60,
+            )  # fmt: skip
+            async with rig, removed(api, f"{RELEASE}-{system}-namespaces"):
+                rig.create()
+                await rig.until(lambda: rig.operator.relist.synced)
+                began = time.monotonic()
+                client.CoreV1Api(api).patch_namespace(tenant, {"metadata": {"labels": label["matchLabels"]}})
+                await rig.until(lambda: rig.pods())
+                took_s = time.monotonic() - began
+                await rig.until_holds("Running")
+                refused = [call for call in rig.calls if call.status in (401, 403)]
+
+        assert refused == []
+        assert took_s < 15 * rig.patience
 
     async def test_account_cannot_read_other_namespaces(self, installed):
         """It cannot read a Secret of kube-system by name, a pod there, or any object in the operator's namespace except the lease."""

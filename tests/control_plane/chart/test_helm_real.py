@@ -122,6 +122,38 @@ class TestARelease:
         assert refused.returncode != 0
         assert f"{made.tenant} is watched by release {name} of namespace {made.system}" in refused.stderr
 
+    def test_tenant_of_another_release_is_refused_by_both_names(self, releases):
+        """Its own operator's release may have the namespace, but not that of another one."""
+        made, api = releases
+        first = f"r-{secrets.token_hex(3)}"
+        assert made.install(first).returncode == 0
+        core = client.CoreV1Api(api)
+        core.patch_namespace(made.tenant, {"metadata": {"labels": {"served": made.tenant}}})
+        operator = {"release": "second", "namespace": "second-system"}
+
+        refused = charts.run(
+            "install",
+            "tenant",
+            charts.TENANT_CHART,
+            "--kubeconfig",
+            made.kubeconfig,
+            "--namespace",
+            made.tenant,
+            *charts.as_flags({"operator": operator}),
+        )
+        assert refused.returncode != 0
+        assert f"watched by release {first} of namespace {made.system}" in refused.stderr
+        assert "release second of namespace second-system cannot watch it" in refused.stderr
+
+        watch = {"namespaces": [], "namespaceSelector": {"matchLabels": {"served": made.tenant}}}
+        arguments = ("--kubeconfig", made.kubeconfig, "--namespace", "default", "--dry-run=server")
+        both = charts.run(
+            "install", "second", charts.CHART, *arguments, *charts.as_flags({"watch": watch, "crd": {"install": False}})
+        )
+        assert both.returncode != 0
+        assert f"release second of namespace default matches {made.tenant}" in both.stderr
+        assert f"watched by release {first} of namespace {made.system}" in both.stderr
+
     def test_release_is_refused_with_a_value_if_another_one_owns_the_crd(self, releases):
         """helm's own error names annotations of the CRD, and no value (fault K15)."""
         made, api = releases

@@ -57,6 +57,17 @@ class TestTheRules:
         assert seen | watched == set().union(*map(allowed, OPERATOR)) - NO_CALL
         assert everywhere == set(), "a Role per namespace allows nothing that is asked of all namespaces"
 
+    async def test_selector_adds_only_the_list_and_the_watch_of_namespaces(self):
+        """They are the only calls that are asked of all namespaces."""
+        async with Rig(namespace_selector="served", **ELECTION) as rig:
+            rig.store.create("namespaces", "", {"metadata": {"name": NAMESPACE, "labels": {"served": ""}}})
+            await everything(rig)
+            seen = {
+                (request.group, request.plural, request.verb) for request in rig.api.requests if not request.namespace
+            }
+
+        assert seen == allowed(RULES["namespace"])
+
     async def test_unknown_calls_are_recorded(self):
         """The list also contains calls that the fake does not support. Otherwise the comparison would miss them."""
         unknown = Resource("nowhere.dev", "v1", "things", "Thing")

@@ -57,6 +57,51 @@ class TestALifeOnARealServer:
             assert "must be no more than 63" in stalled
             assert rig.objects() == []
 
+    async def test_backfills_start_in_their_order(self, real):
+        """The server stores the fields. A dependency that fails, or waits for its dependent, is named."""
+        async with real(max_drivers=1) as rig:
+            for name, fields in (
+                ("last", {"dependsOn": [{"name": "first", "condition": "Finished"}], "priority": 9}),
+                ("loop", {"dependsOn": [{"name": "loop"}]}),
+                ("first", {"backoffLimit": 0}),
+            ):
+                rig.create(name, target={"type": "Delta", "delta": {"path": f"/data/{name}"}}, **fields)
+            await rig.until_holds("Running", "first")
+            await rig.until(lambda: rig.condition("Reconciling", "last") == ("True", "WaitingForDependency"))
+            assert "Backfill first is not Finished yet" in rig.message("Ready", "last")
+            await rig.until(lambda: rig.condition("Stalled", "loop") == ("True", "DependencyCycle"))
+            rig.kubelet.finish(rig.driver("first"), exit_code=20)
+            await rig.until_holds("Running", "last")
+
+    async def test_defaults_of_the_administrator_are_accepted(self, real):
+        """Every kind of field that the chart's values `jobs` set, on driver and executors."""
+        pod_spec = {
+            "nodeSelector": {"pool": "batch"}, "tolerations": [{"key": "pool", "operator": "Exists"}], "hostUsers": False,
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]}]}}},
+            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+            "schedulerName": "yunikorn", "dnsPolicy": "Default", "dnsConfig": {"options": [{"name": "ndots", "value": "2"}]},
+            "imagePullSecrets": [{"name": "pull"}], "volumes": [{"name": "ca", "configMap": {"name": "ca", "optional": True}}],
+        }  # fmt: skip
+
+        def template(name):
+            mounted = [{"name": "ca", "mountPath": "/etc/ssl/company"}]
+            variables = [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]
+            return {"spec": pod_spec | {"containers": [{"name": name, "env": variables, "volumeMounts": mounted}]}}
+
+        templates = {f"{name}_template": template(name) for name in ("driver", "executor")}
+        async with real(labels={"team": "data"}, **templates) as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            [pod] = rig.pods()
+            stored = rig.store.get("pods", *rig.driver())
+
+        assert stored["metadata"]["labels"]["team"] == "data"
+        assert {name: stored["spec"][name] for name in ("hostUsers", "schedulerName", "dnsPolicy")} == {
+            "hostUsers": False, "schedulerName": "yunikorn", "dnsPolicy": "Default",
+        }  # fmt: skip
+        assert pod == rig.driver()[1]
+
     async def test_missing_service_account_is_reported(self, real):
         """The Backfill waits for a user, names the account, and leaves no objects."""
         async with real(allowed_service_accounts=("no-such-account",)) as rig:

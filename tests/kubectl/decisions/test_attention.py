@@ -115,6 +115,16 @@ class TestReasons:
             None,
         )
 
+    @pytest.mark.parametrize(("reason", "stalls"), [("WaitingForDependency", False), ("DependencyFailed", True)])
+    def test_job_that_waits_for_another_names_it(self, reason, stalls):
+        """A failed dependency needs a person."""
+        text = "Backfill items failed with SourceDamaged" if stalls else "Backfill items is not Complete yet (Running)"
+        shown = [condition("Ready", "False", reason=reason, message=text)]
+        shown += [condition("Stalled", "True", reason=reason, message=text)] if stalls else []
+        made = line(status={"phase": "Pending", "conditions": shown})
+
+        assert (made.why, made.group) == (f"{reason}: {text}", "needs a person" if stalls else "waits")
+
     def test_job_without_an_operator_has_that_reason(self):
         """It has no condition."""
         assert line(status={"observedGeneration": -1}).why == "no operator has seen it"

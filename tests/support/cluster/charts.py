@@ -13,6 +13,7 @@ from support.cluster.harness import tool
 from support.repository import ROOT
 
 CHART = ROOT / "charts" / "backfill-operator"
+TENANT_CHART = CHART.parent / "backfill-tenant"
 RELEASE = "backfill-operator"
 SYSTEM = "backfill-system"
 TENANTS = ("shop", "stock")
@@ -35,6 +36,14 @@ def rendered(namespaces=TENANTS, *, system=SYSTEM, **values):
     """Return the objects of an installation; values are given by topic, as in values.yaml."""
     settings = json.dumps({"watch": {"namespaces": list(namespaces)}} | values)
     return [object_ for object_ in _rendered(system, settings) if "test" not in hook_of(object_)]
+
+
+def tenant_objects(namespace, system=SYSTEM):
+    """Return the objects of the tenant's chart in a namespace."""
+    operator = json.dumps({"release": RELEASE, "namespace": system})
+    done = run("template", "tenant", TENANT_CHART, "--namespace", namespace, "--set-json", f"operator={operator}")
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
 def trial(*, system=SYSTEM, **values):

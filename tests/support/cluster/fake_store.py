@@ -12,10 +12,12 @@ import re
 import uuid
 from datetime import UTC, datetime
 
+from backfill_operator.informer.namespaces import NAMESPACES
 from backfill_operator.kube.resources import BACKFILLS, CONFIG_MAPS, EVENTS, LEASES, PODS, SECRETS, SERVICES
 
 RESOURCES = {
-    resource.plural: resource for resource in (BACKFILLS, PODS, CONFIG_MAPS, SECRETS, SERVICES, LEASES, EVENTS)
+    resource.plural: resource
+    for resource in (BACKFILLS, PODS, CONFIG_MAPS, SECRETS, SERVICES, LEASES, EVENTS, NAMESPACES)
 }
 WITH_STATUS = {"backfills", "pods", "services"}
 DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

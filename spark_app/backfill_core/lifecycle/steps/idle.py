@@ -19,6 +19,7 @@ from backfill_core.lifecycle.steps.step import (
     blocked_by,
     continues_after_end,
     delete_unretained,
+    held_by_dependencies,
     held_launch,
     release,
     without_driver,
@@ -72,8 +73,8 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         )
     if context.desired.suspend:
         return _suspended(context)
-    if blocked is not None:
-        return blocked
+    if (waits := blocked or held_by_dependencies(context)) is not None:
+        return waits
     if context.plan_first and context.plan_counts:
         return _awaits_approval(context)
     if termination is None and (held := held_launch(context)) is not None:

@@ -12,6 +12,8 @@ from backfill_api.status.status import BackfillStatus
 from backfill_core.lifecycle.actions import Action, DeleteAttemptObjects, DeletePod, RefetchPods, RemoveFinalizer
 from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pause
 from backfill_core.lifecycle.inputs.context import Context, is_restored
+from backfill_core.lifecycle.inputs.dependencies import wait_of
+from backfill_core.lifecycle.inputs.next_look import next_look_ms
 from backfill_core.lifecycle.inputs.termination import classify
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details
@@ -35,6 +37,9 @@ RETRY_MS: Final = 5_000
 
 PERSON_MS: Final = 30_000
 """Delay until the next decision if a user may have fixed something that no watch shows."""
+
+DEPENDENCY_FIRST_MS, DEPENDENCY_LAST_MS = 60_000, 1_800_000
+"""A change of a dependency wakes the Backfill; these polls cover a change that was missed."""
 
 PLAN_OUTDATED: Final = "PlanOutdated"
 """Reason of a Backfill whose plan was made for another spec, while the next plan is made."""
@@ -109,6 +114,23 @@ def held_launch(context: Context) -> StepResult | None:
     # The pod of a recorded attempt may exist already, although it was not seen.
     actions = release(context) if context.attempt is None else ()
     return StepResult(status, without_driver(context, conditions), actions)
+
+
+def held_by_dependencies(context: Context) -> StepResult | None:
+    """Return the result while another Backfill must come first; `None` if none must, or if an attempt was made.
+
+    Only the first attempt waits. A dependency that is run again later does not stop a job that has begun.
+    """
+    seen = context.observation
+    wait = None if context.status.attempts else wait_of(seen.dependencies, seen.dependency_cycle)
+    if wait is None:
+        return None
+    make = ConditionSet.stalled if wait.needs_a_person else ConditionSet.reconciling
+    conditions = make("Pending", wait.reason, wait.message)
+    before = context.condition("Reconciling") or context.condition("Stalled")
+    since = before.last_transition_time if before is not None else None
+    look_ms = next_look_ms(context, since, first_ms=DEPENDENCY_FIRST_MS, last_ms=DEPENDENCY_LAST_MS)
+    return StepResult(context.status, without_driver(context, conditions)).requeue_within(look_ms)
 
 
 def continues_after_end(context: Context) -> bool:
