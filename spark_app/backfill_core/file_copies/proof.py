@@ -233,6 +233,11 @@ class ProvenFiles:
     """See `Pairing`."""
 
     @property
+    def wrong_copies(self) -> frozenset[str]:
+        """Return the paths of copies that differ from their source file, and whose rows are not compared."""
+        return frozenset(file.path for file in self.wrong) & {path for path, _ in self.target_ids}
+
+    @property
     def same_ids(self) -> frozenset[FileId]:
         """Return the target files whose bytes were read back and are those of the source."""
         wrong = {file.path for file in self.wrong}

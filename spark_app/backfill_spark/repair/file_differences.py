@@ -47,7 +47,7 @@ class FilesOfTarget:
         return log.frame(delta_actions(self._spark, [file.action for file in files]), log.at(self._version))
 
     def uris(self, files: list[TargetFile]) -> frozenset[str]:
-        """Return the URIs of files, as Spark names the files of rows."""
+        """Return the URIs of files with rows, as Spark names the files of rows; reads the files."""
         rows = self.rows(files)
         places = rows.select(rows.metadataColumn("_metadata")["file_path"].alias("file")).distinct()
         return frozenset(row["file"] for row in places.collect())

@@ -15,7 +15,13 @@ from urllib.parse import unquote
 
 from backfill_api.spec.params import TargetAbility
 from backfill_api.spec.spec import BackfillResource
-from backfill_core.errors import BackfillError, NotFinishedError, NotRepairableError, StateMismatchError
+from backfill_core.errors import (
+    BackfillError,
+    NotFinishedError,
+    NotRepairableError,
+    StateMismatchError,
+    TargetChangedError,
+)
 from backfill_core.job.repair import (
     RepairState,
     check_complete,
@@ -47,7 +53,7 @@ from backfill_spark.settings import DriverSettings
 from backfill_spark.work.context import WorkContext, WorkLedger
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 OF_FILES, OF_ROWS = 0, 1
 """Numbers of the two pieces of work, which stage files in separate folders."""
@@ -176,7 +182,7 @@ class _Repair:
             crash_point("before_repair")
             files, removed = self._staged(found, now.state.attempt)
             now = now.with_receipt(receipt, now_ms=_now_ms())
-            version = commits.replace(now.txn_version, files, now.state.encode(), removed=removed).version
+            version = self._replaced(commits, now, files, removed)
             crash_point("after_repair")
             self._starting("verifying the repaired target")
             after = self._verified(found, version)
@@ -186,6 +192,19 @@ class _Repair:
             with suppress(BackfillError):  # the next run of the job tries again
                 committer.run_hooks()
             return self._result(receipt, after, found, version)
+
+    def _replaced(
+        self, commits: RepairCommits, now: RepairState, files: list[StagedFile], removed: list[RemovedFile]
+    ) -> int:
+        try:
+            return commits.replace(now.txn_version, files, now.state.encode(), removed=removed).version
+        except TargetChangedError:
+            self._discard(now.state.attempt)  # after any other error the commit may exist
+            raise
+
+    def _discard(self, attempt: int) -> None:
+        for work_id in (OF_FILES, OF_ROWS):
+            self._tables.sink.discard_work(attempt, work_id)
 
     def _commits(self) -> RepairCommits:
         plugin = self._job.plugins.sink
@@ -208,19 +227,24 @@ class _Repair:
     def _found(self, compared: TableComparison, receipt: TableReceipt) -> _Found:
         self._starting("finding the rows that differ")
         target = FilesOfTarget(self._tables.spark, self._tables.sink.path, compared.target_version)
-        damaged = frozenset(file.path for file in receipt.files)
+        named = frozenset(file.path for file in receipt.files)
         wrong = tuple(mismatch.vnode for mismatch in receipt.mismatches)
         proven = compared.proven.same_ids
         if self._ships:
             # Rows tell which decoded files are wrong; copied files were compared by their bytes.
             by_rows = RowDifferences(compared, wrong) if wrong and not proven else None
             held = [] if by_rows is None else target.named(by_rows.files)
-            step = replaced(self._tables, compared, target, damaged | {file.path for file in held}, ships=True)
+            step = replaced(self._tables, compared, target, named | {file.path for file in held}, ships=True)
             return _Found(compared, receipt, target, step, None, ())
+        proof = compared.proven
+        # The rows of these files were not compared, so they are copied again as a whole. The rows of all others were.
+        damaged = proof.wrong_copies
         step = replaced(self._tables, compared, target, damaged, ships=False)
         rows = RowDifferences(compared, wrong) if wrong else None
         surplus = [] if rows is None else target.named(rows.files)
-        return _Found(compared, receipt, target, step, rows, tuple(surplus))
+        misstated = (named - {file.path for file in proof.notes} | {file.path for file in proof.wrong}) - damaged
+        rewritten = {file.path: file for file in (*surplus, *(file for file in target.files if file.path in misstated))}
+        return _Found(compared, receipt, target, step, rows, tuple(rewritten.values()))
 
     def _staged(self, found: _Found, attempt: int) -> tuple[list[StagedFile], list[RemovedFile]]:
         self._starting("writing the repaired rows and files")
@@ -229,8 +253,7 @@ class _Repair:
         try:
             return self._written(found, *contexts)
         except BaseException:
-            for context in contexts:
-                self._tables.sink.discard_work(attempt, context.work_id)
+            self._discard(attempt)
             raise
 
     def _written(
@@ -243,10 +266,9 @@ class _Repair:
         if found.step.copies or found.step.removals:
             added, gone = stage_step(found.step, version, of_files)
             files, removed = [*added], [*gone]
-        if found.rows is not None:
-            rewritten = list(found.rewritten)
-            names = found.rows.files
-            rows = found.rows.corrected(found.target.rows(rewritten), names) if rewritten else found.rows.lacking
+        rewritten = list(found.rewritten)
+        if found.rows is not None or rewritten:
+            rows = self._corrected(found, rewritten)
             files += of_rows.stage(rows, what="the repaired rows")
             removed += [
                 RemovedFile(
@@ -256,6 +278,14 @@ class _Repair:
                 for file in rewritten
             ]
         return files, removed
+
+    def _corrected(self, found: _Found, rewritten: list[TargetFile]) -> DataFrame:
+        """Return the rows that replace files of the target, and the rows that it lacks; lazy."""
+        if found.rows is None:
+            return found.target.rows(rewritten)
+        if not rewritten:
+            return found.rows.lacking
+        return found.rows.corrected(found.target.rows(rewritten), found.target.uris(rewritten))
 
     def _verified(self, found: _Found, version: int) -> TableReceipt:
         """Compare the repaired vnodes, or everything that was not proven by bytes, at the version of the repair."""

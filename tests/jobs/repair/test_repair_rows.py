@@ -7,7 +7,14 @@ from support.tables.jobs import job, make_orders, vacuum
 from support.tables.oracle import differences, opened
 from support.tables.other_engine import update
 
-from backfill_core.errors import AlreadyRunningError, NotRepairableError, SnapshotExpiredError, TargetChangedError
+from backfill_core.errors import (
+    AlreadyRunningError,
+    FencedError,
+    NotRepairableError,
+    SnapshotExpiredError,
+    TargetChangedError,
+)
+from backfill_core.protocol.epochs import txn_version
 from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.repair import repair
@@ -15,7 +22,10 @@ from backfill_spark.repair.repair import repair_target
 from backfill_spark.settings import DriverSettings
 
 ROWS = 400
-KEYLESS = {"source": {"key": []}, "target": {"writeMode": "Append"}}
+KEYLESS = {
+    "source": {"key": []},
+    "target": {"writeMode": "Append", "properties": {"delta.enableDeletionVectors": "true"}},
+}
 
 
 class Place:
@@ -64,7 +74,8 @@ class TestARepairOfRows:
         """A MERGE cannot remove one of two equal rows; without a key there is none."""
         place = Place(spark, tmp_path, **spec)
         place.damage(*LOST_CHANGED_DOUBLED)
-        damaged, before = place.version, place.state
+        damaged, frozen = place.version, looked_at(spark, place.job)
+        before = frozen.state
 
         counted = place.repair(dry_run=True)
 
@@ -82,6 +93,9 @@ class TestARepairOfRows:
         assert (after.receipt.equal, after.receipt.target_version) == (True, done.version)
         again = place.repair()
         assert (again.version, again.before.equal, place.version) == (None, True, damaged + 3)
+        # Delta itself refuses a driver that froze before the repair and wakes up now.
+        with pytest.raises(FencedError):
+            frozen.committer.seal(txn_version(before.attempt, before.epoch + 9), (), before.encode())
         assert run_driver(place.job, settings=place.settings, spark=spark).reason == "AlreadyComplete"
 
 
@@ -91,7 +105,7 @@ class TestARepairThatIsRefused:
     def test_each_reason_has_a_name(self, spark, tmp_path):
         """One target for all reasons, because a job takes seconds."""
         place = Place(spark, tmp_path, verify="None")
-        place.damage("DELETE FROM {t} WHERE id = 3")
+        place.damage("DELETE FROM {t} WHERE id = 3", "UPDATE {t} SET amount = -1 WHERE id = 5")
         damaged = place.version
 
         with pytest.raises(NotRepairableError, match=r"no receipt: spec.verify is None") as refused:
@@ -106,6 +120,12 @@ class TestARepairThatIsRefused:
         refreshing = place.settings.model_copy(update={"mode": "refresh"})
         outcome = run_driver(place.job, settings=refreshing, spark=spark)
         assert (outcome.reason, "backfill repair" in outcome.hint) == ("VerificationFailed", True)
+        place.damage("ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')")
+        damaged = place.version
+        with pytest.raises(NotRepairableError, match=r"delta.appendOnly = true, and the repair must remove 1 of"):
+            place.repair()
+        assert place.version == damaged
+        place.damage("ALTER TABLE {t} UNSET TBLPROPERTIES ('delta.appendOnly')")
         assert place.repair().receipt.equal
         assert differences(place.target, place.source) == []
 
