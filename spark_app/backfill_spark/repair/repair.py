@@ -289,8 +289,9 @@ class _Repair:
 
     def _verified(self, found: _Found, version: int) -> TableReceipt:
         """Compare the repaired vnodes, or everything that was not proven by bytes, at the version of the repair."""
-        before = found.compared
-        if found.rows is not None and not before.proven.source_paths:
+        before, notes = found.compared, {file.path for file in found.compared.proven.notes}
+        only_rows = not before.proven.source_paths and all(file.path in notes for file in found.receipt.files)
+        if found.rows is not None and only_rows:
             vnodes = take_receipt(
                 found.rows.source,
                 found.rows.target(version),
@@ -301,7 +302,7 @@ class _Repair:
                 epoch=self._state.epoch,
                 mode=before.mode,
             )
-            return repaired_receipt(found.receipt, vnodes)
+            return repaired_receipt(replace(found.receipt, files=()), vnodes)  # a note counts only if rows differ
         known = before.proven.same_ids
         after = compare(
             self._tables, self._position, target_version=version, covered=None, check=self._stop.check, read_back=known

@@ -104,7 +104,7 @@ class TestARepairThatIsRefused:
 
     def test_each_reason_has_a_name(self, spark, tmp_path):
         """One target for all reasons, because a job takes seconds."""
-        place = Place(spark, tmp_path, verify="None")
+        place = Place(spark, tmp_path, verify="None", **KEYLESS)
         place.damage("DELETE FROM {t} WHERE id = 3", "UPDATE {t} SET amount = -1 WHERE id = 5")
         damaged = place.version
 
@@ -116,7 +116,7 @@ class TestARepairThatIsRefused:
             place.repair()
 
         assert place.version == damaged
-        place.job = job(place.source, place.target, verify="Final")
+        place.job = job(place.source, place.target, verify="Final", **KEYLESS)
         refreshing = place.settings.model_copy(update={"mode": "refresh"})
         outcome = run_driver(place.job, settings=refreshing, spark=spark)
         assert (outcome.reason, "backfill repair" in outcome.hint) == ("VerificationFailed", True)
