@@ -19,6 +19,7 @@ from backfill_api.status.progress import Progress
 from backfill_api.wire import Ack
 from backfill_core.command_errors import CommandRefusedError, DriverStartingError, NotAcknowledgedError, NotRunningError
 from backfill_core.errors import BackfillError
+from backfill_spark.repair.result import Repaired
 from backfill_spark.settings import DriverSettings as Settings
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Plan",
     "Progress",
     "Receipt",
+    "Repaired",
     "Run",
     "Settings",
     "Status",

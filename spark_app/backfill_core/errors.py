@@ -237,6 +237,13 @@ class VerificationFailedError(BackfillError):
     exit_code = 48
 
 
+class NotRepairableError(BackfillError):
+    """The target of this job cannot be repaired; the message names the field or the property, and nothing was changed."""
+
+    reason = "NotRepairable"
+    exit_code = 59
+
+
 class SourceAheadError(BackfillError):
     """The target equals an earlier position of the source; `verify --head` requires the newest one."""
 

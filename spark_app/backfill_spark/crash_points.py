@@ -28,7 +28,7 @@ OF_JOBS = (
 )
 """The points that a driver's job reaches."""
 
-OF_COMMANDS = ("before_log_entry", "after_log_entry")
+OF_COMMANDS = ("before_log_entry", "after_log_entry", "before_repair", "after_repair")
 """The points that only commands such as `backfill fence` reach."""
 
 CRASH_POINTS = OF_JOBS + OF_COMMANDS

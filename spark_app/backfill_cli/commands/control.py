@@ -246,6 +246,7 @@ def verify(
     for side, row in comparison.rows:
         click.echo(f"{side}: {row}", err=output == "json")
     if not comparison.receipt.equal:
+        click.echo("replace what differs with `backfill repair -f FILE`, or count it with --dry-run", err=True)
         leave(VerificationFailedError.exit_code)
     if head and comparison.source_head is not None and comparison.source_head.behind:
         raise SourceAheadError(

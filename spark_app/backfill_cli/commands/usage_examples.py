@@ -30,6 +30,7 @@ EXAMPLES: Final = {
         "backfill fence -f orders.yaml -o json",
     ),
     "unfence": ("backfill unfence -f orders.yaml", "backfill unfence -f orders.yaml --force"),
+    "repair": ("backfill repair -f orders.yaml --dry-run", "backfill repair -f orders.yaml -o json"),
     "release": ("backfill release -f orders.yaml", "backfill release -f orders.yaml -o json"),
     "schema": ("backfill schema > backfill.schema.json", "backfill schema | python -m json.tool"),
     "completion": (

@@ -24,6 +24,9 @@ from backfill_core.log_shipping.actions import DeletionVector
 from backfill_core.positions.source_names import RowOrder, source_of, tag_of
 from backfill_core.protocol.receipt import FileDifference
 
+FileId = tuple[str, DeletionVector | None]
+"""Path and deletion vector of a target's file, which together are unique within a version."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoggedCopy:
@@ -66,7 +69,7 @@ class LoggedTargetFile:
     digest: CopyDigest | None
 
     @property
-    def id(self) -> tuple[str, DeletionVector | None]:
+    def id(self) -> FileId:
         """Return a key that is unique within a version: one path may occur with two vectors."""
         return self.path, self.vector
 
@@ -222,12 +225,23 @@ class ProvenFiles:
     source_paths: frozenset[str] = frozenset()
     """Source files that are left out of the comparison by rows: pairs with the same rows, and wrong pairs."""
 
-    target_ids: frozenset[tuple[str, DeletionVector | None]] = frozenset()
+    target_ids: frozenset[FileId] = frozenset()
     """The target files of those pairs, each as `LoggedTargetFile.id`."""
 
     wrong: tuple[FileDifference, ...] = ()
     notes: tuple[FileDifference, ...] = ()
     """See `Pairing`."""
+
+    @property
+    def wrong_copies(self) -> frozenset[str]:
+        """Return the paths of copies that differ from their source file, and whose rows are not compared."""
+        return frozenset(file.path for file in self.wrong) & {path for path, _ in self.target_ids}
+
+    @property
+    def same_ids(self) -> frozenset[FileId]:
+        """Return the target files whose bytes were read back and are those of the source."""
+        wrong = {file.path for file in self.wrong}
+        return frozenset(file for file in self.target_ids if file[0] not in wrong)
 
 
 def proven(pairing: Pairing, verdicts: Sequence[Verdict]) -> ProvenFiles:

@@ -38,12 +38,12 @@ COMPARED_AGAIN_MAX = 3
 """Most times that the last receipt is taken again because other writers changed the target after it. One more ends the attempt."""
 
 SECONDS_KEPT_MAX = 512
-FOREIGN_HINT = "Another writer changed the target: find the rows with `backfill verify --explain`, correct them, or fill a new target."
+FOREIGN_HINT = "Another writer changed the target: find the rows with `backfill verify --explain`, correct them with `backfill repair`, or fill a new target."
 UNEXPLAINED_HINT = (
     "No commit of another writer to the target is known{suspects}. Find the rows with `backfill verify --explain`, and report them with the "
-    "spec and the source's log: the job may have read the source wrongly."
+    "spec and the source's log: the job may have read the source wrongly. `backfill repair` corrects the rows."
 )
-RESTORE_HINT = "Something changed files of the target without a commit: restore them, or fill a new target."
+RESTORE_HINT = "Something changed files of the target without a commit: copy them again with `backfill repair`, or fill a new target."
 
 VNODES_SHOWN_MAX, FILES_SHOWN_MAX, OTHERS_SHOWN_MAX = 10, 3, 3
 OTHERS_KEPT_MAX = 16

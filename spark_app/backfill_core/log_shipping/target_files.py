@@ -122,7 +122,7 @@ class TargetFiles:
                 copies.append(TargetCopy(source, changed))
                 continue
             kept.append((group[0], source))
-            if not _same(group[0].vector, source.vector):
+            if not same_vector(group[0].vector, source.vector):
                 vectors.append(OtherVector(group[0], source, changed))
         for path in step.absent:
             removals += [Removal(file, path in step.changed) for file in self.groups.get(tag_of(path), ())]
@@ -153,7 +153,7 @@ def _comes_back(file: TargetFile, source: FileAdded) -> bool:
     Its log then still contains the file's removal. Delta Kernel writes both actions into a checkpoint, and Spark then reads no row
     of the file. A staged vector has a unique name in each step; a missing or inline vector has none.
     """
-    if _same(file.vector, source.vector) or (source.vector is not None and source.vector.storage != "i"):
+    if same_vector(file.vector, source.vector) or (source.vector is not None and source.vector.storage != "i"):
         return False
     return file.vector is not None and _hidden(source.vector) <= file.vector.rows
 
@@ -162,5 +162,6 @@ def _hidden(vector: DeletionVector | None) -> int:
     return 0 if vector is None else vector.rows
 
 
-def _same(vector: DeletionVector | None, other: DeletionVector | None) -> bool:
+def same_vector(vector: DeletionVector | None, other: DeletionVector | None) -> bool:
+    """Return true if both files certainly hide the same rows; `None` hides no row."""
     return other is None if vector is None else other is not None and vector.hides_the_same(other)

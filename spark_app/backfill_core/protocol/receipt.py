@@ -117,3 +117,17 @@ class TableReceipt:
     def equal(self) -> bool:
         """True if both sides have the same multiset of rows and no copied file is damaged."""
         return not (self.mismatches or self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceCounts:
+    """Number of rows that differ."""
+
+    inserted: int = 0
+    """Rows that the target lacks."""
+
+    updated: int = 0
+    """Rows whose key exists on both sides with other values."""
+
+    deleted: int = 0
+    """Rows that the target has too often."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from backfill_api.status.plan import PlannedTarget
 from backfill_core.errors import BackfillError
 from backfill_core.file_copies.facts import TableFacts
-from backfill_core.protocol.work import StagedFile
-from backfill_spark.ports.committer import Committer
+from backfill_core.protocol.work import RemovedFile, StagedFile
+from backfill_spark.ports.committer import Committer, SealedCommit, StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -162,6 +162,31 @@ class KeepsFeatures(Protocol):
         """Return the features that a writer of the table must support."""
 
 
+class RepairCommits(Protocol):
+    """Commits of one repair: files that were compared are replaced only if no other commit changed files since."""
+
+    def refuses_removal(self) -> str:
+        """Return the property that forbids the removal of rows; empty if rows may be removed."""
+
+    def fence(self, txn_version: int, state: str, *, opened: StoredState) -> None:
+        """Make an empty commit, after which no driver of the job can commit.
+
+        Raises:
+            StateMovedError: a driver of the job committed after the state was read.
+            TargetChangedError: another writer changed files after the state was read.
+        """
+
+    def replace(
+        self, txn_version: int, files: Sequence[StagedFile], state: str, *, removed: Sequence[RemovedFile]
+    ) -> SealedCommit:
+        """Add and remove files in one commit with the state.
+
+        Raises:
+            TargetChangedError: another writer changed files after the fence.
+            FencedError: a newer attempt of the job has committed.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class SinkPlugin:
     """One kind of target."""
@@ -174,6 +199,9 @@ class SinkPlugin:
 
     code: Callable[[], type[Sink]]
     """Load the class that `open` creates; it implements the abilities that the `VARIANT` declares."""
+
+    repairs: Callable[[SparkSession, BackfillResource], RepairCommits] | None = None
+    """Return the commits of a repair of a target; writes nothing. `None` if such targets cannot be repaired."""
 
     quarantine: Callable[[SparkSession, BackfillResource, str], QuarantineTable] | None = None
     """Create the table at a path for the bad records of a job; writes nothing. `None` if such targets have no such table."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from backfill_core.file_copies.proof import ProvenFiles
+from backfill_core.file_copies.proof import FileId, ProvenFiles
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.receipt import FileDifference, PartitionComparison, TableReceipt
 from backfill_core.protocol.work import Covered, Position
@@ -79,7 +79,7 @@ class TableComparison:
         """
         began_s = time.monotonic()
         receipt = self._with_files(
-            self._taken(self._sides(), epoch) if self.source.ranges is None else self._tallied(epoch)
+            self._taken(self.sides(), epoch) if self.source.ranges is None else self._tallied(epoch)
         )
         receipt = self._whole(receipt, epoch)
         if self.misstated is not None:
@@ -106,7 +106,7 @@ class TableComparison:
 
     def _with_files(self, receipt: TableReceipt) -> TableReceipt:
         """Return a receipt of rows with the results of the comparison by files added."""
-        proven = self._proven
+        proven = self.proven
         # If a MERGE by key writes the target, missing or changed files prove nothing.
         notes = proven.notes if receipt.mismatches and not self.mode.merges else ()
         if not (proven.source_paths or proven.wrong or notes):
@@ -152,7 +152,7 @@ class TableComparison:
         A record behind a target row may be deleted, or its key may have newer records by now.
         Returns `None` if the source keeps all compared records, or if the target does not store partition and offset.
         """
-        later, sides = self.source.later(self.head()), self._sides()
+        later, sides = self.source.later(self.head()), self.sides()
         if later is None or sides is None:
             return None
         source, target = sides
@@ -178,7 +178,7 @@ class TableComparison:
 
     def examples(self, receipt: TableReceipt) -> list[tuple[str, dict[str, Any]]]:
         """Return rows that differ; reads both sides again."""
-        sides = self._sides()
+        sides = self.sides()
         if sides is None or not receipt.mismatches:
             return []
         source, target = sides
@@ -186,16 +186,18 @@ class TableComparison:
         return differing_rows(source, target, key=self.key, vnodes=self.vnodes, wrong=wrong, mode=self.mode)
 
     @cached_property
-    def _proven(self) -> ProvenFiles:
+    def proven(self) -> ProvenFiles:
+        """Return the result of the comparison by files; the first call reads the copied files of the target back."""
         return ProvenFiles() if self.files is None else self.files.proven(self.check)
 
-    def _sides(self) -> Sides:
+    def sides(self) -> Sides:
+        """Return the rows that are compared as rows; `None` if files prove everything. Lazy, but copied files are read back."""
         source, target = self.source.rows, self.sink.at(self.target_version)
         if self.transform.where is not None and self.source.files is not None:
             # Reads every file: a filter in the query would skip files whose wrong statistics exclude rows that they contain.
             source = self.source.files.without(frozenset())
-        if self.files is not None and self._proven.source_paths:
-            rest = self.files.rest(self._proven)
+        if self.files is not None and self.proven.source_paths:
+            rest = self.files.rest(self.proven)
             if rest is None:
                 return None
             source, target = rest
@@ -212,6 +214,7 @@ def compare(
     check: Callable[[], None],
     by_rows: bool = False,
     statistics: bool = False,
+    read_back: frozenset[FileId] = frozenset(),
 ) -> TableComparison:
     """Return the two sides of a receipt.
 
@@ -224,13 +227,14 @@ def compare(
         check: Called often while files are read; an exception that it raises ends the comparison.
         by_rows: Compare rows, also the rows of files that were copied.
         statistics: Compare the statistics of all files of the target with the files' values; implied by `by_rows`.
+        read_back: Files of the target that this process has proven already; their bytes are not read again.
     """
     prefix = tables.row_offsets if isinstance(tables.opened, PinnedSource) else ()
     source = tables.opened.compared(position, covered, prefix)
     by_rows = by_rows or tables.spec.verify == "FinalByRows"
     return TableComparison(
         source=source,
-        files=None if by_rows else FileProof.of(tables, source.files, target_version),
+        files=None if by_rows else FileProof.of(tables, source.files, target_version, read_back),
         misstated=(lambda: misstated_files(tables, target_version)) if by_rows or statistics else None,
         check=check,
         sink=tables.sink,

@@ -18,6 +18,7 @@ from backfill_core.file_copies.copy_modes import Whole
 from backfill_core.file_copies.facts import partition_value
 from backfill_core.file_copies.proof import (
     Damaged,
+    FileId,
     HidesOthers,
     LoggedCopy,
     LoggedTargetFile,
@@ -59,16 +60,24 @@ UNREADABLE = frozenset({Trouble.GONE, Trouble.DAMAGED, Trouble.UNKNOWN})
 class FileProof:
     """The files of a source and of one version of a target."""
 
-    def __init__(self, tables: Tables, files: ComparedFiles, version: int) -> None:
-        """Store the tables, the compared files of the source, and the target's version; reads nothing yet."""
+    def __init__(self, tables: Tables, files: ComparedFiles, version: int, read_back: frozenset[FileId]) -> None:
+        """Store the tables, the compared files of the source, and the target's version; reads nothing yet.
+
+        Files of `read_back` are not read again.
+        """
         self._tables, self._spark = tables, tables.spark
         self._source, self._version = files, version
         self._target: Sequence[tuple[LoggedFile, LoggedTargetFile]] = ()
+        self._read_back = read_back
 
     @classmethod
-    def of(cls, tables: Tables, files: ComparedFiles | None, version: int) -> Self | None:
+    def of(
+        cls, tables: Tables, files: ComparedFiles | None, version: int, read_back: frozenset[FileId] = frozenset()
+    ) -> Self | None:
         """Return the proof; `None` if the source or the target has no files that can be copied."""
-        return None if files is None or not isinstance(tables.sink, SupportsCopies) else cls(tables, files, version)
+        if files is None or not isinstance(tables.sink, SupportsCopies):
+            return None
+        return cls(tables, files, version, read_back)
 
     def proven(self, check: Callable[[], None]) -> ProvenFiles:
         """Read the copied files of the target back; `check` is called often, and an exception that it raises ends the reading.
@@ -107,6 +116,8 @@ class FileProof:
         return self._source.without(proof.source_paths), log.frame(actions, log.at(self._version))
 
     def _read(self, pair: Pair, reader: ByteReader, check: Callable[[], None]) -> Verdict:
+        if pair.target.id in self._read_back:
+            return Same()
         try:
             read = reader.read(unquote(pair.target.path), check=check)
         except JAVA_ERRORS as error:

@@ -67,7 +67,7 @@ def take_receipt(
         DuplicateKeyError: see `partition_receipts`.
     """
     began_s = time.monotonic()
-    fields = _compared(source, target, mode)
+    fields = compared_fields(source, target, mode)
     sums = _both(source, target, fields, key, vnodes, mode.sign(), tallies).collect()
     rows = [row for row in sums if any(_values(row)) and (tallies is None or row["of"] != OF_PARTITIONS)]
     of_source, of_target = ({row["vnode"]: row for row in rows if row["side"] == side} for side in (SOURCE, TARGET))
@@ -108,9 +108,9 @@ def _both(
     """
     names = [field.name for field in fields]
     if tallies is None:
-        of_source = _sums(_as_typed(source, fields), names, key, vnodes, None, SOURCE)
+        of_source = _sums(as_typed(source, fields), names, key, vnodes, None, SOURCE)
         return of_source.unionAll(_sums(target, names, key, vnodes, sign, TARGET))
-    of_source = _tallied_sums(_as_typed(source, fields, *tallies.source.columns), names, key, vnodes, SOURCE)
+    of_source = _tallied_sums(as_typed(source, fields, *tallies.source.columns), names, key, vnodes, SOURCE)
     if tallies.target is None:
         return of_source.unionByName(_sums(target, names, key, vnodes, sign, TARGET), allowMissingColumns=True)
     tallied = target.select("*", *tallies.target.columns)
@@ -156,17 +156,17 @@ def differing_rows(
         limit: Largest number of examples per side.
         mode: As in `take_receipt`.
     """
-    fields = _compared(source, target, mode)
+    fields = compared_fields(source, target, mode)
     names = [field.name for field in fields]
     sign = mode.sign()
-    sides = ((_as_typed(source, fields), F.lit(1)), (target, F.lit(-1) if sign is None else -sign))
+    sides = ((as_typed(source, fields), F.lit(1)), (target, F.lit(-1) if sign is None else -sign))
     frames = []
     for rows, sign in sides:
         columns = ((F.col(quoted(field.name)), field.dataType) for field in fields)
-        plain = [_comparable(column, data_type).alias(f"c{at}") for at, (column, data_type) in enumerate(columns)]
+        plain = [comparable(column, data_type).alias(f"c{at}") for at, (column, data_type) in enumerate(columns)]
         whole = F.struct(*(F.col(quoted(name)) for name in names)).alias("row")
         frames.append(
-            rows.where(_vnode(rows, names, key, vnodes).isin(*wrong)).select(*plain, whole, sign.alias("sign"))
+            rows.where(vnode_of(rows, names, key, vnodes).isin(*wrong)).select(*plain, whole, sign.alias("sign"))
         )
     grouped = frames[0].unionAll(frames[1]).groupBy(*(f"c{at}" for at in range(len(fields))))
     counted = grouped.agg(F.sum("sign").alias("more"), F.any_value("row").alias("row"))
@@ -176,13 +176,14 @@ def differing_rows(
     return examples
 
 
-def _compared(source: DataFrame, target: DataFrame, mode: WriteMode) -> list[StructField]:
+def compared_fields(source: DataFrame, target: DataFrame, mode: WriteMode) -> list[StructField]:
     """Return the target's columns that the source has too; the job leaves the other columns null."""
     existing = {name.lower() for name in source.columns}
     return [field for field in target.schema if field.name.lower() in existing and field.name not in mode.columns]
 
 
-def _as_typed(source: DataFrame, fields: list[StructField], *more: Column) -> DataFrame:
+def as_typed(source: DataFrame, fields: list[StructField], *more: Column) -> DataFrame:
+    """Return rows of the source with the columns and types of the target, and more columns. Lazy."""
     typed = (F.col(quoted(field.name)).cast(nullable(field.dataType)).alias(field.name) for field in fields)
     return source.select(*typed, *more)
 
@@ -193,7 +194,7 @@ def _sums(
     """Return side, vnode, rows, and the sums of both halves of the rows' hashes; without `sign`, each row counts 1."""
     row_hash = _hash_of(rows, names)
     counted = [] if sign is None else [sign.cast("long").alias("sign")]
-    hashed = rows.select(_vnode(rows, names, key, vnodes).alias("vnode"), row_hash.alias("hash"), *counted)
+    hashed = rows.select(vnode_of(rows, names, key, vnodes).alias("vnode"), row_hash.alias("hash"), *counted)
     low = F.col("hash").bitwiseAND(F.lit(LOW_HALF).cast("long"))
     high, count = F.shiftrightunsigned("hash", 32), F.count(F.lit(1))
     if sign is not None:
@@ -205,7 +206,7 @@ def _sums(
 def _tallied_sums(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int, side: int) -> DataFrame:
     """Return the columns of `_sums`, and the counts per partition; `of` is the `grouping_id` that separates both."""
     is_row = F.col(IS_ROW)
-    vnode, row_hash = F.when(is_row, _vnode(rows, names, key, vnodes)), F.when(is_row, _hash_of(rows, names))
+    vnode, row_hash = F.when(is_row, vnode_of(rows, names, key, vnodes)), F.when(is_row, _hash_of(rows, names))
     hashed = rows.select(vnode.alias("vnode"), row_hash.alias("hash"), *TALLIED)
     # Spark duplicates each row after scan and hash: once for its vnode and once for its partition.
     return hashed.groupingSets([["vnode"], [PARTITION]], "vnode", PARTITION).agg(
@@ -220,7 +221,7 @@ def _tallied_sums(rows: DataFrame, names: list[str], key: tuple[str, ...], vnode
     )
 
 
-def _vnode(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int) -> Column:
+def vnode_of(rows: DataFrame, names: list[str], key: tuple[str, ...], vnodes: int) -> Column:
     """Return a row's vnode: by its key, or by all compared columns if the key is not among them."""
     parts = key if key and set(key) <= set(names) else names
     return F.pmod(_hash_of(rows, parts), F.lit(vnodes)).cast("int")
@@ -232,7 +233,7 @@ def _hash_of(rows: DataFrame, names: Sequence[str]) -> Column:
 
 def _hash(columns: list[tuple[Column, DataType]]) -> Column:
     """Hash columns so that moving a null changes the result; Spark's `xxhash64` skips nulls."""
-    values = [_comparable(column, data_type) for column, data_type in columns]
+    values = [comparable(column, data_type) for column, data_type in columns]
     bare = [column for column, _ in columns]
     masks = [_mask(bare[at : at + MASK_BITS]) for at in range(0, len(bare), MASK_BITS)]
     # Without nulls the mask adds nothing, and the hash equals Spark's `xxhash64`.
@@ -256,7 +257,7 @@ def _tree(numbers: list[Column]) -> Column:
     return numbers[0]
 
 
-def _comparable(column: Column, data_type: DataType) -> Column:
+def comparable(column: Column, data_type: DataType) -> Column:
     """Return flat values unchanged, and nested ones as a hash that includes every null and ignores map order."""
     nested = isinstance(data_type, StructType | ArrayType | MapType | VariantType)
     return F.when(column.isNotNull(), deep_hash(column, data_type)) if nested else column

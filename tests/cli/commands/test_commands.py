@@ -118,8 +118,10 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         """The job ends right after its receipt; the exit code must be the receipt's, not that of a missing driver."""
         with running(state_dir, different=True, ends=True):
             done = backfill("verify")
+        acknowledgement, hint = done.stderr.splitlines(keepends=True)
         assert done.exit_code == 48
-        assert ACKNOWLEDGED.fullmatch(done.stderr)
+        assert ACKNOWLEDGED.fullmatch(acknowledgement)
+        assert "`backfill repair -f FILE`" in hint
         assert "1 of 256 vnodes differ" in done.stdout
 
     @pytest.mark.parametrize("option", ["--rows", "--statistics"])

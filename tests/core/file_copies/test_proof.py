@@ -18,6 +18,7 @@ from backfill_core.file_copies.proof import (
 )
 from backfill_core.log_shipping.actions import DeletionVector
 from backfill_core.positions.source_names import RowOrder, name_of
+from backfill_core.protocol.receipt import FileDifference
 
 STATISTICS = '{"numRecords":10,"minValues":{"id":1}}'
 VECTOR = DeletionVector("u", "ab" + "x" * 20, 1, 34, 2)
@@ -180,6 +181,17 @@ class TestWhatIsProven:
         proof = proven(pairing, [HidesOthers(), Same()])
 
         assert (proof.source_paths, len(proof.notes)) == ({"b", "c"}, 1)
+
+    def test_a_repair_copies_exactly_the_files_again_whose_rows_were_not_compared(self, pairing):
+        """A file that was compared by rows would get its missing rows twice."""
+        others, damaged = (proven(pairing, [judged, Same()]) for judged in (HidesOthers(), Damaged("bits")))
+        first, second = (pair.target for pair in pairing.pairs)
+        counted = pairing.wrong[0].path
+        stated = replace(others, wrong=(*others.wrong, FileDifference(first.path, "its statistics")))
+
+        assert others.wrong_copies == stated.wrong_copies == {counted}
+        assert damaged.wrong_copies == {first.path, counted}
+        assert others.same_ids == damaged.same_ids == {second.id}
 
     def test_the_digest_identifies_the_proven_files(self, pairing):
         """Another set of files has another digest; an empty set has none."""

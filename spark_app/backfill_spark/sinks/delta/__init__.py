@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from backfill_api.spec.params import TargetAbility
 from backfill_api.spec.spec import BackfillResource
 from backfill_api.spec.targets.delta import DeltaTarget
-from backfill_spark.ports.sink import SinkPlugin
+from backfill_spark.ports.sink import RepairCommits, SinkPlugin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,4 +53,11 @@ def _quarantine(spark: SparkSession, backfill: BackfillResource, path: str) -> D
     return DeltaSink(spark, place, write_mode=APPEND, key=(), existing_rows="Keep", job_id=backfill.job_id)
 
 
-SINK = SinkPlugin(name="Delta", open=_open, code=_code, quarantine=_quarantine)
+def _repairs(spark: SparkSession, backfill: BackfillResource) -> RepairCommits:
+    from backfill_spark.sinks.delta.repair_commits import DeltaRepairCommits
+
+    sink = _open(spark, backfill)
+    return DeltaRepairCommits(spark, sink.path, sink.job_hash)
+
+
+SINK = SinkPlugin(name="Delta", open=_open, code=_code, quarantine=_quarantine, repairs=_repairs)

@@ -1,0 +1,87 @@
+"""Files of a target that a repair replaces, matched with the files of the source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from backfill_core.file_copies.copy_modes import Excluded
+from backfill_core.log_shipping.replaced_files import ExpectedCopy, replaced_copies, replaced_in_replica
+from backfill_core.log_shipping.target_files import TargetFile, TargetStep
+from backfill_spark.delta.deletion_vectors import vector_of
+from backfill_spark.delta.log import files_at
+from backfill_spark.delta.source_file import LoggedFile, SourceFile
+from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
+from backfill_spark.file_copies.planner import JobCopyModes
+from backfill_spark.jvm.gateway import java
+from backfill_spark.log_shipping.file_actions import file_added
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from backfill_spark.opening.tables import Tables
+    from backfill_spark.receipts.comparison import TableComparison
+
+
+class FilesOfTarget:
+    """The files of one version of a target."""
+
+    def __init__(self, spark: SparkSession, path: str, version: int) -> None:
+        """List the files."""
+        self._spark, self._path, self._version = spark, path, version
+        self.files = [_target_file(file) for file in files_at(spark, path, version, nulls_of=())]
+
+    def named(self, uris: frozenset[str]) -> list[TargetFile]:
+        """Return the files with these URIs, as Spark names the files of rows."""
+        uri, path = java(self._spark).java.net.URI, java(self._spark).org.apache.hadoop.fs.Path
+        if not uris:
+            return []
+        folder = SparkDeltaLog(self._spark, self._path).path
+        by_place = {path(folder, path(uri(file.path))).toString(): file for file in self.files}
+        return [by_place[path(uri(name)).toString()] for name in sorted(uris)]
+
+    def rows(self, files: list[TargetFile]) -> DataFrame:
+        """Return the rows of files that a reader sees; lazy."""
+        log = SparkDeltaLog(self._spark, self._path)
+        return log.frame(delta_actions(self._spark, [file.action for file in files]), log.at(self._version))
+
+    def uris(self, files: list[TargetFile]) -> frozenset[str]:
+        """Return the URIs of files with rows, as Spark names the files of rows; reads the files."""
+        rows = self.rows(files)
+        places = rows.select(rows.metadataColumn("_metadata")["file_path"].alias("file")).distinct()
+        return frozenset(row["file"] for row in places.collect())
+
+
+def replaced(
+    tables: Tables, compared: TableComparison, target: FilesOfTarget, damaged: frozenset[str], *, ships: bool
+) -> TargetStep:
+    """Return the files to copy again and the files to remove.
+
+    Args:
+        tables: Source and target.
+        compared: The comparison; the source's files are those of its position.
+        target: Files of the target.
+        damaged: Paths of target files that differ from their source file.
+        ships: True if every file of the target is made from a file of the source.
+    """
+    if compared.source.files is None or not (ships or damaged):
+        return TargetStep((), (), (), (), ())
+    modes = JobCopyModes.of(tables)
+    expected: list[ExpectedCopy] = []
+    for file in compared.source.files.listed:
+        source = SourceFile.of_logged(file)
+        if not isinstance(modes.planned(source), Excluded):
+            expected.append(ExpectedCopy(file_added(_with_statistics(file)), modes.partition(source)))
+    decide: Callable[..., TargetStep] = replaced_in_replica if ships else replaced_copies
+    return decide(expected, target.files, damaged)
+
+
+def _with_statistics(file: LoggedFile) -> dict[str, Any]:
+    add = json.loads(file.action)["add"]
+    return {**add, "stats": file.statistics, "dataChange": True}
+
+
+def _target_file(file: LoggedFile) -> TargetFile:
+    add = json.loads(file.action)["add"]
+    return TargetFile(file.path, vector_of(add), file.action, file.bytes, file.partition)
