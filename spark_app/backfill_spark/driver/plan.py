@@ -27,7 +27,7 @@ from backfill_api.status.plan import (
     PlanWarning,
 )
 from backfill_core.errors import DuplicateKeyError
-from backfill_core.file_copies.copy_modes import CopyMode, Decoded, Excluded, name_of
+from backfill_core.file_copies.copy_modes import CopyMode, Decoded, Excluded, Whole, name_of
 from backfill_core.job.steps import (
     CATCH_UP,
     COPY,
@@ -50,6 +50,7 @@ from backfill_spark.driver.gauges import gauges
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.driver.offline_verify import plan_after_end
 from backfill_spark.file_copies.calibration import copied_rows_per_s
+from backfill_spark.file_copies.mover_trial import MoverTrial, tried
 from backfill_spark.file_copies.planner import JobCopyModes
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.opening.plan_warnings import (
@@ -134,7 +135,8 @@ def _plan(
     modes = None if table is None or by_key else JobCopyModes.of(tables)
     filled = [] if table is None else [file for file, rows in enumerate(table.rows) if rows]
     counted = Counter[CopyMode]() if modes is None else modes.counts(filled)
-    rate = _calibrate(tables, settings.cores, modes, counted)
+    trial = None if modes is None else tried(tables, modes, counted, filled)
+    rate = _rows_per_s(tables, trial, counted) or _calibrate(tables, settings.cores, modes, counted)
     steps = _steps(opened, backfill, settings, start_s, rate)
     seconds = sum(step.seconds for step in steps)
     source.check_no_null_key(spec.transform.where)
@@ -153,6 +155,7 @@ def _plan(
         files=0 if table is None else len(table.rows),
         splits=-(-source.rows // per_split),
         ways=_planned_modes(counted),
+        mover=None if trial is None else trial.planned,
         version=None if table is None else table.version,
         estimated_seconds=whole(seconds),
         estimated_seconds_low=whole(seconds * (1 - SPREAD)),
@@ -278,6 +281,16 @@ def _calibrate(tables: Tables, cores: int, modes: JobCopyModes | None, counted: 
     if copied is None:
         return per_s / max(1 - excluded, 1 / files)
     return 1 / (decoded / per_s + (1 - decoded - excluded) / (copied * cores))
+
+
+def _rows_per_s(tables: Tables, trial: MoverTrial | None, counted: Counter[CopyMode]) -> float | None:
+    """Return how many rows a second the store copies; `None` if it does not copy all files that are read."""
+    source = tables.opened
+    if trial is None or trial.bytes_per_s is None or not isinstance(source, PinnedSource):
+        return None
+    row_bytes = mean_row_bytes(source.table.rows, source.table.bytes)
+    is_all = all(isinstance(mode, Whole | Excluded) for mode in counted)
+    return trial.bytes_per_s / row_bytes if row_bytes and is_all else None
 
 
 def _planned_order(order: FileOrder | None) -> PlannedOrder | None:
