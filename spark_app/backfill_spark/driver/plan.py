@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.bounds import count as whole
@@ -135,15 +135,13 @@ def _plan(
     modes = None if table is None or by_key else JobCopyModes.of(tables)
     filled = [] if table is None else [file for file, rows in enumerate(table.rows) if rows]
     counted = Counter[CopyMode]() if modes is None else modes.counts(filled)
-    trial = None if modes is None else tried(tables, modes, counted, filled)
-    rate = _rows_per_s(tables, trial, counted) or _calibrate(tables, settings.cores, modes, counted)
+    trial, rate = _measured(tables, settings.cores, modes, counted, filled)
     steps = _steps(opened, backfill, settings, start_s, rate)
     seconds = sum(step.seconds for step in steps)
     source.check_no_null_key(spec.transform.where)
     unique = _is_unique(tables) if check_unique and spec.source.params.key and table is not None else None
     # A job that reads by key always reads the newest version, so the source need not keep older versions.
     retention = None if by_key else tables.source.kept_seconds()
-    per_split = spec.strategy.params.rows_per_split(rate)
     reads_feed = SourceAbility.CHANGES in spec.strategy.variant.needs
     change_feed = table.change_feed if table is not None and reads_feed else None
     exists, schema = tables.sink.exists(), tables.transform.output_schema(tables.spark, source.schema)
@@ -153,7 +151,7 @@ def _plan(
         rows=source.rows,
         bytes=0 if table is None else sum(table.bytes),
         files=0 if table is None else len(table.rows),
-        splits=-(-source.rows // per_split),
+        splits=-(-source.rows // spec.strategy.params.rows_per_split(rate)),
         ways=_planned_modes(counted),
         mover=None if trial is None else trial.planned,
         version=None if table is None else table.version,
@@ -281,6 +279,14 @@ def _calibrate(tables: Tables, cores: int, modes: JobCopyModes | None, counted: 
     if copied is None:
         return per_s / max(1 - excluded, 1 / files)
     return 1 / (decoded / per_s + (1 - decoded - excluded) / (copied * cores))
+
+
+def _measured(
+    tables: Tables, cores: int, modes: JobCopyModes | None, counted: Counter[CopyMode], filled: Sequence[int]
+) -> tuple[MoverTrial | None, float]:
+    """Return the mover of copied files, and the rows per second of the whole job; `filled` are the files with rows."""
+    trial = None if modes is None else tried(tables, modes, counted, filled)
+    return trial, _rows_per_s(tables, trial, counted) or _calibrate(tables, cores, modes, counted)
 
 
 def _rows_per_s(tables: Tables, trial: MoverTrial | None, counted: Counter[CopyMode]) -> float | None:

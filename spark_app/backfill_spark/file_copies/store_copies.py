@@ -69,11 +69,16 @@ class StoreCopies:
         """Reason of the store for the end of its copies; empty if it did not refuse one."""
 
         self._copies: S3Copies | None = None
-        if isinstance(self._mover, ByStore):
-            try:
-                self._copies = S3Copies(spark, S3Folder(spark, source), S3Folder(spark, target))
-            except JAVA_ERRORS as error:
-                self._mover = ByDriver(first_line(error))
+        if isinstance(self._mover, ByDriver):
+            return
+        objects, made = S3Folder.of(spark, source), S3Folder.of(spark, target)
+        if objects is None or made is None:
+            self._mover = ByDriver("another client than Hadoop's own reaches the store (fs.s3a.impl)")
+            return
+        try:
+            self._copies = S3Copies(spark, objects, made)
+        except JAVA_ERRORS as error:
+            self._mover = ByDriver(first_line(error))
 
     @property
     def mover(self) -> Mover:

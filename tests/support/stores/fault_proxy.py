@@ -6,6 +6,7 @@ with faulty(store.endpoint) as proxy:
 """
 
 import http.client
+import re
 import select
 import threading
 import time
@@ -15,7 +16,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from support.stores.minio import ACCESS_KEY, SECRET_KEY
+from support.stores.objects import NAMES, Keys, Request, ask
 
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 TOO_SKEWED = (
@@ -89,6 +93,9 @@ class _Proxy(ThreadingHTTPServer):
         self.copies = []
         """Paths of objects, or of their parts, that the store was asked to copy."""
 
+        self.begun = []
+        """Paths of objects whose uploads in parts began. Amazon lists uploads by any prefix, MinIO only by the whole key."""
+
         self.before_copy = None
         """Function without arguments that is called before each copy, while its client waits; `None` for none."""
 
@@ -119,6 +126,17 @@ class _Proxy(ThreadingHTTPServer):
         signed = datetime.strptime(signed_at, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
         return abs(datetime.now(UTC) + self.ahead - signed) > SKEW_MAX
 
+    def uploads(self, bucket, query):
+        """Return the unfinished uploads under a prefix as Amazon lists them, from the server's list of each object."""
+        begun = [path for path in self.begun if path.startswith(f"{bucket.rstrip('/')}/{query['prefix'][0]}")]
+        found = []
+        for path in begun:
+            asked = Request("GET", bucket.rstrip("/"), {"uploads": "", "prefix": path.split("/", 2)[2]})
+            body = ask(f"http://{self.target}", asked, Keys(ACCESS_KEY, SECRET_KEY)).body.decode()
+            found += re.findall("<Upload>.*?</Upload>", body, re.DOTALL)
+        inside = "<IsTruncated>false</IsTruncated>" + "".join(dict.fromkeys(found))
+        return f'<ListMultipartUploadsResult xmlns="{NAMES[1:-1]}">{inside}</ListMultipartUploadsResult>'.encode()
+
     def fault_of(self, method, path):
         """Return the fault of a request; `None` if it has none. A copy has the methods PUT and COPY."""
         with self._lock:
@@ -137,6 +155,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        path, _, query = self.path.partition("?")
+        if self.command == "POST" and query == "uploads":
+            self.server.begun.append(unquote(path))
+        if self.command == "GET" and "uploads" in query.split("&"):
+            self._answer(200, {"Content-Type": "application/xml"}, self.server.uploads(path, parse_qs(query)))
+            return
         is_copy = "X-Amz-Copy-Source" in self.headers
         if is_copy:
             self.server.copies.append(self.path)

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backfill_core.file_copies.movers import S3
 from backfill_core.file_copies.store_digest import FULL_OBJECT, full_crc32c
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.gateway import hadoop_conf, java
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
 CHECKSUM = "CRC32C"
 PURPOSE = "backfill"
 """Name of these requests in the store's access log, and of the client that Hadoop is asked for."""
+
+HADOOPS_OWN = "org.apache.hadoop.fs.s3a."
+"""Package of Hadoop's own client; some clouds put another one in its place."""
 
 WRITE_SETTINGS = {
     "acl": "aclAsString",
@@ -73,10 +75,10 @@ class S3Folder:
 
     @staticmethod
     def of(spark: SparkSession, folder: str) -> S3Folder | None:
-        """Return the objects below a folder; `None` if it is not on S3."""
-        path = java(spark).org.apache.hadoop.fs.Path(folder)
-        scheme = str(path.getFileSystem(hadoop_conf(spark)).getUri().getScheme())
-        return S3Folder(spark, folder) if scheme == S3 else None
+        """Return the objects below a folder; `None` if it is not on S3, or if another client than Hadoop's own reaches it."""
+        files = java(spark).org.apache.hadoop.fs.Path(folder).getFileSystem(hadoop_conf(spark))
+        is_own = str(files.getClass().getName()).startswith(HADOOPS_OWN)
+        return S3Folder(spark, folder) if is_own else None
 
     def key(self, below: str) -> str:
         """Return the key of an object below the folder."""
