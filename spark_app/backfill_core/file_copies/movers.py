@@ -23,8 +23,8 @@ OWN_KEYS = ("SSE-C", "CSE")
 REQUESTS_OF_A_FILE = 9
 """Requests for one file that the store copies: two HEADs and the copy, and those for the footers of file and copy."""
 
-DRIVER_REQUESTS_OF_A_FILE = 8
-"""Requests for one small file that the driver streams."""
+DRIVER_REQUESTS_OF_A_FILE = 11
+"""Requests for one small file that the driver streams: those of a copy by the store, without its three, and those of a read and a write."""
 
 
 @dataclass(frozen=True, slots=True)
