@@ -149,6 +149,10 @@ def _log(schema, objects, size_bytes, rows):
     return "\n".join(json.dumps(action) for action in (*first, *adds))
 
 
+def _rounded(figures):
+    return json.dumps({name: round(value, 3) for name, value in figures.items() if name != "runs"})
+
+
 def measured(args, objects, kib):
     """Return the medians of all ways for a number of objects of a size."""
     os.environ.update(credentials())
@@ -165,7 +169,10 @@ def measured(args, objects, kib):
             bench = Bench(spark, store, compiled("s5cmd", S5CMD), scratch, args)
             bench.make(objects, kib)
             ways = (bench.by_s5cmd, bench.by_job, bench.by_plain_write)
-            runs = [{name: value for way in ways for name, value in way().items()} for _ in range(args.runs)]
+            runs = []
+            for _ in range(args.runs):
+                runs.append({name: value for way in ways for name, value in way().items()})
+                print(_rounded(runs[-1]), flush=True)
             spark.stop()
     figures = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
     ratios = {
@@ -192,8 +199,7 @@ def main():
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps({"bars": BARS, "results": results}, indent=1))
     for result in results:
-        shown = {name: round(value, 3) for name, value in result.items() if name != "runs"}
-        print(json.dumps(shown), flush=True)
+        print(_rounded(result), flush=True)
     print(f"bars: {json.dumps(BARS)}; of_plain is a least value, the others are largest ones")
 
 
