@@ -70,8 +70,8 @@ class JobCopies:
     @property
     def refusal(self) -> str:
         """Reason for which the store ended its copies; empty if it did not."""
-        with self._lock:
-            return "" if self._transfer is None else self._transfer.refusal
+        transfer = self._transfer  # without the lock, which a first copy holds while it opens file systems
+        return "" if transfer is None else transfer.refusal
 
     def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
         """Return the staging folder of a piece of work, or of one of its segments, below the target's folder."""
