@@ -129,6 +129,9 @@ bench: setup ## measure the main job against its baselines: ROWS (20 M), RUNS (5
 bench-kafka: setup ## measure a topic of a real broker against a batch read and Structured Streaming: ROWS (10 M), RUNS (5); build/bench/kafka.json
 	@$(BIN)/python tests/benchmarks/run.py --only kafka --rows $(TOPIC_ROWS) --runs $(RUNS) --out build/bench/kafka.json $(ARGS)
 
+bench-stores: setup ## measure copies from bucket to bucket against s5cmd and a plain Delta write: RUNS (5); ARGS="--objects 200 --kib 1024"; build/bench/stores.json
+	@$(BIN)/python tests/benchmarks/stores.py --runs $(RUNS) $(ARGS)
+
 bench-metrics: setup ## measure a scrape of the operator with 10,000 Backfills: size, time, memory; build/bench/job_metrics.json
 	@$(BIN)/python tests/benchmarks/job_metrics.py --out build/bench/job_metrics.json $(ARGS)
 
@@ -154,4 +157,4 @@ clean: ## remove the output of tests and tools; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka test test-rest test-all test-monitoring test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site workflows crds bench bench-kafka bench-metrics bench-operator lock image release chart clean
+.PHONY: help setup demo demo-kafka test test-rest test-all test-monitoring test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site workflows crds bench bench-kafka bench-stores bench-metrics bench-operator lock image release chart clean

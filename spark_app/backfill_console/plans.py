@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.plain_text import printable
 from backfill_api.spec.spec import BackfillSpec
-from backfill_api.status.plan import Plan, PlannedOrder, PlannedPartitions, PlannedTarget
+from backfill_api.status.plan import Plan, PlannedMover, PlannedOrder, PlannedPartitions, PlannedTarget
 from backfill_console.bars import DONE, PARTIAL
 from backfill_console.formatting import STEP_WORDS, WAY_WORDS, show_bytes, show_rows
 from backfill_console.heading import STEP_GAP
@@ -41,6 +41,17 @@ def _ways(plan: Plan) -> list[tuple[str, str]]:
         for mode in plan.ways
     ]
     return [("" if index else "files", line) for index, line in enumerate(lines)]
+
+
+def _mover(mover: PlannedMover | None) -> list[tuple[str, str]]:
+    """Return the line of the mover of copied files."""
+    if mover is None:
+        return []
+    cost = f"about {mover.requests:,} requests"
+    if mover.name == "Store":
+        rate = "" if mover.bytes_per_second is None else f", {show_bytes(mover.bytes_per_second)} a second"
+        return [("copies", f"by the object store itself: {cost}{rate}")]
+    return [("copies", f"through the driver: {mover.reason}; {cost}")]
 
 
 def _target(target: PlannedTarget | None) -> list[tuple[str, str]]:
@@ -131,6 +142,7 @@ def _facts(plan: Plan, explained_by: BackfillSpec | None) -> list[tuple[str, str
         retention = "not needed: the newest version is read, and no old one is kept"
     resumes = "" if plan.resumes_attempt is None else f"; resumes after attempt {plan.resumes_attempt}"
     facts = [("rows", format_size(plan)), *(_ways(plan) if explained_by is None else explain_files(plan))]
+    facts += _mover(plan.mover)
     facts += _partition_plan(plan.partitions)
     facts += [] if plan.version is None else [("version", str(plan.version))]
     facts += _time(plan) if explained_by is None else explain_time(plan, explained_by)

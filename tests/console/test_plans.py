@@ -9,6 +9,7 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.plan import (
     Plan,
     PlannedFiles,
+    PlannedMover,
     PlannedPartition,
     PlannedPartitions,
     PlannedStep,
@@ -60,6 +61,27 @@ class TestAPlan:
         assert "each file 1.4 times, in the order of a key" in shown
         assert "not needed: the newest version is read, and no old one is kept" in shown
         assert "not needed" not in text(show_plan("j", plan.model_copy(update={"read_amplification_percent": None})))
+
+    @pytest.mark.parametrize(
+        ("mover", "line"),
+        [
+            (
+                PlannedMover(name="Store", bytes_per_second=120_000_000, requests=1800),
+                "by the object store itself: about 1,800 requests, 120.0 MB a second",
+            ),
+            (PlannedMover(name="Store", requests=9), "by the object store itself: about 9 requests"),
+            (
+                PlannedMover(name="Driver", reason="the buckets have different endpoints", requests=8),
+                "through the driver: the buckets have different endpoints; about 8 requests",
+            ),
+        ],
+    )
+    def test_the_plan_names_the_mover_of_copied_files(self, mover, line):
+        """Its rate is shown if it was measured; without a mover there is no line."""
+        assert f"copies {line}" in " ".join(
+            text(show_plan("j", PLAN.model_copy(update={"mover": mover})), width=140).split()
+        )
+        assert "copies" not in text(show_plan("j", PLAN))
 
     def test_the_plan_of_a_topic_lists_its_largest_partitions(self):
         """The largest partitions have a line each, and the rest share one line; no line exceeds 80 columns."""

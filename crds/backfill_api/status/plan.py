@@ -56,6 +56,22 @@ class PlannedFiles(Model):
     """Reason why they are decoded."""
 
 
+class PlannedMover(Model):
+    """Mover of the bytes of files that are copied whole between object stores."""
+
+    name: Annotated[str, Field(max_length=64)]
+    """Store: the object store copies them itself. Driver: they pass through threads of the driver."""
+
+    reason: Message = ""
+    """Reason why the store does not copy them."""
+
+    bytes_per_second: Count | None = None
+    """Expected rate of the store, from copies of one file; absent: not measured."""
+
+    requests: Count = 0
+    """Requests to the store that these copies cost, estimated."""
+
+
 class PlannedPartition(Model):
     """One partition of a topic."""
 
@@ -122,6 +138,9 @@ class Plan(Model):
 
     ways: Annotated[tuple[PlannedFiles, ...], Field(max_length=WAYS_MAX)] = ()
     """Copy modes of the files, the most frequent first; empty if the strategy does not read file by file."""
+
+    mover: PlannedMover | None = None
+    """Mover of files that are copied whole; absent: there are none, or no table is on S3."""
 
     version: Count | None = None
     """Version that would be pinned; absent: none would be."""

@@ -21,6 +21,7 @@ WarningCode = Literal[
     "OpenTransaction",
     "JavaSilent",
     "CommitStalled",
+    "CopiesStreamed",
 ]
 """Code of a warning; programs use it, never the message."""
 

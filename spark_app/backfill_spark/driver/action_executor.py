@@ -24,6 +24,7 @@ from backfill_core.protocol.events import (
     WorkFinished,
 )
 from backfill_core.protocol.quarantine import AnnouncedRecords
+from backfill_core.protocol.strategy import JobWarning
 from backfill_core.protocol.work import Position, Result, Work, WorkKind
 from backfill_spark.crash_points import crash_point
 from backfill_spark.file_copies.job_copies import JobCopies
@@ -77,6 +78,13 @@ class SparkActionExecutor:
         """True if columns of every file of the pinned version are decoded; `False` for sources without files, or read by key."""
         files = self._job.line is None and isinstance(self._tables.opened, PinnedSource)
         return files and self._job_copies.modes.decodes_columns
+
+    @property
+    def warnings(self) -> tuple[JobWarning, ...]:
+        """Warnings about the way in which files are copied."""
+        refusal = self._job_copies.refusal
+        message = f"the driver streams all files, because the store refuses to copy them: {refusal}"
+        return (JobWarning("CopiesStreamed", message),) if refusal else ()
 
     # ------------------------------------------------------------------ background work
     def start(self, work: Work, answer: Callable[[Event], None]) -> None:

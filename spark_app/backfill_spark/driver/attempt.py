@@ -328,7 +328,7 @@ class _Attempt:
             with suppress(Py4JError):
                 removed = executors_removed(self._spark, self._losses.listed)
                 self._losses = self._losses.seen(removed, moment.mono_s)
-        warnings = (*view.warnings, *self._executors.warnings)
+        warnings = (*view.warnings, *self._executors.warnings, *self._executor.warnings)
         self._view = replace(view, warnings=warnings, executors_lost=self._losses.counts)
         self._progress = progress_of(self._view, moment, self._format_position)
         self._orphans.look(view)

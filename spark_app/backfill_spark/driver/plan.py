@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.bounds import count as whole
@@ -27,7 +27,7 @@ from backfill_api.status.plan import (
     PlanWarning,
 )
 from backfill_core.errors import DuplicateKeyError
-from backfill_core.file_copies.copy_modes import CopyMode, Decoded, Excluded, name_of
+from backfill_core.file_copies.copy_modes import CopyMode, Decoded, Excluded, Whole, name_of
 from backfill_core.job.steps import (
     CATCH_UP,
     COPY,
@@ -50,6 +50,7 @@ from backfill_spark.driver.gauges import gauges
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.driver.offline_verify import plan_after_end
 from backfill_spark.file_copies.calibration import copied_rows_per_s
+from backfill_spark.file_copies.mover_trial import MoverTrial, tried
 from backfill_spark.file_copies.planner import JobCopyModes
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.opening.plan_warnings import (
@@ -134,14 +135,13 @@ def _plan(
     modes = None if table is None or by_key else JobCopyModes.of(tables)
     filled = [] if table is None else [file for file, rows in enumerate(table.rows) if rows]
     counted = Counter[CopyMode]() if modes is None else modes.counts(filled)
-    rate = _calibrate(tables, settings.cores, modes, counted)
+    trial, rate = _measured(tables, settings.cores, modes, counted, filled)
     steps = _steps(opened, backfill, settings, start_s, rate)
     seconds = sum(step.seconds for step in steps)
     source.check_no_null_key(spec.transform.where)
     unique = _is_unique(tables) if check_unique and spec.source.params.key and table is not None else None
     # A job that reads by key always reads the newest version, so the source need not keep older versions.
     retention = None if by_key else tables.source.kept_seconds()
-    per_split = spec.strategy.params.rows_per_split(rate)
     reads_feed = SourceAbility.CHANGES in spec.strategy.variant.needs
     change_feed = table.change_feed if table is not None and reads_feed else None
     exists, schema = tables.sink.exists(), tables.transform.output_schema(tables.spark, source.schema)
@@ -151,8 +151,9 @@ def _plan(
         rows=source.rows,
         bytes=0 if table is None else sum(table.bytes),
         files=0 if table is None else len(table.rows),
-        splits=-(-source.rows // per_split),
+        splits=-(-source.rows // spec.strategy.params.rows_per_split(rate)),
         ways=_planned_modes(counted),
+        mover=None if trial is None else trial.planned,
         version=None if table is None else table.version,
         estimated_seconds=whole(seconds),
         estimated_seconds_low=whole(seconds * (1 - SPREAD)),
@@ -278,6 +279,24 @@ def _calibrate(tables: Tables, cores: int, modes: JobCopyModes | None, counted: 
     if copied is None:
         return per_s / max(1 - excluded, 1 / files)
     return 1 / (decoded / per_s + (1 - decoded - excluded) / (copied * cores))
+
+
+def _measured(
+    tables: Tables, cores: int, modes: JobCopyModes | None, counted: Counter[CopyMode], filled: Sequence[int]
+) -> tuple[MoverTrial | None, float]:
+    """Return the mover of copied files, and the rows per second of the whole job; `filled` are the files with rows."""
+    trial = None if modes is None else tried(tables, modes, counted, filled)
+    return trial, _rows_per_s(tables, trial, counted) or _calibrate(tables, cores, modes, counted)
+
+
+def _rows_per_s(tables: Tables, trial: MoverTrial | None, counted: Counter[CopyMode]) -> float | None:
+    """Return how many rows a second the store copies; `None` if it does not copy all files that are read."""
+    source = tables.opened
+    if trial is None or trial.bytes_per_s is None or not isinstance(source, PinnedSource):
+        return None
+    row_bytes = mean_row_bytes(source.table.rows, source.table.bytes)
+    is_all = all(isinstance(mode, Whole | Excluded) for mode in counted)
+    return trial.bytes_per_s / row_bytes if row_bytes and is_all else None
 
 
 def _planned_order(order: FileOrder | None) -> PlannedOrder | None:

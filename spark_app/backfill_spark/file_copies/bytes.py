@@ -1,4 +1,4 @@
-"""Copies of a file's bytes between file systems, with their digest: by the operating system for local files, else by Hadoop.
+"""Copies of a file's bytes between file systems, with their digest: by the operating system, by the object store, else by Hadoop.
 
 Local files are copied without Hadoop, which starts a process for each file that it creates (ADR 0002). The operating system may
 also share blocks instead of copying them. If such a copy fails, Hadoop tries again, so that its errors are explained.
@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from backfill_core.file_copies.movers import ByDriver, Mover
+from backfill_spark.file_copies.store_copies import StoreCopies
+from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.jvm.object_store.s3_requests import S3Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +28,12 @@ CHUNK_BYTES = 32 << 20
 """Size of a chunk; between two chunks, a copy checks for cancellation."""
 
 BUFFER_BYTES = 1 << 20
+
+STREAMS_AT_ONCE = 4
+"""Files whose bytes pass through the driver in parallel."""
+
+ASKED_AT_ONCE = 16
+"""Footers, deletion vectors and digests that a remote store is asked for in parallel: each takes a few requests of a few KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,7 @@ class ByteReader:
         self._files = self._path(folder).getFileSystem(hadoop_conf(spark))
         self._folder = folder.rstrip("/")
         self.is_local = str(self._files.getUri().getScheme()) == "file"
+        self._store, self._streams = S3Folder.of(spark, self._folder), threading.BoundedSemaphore(STREAMS_AT_ONCE)
         self._local = str(self._path(self._folder).toUri().getPath())
         # Resolved once: each reference to a class or a static method is a call into the JVM.
         java_io, java_zip, commons = self._jvm.java.io, self._jvm.java.util.zip, self._jvm.org.apache.commons.io
@@ -56,6 +68,26 @@ class ByteReader:
     def local_path(self, below: str) -> Path:
         """Return the local path of a file, if the folder is local."""
         return Path(f"{self._local}/{below}")
+
+    @property
+    def threads(self) -> int:
+        """Number of threads that may call `digest` in parallel."""
+        return STREAMS_AT_ONCE if self._store is None else ASKED_AT_ONCE
+
+    def digest(self, below: str, *, check: Callable[[], None]) -> CopiedBytes:
+        """Return size and digest of a file: those that the store reports, or those of the bytes, if it reports none.
+
+        Raises:
+            JAVA_ERRORS: the file system failed.
+        """
+        check()
+        if self._store is not None:
+            with suppress(*JAVA_ERRORS):  # a read meets the same error, and explains it
+                described = self._store.describe(below)
+                if described.digest is not None:
+                    return CopiedBytes(described.size_bytes, described.digest)
+        with self._streams:
+            return self.read(below, check=check)
 
     def read(self, below: str, *, check: Callable[[], None], into: Any = None) -> CopiedBytes:
         """Read a file.
@@ -97,6 +129,23 @@ class ByteCopier:
         self.source, self.target = source.rstrip("/"), target.rstrip("/")
         self.is_local = self._reader.is_local and str(self._to.getUri().getScheme()) == "file"
         self._target_path = str(self._path(self.target).toUri().getPath())
+        self._store = None if self.is_local else StoreCopies(spark, source, target)
+        self._streams = threading.BoundedSemaphore(STREAMS_AT_ONCE)
+
+    @property
+    def mover(self) -> Mover:
+        """Mover of the bytes of the next file."""
+        return ByDriver() if self._store is None else self._store.mover
+
+    @property
+    def refusal(self) -> str:
+        """Reason for which the store ended its copies; empty if it did not."""
+        return "" if self._store is None else self._store.refusal
+
+    @property
+    def threads(self) -> int:
+        """Number of threads that may call `copy` in parallel, if the store copies; else 0."""
+        return self._store.threads if self._store is not None and self._store.is_active else 0
 
     def staged_path(self, below: str) -> str:
         """Return the path of a file below the target's folder, without a scheme."""
@@ -148,6 +197,23 @@ class ByteCopier:
                 size_bytes = _copied(self._reader.local_path(source), Path(self.staged_path(target)), check)
                 # The system computes no digest; the bytes that it has just read are in its page cache.
                 return CopiedBytes(size_bytes, self._reader.read(source, check=check).digest)
+        by_store = None if self._store is None else self._store.copy(source, target, check=check)
+        if by_store is not None and by_store.digest is not None:
+            return CopiedBytes(by_store.size_bytes, by_store.digest)
+        with self._streams:
+            if by_store is None:
+                return self._streamed(source, target, check)
+            return CopiedBytes(by_store.size_bytes, self._reader.read(source, check=check).digest)
+
+    def offer(self, source: str, target: str) -> bool:
+        """Let the store copy a file; return false if it does not, in which case nothing is copied.
+
+        Raises:
+            SourceDamagedError: the file changed while it was copied.
+        """
+        return self._store is not None and self._store.copy(source, target, check=lambda: None) is not None
+
+    def _streamed(self, source: str, target: str, check: Callable[[], None]) -> CopiedBytes:
         writer = self._to.create(self._path(f"{self.target}/{target}"), True)
         try:
             return self._reader.read(source, check=check, into=writer)

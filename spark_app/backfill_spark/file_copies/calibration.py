@@ -15,7 +15,8 @@ from backfill_core.positions.file_ranges import FileRange
 from backfill_spark.delta.added_files import Statistics
 from backfill_spark.delta.statistics.footer_statistics import CopiedFile
 from backfill_spark.delta.types import quoted
-from backfill_spark.file_copies.copier import FileTransfer, PlannedCopy
+from backfill_spark.file_copies.copied_files import PlannedCopy
+from backfill_spark.file_copies.copier import FileTransfer
 from backfill_spark.file_copies.planner import JobCopyModes
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsFiles, SupportsPin

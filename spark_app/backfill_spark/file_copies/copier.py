@@ -7,8 +7,9 @@ a deletion vector is in the same folder, as a staged file without rows.
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,8 +18,8 @@ from backfill_core.errors import SourceDamagedError
 from backfill_core.file_copies.bounds import Written
 from backfill_core.file_copies.computed_parts import Groups, can_be_joined
 from backfill_core.file_copies.copy_digest import CopyDigest, statistics_digest
-from backfill_core.file_copies.copy_modes import Copying, Decoded, PartlyComputed, Projected, Whole
-from backfill_core.file_copies.facts import TableFacts
+from backfill_core.file_copies.copy_modes import Decoded, PartlyComputed, Projected, Whole
+from backfill_core.file_copies.movers import Mover
 from backfill_core.file_copies.unknown_columns import with_known_columns
 from backfill_core.phases.accounting import check_read
 from backfill_core.protocol.work import StagedFile, StagedMode
@@ -26,9 +27,10 @@ from backfill_spark.delta.added_files import CommitLine, Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.delta.statistics.footer_statistics import CopiedFile
-from backfill_spark.file_copies.bytes import ByteCopier
+from backfill_spark.file_copies.bytes import ASKED_AT_ONCE, STREAMS_AT_ONCE, ByteCopier
 from backfill_spark.file_copies.column_chunks import ChunkCopier
 from backfill_spark.file_copies.computed_columns import ComputedColumns, FileToCompute
+from backfill_spark.file_copies.copied_files import Copied, MadeCopy, PlannedCopy, Transferred
 from backfill_spark.file_copies.footers import Footer, Footers
 from backfill_spark.file_copies.vector_copies import RESTORE, copied_vectors
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
@@ -41,35 +43,8 @@ if TYPE_CHECKING:
 
 MODES = {Whole: StagedMode.WHOLE, Projected: StagedMode.PROJECTED, PartlyComputed: StagedMode.PARTLY_COMPUTED}
 
-ASKED_AT_ONCE = 16
-"""Footers and deletion vectors read in parallel from a remote store: each takes a few requests of a few KiB."""
-
 COMPUTED_FOLDER = "computed"
 """Folder of computed columns, below the folder of the work; removed at the end of the work."""
-
-AT_ONCE = 4
-"""Files that one piece of work copies in parallel from a remote store. Local copies use a core each, and at most all cores."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedCopy:
-    """A file and its copy mode."""
-
-    file: SourceFile
-    mode: Copying
-    partition: Mapping[str, str | None]
-    """Its partition values in the target, by physical name."""
-
-    rows: int
-    """Number of rows in the source's log, deleted ones included."""
-
-    table: TableFacts | None = None
-    """Columns of the source, against which the file's footer is checked; `None` if no check remains."""
-
-    @property
-    def is_doubtful(self) -> bool:
-        """True if the footer must be read before anything is copied."""
-        return isinstance(self.mode, PartlyComputed) or (self.table is not None and self.table.drops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,50 +54,6 @@ class _Decision:
     planned: PlannedCopy
     footer: Footer | None
     """`None` if it was not read."""
-
-
-@dataclass(frozen=True, slots=True)
-class MadeCopy:
-    """An existing copy."""
-
-    file: SourceFile
-    """Its source file."""
-
-    below: str
-    """Its path below the target's folder."""
-
-    whole: bool
-    """True if it was copied byte by byte."""
-
-
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """A file that was copied."""
-
-    planned: PlannedCopy
-    staged: StagedFile
-    """The staged file; its row count excludes deleted rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Transferred:
-    """Result of copying some files."""
-
-    copied: tuple[Copied, ...]
-    vector_files: tuple[StagedFile, ...]
-    """Files of their deletion vectors; without rows."""
-
-    left: tuple[PlannedCopy, ...]
-    """Files that must be decoded, because of their footers.
-
-    The reasons: the file, or a file of its computed columns, is encrypted. It has none of the kept columns. It is projected and
-    has INT96. Computed columns cannot be joined to its row groups. It has a field that was dropped inside a column.
-    """
-
-    @property
-    def staged(self) -> tuple[StagedFile, ...]:
-        """All files that a commit contains or needs."""
-        return (*(copy.staged for copy in self.copied), *self.vector_files)
 
 
 class FileTransfer:
@@ -150,7 +81,9 @@ class FileTransfer:
         self._bytes, self._measure, self._computed = ByteCopier(spark, source, target), measure, computed
         self._footers, self._chunks = Footers(spark), ChunkCopier(spark, local=self._bytes.is_local)
         cores = int(java(spark).java.lang.Runtime.getRuntime().availableProcessors())
-        self._at_once = min(AT_ONCE, cores) if self._bytes.is_local else AT_ONCE
+        # Local copies use a core each.
+        self._at_once = min(STREAMS_AT_ONCE, cores) if self._bytes.is_local else STREAMS_AT_ONCE
+        self._narrow = threading.BoundedSemaphore(self._at_once)
         self._footers_at_once = self._at_once if self._bytes.is_local else ASKED_AT_ONCE
 
     def copy(
@@ -198,12 +131,27 @@ class FileTransfer:
             partial(self._copy, decision, folder, check, of_file)
             for decision, of_file in zip(decisions, parts, strict=True)
         ]
-        done = at_once(tasks, self._at_once)
+        done = at_once(tasks, self._threads(files))
         if any(isinstance(planned.mode, PartlyComputed) for planned in files):
             self._bytes.remove_folder(f"{folder}/{COMPUTED_FOLDER}")
         copied = tuple(result for result in done if result is not None)
         left = tuple(planned for planned, result in zip(files, done, strict=True) if result is None)
         return Transferred(copied, vector_files, left)
+
+    def _threads(self, files: Sequence[PlannedCopy]) -> int:
+        """Return the number of threads for some files: more than usual if the store copies all of them itself."""
+        are_whole = all(isinstance(planned.mode, Whole) for planned in files)
+        return max(self._at_once, self._bytes.threads) if are_whole else self._at_once
+
+    @property
+    def mover(self) -> Mover:
+        """Mover of the bytes of the next whole file."""
+        return self._bytes.mover
+
+    @property
+    def refusal(self) -> str:
+        """Reason for which the store ended its copies; empty if it did not."""
+        return self._bytes.refusal
 
     def by_footers(self, files: Sequence[PlannedCopy]) -> list[PlannedCopy | None]:
         """Return files with the copy modes that the footers of doubtful ones allow; `None` for a file to decode.
@@ -320,7 +268,8 @@ class FileTransfer:
         assert isinstance(decided.mode, Projected)
         if not _can_be_projected(footer, decided.mode):
             return None
-        written = self._chunks.project(footer, f"{self._bytes.target}/{below}", decided.mode)
+        with self._narrow:
+            written = self._chunks.project(footer, f"{self._bytes.target}/{below}", decided.mode)
         return self._measured(decided, below, written)
 
     def _partly_computed(

@@ -10,7 +10,8 @@ from backfill_core.positions.file_ranges import FileRange
 from backfill_spark.delta.added_files import Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.file_copies.computed_columns import ComputedColumns
-from backfill_spark.file_copies.copier import FileTransfer, MadeCopy, PlannedCopy, Transferred
+from backfill_spark.file_copies.copied_files import MadeCopy, PlannedCopy, Transferred
+from backfill_spark.file_copies.copier import FileTransfer
 from backfill_spark.file_copies.planner import JobCopyModes, PlannedRange
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsCopies
@@ -65,6 +66,12 @@ class JobCopies:
     def statistics(self, copies: Sequence[MadeCopy]) -> list[Statistics]:
         """Return the statistics of existing copies; see `FileTransfer.statistics`."""
         return self._copier().statistics(copies)
+
+    @property
+    def refusal(self) -> str:
+        """Reason for which the store ended its copies; empty if it did not."""
+        transfer = self._transfer  # without the lock, which a first copy holds while it opens file systems
+        return "" if transfer is None else transfer.refusal
 
     def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
         """Return the staging folder of a piece of work, or of one of its segments, below the target's folder."""

@@ -23,7 +23,7 @@ from backfill_core.file_copies.facts import TEXT, ColumnFacts, Computed, FileFac
 from backfill_core.file_copies.filters import is_opaque
 from backfill_core.file_copies.unknown_columns import kept_of_files, likely
 from backfill_core.positions.file_ranges import FileRange
-from backfill_spark.file_copies.copier import PlannedCopy
+from backfill_spark.file_copies.copied_files import PlannedCopy
 from backfill_spark.file_copies.file_values import FilterColumns
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.sink import SupportsCopies

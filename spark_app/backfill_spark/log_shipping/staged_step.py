@@ -18,7 +18,7 @@ from backfill_core.positions.source_names import folder_of
 from backfill_core.protocol.work import RemovedFile, StagedFile, StagedMode
 from backfill_spark.delta.added_files import CommitLine
 from backfill_spark.delta.source_file import SourceFile
-from backfill_spark.file_copies.copier import MadeCopy, PlannedCopy
+from backfill_spark.file_copies.copied_files import MadeCopy, PlannedCopy
 from backfill_spark.log_shipping.file_actions import removal, with_fields
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsLog

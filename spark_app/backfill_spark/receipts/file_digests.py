@@ -1,5 +1,7 @@
 """Proves copied files by their bytes: pairs the files of both sides of a receipt, and reads the target's files back.
 
+An object store that keeps a CRC-32C of a file is asked for it, instead of reading the file.
+
 The source's files are not read again, except deletion vectors: the tags of the copies contain the digests from the copying.
 Proven files are removed from both sides; Spark reads the remaining files.
 """
@@ -37,7 +39,7 @@ from backfill_spark.delta.source_file import LoggedFile, SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.delta.statistics.misstated import misstated
 from backfill_spark.file_copies.bytes import ByteReader
-from backfill_spark.file_copies.copier import PlannedCopy
+from backfill_spark.file_copies.copied_files import PlannedCopy
 from backfill_spark.file_copies.planner import JobCopyModes
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
 from backfill_spark.jvm.failures import Trouble, trouble_of
@@ -49,9 +51,6 @@ if TYPE_CHECKING:
 
     from backfill_spark.opening.tables import Tables
     from backfill_spark.ports.compared import ComparedFiles
-
-AT_ONCE = 4
-"""Number of files that are read back in parallel."""
 
 UNREADABLE = frozenset({Trouble.GONE, Trouble.DAMAGED, Trouble.UNKNOWN})
 """Troubles of the file itself, not of the access to it."""
@@ -99,7 +98,7 @@ class FileProof:
         pairing = paired([copy for copy in expected if copy is not None], existing)
         reader = ByteReader(self._spark, self._tables.sink.path)
         tasks = [partial(self._read, pair, reader, check) for pair in pairing.pairs]
-        result, doubtful = proven(pairing, at_once(tasks, AT_ONCE)), {file.id for file in pairing.doubtful}
+        result, doubtful = proven(pairing, at_once(tasks, reader.threads)), {file.id for file in pairing.doubtful}
         wrong = self._misstated([file for file, target_file in self._target if target_file.id in doubtful])
         return replace(result, wrong=(*result.wrong, *wrong))
 
@@ -119,7 +118,7 @@ class FileProof:
         if pair.target.id in self._read_back:
             return Same()
         try:
-            read = reader.read(unquote(pair.target.path), check=check)
+            read = reader.digest(unquote(pair.target.path), check=check)
         except JAVA_ERRORS as error:
             if trouble_of(error) is Trouble.GONE:
                 return Damaged("it does not exist")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from backfill_core.file_copies.copy_modes import Decoded, Excluded
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.source_file import SourceFile
-from backfill_spark.file_copies.copier import PlannedCopy
+from backfill_spark.file_copies.copied_files import PlannedCopy
 from backfill_spark.ports.source import SupportsAppends
 from backfill_spark.work.context import WorkContext
 

@@ -13,7 +13,7 @@ from backfill_core.phases.accounting import check_staged
 from backfill_core.positions.file_ranges import FileRange
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
-from backfill_spark.file_copies.copier import PlannedCopy, Transferred
+from backfill_spark.file_copies.copied_files import PlannedCopy, Transferred
 from backfill_spark.file_copies.job_copies import JobCopies
 from backfill_spark.file_copies.planner import PlannedRange
 from backfill_spark.ports.abilities import ability

@@ -19,7 +19,8 @@ from backfill_core.file_copies.facts import Computed, Taken, TransformFacts, Uns
 from backfill_core.protocol.work import StagedMode
 from backfill_spark.delta.added_files import Statistics
 from backfill_spark.file_copies.computed_columns import ComputedColumns
-from backfill_spark.file_copies.copier import FileTransfer, PlannedCopy
+from backfill_spark.file_copies.copied_files import PlannedCopy
+from backfill_spark.file_copies.copier import FileTransfer
 from backfill_spark.file_copies.footers import Footers
 from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.rows.transform import Transform

@@ -14,7 +14,8 @@ from backfill_core.errors import StagedFilesGoneError
 from backfill_core.file_copies.copy_modes import Projected, Whole
 from backfill_spark.delta.added_files import Statistics
 from backfill_spark.delta.source_file import SourceFile
-from backfill_spark.file_copies.copier import FileTransfer, PlannedCopy
+from backfill_spark.file_copies.copied_files import PlannedCopy
+from backfill_spark.file_copies.copier import FileTransfer
 from backfill_spark.file_copies.footers import Footers
 from backfill_spark.jvm.gateway import hadoop_conf
 

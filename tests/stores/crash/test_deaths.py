@@ -11,6 +11,9 @@ import pytest
 from support.crashes.deaths import ANYWHERE, lives
 from support.crashes.table_job import Places, TableJob, points_of
 from support.stores.minio import for_spark
+from support.stores.objects import objects_at
+
+from backfill_spark.jvm.object_store.s3_requests import S3Folder
 
 KILLS = int(os.environ.get("BACKFILL_KILLS", "20"))
 """Kills of both strategies together."""
@@ -29,13 +32,20 @@ def strategy(request):
 
 
 @pytest.fixture(scope="module")
-def reports(environment, store, strategy, spark, tmp_path_factory):
+def targets(strategy):
+    """Return the targets of this strategy's jobs, once they were made."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def reports(environment, store, strategy, spark, tmp_path_factory, targets):
     """Let drivers of a strategy die until the requested number of deaths is reached; the first job meets each named point."""
     tmp_path_factory.getbasetemp()  # two concurrent threads would make two
 
     def make(seed):
         name = f"{strategy.lower()}-{seed}"
         places = Places(f"s3a://here/{name}/source", f"s3a://there/{name}/target", for_spark(store.endpoint))
+        targets.append(f"s3a://there/{name}/target")
         return TableJob(spark, tmp_path_factory.mktemp(name), strategy, seed, places)
 
     return lives(make, OF_EACH, jobs_min=1)
@@ -55,6 +65,15 @@ class TestDeathChangesNothing:
         anywhere = ANYWHERE if OF_EACH >= MANY else set()
 
         assert anywhere | {point.split(":")[0] for point in points_of(strategy)} <= set(died)
+
+    def test_the_store_made_the_copies(self, reports, strategy, spark, targets):
+        """Only an object that the store copied has a CRC-32C there: the driver's own writes send none."""
+        keys = [(target, key) for target in targets for key in objects_at(target) if key.endswith(".parquet")]
+        digests = [S3Folder(spark, target).describe(key).digest for target, key in keys]
+
+        assert reports
+        assert any(digests)
+        assert strategy != "Replica" or sum(digest is not None for digest in digests) > len(digests) / 2
 
     def test_a_woken_driver_meets_the_fence(self, reports):
         """Here the store rejects its commit; no lock of a machine is involved."""

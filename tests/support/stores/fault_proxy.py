@@ -6,6 +6,7 @@ with faulty(store.endpoint) as proxy:
 """
 
 import http.client
+import re
 import select
 import threading
 import time
@@ -15,7 +16,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from support.stores.minio import ACCESS_KEY, SECRET_KEY
+from support.stores.objects import NAMES, Keys, Request, ask
 
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 TOO_SKEWED = (
@@ -45,6 +49,8 @@ class Fault:
     connection ends without an answer."""
 
     method: str
+    """`COPY` for a copy in the store, else the method of HTTP."""
+
     text: str
     times: int
     stalls_s: int = STALLED_MAX_S
@@ -81,6 +87,21 @@ class _Proxy(ThreadingHTTPServer):
         self.served, self.overloaded = Counter(), Counter()
         """Number of served and of refused requests, by whole second of the monotonic clock."""
 
+        self.read_bytes = Counter()
+        """Bytes of answered GET requests, by path without its query."""
+
+        self.copies = []
+        """Paths of objects, or of their parts, that the store was asked to copy."""
+
+        self.begun = []
+        """Paths of objects whose uploads in parts began. Amazon lists uploads by any prefix, MinIO only by the whole key."""
+
+        self.before_copy = None
+        """Function without arguments that is called before each copy, while its client waits; `None` for none."""
+
+        self.hidden_header = ""
+        """Prefix of headers that no answer has, in lower case; empty for none."""
+
         self._tokens, self._filled_s = 0.0, 0.0
         self._lock = threading.Lock()
 
@@ -105,11 +126,22 @@ class _Proxy(ThreadingHTTPServer):
         signed = datetime.strptime(signed_at, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
         return abs(datetime.now(UTC) + self.ahead - signed) > SKEW_MAX
 
+    def uploads(self, bucket, query):
+        """Return the unfinished uploads under a prefix as Amazon lists them, from the server's list of each object."""
+        begun = [path for path in self.begun if path.startswith(f"{bucket.rstrip('/')}/{query['prefix'][0]}")]
+        found = []
+        for path in begun:
+            asked = Request("GET", bucket.rstrip("/"), {"uploads": "", "prefix": path.split("/", 2)[2]})
+            body = ask(f"http://{self.target}", asked, Keys(ACCESS_KEY, SECRET_KEY)).body.decode()
+            found += re.findall("<Upload>.*?</Upload>", body, re.DOTALL)
+        inside = "<IsTruncated>false</IsTruncated>" + "".join(dict.fromkeys(found))
+        return f'<ListMultipartUploadsResult xmlns="{NAMES[1:-1]}">{inside}</ListMultipartUploadsResult>'.encode()
+
     def fault_of(self, method, path):
-        """Return the fault of a request; `None` if it has none."""
+        """Return the fault of a request; `None` if it has none. A copy has the methods PUT and COPY."""
         with self._lock:
             for fault in self.faults:
-                if fault.met < fault.times and fault.method == method and fault.text in path:
+                if fault.met < fault.times and fault.method in method and fault.text in path:
                     fault.met += 1
                     return fault
         return None
@@ -123,9 +155,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.command == "PUT" and "If-None-Match" not in self.headers:
+        path, _, query = self.path.partition("?")
+        if self.command == "POST" and query == "uploads":
+            self.server.begun.append(unquote(path))
+        if self.command == "GET" and "uploads" in query.split("&"):
+            self._answer(200, {"Content-Type": "application/xml"}, self.server.uploads(path, parse_qs(query)))
+            return
+        is_copy = "X-Amz-Copy-Source" in self.headers
+        if is_copy:
+            self.server.copies.append(self.path)
+            if self.server.before_copy is not None:
+                self.server.before_copy()
+        elif self.command == "PUT" and "If-None-Match" not in self.headers:
             self.server.plain_puts.append(self.path)
-        fault = self.server.fault_of(self.command, self.path)
+        fault = self.server.fault_of(("PUT", "COPY") if is_copy else (self.command,), self.path)
         what = fault and fault.what
         if what == "stall":
             # Nothing follows a request that waits for its answer: readable means that the connection ended.
@@ -163,7 +206,13 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if answer.status == FORBIDDEN:
             self.server.refused[_code(content)] += 1
-        headers = {name: value for name, value in answer.getheaders() if name.lower() not in HOP_BY_HOP}
+        if self.command == "GET":
+            self.server.read_bytes[self.path.partition("?")[0]] += len(content)
+        left_out = self.server.hidden_header or "connection"
+        headers = {
+            name: value for name, value in answer.getheaders()
+            if name.lower() not in HOP_BY_HOP and not name.lower().startswith(left_out)
+        }  # fmt: skip
         self._answer(answer.status, headers, content)
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on  # noqa: N815 - the names that Python's server asks for

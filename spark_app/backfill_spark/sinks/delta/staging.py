@@ -22,6 +22,7 @@ from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.log import action_of, commit_text, commits_since, lines_of
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, items, java
+from backfill_spark.jvm.object_store.s3_requests import S3Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,6 +68,12 @@ def part_of(path: str, attempt: int, work_id: int) -> int:
     match = re.match(rf".*/a{attempt}/s{work_id}/{PART}_*=(\d+)/", path, re.DOTALL)
     assert match is not None, path
     return int(match[1])
+
+
+def _is_before(below: str, attempt: int) -> bool:
+    """Return true if an attempt before this one staged a file; `below` is its path below the job's folder."""
+    match = re.match(rf"{ATTEMPT.pattern}/", below)
+    return match is not None and int(match[1]) < attempt
 
 
 class StagingFolder:
@@ -186,6 +193,17 @@ class StagingFolder:
             if len(self._fs.listStatus(attempt)) == 0:
                 self._fs.delete(attempt, False)
         return removed
+
+    def abort_uploads(self, before_attempt: int) -> int:
+        """Abort uploads that earlier attempts began and never finished; return their number.
+
+        Raises:
+            JAVA_ERRORS: the keys may not list or abort uploads, or the store failed.
+        """
+        table = S3Folder.of(self._spark, self.path.removesuffix(f"/{self.name}"))
+        if table is None:
+            return 0
+        return table.abort_uploads(self.name, lambda below: _is_before(below, before_attempt))
 
     def _unnamed(self, attempt: Any, named: set[str]) -> list[Any]:
         """Return the folders of an attempt's work, or of its parts, that contain no file in `named`."""
