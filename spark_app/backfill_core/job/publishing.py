@@ -49,6 +49,11 @@ def is_hidden(publication: Publication | None) -> bool:
     return publication is not None and not publication.published
 
 
+def hidden_parts(publication: Publication | None) -> tuple[ManifestPart, ...] | None:
+    """Return the parts of the manifest that lists the rows of the job; `None` if they are visible."""
+    return publication.parts if publication is not None and not publication.published else None
+
+
 def is_audited(receipt: TableReceipt | None) -> bool:
     """Return whether a receipt proves all of history; one of an incomplete history does not."""
     return receipt is not None and receipt.equal and receipt.complete

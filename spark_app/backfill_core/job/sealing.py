@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backfill_core.job.publishing import step_of
+from backfill_core.job.publishing import hidden_parts, step_of
 from backfill_core.job.source_watch import KEPT_EVERY
 from backfill_core.job.view import AttemptView
 from backfill_core.protocol.actions import PollSource, Seal, StartWork
@@ -69,7 +69,6 @@ class AttemptActions(AttemptView):
 
     def _verify(self) -> list[StartWork]:
         status, version = self._strategy.status, self._commits.log.table_version
-        epoch, work_id, publication = self._epoch.number, self._work.next_id, self._state.publication
-        staged = None if publication is None or publication.published else publication.parts
+        epoch, work_id, staged = self._epoch.number, self._work.next_id, hidden_parts(self._state.publication)
         work = Verify(work_id, status.position, version, epoch, status.covered, status.cut_off, staged)
         return self._work.start([work])

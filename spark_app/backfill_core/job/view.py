@@ -39,6 +39,8 @@ from backfill_core.protocol.events import LimitSet
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.protocol.strategy import CommitRequest, Facts, JobWarning, Permits, Strategy, StrategyView
 
+AUDITING = "comparing the copied rows with the source before they become visible"
+
 
 @dataclass(frozen=True, slots=True)
 class JobView:
@@ -324,7 +326,7 @@ class AttemptView:
             self._work,
             self._controls,
             now,
-            doing=strategy.reason,
+            doing=AUDITING if self._is_staged and self._work.verify_id is not None else strategy.reason,
             history_complete=complete,
             auto=self._auto,
         )

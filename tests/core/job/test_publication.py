@@ -159,6 +159,7 @@ class TestAJobThatPublishesWhenVerified:
         job = HiddenJob(Publish.WHEN_VERIFIED, verify_final=True)
         job.copy_all()
         assert (job.publications, len(job.verifies)) == ([], 1)
+        assert job.view.reason == "comparing the copied rows with the source before they become visible"
         assert sum(part.rows for part in job.verifies[0].staged) == 100
 
         job.answer()
