@@ -1,4 +1,4 @@
-"""A driver is killed before and after the commit that makes its rows visible, and while it stages them; the next one continues."""
+"""A driver is killed while it stages rows, and before and after the commit that makes them visible. The next one resumes."""
 
 import os
 import subprocess
@@ -17,10 +17,10 @@ POINTS = ("after_seal_commit:3", "before_publish", "after_publish")
 
 @pytest.mark.rest
 class TestAKilledPublication:
-    """Readers see no row or all rows, whatever the moment of the kill."""
+    """Readers see no row or all rows after a kill at any point."""
 
     def test_kills_around_the_publication_lose_and_double_nothing(self, spark, tmp_path):
-        """One job dies at each point in turn: its attempts continue from the manifest, and the last one finds the publication."""
+        """The driver of one job is killed at each point. The next attempt resumes from the manifest, or finds the publication."""
         source, target, file = str(tmp_path / "orders"), str(tmp_path / "copy"), tmp_path / "job.yaml"
         make_orders(spark, source, ROWS, files=4)
         write_yaml(
