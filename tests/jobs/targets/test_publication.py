@@ -118,21 +118,6 @@ class TestRowsThatBecomeVisibleTogether:
 class TestATargetThatDoesNotFit:
     """The job ends by name, and none of its rows is visible."""
 
-    def test_rows_of_another_writer_end_the_job_and_it_continues_once_they_are_gone(self, spark, place):
-        """The promise is a target of the job's rows; the staged rows are not copied again."""
-        make_orders(spark, place.source, ROWS, files=4)
-        place.stopped("WhenComplete")
-        spark.sql(f"INSERT INTO delta.`{place.target}` SELECT 7, 1, 2.0D, 'x', 'new'")
-
-        refused = place.run("WhenComplete")
-        assert_ending(refused, "TargetChanged")
-        assert "has rows of another writer" in refused.message
-        assert rows_at(place.target) == 1
-
-        spark.sql(f"DELETE FROM delta.`{place.target}` WHERE id = 7")
-        assert place.run("WhenComplete").outcome == "Complete"
-        assert rows_at(place.target) == ROWS
-
     def test_a_damaged_staged_file_is_found_before_it_is_visible(self, spark, place):
         """Another staged file in its place has other rows: the receipt differs."""
         make_orders(spark, place.source, ROWS, files=4)
