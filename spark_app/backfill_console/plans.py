@@ -43,6 +43,13 @@ def _ways(plan: Plan) -> list[tuple[str, str]]:
     return [("" if index else "files", line) for index, line in enumerate(lines)]
 
 
+PUBLISHED = {
+    "WhenComplete": "all rows in one commit, once they are copied; then the changes",
+    "WhenVerified": "all rows in one commit, once they are copied and equal to the source; then the changes",
+}
+"""Line about the time at which readers see the rows, by `publish`."""
+
+
 def _mover(mover: PlannedMover | None) -> list[tuple[str, str]]:
     """Return the line of the mover of copied files."""
     if mover is None:
@@ -65,6 +72,8 @@ def _target(target: PlannedTarget | None) -> list[tuple[str, str]]:
         lines.append(("partitions", ", ".join(target.partition_by) or "none"))
     if target.reader_features:
         lines.append(("features", f"{', '.join(target.reader_features)}: readers of the target must support them"))
+    if target.publish in PUBLISHED:
+        lines.append(("visible", PUBLISHED[target.publish]))
     return lines
 
 

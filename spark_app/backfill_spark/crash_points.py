@@ -28,10 +28,13 @@ OF_JOBS = (
 )
 """The points that a driver's job reaches."""
 
+OF_PUBLICATIONS = ("before_publish", "after_publish")
+"""The points that only a job with `publish: WhenComplete` or `WhenVerified` reaches."""
+
 OF_COMMANDS = ("before_log_entry", "after_log_entry", "before_repair", "after_repair")
 """The points that only commands such as `backfill fence` reach."""
 
-CRASH_POINTS = OF_JOBS + OF_COMMANDS
+CRASH_POINTS = OF_JOBS + OF_PUBLICATIONS + OF_COMMANDS
 
 _armed: dict[str, int] = {}
 _lock = threading.Lock()

@@ -136,3 +136,24 @@ class TestATargetThatGetsTheFilesOfItsSource:
         document["spec"]["target"]["delta"] = {"path": "/t"}
         with pytest.raises(SpecError, match="strategy Replica needs SupportsLog and SupportsPin of the source"):
             load_backfill(document)
+
+
+class TestRowsThatBecomeVisibleTogether:
+    """A strategy that changes rows while it copies needs them visible."""
+
+    @pytest.mark.parametrize("publish", ["WhenComplete", "WhenVerified"])
+    def test_a_strategy_that_merges_while_it_copies_is_refused(self, publish):
+        """The message names the strategies that work."""
+        with pytest.raises(SpecError) as refused:
+            job("/s", "/t", strategy={"type": "Arrangement"}, target={"publish": publish})
+
+        [message] = map(str, refused.value.errors)
+        assert message.startswith("spec.target.delta.publish: ")
+        assert "strategy Arrangement changes rows of the target while it copies" in message
+        assert "strategy.type: Replica or Snapshot" in message
+
+    @pytest.mark.parametrize("strategy", ["Snapshot", "Replica"])
+    def test_a_strategy_that_copies_first_is_accepted(self, strategy):
+        """Also with `after: Follow`: changes follow the publication."""
+        loaded = job("/s", "/t", strategy={"type": strategy}, target={"publish": "WhenVerified"}, after="Follow")
+        assert loaded.spec.target.params.publish == "WhenVerified"

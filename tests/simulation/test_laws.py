@@ -305,6 +305,32 @@ class TestAJobOnAJob:
         assert (kinds["merge"] > 10) == (UPSERT in modes_of(strategy))
 
 
+class TestRowsThatBecomeVisibleTogether:
+    """`publish: WhenComplete` and `WhenVerified`: no row is visible before all of them are there, and then all are (ADR 0042)."""
+
+    @pytest.mark.parametrize("strategy", WITH_KNOB["hidden"])
+    @pytest.mark.parametrize("seed", range(60))
+    def test_hidden_rows_become_visible_in_one_commit(self, strategy: str, seed: int) -> None:
+        """Faults, crashes, pauses and stops change nothing: each state names exactly the rows that no reader sees."""
+        drawn(strategy, seed, **KNOBS["hidden"]).run()
+
+    @pytest.mark.parametrize("strategy", WITH_KNOB["hidden"])
+    @pytest.mark.parametrize("seed", range(SHARES))
+    def test_a_crash_before_or_after_the_publication_loses_nothing(self, strategy: str, seed: int) -> None:
+        """The next attempt continues from the manifest, and a publication whose answer was lost is not repeated."""
+        given = small(strategy, modes_of(strategy)[0], hidden=True, seed=1, rows_per_s=5)
+        die_at_each_step(given, lived(given).steps, seed)
+
+    @pytest.mark.rest
+    @pytest.mark.parametrize("strategy", WITH_KNOB["hidden"])
+    def test_the_worlds_cover_joined_parts_and_crashes(self, strategy: str) -> None:
+        """A manifest of one part, and a job that never crashes, prove little."""
+        worlds = [drawn(strategy, seed, **KNOBS["hidden"]).run() for seed in range(40)]
+
+        assert sum(world.oracle.publication.parts > 2 for world in worlds) > 10
+        assert sum(world.crashes for world in worlds) > 40
+
+
 @pytest.mark.parametrize("strategy", WITH_KNOB["mixed"])
 class TestVnodesAtDifferentPositions:
     """Some vnodes are complete, some have not begun, and others are in between (fault M9)."""

@@ -30,6 +30,8 @@ FOLLOWS_NOT = "columns are followed only where the target gets the files of its 
 COUNTS_REQUESTS = "s3a"
 """Scheme of stores whose client counts requests that were refused because there were too many."""
 
+PUBLISHED_AT_ONCE = "Continuously"
+MIXES = "changes rows of the target while it copies, so the copied rows must be visible"
 NO_LAG = "applies no changes while it copies, so a slower copy would only lengthen the lag"
 NO_BYTES = "is a limit of the bytes of files, and this source has its rows in none"
 
@@ -67,12 +69,26 @@ def check_combination(source: Source, target: Target, strategy: Strategy, mode: 
             f"source.{member_of(source.type)}.schemaChange", FOLLOWS_NOT, hint="use Fail or Ignore, or strategy.type: Replica",
             value="Follow",
         )  # fmt: skip
+    _check_publish(target, strategy)
     if _keeps_what_must_go(target, strategy):
         message = f"strategy {strategy.type} takes all rows out when it begins anew, and these would be kept"
         raise refused(
             f"target.{member_of(target.type)}.existingRows", message, hint="use an empty target and set existingRows: Refuse",
             value=target.params.existing_rows,
         )  # fmt: skip
+
+
+def _check_publish(target: Target, strategy: Strategy) -> None:
+    if target.params.publish != PUBLISHED_AT_ONCE and not strategy.params.COPIES_BEFORE_CHANGES:
+        message = f"strategy {strategy.type} {MIXES}"
+        hint = f"remove it, or use strategy.type: {' or '.join(_copying_first())}"
+        raise refused(f"target.{member_of(target.type)}.publish", message, hint=hint, value=target.params.publish)
+
+
+def _copying_first() -> list[str]:
+    return [
+        name for name, variant in Strategy.VARIANTS.items() if getattr(variant.params, "COPIES_BEFORE_CHANGES", False)
+    ]
 
 
 def knows_bytes(source: Source) -> bool:
@@ -165,6 +181,13 @@ def rules() -> Iterator[tuple[str, str]]:
         f"!({lag}) || self.strategy.type in {applying}",
         f"throttle.auto.lagSecondsMax works with strategy {' or '.join(applying)}",
     )
+    copying = _copying_first()
+    for target in _targets():
+        field = f"{target}.publish"
+        yield (
+            f"!has({target}) || !has({field}) || {field} == '{PUBLISHED_AT_ONCE}' || self.strategy.type in {copying}",
+            f"publish: WhenComplete and WhenVerified work with strategy {' or '.join(copying)}",
+        )
     following = [strategy.name for strategy in Strategy.VARIANTS.values() if ships(strategy)]
     for source in Source.VARIANTS.values():
         if "schema_change" in source.params.model_fields:

@@ -81,6 +81,9 @@ class StrategyParams(Params):
     APPLIES_WHILE_COPYING: ClassVar[bool] = False
     """True if it applies changes while it copies, so that a slower copy shortens their lag."""
 
+    COPIES_BEFORE_CHANGES: ClassVar[bool] = False
+    """True if all rows of history are appended before the first change, so that they can become visible in one commit."""
+
     vnodes: Vnodes = 256
     """Hash partitions of the key space; the unit of verification."""
 
@@ -217,6 +220,10 @@ class TargetParams(TableParams):
 
     existing_rows: Literal["Refuse", "Keep"] = "Refuse"
     """Handling of a table with rows but without a state of this job; `Keep` excludes `Upsert` and `verify: Final`."""
+
+    publish: Literal["Continuously", "WhenComplete", "WhenVerified"] = "Continuously"
+    """Time at which readers see the copied rows: `Continuously` with each commit; `WhenComplete` all of them in one commit, once the
+    whole snapshot is copied; `WhenVerified` the same, once a receipt over the copied files is equal. Changes follow that commit."""
 
 
 @dataclass(frozen=True, slots=True)

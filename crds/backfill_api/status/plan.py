@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -109,6 +109,9 @@ class PlannedTarget(Model):
 
     reader_features: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=32)] = ()
     """Table features that each reader of the target must support."""
+
+    publish: Literal["Continuously", "WhenComplete", "WhenVerified"] = "Continuously"
+    """Time at which readers see the copied rows."""
 
 
 class PlannedStep(Model):

@@ -25,6 +25,7 @@ from backfill_core.errors import (
     TargetChangedError,
     VerificationFailedError,
 )
+from backfill_core.job.publishing import PublicationStep
 from backfill_core.job.state import JobState
 from backfill_core.protocol.actions import Acknowledge, Action, Durable, Seal
 from backfill_core.protocol.clock import Now
@@ -244,6 +245,12 @@ class Commits:
         return () if commit is None else commit.commands
 
     @property
+    def publishes(self) -> bool:
+        """True while the commit that makes staged rows visible is not durable."""
+        commit = under_way(self.in_flight)
+        return commit is not None and commit.action.publishes is not None
+
+    @property
     def retry_at_s(self) -> float | None:
         """Monotonic time of the next try; `None` unless a commit waits for one."""
         return self.in_flight.at_s if isinstance(self.in_flight, RetryAt) else None
@@ -254,6 +261,7 @@ class Commits:
         state: JobState,
         request: CommitRequest,
         commands: tuple[CommandReceived, ...],
+        step: PublicationStep,
         *,
         verify: bool,
         fences: bool,
@@ -266,7 +274,7 @@ class Commits:
         announced = state.quarantine.announced
         action = Seal(
             epoch.number, epoch.txn_version, files, state.encode(), fences, compared, announced, request.removed,
-            request.columns,
+            request.columns, manifest=step.manifest, publishes=step.publishes,
         )  # fmt: skip
         self.in_flight = Committing(action, commands, verify, request.polls, state, self._failures_before)
         return action

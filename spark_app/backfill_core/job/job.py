@@ -31,12 +31,13 @@ from backfill_core.job.phase import (
     stop_in,
     stopped,
 )
-from backfill_core.job.source_watch import KEPT_EVERY
+from backfill_core.job.publishing import proves_end, receipt_of_published
+from backfill_core.job.sealing import AttemptActions
 from backfill_core.job.state import JobState
-from backfill_core.job.view import AttemptView, RetryWait
+from backfill_core.job.view import RetryWait
 from backfill_core.job.work_table import held_by
 from backfill_core.pacing.open_transactions import describe_cut_off
-from backfill_core.protocol.actions import Action, Finish, PollSource, Seal, StartWork
+from backfill_core.protocol.actions import Action, Finish
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.commands import Pause, Stop, VerifyNow
 from backfill_core.protocol.events import (
@@ -59,11 +60,10 @@ from backfill_core.protocol.events import (
     WorkLost,
 )
 from backfill_core.protocol.receipt import TableReceipt
-from backfill_core.protocol.strategy import CommitRequest
-from backfill_core.protocol.work import Verified, Verify, WorkKind
+from backfill_core.protocol.work import Verified, WorkKind
 
 
-class Job(AttemptView):
+class Job(AttemptActions):
     """One attempt at one job; `Job(state, …)` resumes from `state`."""
 
     # ------------------------------------------------------------------ entry points
@@ -172,6 +172,8 @@ class Job(AttemptView):
         if commit.action.state_only_after is not None:
             # The commit contained nothing of the strategy.
             return tuple(actions)
+        if commit.action.publishes is not None:
+            self._state = replace(self._state, receipt=receipt_of_published(self._state.receipt, event.table_version))
         self._strategy.on(event, now)
         if isinstance(self.phase, Fencing):
             self.phase = Running()
@@ -224,8 +226,10 @@ class Job(AttemptView):
         due = now.mono_s >= self._times.barrier_s
         if due:
             self._times = self._times.next(self._settings.interval_s, now)
-        if due or self._times.hurried or self._drained or self._may_conclude() or self._wants_commit():
+        if due or self._times.hurried or self._drained or self._commits_early():
             actions += self._barrier(now, due=due)
+        if self._needs_audit():
+            actions += self._verify()
         if self._times.cancels(now):
             actions += self._cancel_running(now)
         if self._times.leaves(now) and not self._over and self._may_leave():
@@ -260,6 +264,9 @@ class Job(AttemptView):
         scheduled = due and self._times.barriers % self._settings.commit_every == 0
         requested = bool(self._inbox.applied) or changed or self._times.hurried
         needed = requested or stop_in(self.phase) is not None
+        if self._may_publish():
+            self._times = replace(self._times, hurried=False)
+            return [self._seal(NOTHING, now, verify=False, publishes=True)]
         if not (scheduled or needed or self._may_conclude() or self._wants_commit()):
             self._epoch = self._epoch.after()
             return []
@@ -289,7 +296,8 @@ class Job(AttemptView):
         """Verify, then mark the state as finished. The job is complete once that commit is durable (R-PROG-3)."""
         if not self._may_conclude():
             return []
-        if self._settings.verify_final:
+        receipt, position = self._state.receipt, self._strategy.status.position
+        if self._settings.verify_final and not proves_end(self._settings.publish, receipt, position):
             self.phase = Verifying()
             return list(self._verify())
         self.phase = Finishing()
@@ -346,55 +354,3 @@ class Job(AttemptView):
         leaves = stop is not None and stop.awaited
         self._times = self._times.cancelled(self._settings.pause_budget_s if leaves else None, now)
         return [*self._work.cancel(held_by(stopping=stop is not None, changes_held=self._controls.changes_held))]
-
-    # ------------------------------------------------------------------ actions
-    def _seal(self, request: CommitRequest, now: Now, *, verify: bool, fences: bool = False) -> Seal:
-        epoch, quarantine = self._epoch, self._state.quarantine
-        self._state = replace(
-            self._state,
-            epoch=epoch.number,
-            # The attempt before this one may have died between its two commits.
-            quarantine=quarantine if fences else quarantine.after(request.files, epoch.txn_version),
-            finished=self._stays_finished(request),
-            progress=self._strategy.stored.encode(),
-            consumed=self._strategy.status.consumed,
-            controls=self._controls,
-            percent=self._course.ahead(self._facts(now), request.rows, now.mono_s),
-            committed_ms=now.wall_ms,
-        )
-        action = self._commits.begin(
-            epoch,
-            self._state,
-            request,
-            self._inbox.applied,
-            verify=verify,
-            fences=fences,
-            final=self._settings.verify_final,
-        )
-        self._inbox = replace(self._inbox, applied=())
-        self._epoch = epoch.after(2 if request.announces else 1)
-        return action
-
-    def _seal_state(self, now: Now) -> Seal:
-        """Commit while a MERGE runs: the durable state, with the commands in force."""
-        epoch, commands = self._epoch, self._inbox.applied
-        self._state = replace(
-            self._state,
-            epoch=epoch.number,
-            controls=self._controls,
-            percent=self._course.percent,
-            committed_ms=now.wall_ms,
-        )
-        self._inbox, self._epoch = replace(self._inbox, applied=()), epoch.after()
-        self._times = replace(self._times, hurried=False)
-        return self._commits.begin_state_only(epoch, self._state, commands)
-
-    def _poll(self) -> PollSource:
-        """Poll the source; every `KEPT_EVERY` barriers also check that it keeps the data needed next (port.md 5.1)."""
-        self._watch = self._watch.ask()
-        return PollSource(None if self._times.barriers % KEPT_EVERY else self._strategy.status.position)
-
-    def _verify(self) -> list[StartWork]:
-        status, version = self._strategy.status, self._commits.log.table_version
-        epoch, work_id = self._epoch.number, self._work.next_id
-        return self._work.start([Verify(work_id, status.position, version, epoch, status.covered, status.cut_off)])

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from backfill_core.pacing.auto_throttle import AutoSettings
 from backfill_core.protocol.actions import Finish
 from backfill_core.protocol.clock import Now
+from backfill_core.protocol.publication import Publish
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,9 @@ class JobSettings:
 
     auto: AutoSettings | None = None
     """Targets and bounds of the automatic limit; `None` if the spec requests none."""
+
+    publish: Publish = Publish.CONTINUOUSLY
+    """Time at which rows become visible; the state of a job that publishes later has a `publication`."""
 
     suspects: tuple[str, ...] = ()
     """Settings that decide which rows the target has. An error names them if both sides differ without a foreign commit."""

@@ -17,6 +17,7 @@ from backfill_core.job.controls import Controls
 from backfill_core.job.refresh import Refresh
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.epochs import txn_version
+from backfill_core.protocol.publication import Publication
 from backfill_core.protocol.quarantine import Quarantine
 from backfill_core.protocol.receipt import FileDifference, TableReceipt, VnodeMismatch
 from backfill_core.protocol.stored_fields import HINT, StoredFields, check_numbers
@@ -71,6 +72,9 @@ class JobState:
     refresh: Refresh | None = None
     """Last refresh; `None` if the job ran only once."""
 
+    publication: Publication | None = None
+    """Staged files that become visible together; `None` if each commit makes its files visible."""
+
     def encode(self) -> str:
         """Return the JSON string.
 
@@ -98,6 +102,7 @@ class JobState:
             **({} if self.committed_ms is None else {"committedMs": self.committed_ms}),
             **({"quarantine": self.quarantine.encode()} if self.quarantine.rows else {}),
             **({} if self.refresh is None else {"refresh": self.refresh.encode()}),
+            **({} if self.publication is None else {"publication": self.publication.encode()}),
         }
         text = json.dumps(document, separators=(",", ":"))
         if len(text.encode()) > SIZE_MAX_BYTES:
@@ -125,6 +130,7 @@ class JobState:
             percent=0,
             quarantine=Quarantine(),
             refresh=None,
+            publication=None if self.publication is None else Publication(),
         )
 
     def continued(self, now_ms: int, *, follows: bool) -> JobState:
@@ -176,6 +182,7 @@ class JobState:
             committed_ms=stored.count("committedMs") if document.get("committedMs") is not None else None,
             quarantine=Quarantine.decode(document.get("quarantine")),
             refresh=stored.parsed("refresh", Refresh.decode) if "refresh" in document else None,
+            publication=stored.parsed("publication", Publication.decode) if "publication" in document else None,
         )
 
 

@@ -27,6 +27,7 @@ from backfill_core.job.phase import (
     Verifying,
     stop_in,
 )
+from backfill_core.job.publishing import is_hidden, may_publish, needs_audit
 from backfill_core.job.refresh import Refresh
 from backfill_core.job.source_watch import SourceWatch
 from backfill_core.job.state import JobState
@@ -37,6 +38,8 @@ from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import LimitSet
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.protocol.strategy import CommitRequest, Facts, JobWarning, Permits, Strategy, StrategyView
+
+AUDITING = "comparing the copied rows with the source before they become visible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +225,12 @@ class AttemptView:
         """Return the work that may start; the proof of a key may start until the attempt is about to end."""
         idle, controls = self._backoff is None, self._controls
         open_ = isinstance(self.phase, Running) and idle
+        hidden = is_hidden(self._state.publication) or self._commits.publishes
+        visible = open_ and not controls.changes_held and not hidden
         return Permits(
             history=open_ and not controls.history_held,
-            changes=open_ and not controls.changes_held,
-            checks=open_ and not controls.changes_held and self._commits.idle,
+            changes=visible,
+            checks=visible and self._commits.idle,
             epoch=self._epoch,
             first_id=self._work.next_id,
             history_held=stop_in(self.phase) is not None or controls.history_held,
@@ -235,10 +240,31 @@ class AttemptView:
         status = self._strategy.status
         return status.wants_commit or (status.wants_announcement and self._permits().changes)
 
+    def _commits_early(self) -> bool:
+        """Return whether a commit waits for no barrier."""
+        return self._may_conclude() or self._may_publish() or self._wants_commit()
+
     def _may_conclude(self) -> bool:
         """Return whether everything that Exit waits for is durable; the end waits for no barrier."""
         at_work = self._work or not self._commits.idle or self._backoff is not None
-        return isinstance(self.phase, Running) and not at_work and self._strategy.status.complete
+        hidden = is_hidden(self._state.publication)
+        return isinstance(self.phase, Running) and not at_work and not hidden and self._strategy.status.complete
+
+    @property
+    def _is_staged(self) -> bool:
+        """True if all of history is staged, durable and not visible yet, and nothing keeps the job from going on."""
+        idle = self._commits.idle and self._backoff is None and not self._controls.changes_held
+        hidden = is_hidden(self._state.publication)
+        return isinstance(self.phase, Running) and idle and hidden and self._strategy.status.history_complete
+
+    def _may_publish(self) -> bool:
+        """Return whether the staged rows become visible with the next commit."""
+        return self._is_staged and may_publish(self._settings.publish, self._state.receipt)
+
+    def _needs_audit(self) -> bool:
+        """Return whether the staged rows must be compared now."""
+        unverified = self._is_staged and needs_audit(self._settings.publish, self._state.receipt)
+        return unverified and self._work.verify_id is None
 
     def _stays_finished(self, request: CommitRequest) -> bool:
         """Return whether the next state is finished. A refresh stays finished until a commit changes the target or its position."""
@@ -300,7 +326,7 @@ class AttemptView:
             self._work,
             self._controls,
             now,
-            doing=strategy.reason,
+            doing=AUDITING if self._is_staged and self._work.verify_id is not None else strategy.reason,
             history_complete=complete,
             auto=self._auto,
         )

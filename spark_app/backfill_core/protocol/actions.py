@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from backfill_core.errors import BackfillError
+from backfill_core.protocol.publication import ManifestPart, ManifestWrite
 from backfill_core.protocol.quarantine import AnnouncedRecords
 from backfill_core.protocol.work import NewColumns, Position, RemovedFile, StagedFile, Work
 
@@ -60,6 +61,13 @@ class Seal:
     state_only_after: Durable | None = None
     """The state that a state-only commit replaces while a MERGE of the job runs; the commit has no transaction id. Refused with
     TargetChangedError if the MERGE has landed, and with FencedError if the state is another one."""
+
+    manifest: ManifestWrite | None = None
+    """Part of the manifest that lists `files`, written before the commit; the commit then adds no file."""
+
+    publishes: tuple[ManifestPart, ...] | None = None
+    """Parts whose files the commit makes visible; `None` for any other commit. Refused with TargetChangedError if the target has
+    rows of other writers that it must not have."""
 
 
 @dataclass(frozen=True, slots=True)

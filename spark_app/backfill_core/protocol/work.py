@@ -16,6 +16,7 @@ from backfill_core.positions.key_order import KeyPosition
 from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.positions.vnode_positions import KeyBound, KeySpace, Span
+from backfill_core.protocol.publication import ManifestPart
 from backfill_core.protocol.receipt import TableReceipt
 
 Position = Any
@@ -279,6 +280,7 @@ class Verify:
     epoch: int
     covered: Covered = None
     cut_off: tuple[OffsetRange, ...] = ()  # behind open transactions; the receipt names them
+    staged: tuple[ManifestPart, ...] | None = None  # a manifest whose files are compared in place of the target's
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from backfill_core.protocol.work import RemovedFile, StagedFile
 from backfill_spark.delta.statistics.footer_statistics import OURS, CopiedFile, FooterStatistics
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.bulk_calls import java_lines
-from backfill_spark.jvm.gateway import java
+from backfill_spark.jvm.gateway import items, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,6 +112,21 @@ class AddedFiles:
             while generated.hasNext():
                 actions.add(generated.next())
         return actions
+
+    def lines(self, files: Sequence[StagedFile], layout: Layout, state: Any) -> list[str | None]:
+        """Return the action of each file as a line of a commit; `None` for a file without an action. `state`: as `actions`."""
+        as_json = self._kernel.defaults.internal.json.JsonUtils.rowToJson
+        lines: list[str | None] = []
+        for file in files:
+            match file.handle:
+                case CommitLine(text=text):
+                    lines.append(text)
+                case Beside():
+                    lines.append(None)
+                case _:
+                    (row,) = items(self.actions((file,), layout, state))
+                    lines.append(str(as_json(row)))
+        return lines
 
     def of_lines(self, lines: Sequence[str]) -> Any:
         """Return lines of a commit as a `java.util.List` of actions, with a constant number of calls into the JVM."""

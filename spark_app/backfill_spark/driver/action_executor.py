@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from backfill_core.protocol.events import (
     WorkFailed,
     WorkFinished,
 )
+from backfill_core.protocol.publication import ManifestPart
 from backfill_core.protocol.quarantine import AnnouncedRecords
 from backfill_core.protocol.strategy import JobWarning
 from backfill_core.protocol.work import Position, Result, Work, WorkKind
@@ -34,8 +35,8 @@ from backfill_spark.jvm.thread_priority import CopyPriority
 from backfill_spark.jvm.workers import Workers
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.abilities import ability
-from backfill_spark.ports.committer import SupportsColumns
-from backfill_spark.ports.sink import Sink
+from backfill_spark.ports.committer import HidesRows, SupportsColumns
+from backfill_spark.ports.sink import Sink, SupportsPublication
 from backfill_spark.records.quarantine import no_quarantine
 from backfill_spark.runners.runner import WorkRunner, discover
 from backfill_spark.work.context import WorkContext, WorkLedger
@@ -195,8 +196,20 @@ class SparkActionExecutor:
         Call it after the fence: by then the files that these attempts announced are committed.
         """
         activate(self._tables.spark)
+        publication = None if self._job.state is None else self._job.state.publication
         for sink in self._sinks:
-            sink.remove_orphans(self._attempt)
+            if publication is not None and isinstance(sink, SupportsPublication):
+                sink.remove_orphans_except(self._attempt, publication.parts)
+                if publication.published:
+                    sink.drop_manifest()
+            else:
+                sink.remove_orphans(self._attempt)
+
+    def drop_manifest(self) -> None:
+        """Remove the manifest of a complete job; call it after `remove_orphans`, which reads it."""
+        sink = self._tables.sink
+        if isinstance(sink, SupportsPublication):
+            sink.drop_manifest()
 
     def seal(self, action: Seal) -> int:
         """Commit to the target, then commit the announced bad records. The transaction version identifies a commit whose answer was lost."""
@@ -228,6 +241,11 @@ class SparkActionExecutor:
                 return committer.fence(action.txn_version, action.state, opened=opened, claim=claim).version
             if action.state_only_after is not None:
                 return committer.replace_state(action.state_only_after, action.state).version
+            if action.manifest is not None:
+                hiding = ability(committer, HidesRows)
+                return hiding.seal_staged(action.txn_version, action.files, action.state, action.manifest).version
+            if action.publishes is not None:
+                return self._publish(ability(committer, HidesRows), action, action.publishes)
             given = (action.txn_version, action.files, action.state)
             sealing = committer
             if action.columns is not None:
@@ -240,6 +258,13 @@ class SparkActionExecutor:
             if committed and stored.text == action.state:
                 return stored.table_version
             raise
+
+    def _publish(self, committer: HidesRows, action: Seal, parts: Sequence[ManifestPart]) -> int:
+        crash_point("before_publish")
+        shared = bool(self._job.claim.shares)
+        version = committer.publish(action.txn_version, action.state, parts, shared=shared).version
+        crash_point("after_publish")
+        return version
 
     def after_seal(self) -> tuple[Event, ...]:
         """Run the hooks of past commits (checkpoints, checksums), and detect foreign commits between ours."""

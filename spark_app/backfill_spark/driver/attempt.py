@@ -37,6 +37,7 @@ from backfill_core.pacing.executor_losses import ExecutorLosses
 from backfill_core.pacing.executors import ExecutorCount, executors_wanted, on_kubernetes
 from backfill_core.protocol.actions import Acknowledge, Finish
 from backfill_core.protocol.clock import Now
+from backfill_core.protocol.publication import Publication, Publish
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_spark import crash_points as crash
 from backfill_spark.control.history import RecordedRun, RunRecord, verdict_of
@@ -227,7 +228,9 @@ def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
         return False
     unique = settings.check_unique
     if unique is None:
-        unique = tables.opened.rows <= CHECK_UNIQUE_ROWS_MAX or job.splits_keys
+        # No proof reads rows that are hidden, so their key is proven before the first write.
+        hidden = Publish(tables.spec.target.params.publish) is not Publish.CONTINUOUSLY
+        unique = tables.opened.rows <= CHECK_UNIQUE_ROWS_MAX or job.splits_keys or hidden
     tables.opened.check_no_null_key(tables.spec.transform.where)
     if unique:
         tables.check_one_row_a_key()
@@ -260,6 +263,7 @@ class _Attempt:
             knows_bytes=knows_bytes(spec.source),
             auto=auto_settings(spec.throttle.auto),
             suspects=_suspects(opened.tables),
+            publish=Publish(spec.target.params.publish),
         )
         self._executor = SparkActionExecutor(opened, attempt=state.attempt)
         with opened.tables.jobs_explained():
@@ -306,6 +310,8 @@ class _Attempt:
                 with suppress(Exception):
                     self._executor.tidy()
                 self._orphans.finish(until=lambda: stop.requested)
+                with suppress(Exception):
+                    self._executor.drop_manifest()
         finally:
             self._executor.close()
             registry.withdraw()
@@ -366,6 +372,7 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
         attempt=0,
         epoch=0,
         strategy=spec.strategy.type,
+        publication=None if Publish(spec.target.params.publish) is Publish.CONTINUOUSLY else Publication(),
     )
     paused, limit = spec.pause.scope if spec.desired_state == "Paused" else None, spec.throttle
     # A receipt that reports a difference is taken again, not reused.

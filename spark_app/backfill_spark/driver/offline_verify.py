@@ -13,6 +13,7 @@ from backfill_api.status.plan import Plan, PlanWarning
 from backfill_api.status.source_head import SourceHead
 from backfill_core.errors import BackfillError, NotFinishedError, StateMismatchError
 from backfill_core.job.after_end import Continue, Refuse, decide_after_end
+from backfill_core.job.publishing import hidden_parts
 from backfill_core.job.state import JobState
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import PinVersion, ReadNewest, Subscribe
@@ -70,6 +71,7 @@ def verify_offline(
                 target_version=version,
                 covered=status.covered,
                 cut_off=status.cut_off,
+                staged=hidden_parts(state.publication),
                 check=stop.check,
                 by_rows=by_rows,
                 statistics=statistics,

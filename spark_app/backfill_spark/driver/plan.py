@@ -24,6 +24,7 @@ from backfill_api.status.plan import (
     PlannedPartition,
     PlannedPartitions,
     PlannedStep,
+    PlannedTarget,
     PlanWarning,
 )
 from backfill_core.errors import DuplicateKeyError
@@ -46,6 +47,7 @@ from backfill_core.pacing.row_costs import mean_row_bytes
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.offsets import Largest
 from backfill_core.protocol.events import LimitSet
+from backfill_core.protocol.publication import Publish
 from backfill_spark.driver.gauges import gauges
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.driver.offline_verify import plan_after_end
@@ -76,6 +78,7 @@ from backfill_spark.settings import DriverSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 REASON_CHARACTERS = 500
 """Maximum length of the reason why files are decoded."""
@@ -146,7 +149,7 @@ def _plan(
     change_feed = table.change_feed if table is not None and reads_feed else None
     exists, schema = tables.sink.exists(), tables.transform.output_schema(tables.spark, source.schema)
     kept = () if table is None else tuple(name for name in table.partitions if name in schema.names)
-    target = tables.sink.planned(schema) if isinstance(tables.sink, DescribesTarget) else None
+    target = _planned_target(tables, schema)
     return Plan(
         rows=source.rows,
         bytes=0 if table is None else sum(table.bytes),
@@ -186,6 +189,13 @@ def _plan(
     )
 
 
+def _planned_target(tables: Tables, schema: StructType) -> PlannedTarget | None:
+    """Return the layout of the target, and when readers see its rows; `None` if the target does not describe itself."""
+    if not isinstance(tables.sink, DescribesTarget):
+        return None
+    return tables.sink.planned(schema).model_copy(update={"publish": tables.spec.target.params.publish})
+
+
 def _file_warnings(
     tables: Tables, settings: DriverSettings, modes: JobCopyModes | None, counted: Counter[CopyMode]
 ) -> list[PlanWarning]:
@@ -214,11 +224,13 @@ def _steps(
     fixed_s = SCAN_S * (slower(start_s) - 1)
     times = {START: start_s, COPY: _copy_s(tables, rows, per_s)}
     # Ranges that contain all rows of a key prove it while they are read, without a separate step.
-    first = settings.check_unique or rows <= CHECK_UNIQUE_ROWS_MAX or opened.splits_keys
+    publish = Publish(spec.target.params.publish)
+    hidden = publish is not Publish.CONTINUOUSLY
+    first = settings.check_unique or rows <= CHECK_UNIQUE_ROWS_MAX or opened.splits_keys or hidden
     if tables.proves_key and settings.check_unique is not False and (first or opened.line is None):
         times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s) + fixed_s
     times[CATCH_UP] = catch_up_s(tables.opened.newer(tables.source.head()), None)
-    if spec.verify != "None" and spec.after == "Exit":
+    if publish is Publish.WHEN_VERIFIED or (spec.verify != "None" and spec.after == "Exit"):
         times[RECEIPT] = scan_s(RECEIPT, rows, per_s) + fixed_s
     return tuple(PlannedStep(name=name, seconds=round(seconds)) for name, seconds in times.items())
 

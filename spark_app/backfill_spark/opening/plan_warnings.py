@@ -47,7 +47,8 @@ def key_unproven(
     """Warn that duplicate keys would be found late, or never; with at most `rows_max` rows, the key is proven before the start."""
     if not tables.proves_key or unique is not None or settings.check_unique:
         return ()
-    if by_range and settings.check_unique is None:
+    hidden = tables.spec.target.params.publish != "Continuously"
+    if (by_range or hidden) and settings.check_unique is None:
         return ()  # proven before the start, or range by range
     if settings.check_unique is False:
         message, hint = (

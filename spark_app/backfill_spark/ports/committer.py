@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from backfill_core.errors import ForeignCommit
 from backfill_core.job.owner import Claim
 from backfill_core.protocol.actions import Durable
+from backfill_core.protocol.publication import ManifestPart, ManifestWrite
 from backfill_core.protocol.work import NewColumns, RemovedFile, StagedFile
 
 if TYPE_CHECKING:
@@ -127,3 +128,29 @@ class SupportsColumns(Protocol):
 
     def with_columns(self, columns: NewColumns) -> Committer:
         """Return a committer that measures files with the new columns, and whose `seal` sets them in the same commit."""
+
+
+@runtime_checkable
+class HidesRows(Protocol):
+    """A committer that can hide files from readers, and make them visible together; `publish: WhenComplete` requires it."""
+
+    def seal_staged(
+        self, txn_version: int, files: Sequence[StagedFile], state: str, write: ManifestWrite
+    ) -> SealedCommit:
+        """Write a part of the manifest that lists the files, then commit the state without them; raises as `Committer.seal`."""
+
+    def publish(
+        self, txn_version: int, state: str, parts: Sequence[ManifestPart], *, shared: bool = False
+    ) -> SealedCommit:
+        """Make one commit of all files in the parts of a manifest, state and transaction version.
+
+        Args:
+            txn_version: As in `seal`.
+            state: State of the job.
+            parts: Parts that the state of the newest commit names.
+            shared: True if the target may have rows of other writers.
+
+        Raises:
+            TargetChangedError: the target has rows of another writer, or files or parts are gone or damaged.
+            FencedError: this or a newer transaction version is already in the target.
+        """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from backfill_api.status.plan import PlannedTarget
 from backfill_core.errors import BackfillError
 from backfill_core.file_copies.facts import TableFacts
+from backfill_core.protocol.publication import ManifestPart
 from backfill_core.protocol.work import RemovedFile, StagedFile
 from backfill_spark.ports.committer import Committer, SealedCommit, StoredState
 
@@ -185,6 +186,20 @@ class RepairCommits(Protocol):
             TargetChangedError: another writer changed files after the fence.
             FencedError: a newer attempt of the job has committed.
         """
+
+
+@runtime_checkable
+class SupportsPublication(Protocol):
+    """A sink whose staged files can become visible together; its committer is a `ports.committer.HidesRows`."""
+
+    def remove_orphans_except(self, before_attempt: int, parts: Sequence[ManifestPart]) -> int:
+        """Remove files like `remove_orphans`, but keep those that parts of a manifest name."""
+
+    def staged_table(self, parts: Sequence[ManifestPart], version: int) -> tuple[Sink, int]:
+        """Return a table of the files in these parts alone, and its version; its columns are those of a version of the target."""
+
+    def drop_manifest(self) -> None:
+        """Remove the manifest of a finished job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,13 @@ from pyspark.sql import functions as F
 
 from backfill_core.file_copies.proof import FileId, ProvenFiles
 from backfill_core.positions.offsets import OffsetRange
+from backfill_core.protocol.publication import ManifestPart
 from backfill_core.protocol.receipt import FileDifference, PartitionComparison, TableReceipt
 from backfill_core.protocol.work import Covered, Position
 from backfill_spark.delta.types import quoted
 from backfill_spark.opening.source import PinnedSource
+from backfill_spark.ports.abilities import ability
+from backfill_spark.ports.sink import SupportsPublication
 from backfill_spark.ports.source import version_of
 from backfill_spark.receipts.file_digests import FileProof, misstated_files
 from backfill_spark.receipts.partition_sums import Tallies, place_columns, tallied, target_tally
@@ -54,6 +57,11 @@ class TableComparison:
     """Position of the source, formatted by the source."""
 
     target_version: int
+    """Version of the target that the receipt names."""
+
+    read_version: int
+    """Version of `sink` that is read: that of the target, or of a table of its staged files."""
+
     complete: bool
     """True if the comparison covers the whole source."""
 
@@ -127,7 +135,7 @@ class TableComparison:
         assert isinstance(transform, ParsingTransform), "a source with offsets has a transform of records"
         assert ranges is not None
         source, tally = tallied(self.source.rows, transform)
-        sides = self.sink.as_stored(source), self.sink.at(self.target_version)
+        sides = self.sink.as_stored(source), self.sink.at(self.read_version)
         return self._taken(sides, epoch, Tallies(tally, target_tally(transform), ranges))
 
     def _taken(self, sides: Sides, epoch: int, tallies: Tallies | None = None) -> TableReceipt:
@@ -192,7 +200,7 @@ class TableComparison:
 
     def sides(self) -> Sides:
         """Return the rows that are compared as rows; `None` if files prove everything. Lazy, but copied files are read back."""
-        source, target = self.source.rows, self.sink.at(self.target_version)
+        source, target = self.source.rows, self.sink.at(self.read_version)
         if self.transform.where is not None and self.source.files is not None:
             # Reads every file: a filter in the query would skip files whose wrong statistics exclude rows that they contain.
             source = self.source.files.without(frozenset())
@@ -212,6 +220,7 @@ def compare(
     covered: Covered,
     cut_off: tuple[OffsetRange, ...] = (),
     check: Callable[[], None],
+    staged: tuple[ManifestPart, ...] | None = None,
     by_rows: bool = False,
     statistics: bool = False,
     read_back: frozenset[FileId] = frozenset(),
@@ -225,6 +234,7 @@ def compare(
         covered: Part of the position that is compared; `None` compares all of it.
         cut_off: Offsets after the position that no reader may read, because an open transaction precedes them.
         check: Called often while files are read; an exception that it raises ends the comparison.
+        staged: Parts of a manifest, whose files are compared, all by rows, in place of the target's; `None` to compare the target.
         by_rows: Compare rows, also the rows of files that were copied.
         statistics: Compare the statistics of all files of the target with the files' values; implied by `by_rows`.
         read_back: Files of the target that this process has proven already; their bytes are not read again.
@@ -232,10 +242,14 @@ def compare(
     prefix = tables.row_offsets if isinstance(tables.opened, PinnedSource) else ()
     source = tables.opened.compared(position, covered, prefix)
     by_rows = by_rows or tables.spec.verify == "FinalByRows"
+    read = tables.sink, target_version
+    if staged is not None:
+        read = ability(tables.sink, SupportsPublication).staged_table(staged, target_version)
+        tables = replace(tables, sink=read[0])
     return TableComparison(
         source=source,
-        files=None if by_rows else FileProof.of(tables, source.files, target_version, read_back),
-        misstated=(lambda: misstated_files(tables, target_version)) if by_rows or statistics else None,
+        files=None if by_rows or staged is not None else FileProof.of(tables, source.files, target_version, read_back),
+        misstated=(lambda: misstated_files(tables, read[1])) if by_rows or statistics else None,
         check=check,
         sink=tables.sink,
         transform=tables.transform,
@@ -245,6 +259,7 @@ def compare(
         source_version=version_of(position),
         source_position=tables.source_plugin.format_position(position),
         target_version=target_version,
+        read_version=read[1],
         complete=covered is None and not cut_off,
         cut_off=cut_off,
         head=lambda: tables.source.head().position,

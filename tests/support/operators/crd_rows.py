@@ -179,6 +179,7 @@ REFUSED = {
     "partitions and clusters": Refused(spec(target=target(partitionBy=["a"], clusterBy=["b"])), "spec.target.delta", "give at most one of partitionBy and clusterBy"),
     "kept rows and keys": Refused(spec(target=target(existingRows="Keep")), "spec", "existingRows: Keep needs writeMode Append or Changelog: an Upsert target holds one row a key"),
     "kept rows and a receipt": Refused(spec(verify="Final", target=target(writeMode="Append", existingRows="Keep")), "spec", "verify: Final compares whole tables: not with a target's existingRows: Keep"),
+    "rows that a MERGE needs, hidden": Refused(spec(strategy={"type": "Arrangement"}, target=target(publish="WhenComplete")), "spec", "publish: WhenComplete and WhenVerified work with strategy Replica or Snapshot"),
     "another write mode": Refused(spec(target=target(writeMode="Overwrite")), "spec.target.delta.writeMode", "Unsupported value"),
     "another strategy": Refused(spec(strategy={"type": "Guess"}), "spec.strategy.type", "Unsupported value"),
     "a rate below zero": Refused(spec(throttle={"rowsPerSecond": -1}), "spec.throttle.rowsPerSecond", "greater than or equal to 0"),

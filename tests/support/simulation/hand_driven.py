@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import accumulate
 
 from backfill_core.errors import BackfillError
@@ -26,6 +25,7 @@ from backfill_core.protocol.events import (
     WorkCancelled,
     WorkFinished,
 )
+from backfill_core.protocol.publication import Publication
 from backfill_core.protocol.strategy import Opened, Pinned
 from backfill_core.protocol.work import ApplyChanges, ProveKey, ReadSplit, SplitStaged, StagedFile, StagedMode
 from backfill_core.strategies.snapshot.params import SnapshotSettings
@@ -54,6 +54,7 @@ class HandDriven:
         mode: StagedMode = StagedMode.DECODED,
         live: tuple[int, ...] = (),
         decodes: bool = False,
+        publication: Publication | None = None,
     ) -> None:
         """Make a job over files with these numbers of rows; it has fenced when this returns."""
         self.now_s = 0.0
@@ -92,7 +93,7 @@ class HandDriven:
             SnapshotSettings(merges=True, filtered=filtered, follow=follow, reads_ahead=reads_ahead),
             stored,
         )
-        state = replace(JobState("a/b", "h", 1, 0, "Snapshot"), controls=controls or Controls())
+        state = JobState("a/b", "h", 1, 0, "Snapshot", controls=controls or Controls(), publication=publication)
         self.job = Job(state, strategy, settings or JobSettings(), self.now)
         self._execute(self.job.start(self.now))
 

@@ -133,7 +133,7 @@ class Model(Protocol):
     """Limit in rows per second from which on history is charged when it is sealed; `None` for never."""
 
     KNOBS: ClassVar[frozenset[str]]
-    """Those of `rescaled`, `stacked` and `mixed` that apply to the strategy."""
+    """Those of `rescaled`, `stacked`, `mixed` and `hidden` that apply to the strategy."""
 
     def __init__(self, given: Scenario) -> None:
         """Make the source."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from support.simulation.hidden import PublicationOracle
 from support.simulation.knobs.rescaled import DEFAULT, max_in_flight
 from support.simulation.law import demand
 from support.simulation.model import Model, Progress, Promise
@@ -102,6 +103,7 @@ class Oracle:
         self.beside = 0
         """Seals of only a state, during a MERGE."""
 
+        self.publication = PublicationOracle(target, given)
         self.quarantined = 0
         """Bad records in their separate table."""
 
@@ -116,7 +118,8 @@ class Oracle:
         """Check a seal: the target holds the rows of its state, and the state went forward (R-SNAP-36)."""
         self.seals += 1
         state = StoredState.read(commit.state)
-        self._compare(commit.rows, self._model.expected(state.progress), f"seal of epoch {state.job.epoch}")
+        rows = commit.rows + self.publication.hidden(state.job, commit)
+        self._compare(rows, self._model.expected(state.progress), f"seal of epoch {state.job.epoch}")
         if commit.kind == "state":
             self.beside += 1
             demand(
@@ -374,6 +377,7 @@ class Oracle:
         state = self._last
         assert state is not None
         demand(state.job.finished, "complete, but the stored state is not finished (R-PROG-3)")
+        demand(bool(self.publication.published) == self._given.hidden, "complete with rows that no reader sees")
         self._model.check_end(state.progress)
         self._compare(self._target.newest.rows, self._model.expected(state.progress), "the end")
         if self._given.verify_final:

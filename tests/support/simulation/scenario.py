@@ -9,6 +9,7 @@ from random import Random
 from support.simulation.tables import CHANGELOG, UPSERT
 
 from backfill_core.job.controls import ALL, HISTORY
+from backfill_core.protocol.publication import Publish
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,18 @@ class Scenario:
     checked_fence: bool = True
     """The first seal of an attempt is rejected if the target was sealed after the attempt read its state."""
 
+    hidden: bool = False
+    """Rows become visible in one commit: when they are complete, or, in every other world, when they are verified."""
+
     script: Script | None = None
     """Listed events, instead of drawn ones."""
+
+    @property
+    def publish(self) -> Publish:
+        """Return when rows become visible."""
+        if not self.hidden:
+            return Publish.CONTINUOUSLY
+        return Publish.WHEN_COMPLETE if self.seed % 3 == 0 else Publish.WHEN_VERIFIED
 
     @property
     def filters(self) -> bool:
@@ -108,7 +119,7 @@ class Scenario:
     @property
     def proves_key(self) -> bool:
         """Return whether the key is proven: in every other world, so that both paths are covered."""
-        return self.mode == UPSERT and self.seed % 2 == 0
+        return self.mode == UPSERT and self.seed % 2 == 0 and not self.hidden
 
 
 def scenario(strategy: str, modes: Sequence[str], seed: int) -> Scenario:

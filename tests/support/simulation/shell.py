@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from support.simulation.hidden import compared_rows, visible
 from support.simulation.law import demand
 from support.simulation.model import Filing, Merging, Staging
 from support.simulation.tables import Row
@@ -204,7 +205,7 @@ class Shell:
                 self._check_world(action)
                 removed = [file.path for file in action.removed]
                 commit = (
-                    target.seal(action.txn_version, _rows(action.files), action.state, removed)
+                    target.seal(action.txn_version, visible(target, action), action.state, removed)
                     if action.state_only_after is None
                     else target.replace_state(action.state_only_after, action.state)
                 )
@@ -382,16 +383,13 @@ class Shell:
         return (StagedFile(f"bad/a{self.attempt}/s{work_id}", 10 * len(rows), len(rows), quarantined_by=work_id),)
 
     def _verify(self, work: Verify) -> Verified:
-        promise, actual = self._opened.wanted(work), self._world.target.commits[work.target_version].rows
+        promise, target = self._opened.wanted(work), self._world.target
+        actual = compared_rows(target, work)
         wrong = () if promise.kept_by(actual) else (VnodeMismatch(0, promise.rows.total(), actual.total()),)
         version = work.position if isinstance(work.position, int) else None
         receipt = TableReceipt(version, work.target_version, work.epoch, actual.total(), 1, "", wrong, 0.1)
+        receipt = replace(receipt, complete=work.covered is None)
         return Verified(work.work_id, receipt)
-
-
-def _rows(files: tuple[StagedFile, ...]) -> Mapping[str, Sequence[Row]]:
-    handles: list[Any] = [file.handle for file in files]
-    return {file.path: handle for file, handle in zip(files, handles, strict=True)}
 
 
 def _moves_files(action: Seal) -> bool:

@@ -11,6 +11,8 @@ from support.simulation.law import demand
 
 from backfill_core.errors import FencedError, ForeignCommit, TargetChangedError
 from backfill_core.protocol.actions import Durable
+from backfill_core.protocol.publication import ManifestPart, ManifestWrite
+from backfill_core.protocol.work import StagedFile
 
 UPSERT, APPEND, CHANGELOG = "Upsert", "Append", "Changelog"
 
@@ -38,6 +40,8 @@ class Target:
         self.commits: list[Commit] = [Commit(0, "create", -1, Counter(), None)]
         self.txn: int | None = None
         """Newest transaction version of the job."""
+        self.manifests: dict[int, tuple[StagedFile, ...]] = {}
+        """Files of each part of a manifest, by its number; a reader sees none of them."""
 
     @property
     def newest(self) -> Commit:
@@ -73,6 +77,16 @@ class Target:
             rows.update(held)
             files[path] = held
         return self._add("seal", txn, rows, state, files)
+
+    def write_manifest(self, write: ManifestWrite, files: Sequence[StagedFile]) -> None:
+        """Write a part with the files of a commit and those of the parts that it replaces."""
+        joined = [file for part in write.joins for file in self.staged((part,))]
+        self.manifests[write.part.txn] = (*joined, *files)
+
+    def staged(self, parts: Sequence[ManifestPart]) -> list[StagedFile]:
+        """Return the files that parts name; they must be those of which a state holds the digest."""
+        demand(all(part.matches(self.manifests[part.txn]) for part in parts), "a manifest lists other files")
+        return [file for part in parts for file in self.manifests[part.txn]]
 
     def replace_state(self, before: Durable, state: str) -> Commit:
         """Commit only a state, in the place of another.

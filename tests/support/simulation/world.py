@@ -34,6 +34,7 @@ from backfill_core.protocol.actions import Finish
 from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.events import CommandReceived, StopRequested
+from backfill_core.protocol.publication import Publication
 from backfill_core.protocol.quarantine import AnnouncedRecords
 
 WALL_MS = 1_700_000_000_000
@@ -98,6 +99,7 @@ class World:
             commit_every=given.commit_every,
             verify_final=given.verify_final,
             auto=COMMITS_IN_A_SECOND if given.auto else None,
+            publish=given.publish,
         )
 
     # ------------------------------------------------------------------ time
@@ -383,5 +385,7 @@ class World:
         """Return the initial state of a new attempt, as the driver makes it; `anew` resets all progress."""
         before = state or JobState("job", "spec", attempt=0, epoch=0, strategy=self.given.strategy)
         before = before.begun_anew() if anew else before
+        if state is None and self.given.hidden:
+            before = replace(before, publication=Publication())
         controls = before.controls.under_spec(self.given.paused, self.given.rows_per_s).at(self.wall_ms)
         return replace(before, attempt=before.attempt + 1, controls=controls)

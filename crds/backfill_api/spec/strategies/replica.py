@@ -11,6 +11,7 @@ class ReplicaParams(SplitParams):
     """Copies the files of a pinned version unchanged, then adds and removes files as the source does. The source needs no key and no change feed."""
 
     ENDS_FOR_GOOD: ClassVar[str] = ""
+    COPIES_BEFORE_CHANGES: ClassVar[bool] = True
 
 
 VARIANT = Variant(

@@ -19,6 +19,7 @@ class SnapshotParams(SplitParams):
     """One pinned version in splits, then its changes."""
 
     ENDS_FOR_GOOD: ClassVar[str] = ""
+    COPIES_BEFORE_CHANGES: ClassVar[bool] = True
     MAY_CHANGE: ClassVar[frozenset[str]] = SplitParams.MAY_CHANGE | {"catch_up", "order"}
 
     catch_up: CatchUp = CatchUp()

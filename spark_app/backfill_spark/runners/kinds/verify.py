@@ -15,6 +15,7 @@ def _run(work: Verify, context: WorkContext) -> Verified:
         target_version=work.target_version,
         covered=work.covered,
         cut_off=work.cut_off,
+        staged=work.staged,
         check=context.check,
     )
     return Verified(work.work_id, compared.receipt(epoch=work.epoch))

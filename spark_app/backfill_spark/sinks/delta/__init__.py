@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 def _open(spark: SparkSession, backfill: BackfillResource) -> DeltaSink:
     from backfill_spark.delta.location import target_location
     from backfill_spark.rows.write_modes import write_mode
+    from backfill_spark.sinks.delta.publishing import PublishingSink
     from backfill_spark.sinks.delta.sink import DeltaSink
 
     target = backfill.spec.target.params
     assert isinstance(target, DeltaTarget)
-    return DeltaSink(
+    sink = DeltaSink if target.publish == "Continuously" else PublishingSink
+    return sink(
         spark,
         target_location(spark, target.path, target.table),
         table=target.table,

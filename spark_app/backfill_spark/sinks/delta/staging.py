@@ -160,7 +160,13 @@ class StagingFolder:
         """Remove the staged files of one piece of work."""
         self._fs.delete(self._path(self.of_work(attempt, work_id)), True)
 
-    def remove_orphans(self, before_attempt: int, named_files: Callable[[], tuple[DataFrame, DataFrame]]) -> int:
+    def remove_orphans(
+        self,
+        before_attempt: int,
+        named_files: Callable[[], tuple[DataFrame, DataFrame]],
+        *,
+        kept: Sequence[str] = (),
+    ) -> int:
         """Remove files that earlier attempts staged and never committed; return the number of removed folders.
 
         A folder stays if the table, or any commit, contains one of its files. Each piece of work, or each part with its own
@@ -171,6 +177,7 @@ class StagingFolder:
         Args:
             before_attempt: Number of the running attempt.
             named_files: Returns the current files of the table, and its removed files; called only if needed.
+            kept: Paths of more files that stay.
         """
         root = self._path(self.path)
         if not self._fs.exists(root):
@@ -178,7 +185,7 @@ class StagingFolder:
         old = [path for path in self._folders(root, ATTEMPT) if int(path.getName()[1:]) < before_attempt]
         if not old:
             return 0
-        named = self._named(named_files())
+        named = self._named(named_files()) | self._works_of(kept)
         unnamed = [self._unnamed(attempt, named) for attempt in old]
         committed = self._committed([folder for folders in unnamed for folder in folders])
         if committed is None:
@@ -244,10 +251,13 @@ class StagingFolder:
             if file.get("deletionVector"):
                 vector = VectorDescriptor(file["deletionVector"])
                 places += [] if vector.is_inline or vector.is_elsewhere else [vector.file]
-            matches = (re.search(rf"{self.name}/(a\d+/s\d+)/(?:({OF_A_PART.pattern})/)?", place) for place in places)
-            for match in filter(None, matches):
-                names |= {match[1], f"{match[1]}/{match[2]}"}
+            names |= self._works_of(places)
         return names
+
+    def _works_of(self, paths: Sequence[str]) -> set[str]:
+        """Return the names, as in `_named`, of the work that staged these files, and of its parts."""
+        matches = (re.search(rf"{self.name}/(a\d+/s\d+)/(?:({OF_A_PART.pattern})/)?", path) for path in paths)
+        return {name for match in filter(None, matches) for name in (match[1], f"{match[1]}/{match[2]}")}
 
     def _folders(self, parent: Any, named: re.Pattern[str]) -> list[Any]:
         below = [entry.getPath() for entry in self._fs.listStatus(parent) if entry.isDirectory()]

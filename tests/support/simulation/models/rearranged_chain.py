@@ -26,6 +26,7 @@ QUEUE_MAX = 3
 class RearrangedChainModel(SnapshotModel):
     """The promises in one world; see the module."""
 
+    KNOBS: ClassVar[frozenset[str]] = SnapshotModel.KNOBS - {"hidden"}
     WORTH: ClassVar[Mapping[str, int]] = {
         "crashes": 60,
         "stops": 15,

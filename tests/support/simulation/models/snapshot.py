@@ -68,6 +68,7 @@ class SnapshotModel(TableModel):
         "ordered": 200,
         "cuts": 20,
     }
+    KNOBS: ClassVar[frozenset[str]] = TableModel.KNOBS | {"hidden"}
     IN_FLIGHT_MAX: ClassVar[int] = 4
     AHEAD_RATE: ClassVar[int | None] = 100_000
 

@@ -29,6 +29,7 @@ KNOBS: dict[str, dict[str, Any]] = {
     "rescaled": {"rescaled": True, "rows": 150, "crashes": 0.03},
     "stacked": {"stacked": True, "commits": 30},
     "mixed": {"mixed": True, "rows": 60},
+    "hidden": {"hidden": True, "verify_final": True, "rows": 150, "crashes": 0.02, "commits": 15},
 }
 """Worlds that not every strategy can have: a parallelism that changes, a job on a job, vnodes at different positions."""
 
