@@ -29,7 +29,7 @@ COLUMNS = (
 
 
 def start_warm_ups(ours: SparkSession | None, chosen: Collection[WarmUp]) -> list[threading.Thread]:
-    """Start preparations in daemon threads, and return the threads; nobody needs to wait for them.
+    """Start preparations in daemon threads, and return the threads; no caller waits for them.
 
     Args:
         ours: The session that the driver opened; `None` if a caller passed its own, which stays unchanged. Executors on other
