@@ -7,6 +7,7 @@ from support.console.frames import CLUSTER
 from support.page.scripted_source import ROW, ScriptedSource, seen
 from support.page.serving import serving
 
+from backfill_api.status.receipt import ReceiptSummary
 from backfill_page.seen import (
     AllJobsSwitch,
     Answer,
@@ -128,6 +129,27 @@ class TestPages:
         """A dark page that begins white dazzles; a foreign value is no theme."""
         assert 'data-theme="dark"' in page.get("/", Cookie=f"{page.cookie}; theme=dark").text
         assert "data-theme" not in page.get("/", Cookie=f"{page.cookie}; theme=<b>").text
+
+
+class TestADifference:
+    """A receipt that differs offers the condition that finds the rows."""
+
+    CONDITION = "pmod(xxhash64(`id`), 256) IN (0, 215)"
+
+    def test_condition_is_a_text_to_copy(self, page, source):
+        """It is for a query of the target."""
+        receipt = ReceiptSummary(target_version=4, rows=9, mismatches=2, condition=self.CONDITION)
+        source.put(seen(frame=replace(CLUSTER, receipt=receipt)))
+        text = page.get("/job?key=shop/orders").text
+
+        assert f'data-copy="{self.CONDITION}"' in text
+        assert "Copy the condition for rows that differ" in text
+
+    def test_there_is_no_button_without_a_condition(self, page, source):
+        """Both sides are equal, only files differ, or the table has no key."""
+        source.put(seen(frame=replace(CLUSTER, receipt=ReceiptSummary(target_version=4, rows=9, mismatches=2))))
+
+        assert "Copy the condition" not in page.get("/job?key=shop/orders").text
 
 
 class TestHostileValues:
