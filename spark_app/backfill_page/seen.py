@@ -37,6 +37,21 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AllJobsSwitch:
+    """Pause of all jobs of a source."""
+
+    paused: bool
+    why: str = ""
+    """The pause in a sentence, with its reason and its author; empty if they are unknown."""
+
+    effect: str = ""
+    """Effect on jobs that start later."""
+
+    lack: str = ""
+    """Reason why it cannot be changed; empty if it can."""
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """All jobs of a source."""
 
@@ -46,6 +61,9 @@ class Listing:
 
     problem: str = ""
     """Reason why the list is incomplete or old; empty if it is neither."""
+
+    switch: AllJobsSwitch | None = None
+    """`None` if the source cannot pause all jobs at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +150,23 @@ Action = Pause | Resume | Throttle | Verify
 
 
 @dataclass(frozen=True, slots=True)
+class PauseAllJobs:
+    """Hold the snapshot and the changes of all jobs."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeAllJobs:
+    """Undo a pause of all jobs."""
+
+    reason: str
+
+
+AllJobsAction = PauseAllJobs | ResumeAllJobs
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Answer to an action."""
 
@@ -178,6 +213,9 @@ class JobSource(Protocol):
         Raises:
             SourceError: it cannot be read.
         """
+
+    def act_on_all(self, action: AllJobsAction) -> Answer:
+        """Send an action to all jobs, and return the answer once it is in force, refused, or takes too long."""
 
     def act(self, key: str, action: Action) -> Answer:
         """Send an action, and return the answer once it is in force, refused, or takes too long."""

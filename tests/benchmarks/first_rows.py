@@ -33,8 +33,13 @@ SELECTS = {
     "decoded": ["id", "customer", "amount", *(f"concat({name}, '') AS {name}" for name in COLUMNS[4:])],
     "computed": ["upper(status) AS status" if name == "status" else name for name in COLUMNS],
     "copied": COLUMNS,
+    "arrangement": COLUMNS,
+    "chain": COLUMNS,
 }
 """Transforms: three of six columns are computed and their files decoded, or one of seven is, or none."""
+
+STRATEGIES = {"arrangement": "Arrangement", "chain": "RearrangedChain"}
+"""Strategies of the kinds that are no Snapshot."""
 
 
 def make_source(path):
@@ -55,7 +60,9 @@ def first_rows(root, scratch, source, kind):
     target, state = scratch / "target", scratch / "state"
     for folder in (target, state):
         shutil.rmtree(folder, ignore_errors=True)
-    file = write_yaml(scratch / "job.yaml", source, str(target), name="first", transform={"select": SELECTS[kind]})
+    strategy = {"type": STRATEGIES.get(kind, "Snapshot")}
+    transform = {"select": SELECTS[kind]}
+    file = write_yaml(scratch / "job.yaml", source, str(target), name="first", transform=transform, strategy=strategy)
     path = os.pathsep.join(str(root.resolve() / part) for part in ("crds", "operator", "spark_app"))
     jars = os.environ.get("BACKFILL_JARS_DIR", str(ROOT / ".cache" / "jars"))
     settings = {"STATE_DIR": str(state), "CHECK_UNIQUE": "false", "JARS_DIR": jars}

@@ -11,7 +11,7 @@ from support.page.scripted_source import ROW, ScriptedSource, seen
 from support.page.serving import serving
 
 from backfill_api.status.receipt import ReceiptSummary
-from backfill_page.seen import Ended, JobRow, NextCommand, Pause, Throttle
+from backfill_page.seen import Ended, JobRow, NextCommand, Pause, PauseAllJobs, Throttle
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
 HOSTILE = "<img src=x onerror=document.title='owned'>"
@@ -22,6 +22,7 @@ RECEIPT = ReceiptSummary(
     rows=61_000_000,
     mismatches=2,
     mismatch_map=f"{(1 << 215) | 1:064x}",
+    condition="pmod(xxhash64(`id`), 256) IN (40, 255)",
 )
 ENDED = Ended(
     "Failed", False, "KeyNotUnique", "3 rows have the same key", "2026-11-26T20:00:00Z", "2026-11-26T20:18:02Z",
@@ -112,6 +113,33 @@ class TestInABrowser:
 
         assert source.acted[0] == ("shop/orders", Pause())
         assert ("shop/orders", Throttle(100_000, 1800)) in source.acted
+        assert page.messages == []
+
+    def test_all_jobs_are_paused_after_a_question(self, page, source):
+        """A dialog names the effect; the button becomes its opposite without a reload."""
+        asked = []
+        page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
+        page.goto("/")
+        page.get_by_role("textbox", name="Reason").fill("incident 4711")
+        page.get_by_role("button", name="Pause all").click()
+        page.get_by_role("button", name="Resume all").wait_for()
+
+        assert asked == ["Pause snapshot and changes of all jobs?"]
+        assert source.acted == [("all", PauseAllJobs("incident 4711"))]
+        assert page.get_by_text("2 running jobs acknowledged").is_visible()
+        assert page.get_by_text("All jobs are paused: incident 4711").is_visible()
+        assert page.messages == []
+
+    def test_menu_chooses_a_namespace(self, page, source):
+        """It is part of the link, so that a reload keeps it."""
+        source.put(rows=[*ROWS, JobRow("stock/items", "runs", "Running")])
+        page.goto("/")
+        page.get_by_role("combobox", name="Namespace").select_option("stock")
+        page.wait_for_url("**/?namespace=stock")
+        page.locator("#live[data-kind=fresh]").wait_for()
+
+        assert page.locator("#rows tr").count() == 1
+        assert page.get_by_role("link", name="stock/items").is_visible()
         assert page.messages == []
 
     def test_charts_are_drawn_after_two_samples(self, page, source):

@@ -9,7 +9,7 @@ from support.console.command_line import running
 from support.page.serving import serving
 
 from backfill_cli.page.local_jobs import LocalJobs
-from backfill_page.seen import Pause, Resume, Throttle, Verify
+from backfill_page.seen import Pause, PauseAllJobs, Resume, ResumeAllJobs, Throttle, Verify
 from backfill_spark.control.history import RecordedRun, RunRecord, recorded_runs
 from backfill_spark.control.local_registry import LocalRegistry
 
@@ -123,6 +123,38 @@ class TestActions:
             ("resume", "this page"),
         ]
         assert all(note.epoch and note.took_ms is not None for note in seen.frame.commands)
+
+    def test_all_jobs_are_paused_and_resumed_together(self, jobs, tmp_path):
+        """Snapshot and changes of each stand still, and its page shows the reason."""
+        with running(tmp_path) as driver, running(tmp_path, "default/other") as other:
+            before = jobs.jobs().switch
+            paused, during = jobs.act_on_all(PauseAllJobs("incident 4711")), jobs.jobs()
+            scopes = [each.seen[0].command.everything for each in (driver, other)]
+            note = jobs.job(KEY).frame.commands[-1]
+            resumed, after = jobs.act_on_all(ResumeAllJobs("")), jobs.jobs().switch
+
+        assert (before.paused, during.switch.paused, after.paused) == (False, True, False)
+        assert paused.text.startswith("pause of all jobs: all running jobs are paused. 2 drivers acknowledged in")
+        assert [row.group for row in during.rows] == ["paused", "paused"]
+        assert scopes == [True, True]
+        assert (note.text, note.note) == ("pause of all jobs", "incident 4711")
+        assert resumed.ok, resumed
+
+    def test_job_that_does_not_acknowledge_is_named(self, jobs, tmp_path):
+        """The others are paused."""
+        with running(tmp_path) as driver, LocalRegistry(tmp_path, "b") as registry, answering(b"{}") as url:
+            registry.publish(url=url, token="t", attempt=1)
+            answer = jobs.act_on_all(PauseAllJobs("incident 4711"))
+
+        assert not answer.ok
+        assert answer.text.startswith("pause of all jobs: 1 of 2 jobs acknowledged. b: ")
+        assert driver.seen
+
+    def test_there_is_no_switch_without_a_running_job(self, jobs, tmp_path):
+        """Its button names the reason."""
+        record(tmp_path, "j", DONE)
+
+        assert jobs.jobs().switch.lack == "No job runs."
 
     def test_throttle_has_its_duration(self, jobs, tmp_path):
         """The driver ends the limit, also if the page is closed."""

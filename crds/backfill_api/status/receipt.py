@@ -15,6 +15,7 @@ VNODES_SHOWN_MAX = 16
 MAP_CELLS = 256
 PARTITIONS_MAX = 10_000
 FILES_MAX, FILES_SHOWN_MAX = 1000, 4
+Condition = Annotated[str, Field(max_length=1024)]
 
 
 def mismatch_map(mismatched: Iterable[int], vnodes: int) -> str:
@@ -97,6 +98,9 @@ class ReceiptSummary(Model):
 
     mismatched_files: Annotated[tuple[FileMismatch, ...], Field(max_length=FILES_SHOWN_MAX)] = ()
     """The first of them."""
+
+    condition: Condition = ""
+    """SQL condition for the target's rows in the vnodes that differ, at most the first 100 of them; empty: there is none."""
 
     @property
     def equal(self) -> bool:
@@ -230,6 +234,9 @@ class Receipt(Model):
     files: Annotated[tuple[FileMismatch, ...], Field(max_length=FILES_MAX)] = ()
     """Files that differ; both sides are equal where this is empty, and `mismatches` too."""
 
+    condition: Condition = ""
+    """SQL condition for the target's rows in the vnodes that differ, at most the first 100 of them; empty: there is none."""
+
     @property
     def equal(self) -> bool:
         """True if both sides are equal."""
@@ -257,4 +264,5 @@ class Receipt(Model):
             rows_by_rows=self.rows_by_rows,
             file_mismatches=len(self.files),
             mismatched_files=self.files[:FILES_SHOWN_MAX],
+            condition=self.condition,
         )

@@ -19,6 +19,8 @@ from rich.live import Live
 from backfill_api.plain_text import printable
 from backfill_api.spec.spec import BackfillSpec
 from backfill_console.bars import show_grid
+from backfill_console.commands import key_screen
+from backfill_console.commands.key_screen import KEYS, KeyCommand, KeyScreen, Quit, answered, press
 from backfill_console.frame import EventNote, JobFrame, Trend
 from backfill_console.object_frames import frame_of_object, progress_of_status
 from backfill_console.segments import Line, Segment, clipped, line, wrapped
@@ -33,15 +35,14 @@ from backfill_kubectl.commands.logs import CONTAINER, event_rows
 from backfill_kubectl.commands.options import now
 from backfill_kubectl.commands.shown import partition_rows
 from backfill_kubectl.decisions.attention import job_line
-from backfill_kubectl.decisions.changes import Change, TakeReceipt
+from backfill_kubectl.decisions.changes import Change, Pause, Resume, TakeReceipt, Throttle
 from backfill_kubectl.decisions.event_lines import event_lines
-from backfill_kubectl.decisions.key_screen import KEYS, KeyScreen, Quit, answered, press
 from backfill_kubectl.decisions.pod_notes import pod_notes
 from backfill_kubectl.drawing.console import plugin_console
 from backfill_kubectl.drawing.table import job_table
 
 if TYPE_CHECKING:
-    from backfill_kubectl.commands.keyboard import Keyboard
+    from backfill_console.commands.keyboard import Keyboard
 
 DRAW_S: Final = 1.0
 LOGS_S: Final = 2.0
@@ -120,9 +121,22 @@ def _keyboard(job: JobWatch, stack: ExitStack) -> Keyboard | None:
     """Return the keyboard; `None` without a terminal for input."""
     if sys.platform == "win32":  # without `termios`
         return None
-    from backfill_kubectl.commands.keyboard import Keyboard, has_keys
+    from backfill_console.commands.keyboard import Keyboard, has_keys
 
     return stack.enter_context(Keyboard(job.news.set)) if has_keys() else None
+
+
+def _change(command: KeyCommand) -> Change:
+    """Return the change that a key requests."""
+    match command:
+        case key_screen.Pause():
+            return Pause()
+        case key_screen.Resume():
+            return Resume()
+        case key_screen.Throttle():
+            return Throttle(command.rows_per_second)
+        case key_screen.Verify():
+            return TakeReceipt()
 
 
 class _Screen:
@@ -148,7 +162,7 @@ class _Screen:
             if isinstance(requested, Quit):
                 return False
             if requested is not None:
-                self._start(partial(self._send, requested))
+                self._start(partial(self._send, _change(requested)))
         return True
 
     def drawn(self, seen: Seen, trend: Trend, keys: Sequence[tuple[str, str]]) -> DrawnLines | str:

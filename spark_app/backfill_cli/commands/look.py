@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +19,19 @@ from backfill.job import spark_is_installed
 from backfill.lines import current_time
 from backfill.status import of_running
 from backfill_cli.commands.options import ASCII, FILE, JOB, OUTPUT, in_folder_of, read, spark_settings, terminal
+from backfill_cli.page.local_jobs import LocalJobs
 from backfill_cli.terminal.redrawn import Redrawn
 from backfill_cli.terminal.screen import Screen
 from backfill_cli.terminal.steps import steps_shown
 from backfill_cli.terminal.streams import Out
+from backfill_cli.terminal.watch_keys import WatchKeys
+from backfill_console.commands import key_screen
+from backfill_console.commands.key_screen import KeyCommand
 from backfill_console.formatting import format_source_head, one_line
 from backfill_console.frame import JobFrame, Trend
 from backfill_console.frames import RESTING, frame_of_driver
 from backfill_console.terminal import show_frame, show_plan
+from backfill_page.seen import Action, Pause, Resume, Throttle, Verify
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -170,33 +176,47 @@ def _watch(client: Client, spec: BackfillSpec | None, output: str, *, grid: bool
 
 
 def _draw(client: Client, spec: BackfillSpec | None, console: Console, closed: threading.Event) -> None:
-    """Draw the block of a job until its driver ends, or the terminal is closed.
+    """Draw the block of a job until its driver ends, the terminal is closed, or a person quits; keys command the job.
 
     Ctrl-C interrupts the main thread, and another one draws: no block is left half drawn.
     """
     screen, trend = Screen(console), Trend()
     view: Redrawn[JobFrame] | None = None
+    job, jobs = client.address.job_id, LocalJobs(Settings.from_environ().state_dir)
+    keys = WatchKeys(lambda command: jobs.act(job, _action(command)).text)
     try:
-        while not closed.is_set():
-            progress, now = client.progress(), current_time()
-            trend = trend.after(progress, now)
-            frame = frame_of_driver(
-                client.address.job_id,
-                progress,
-                now=now,
-                spec=spec,
-                acks=client.acks(),
-                receipt=client.receipt(),
-                trend=trend,
-            )
-            if view is None:
-                view = Redrawn(lambda newest: screen.draw(show_frame(newest, lines=screen.room[1])), frame)
-            view.see(frame)
-            closed.wait(WATCH_EVERY_S)
+        with keys.reading():
+            while not closed.is_set() and keys.go_on():
+                progress, now = client.progress(), current_time()
+                trend = trend.after(progress, now)
+                frame = frame_of_driver(
+                    job, progress, now=now, spec=spec, acks=client.acks(), receipt=client.receipt(), trend=trend
+                )
+                frame = replace(frame, note=keys.note, keys=keys.known)
+                if view is None:
+                    view = Redrawn(lambda newest: screen.draw(show_frame(newest, lines=screen.room[1])), frame)
+                view.see(frame)
+                keys.news.wait(WATCH_EVERY_S)
+                keys.news.clear()
     finally:
         if view is not None:
             view.close()
         screen.close()
+    if keys.unanswered:
+        click.echo(f"{keys.unanswered}: not acknowledged yet", err=True)
+
+
+def _action(command: KeyCommand) -> Action:
+    """Return the action that a key requests."""
+    match command:
+        case key_screen.Pause():
+            return Pause()
+        case key_screen.Resume():
+            return Resume()
+        case key_screen.Throttle():
+            return Throttle(command.rows_per_second)
+        case key_screen.Verify():
+            return Verify()
 
 
 def _show_stored(stored: Status, job: Backfill, output: str, *, grid: bool, ascii_only: bool) -> None:

@@ -17,6 +17,7 @@ from backfill.control import Client, drivers, find
 from backfill.history import HISTORY_FILE, RecordedRun, recorded_runs
 from backfill.lines import clock, current_time
 from backfill_api.wire import Ack, Command, PauseCommand, ThrottleCommand
+from backfill_cli.page.all_local_jobs import switch_all, switch_of
 from backfill_cli.page.local_frames import job_of_run, row_of_driver, row_of_run, row_of_silent
 from backfill_console.commands.acknowledgements import (
     acknowledged,
@@ -28,7 +29,7 @@ from backfill_console.commands.acknowledgements import (
 from backfill_console.frame import CommandNote
 from backfill_console.frames import frame_of_driver
 from backfill_console.object_frames import command_line
-from backfill_page.seen import Action, Answer, JobRow, JobSeen, Listing, Pause, Resume, Throttle, Verify
+from backfill_page.seen import Action, AllJobsAction, Answer, JobRow, JobSeen, Listing, Pause, Resume, Throttle, Verify
 
 READ_EVERY_S: Final = 0.5
 ACK_WAIT_S: Final = 10.0
@@ -60,6 +61,9 @@ class LocalJobs:
         """
         self._state_dir = state_dir
         self._readers = ThreadPoolExecutor(DRIVERS_AT_ONCE, thread_name_prefix="driver")
+        self._senders = ThreadPoolExecutor(DRIVERS_AT_ONCE, thread_name_prefix="switch")
+        """Separate threads, because each of them waits for seconds."""
+
         self._sent: OrderedDict[tuple[str, int, int], CommandNote] = OrderedDict()
         """Commands of this page by job, attempt and revision; a driver reports only the revision."""
 
@@ -78,10 +82,11 @@ class LocalJobs:
         """Return the running jobs, and the newest run of each job that does not run."""
         clients = drivers(self._state_dir)
         rows = list(self._readers.map(self._row, clients))
+        switch = switch_of(rows)
         running = {client.address.job_id for client in clients}
         ended = [run for job_id, run in self._newest_runs().items() if job_id not in running]
         rows += [row_of_run(run) for run in sorted(ended, key=lambda run: run.start)[-RUNS_SHOWN_MAX:]]
-        return Listing(tuple(rows), current_time())
+        return Listing(tuple(rows), current_time(), switch=switch)
 
     def _row(self, client: Client) -> JobRow:
         job_id = client.address.job_id
@@ -147,6 +152,15 @@ class LocalJobs:
             yield seen
             if over.wait(READ_EVERY_S):
                 return
+
+    def act_on_all(self, action: AllJobsAction) -> Answer:
+        """Send an action to all drivers of this machine, and wait for their acknowledgements."""
+
+        def sent(client: Client, revision: int, note: CommandNote) -> None:
+            _remember(self._sent, (client.address.job_id, client.address.attempt, revision), note)
+
+        clients = drivers(self._state_dir)
+        return switch_all(clients, action, wait_s=ACK_WAIT_S, threads=self._senders, sent=sent)
 
     def act(self, key: str, action: Action) -> Answer:
         """Send an action to the driver, and wait for its acknowledgement."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backfill_core.positions.offsets import OffsetRange
@@ -67,6 +68,26 @@ class FileDifference:
     """Difference, for display."""
 
 
+CONDITION_VNODES_MAX = 100
+CONDITION_CHARACTERS_MAX = 1024
+
+
+def mismatch_condition(key: Sequence[str], vnodes: int, wrong: Sequence[int]) -> str:
+    """Return the SQL condition for the rows of some vnodes, at most the first 100; empty without vnodes, or if it is too long.
+
+    Args:
+        key: Columns whose `xxhash64` determines the vnode of a row; they contain no null.
+        vnodes: Number of all vnodes.
+        wrong: Numbers of the vnodes that differ.
+    """
+    if not wrong:
+        return ""
+    names = ", ".join("`" + name.replace("`", "``") + "`" for name in key)
+    numbers = ", ".join(map(str, wrong[:CONDITION_VNODES_MAX]))
+    text = f"pmod(xxhash64({names}), {vnodes}) IN ({numbers})"
+    return text if len(text) <= CONDITION_CHARACTERS_MAX else ""
+
+
 @dataclass(frozen=True, slots=True)
 class TableReceipt:
     """Result of a comparison: files by bytes, other rows by counts and hash sums per vnode, and all differences."""
@@ -112,6 +133,9 @@ class TableReceipt:
 
     files: tuple[FileDifference, ...] = ()
     """Files whose bytes differ, and, if rows differ, files that may be the reason."""
+
+    condition: str = ""
+    """SQL condition for the target's rows in the vnodes that differ; empty if there is none. Not stored in the state."""
 
     @property
     def equal(self) -> bool:

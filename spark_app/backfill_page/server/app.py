@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -20,7 +21,7 @@ from starlette.types import ASGIApp
 
 from backfill_page.seen import Answer, JobSeen, Listing, SourceError
 from backfill_page.server.access import OPEN_PATH, Access, Guard
-from backfill_page.server.actions import parse_action
+from backfill_page.server.actions import parse_action, parse_all_jobs_action
 from backfill_page.server.feeds import Board, Gone, Problem
 from backfill_page.server.pages import FOLDER, THEMES, Chrome, Pages, changed
 
@@ -40,6 +41,7 @@ def page_app(board: Board, access: Access) -> ASGIApp:
             Route("/events", routes.jobs_events),
             Route("/events/job", routes.job_events),
             Route("/act", routes.act, methods=["POST"]),
+            Route("/act/all", routes.act_on_all, methods=["POST"]),
             Mount("/static", StaticFiles(directory=FOLDER / "static")),
         ]
     )
@@ -64,7 +66,7 @@ class _Routes:
             listing = await run_in_threadpool(self._source.jobs)
         except SourceError as error:
             return HTMLResponse(self._pages.failure(str(error), chrome), 502)
-        return HTMLResponse(self._pages.jobs(listing, chrome))
+        return HTMLResponse(self._pages.jobs(listing, chrome, _namespace(request)))
 
     async def job(self, request: Request) -> Response:
         """Return the page of one job."""
@@ -77,18 +79,18 @@ class _Routes:
             return HTMLResponse(self._pages.failure(f"There is no job {key!r}.", chrome), 404)
         return HTMLResponse(self._pages.job(seen, chrome))
 
-    async def jobs_events(self, _request: Request) -> Response:
+    async def jobs_events(self, request: Request) -> Response:
         """Return the stream of the page of all jobs."""
-        return StreamingResponse(self._jobs_messages(), media_type=STREAM)
+        return StreamingResponse(self._jobs_messages(_namespace(request)), media_type=STREAM)
 
-    async def _jobs_messages(self) -> AsyncIterator[str]:
+    async def _jobs_messages(self, namespace: str) -> AsyncIterator[str]:
         shown: dict[str, str] = {}
         async with aclosing(self._board.jobs.follow()) as news:
             async for listing in news:
                 if not isinstance(listing, Listing):
                     yield _message(problem=listing.text if isinstance(listing, Problem) else "the list has ended")
                     continue
-                regions = self._pages.jobs_regions(listing)
+                regions = self._pages.jobs_regions(listing, namespace)
                 yield _message(regions=changed(shown, regions), age_s=_age_s(listing.at))
                 shown = regions
 
@@ -119,16 +121,26 @@ class _Routes:
 
     async def act(self, request: Request) -> Response:
         """Send an action, and return its answer."""
+
+        def acted(form: dict[str, str]) -> Callable[[], Answer]:
+            return partial(self._source.act, form.get("key", ""), parse_action(form))
+
+        return await self._acted(request, acted)
+
+    async def act_on_all(self, request: Request) -> Response:
+        """Send an action to all jobs, and return its answer."""
+        return await self._acted(request, lambda form: partial(self._source.act_on_all, parse_all_jobs_action(form)))
+
+    async def _acted(self, request: Request, parsed: Callable[[dict[str, str]], Callable[[], Answer]]) -> Response:
         length = request.headers.get("content-length", "")
         if not (length.isascii() and length.isdigit()) or int(length) > FORM_BYTES_MAX:
             return PlainTextResponse(f"A form has a Content-Length of at most {FORM_BYTES_MAX} bytes.\n", 413)
         form = dict(parse_qsl((await request.body()).decode(errors="replace"), keep_blank_values=True))
         try:
-            action = parse_action(form)
+            work = parsed(form)
         except ValueError as error:
             return HTMLResponse(self._pages.answer(Answer(False, f"{error}.")))
-        answer = await run_in_threadpool(self._source.act, form.get("key", ""), action)
-        return HTMLResponse(self._pages.answer(answer))
+        return HTMLResponse(self._pages.answer(await run_in_threadpool(work)))
 
     def _chrome(self, request: Request) -> Chrome:
         theme = request.cookies.get("theme", "")
@@ -137,6 +149,10 @@ class _Routes:
 
 def _key(request: Request) -> str:
     return request.query_params.get("key", "")[:KEY_CHARACTERS_MAX]
+
+
+def _namespace(request: Request) -> str:
+    return request.query_params.get("namespace", "")[:KEY_CHARACTERS_MAX]
 
 
 def _age_s(at: datetime) -> float:

@@ -12,10 +12,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from backfill_page.seen import Answer, JobSeen, Listing
 from backfill_page.views.ended import ended_view
 from backfill_page.views.job import buttons_view, job_view
-from backfill_page.views.listing import jobs_view
+from backfill_page.views.listing import jobs_view, namespaces_of
 
 FOLDER: Final = Path(__file__).parent.parent
-JOBS_REGIONS: Final = ("counts", "rows")
+JOBS_REGIONS: Final = ("counts", "switch", "rows")
 RUNNING_REGIONS: Final = ("head", "buttons", "bars", "parts", "receipt", "facts", "log")
 ENDED_REGIONS: Final = ("head", "ending", "parts", "receipt", "facts", "log")
 THEMES: Final = ("light", "dark")
@@ -42,9 +42,14 @@ class Pages:
             lstrip_blocks=True, auto_reload=False,
         )  # fmt: skip
 
-    def jobs(self, listing: Listing, chrome: Chrome) -> str:
-        """Return the page of all jobs."""
-        return self._page("jobs.html", chrome, regions=self.jobs_regions(listing), age_at=listing.at)
+    def jobs(self, listing: Listing, chrome: Chrome, namespace: str) -> str:
+        """Return the page of all jobs, or of those of a namespace."""
+        regions = self.jobs_regions(listing, namespace)
+        menu = namespaces_of(listing, namespace)
+        switch = listing.switch is not None
+        return self._page(
+            "jobs.html", chrome, regions=regions, namespace=namespace, namespaces=menu, switch=switch, age_at=listing.at
+        )
 
     def job(self, seen: JobSeen, chrome: Chrome) -> str:
         """Return the page of one job, or of a run that has ended."""
@@ -57,9 +62,9 @@ class Pages:
         """Return the page for a source that cannot be read, or for a job that does not exist."""
         return self._page("failure.html", chrome, text=text)
 
-    def jobs_regions(self, listing: Listing) -> dict[str, str]:
-        """Return the regions of the page of all jobs."""
-        view = jobs_view(listing)
+    def jobs_regions(self, listing: Listing, namespace: str) -> dict[str, str]:
+        """Return the regions of the page of all jobs, or of those of a namespace."""
+        view = jobs_view(listing, namespace)
         return {name: self._render(f"jobs/{name}.html", view=view) for name in JOBS_REGIONS}
 
     def job_regions(self, seen: JobSeen) -> dict[str, str]:

@@ -179,6 +179,10 @@ document.addEventListener("click", async (event) => {
   button.firstChild.textContent = "Copied";
 });
 
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-submits]")) event.target.form.submit();
+});
+
 function answer(text) {
   const box = document.getElementById("answer");
   if (!box) return;
@@ -187,6 +191,11 @@ function answer(text) {
   line.textContent = `✖ ${text}`;
   box.replaceChildren(line);
 }
+
+document.body.addEventListener("htmx:confirm", (event) => {
+  const button = event.detail.triggeringEvent && event.detail.triggeringEvent.submitter;
+  if (button && button.dataset.asks && !window.confirm(button.dataset.asks)) event.preventDefault();
+});
 
 document.body.addEventListener("htmx:beforeRequest", () => {
   const box = document.getElementById("answer");

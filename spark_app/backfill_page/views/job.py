@@ -84,6 +84,8 @@ class ReceiptView:
     compared: str
     time: str
     cells: Cells | None
+    condition: str = ""
+    """SQL condition for rows that differ; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,9 @@ def _receipt(receipt: Receipt | ReceiptSummary) -> ReceiptView:
     compared = format_comparison(receipt) if isinstance(receipt, Receipt) else _versions(receipt)
     taken = show_moment(receipt.verified_at) if receipt.verified_at else ""
     verdict = format_summary(receipt)
-    return ReceiptView(receipt.equal, verdict, printable(compared), taken, receipt_cells(receipt))
+    return ReceiptView(
+        receipt.equal, verdict, printable(compared), taken, receipt_cells(receipt), printable(receipt.condition)
+    )
 
 
 def _versions(receipt: ReceiptSummary) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.plain_text import printable
 from backfill_console.formatting import show_rows
-from backfill_page.seen import Group, JobRow, Listing
+from backfill_page.seen import AllJobsSwitch, Group, JobRow, Listing
 
 GROUPS: Final[dict[Group, tuple[str, str, str]]] = {
     "needs a person": ("✖", "bad", "need a person"),
@@ -55,10 +55,27 @@ class JobsView:
     counts: tuple[Count, ...]
     rows: tuple[RowView, ...]
     problem: str
+    switch: AllJobsSwitch | None
+    """The pause of all jobs; `None` if the source has none."""
 
 
-def jobs_view(listing: Listing) -> JobsView:
-    """Return the view of all jobs."""
+def namespace_of(key: str) -> str:
+    """Return the namespace of a job; empty if its name has none."""
+    namespace, slash, _ = key.partition("/")
+    return namespace if slash else ""
+
+
+def namespaces_of(listing: Listing, shown: str) -> tuple[str, ...]:
+    """Return the namespaces of a menu: those of all jobs and the shown one; empty if there is no choice."""
+    names = {namespace_of(row.key) for row in listing.rows} | {shown}
+    names.discard("")
+    return tuple(sorted(names)) if len(names) > 1 or shown else ()
+
+
+def jobs_view(listing: Listing, namespace: str = "") -> JobsView:
+    """Return the view of all jobs, or of those of a namespace."""
+    if namespace:
+        listing = replace(listing, rows=tuple(row for row in listing.rows if namespace_of(row.key) == namespace))
     numbers = Counter(row.group for row in listing.rows)
     counts = tuple(
         Count(symbol, role, f"{numbers[group]:,} {group if numbers[group] == 1 else plural}")
@@ -66,7 +83,10 @@ def jobs_view(listing: Listing) -> JobsView:
         if numbers[group]
     )
     rows = tuple(map(_row, in_order(listing.rows)))
-    return JobsView(counted(len(rows), "job"), counts, rows, printable(listing.problem))
+    switch = listing.switch
+    if switch is not None:
+        switch = replace(switch, why=printable(switch.why), lack=printable(switch.lack))
+    return JobsView(counted(len(rows), "job"), counts, rows, printable(listing.problem), switch)
 
 
 def in_order(rows: Sequence[JobRow]) -> list[JobRow]:

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -58,6 +59,7 @@ from backfill_spark.jvm.session import executors_removed, executors_there
 from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.opening.tables import Tables
+from backfill_spark.opening.warm_up import start_warm_ups
 from backfill_spark.settings import DriverSettings
 
 if TYPE_CHECKING:
@@ -202,7 +204,8 @@ def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOut
         )
     with ExitStack() as opened:
         with caller.stop.cancels_jobs_of(context.spark):
-            job = opened.enter_context(open_ended(context) if ended else context.open_job())
+            warm_up = partial(start_warm_ups, context.spark if caller.embedded else None)
+            job = opened.enter_context(open_ended(context) if ended else context.open_job(warm_up))
             measures = gauges(job)
             caller.stop.check()
             caller.starting("checking the key's values")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -12,11 +12,20 @@ from backfill_core import strategies
 from backfill_core.errors import StateMismatchError, StateMovedError
 from backfill_core.job.owner import PREFIX, Claim, check_claim
 from backfill_core.job.state import JobState, check_same_spec
+from backfill_core.pacing.warm_up import WarmUp, warm_ups
 from backfill_core.plugins import choose
 from backfill_core.positions.key_scan import KeyScan
 from backfill_core.protocol.after_end import progress_after_end
 from backfill_core.protocol.epochs import txn_version
-from backfill_core.protocol.strategy import Opened, ReadNewest, StartOver, StoredProgress, Strategy, StrategyPlugin
+from backfill_core.protocol.strategy import (
+    Opened,
+    PinVersion,
+    ReadNewest,
+    StartOver,
+    StoredProgress,
+    Strategy,
+    StrategyPlugin,
+)
 from backfill_core.protocol.work import Position
 from backfill_spark import sinks, sources
 from backfill_spark.jvm.session_scope import session_scope
@@ -139,8 +148,11 @@ class JobContext:
         return _look(self.spark, self.backfill, self.plugins)
 
     @contextmanager
-    def open_job(self) -> Iterator[OpenedJob]:
+    def open_job(self, warm_up: Callable[[Collection[WarmUp]], object] = lambda _: None) -> Iterator[OpenedJob]:
         """Open and check everything else that the spec names; connections of the source are closed with the block.
+
+        Args:
+            warm_up: Called with the preparations that a run of the job needs, once the source is open and before the checks.
 
         Raises:
             BackfillError: the first problem; each kind of problem has a separate reason.
@@ -148,9 +160,11 @@ class JobContext:
         with self.explained("reading the source"):
             source, transform = _source(self.spark, self.backfill, self.plugins)
         with closing(source):
-            yield self._opened(source, transform)
+            yield self._opened(source, transform, warm_up)
 
-    def _opened(self, source: Source, transform: Transform) -> OpenedJob:
+    def _opened(
+        self, source: Source, transform: Transform, warm_up: Callable[[Collection[WarmUp]], object]
+    ) -> OpenedJob:
         spec = self.backfill.spec
         with self.explained("reading the source", source, transform):
             request = self.plugins.strategy.open_request(self.progress)
@@ -160,6 +174,8 @@ class JobContext:
             if start_over is not None:
                 request = self.plugins.strategy.open_request(None)
             opened = open_source(source, request, spec_version=spec.source.params.start_version)
+            by_file, rows = isinstance(request, PinVersion), opened.rows
+            warm_up(warm_ups(spec.transform.select or (), spec.transform.where, rows=rows, by_file=by_file))
             begins = self.state is None or start_over is not None
             transform = transform_of(transform, opened, _mode(self.backfill), spec.key, begins=begins)
             opened = in_order(opened, spec.strategy)

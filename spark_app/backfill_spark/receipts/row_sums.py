@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
 
-from backfill_core.protocol.receipt import PartitionComparison, TableReceipt, VnodeMismatch
+from backfill_core.protocol.receipt import PartitionComparison, TableReceipt, VnodeMismatch, mismatch_condition
 from backfill_spark.delta.types import nullable, quoted
 from backfill_spark.receipts.partition_sums import IS_ROW, TALLIED, PartitionSums, Tallies, partition_receipts
 from backfill_spark.records.folding import BAD, FIRST, LAST, PARTITION, RECORDS, SPREAD
@@ -89,7 +89,14 @@ def take_receipt(
         mismatches=wrong,
         seconds=round(time.monotonic() - began_s, 3),
         partitions=() if tallies is None else _partitions(sums, tallies),
+        condition=_condition(fields, key if mode.merges else (), vnodes, [mismatch.vnode for mismatch in wrong]),
     )
+
+
+def _condition(fields: list[StructField], key: tuple[str, ...], vnodes: int, wrong: list[int]) -> str:
+    """Return the SQL condition for rows of vnodes; empty if nulls or nested values are part of their hash."""
+    flat = {field.name for field in fields if not _is_nested(field.dataType)}
+    return mismatch_condition(key, vnodes, wrong) if key and set(key) <= flat else ""
 
 
 def _both(
@@ -259,8 +266,11 @@ def _tree(numbers: list[Column]) -> Column:
 
 def comparable(column: Column, data_type: DataType) -> Column:
     """Return flat values unchanged, and nested ones as a hash that includes every null and ignores map order."""
-    nested = isinstance(data_type, StructType | ArrayType | MapType | VariantType)
-    return F.when(column.isNotNull(), deep_hash(column, data_type)) if nested else column
+    return F.when(column.isNotNull(), deep_hash(column, data_type)) if _is_nested(data_type) else column
+
+
+def _is_nested(data_type: DataType) -> bool:
+    return isinstance(data_type, StructType | ArrayType | MapType | VariantType)
 
 
 def _count(row: Row | None) -> int:

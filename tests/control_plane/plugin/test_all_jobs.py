@@ -11,6 +11,10 @@ from support.operators.plugin import Plugin
 from support.operators.rig import NAMESPACE, Rig
 
 from backfill_api.names import ALL_JOBS_CONFIG_MAP, ALL_JOBS_KEY
+from backfill_kubectl.cluster.api import ApiServer
+from backfill_kubectl.cluster.kubeconfig import log_in
+from backfill_kubectl.commands.page.cluster_jobs import ClusterJobs
+from backfill_page.seen import PauseAllJobs, ResumeAllJobs
 
 NOTE = "incident 4711"
 
@@ -88,6 +92,32 @@ class TestAPauseOfAllJobs:
             assert resumed.count(": running at ") == 2
             assert "the pause of all jobs is lifted: 2 running jobs acknowledged" in resumed
             assert [rig.double(name).progress.paused for name in ("orders", "items")] == [None, None]
+
+    async def test_page_pauses_and_resumes_all_jobs(self, rigs, tmp_path):
+        """The list shows the reason and the claimed author; the answer names the command that undoes it."""
+        async with rigs(start=False) as rig:
+            installed(rig)
+            create(rig, "orders")
+            create(rig, "items")
+            await running(rig, "orders", "items")
+            login = log_in(Plugin(rig, tmp_path).kubeconfig, None, rig.namespace)
+            source = ClusterJobs(ApiServer(login), rig.namespace, everywhere=False, operator_namespace=rig.namespace)
+
+            before = (await asyncio.to_thread(source.jobs)).switch
+            paused = await asyncio.to_thread(source.act_on_all, PauseAllJobs("incident 4711"))
+            during = (await asyncio.to_thread(source.jobs)).switch
+            states = [rig.double(name).progress.paused for name in ("orders", "items")]
+            resumed = await asyncio.to_thread(source.act_on_all, ResumeAllJobs("solved"))
+
+            assert (before.paused, before.lack) == (False, "")
+            assert paused.ok, paused
+            assert paused.text.startswith("pause --all-jobs: all jobs are paused: 2 running jobs acknowledged in")
+            assert f"Undo: kubectl backfill resume --all-jobs --operator-namespace {rig.namespace}" in paused.text
+            assert during.paused
+            assert "incident 4711" in during.why
+            assert states == ["All", "All"]
+            assert resumed.ok, resumed
+            assert not (await asyncio.to_thread(source.jobs)).switch.paused
 
     async def test_job_that_its_spec_pauses_stays_paused_after_the_resume(self, tmp_path):
         """The switch hides its own state, and does not change it."""

@@ -175,6 +175,13 @@ class TestActions:
             assert rig.double().progress.throttle_rows_per_second == 50_000
             assert "Undo: kubectl backfill throttle orders none" in limited.text
 
+    async def test_there_is_no_button_without_a_switch(self, tmp_path):
+        """An operator of an earlier chart has no ConfigMap."""
+        async with Rig(start=False) as rig:
+            source = source_of(rig, tmp_path)
+
+            assert (await asyncio.to_thread(source.jobs)).switch is None
+
     async def test_verify_is_recorded_and_its_receipt_follows(self, tmp_path):
         """A comparison may take longer than a form."""
         async with Rig() as rig:

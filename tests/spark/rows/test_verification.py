@@ -3,7 +3,7 @@
 import pytest
 
 from backfill_spark.receipts.row_sums import differing_rows, take_receipt
-from backfill_spark.rows.write_modes import CHANGELOG
+from backfill_spark.rows.write_modes import CHANGELOG, write_mode
 
 VNODES = 32768
 """The number of vnodes is large enough that each row of a test has its own."""
@@ -29,6 +29,20 @@ class TestTheReceipt:
 
         assert result.equal
         assert result.rows == 500
+
+    def test_condition_selects_the_rows_of_the_vnodes_that_differ(self, rows):
+        """A person pastes it into a query of the target; keys may need quotes, and have several columns."""
+        named = rows.selectExpr("id AS `order-id`", "cast(id AS string) AS part", "a", "l AS list")
+        damaged = named.where("`order-id` <> 77")
+
+        result = receipt(named, damaged, ("order-id", "part"), 16, mode=write_mode("Upsert"))
+        of_vnode = damaged.where(result.condition)
+
+        assert len(result.mismatches) == 1
+        assert of_vnode.count() == result.mismatches[0].target_rows
+        assert named.where(result.condition).where("`order-id` = 77").count() == 1
+        assert receipt(named, named, ("order-id", "part"), mode=write_mode("Upsert")).condition == ""
+        assert receipt(named, damaged, (), mode=write_mode("Append")).condition == ""
 
     @pytest.mark.parametrize(
         ("key", "damage"),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from support.console.frames import CLUSTER
 
-from backfill_page.seen import Answer, JobRow, JobSeen, Listing, SourceError
+from backfill_page.seen import AllJobsSwitch, Answer, JobRow, JobSeen, Listing, PauseAllJobs, SourceError
 
 ROW = JobRow("shop/orders", "runs", "Running", "throttled", 61, 61_204_118, 98_000_000, 82_410, 65, 720)
 
@@ -38,20 +38,22 @@ class ScriptedSource:
         with self.news:
             self.by_key = {job.key: job for job in jobs}
             self.rows, self.error, self.acted = rows, "", []
+            self.switch = AllJobsSwitch(False, effect="New jobs wait too.")
             self.answer = Answer(True, "pause: paused at 8 %. Acknowledged at epoch 14 in 80 ms.")
 
-    def put(self, *jobs, rows=None, error=""):
+    def put(self, *jobs, rows=None, error="", switch=None):
         """Report these values from now on."""
         with self.news:
             self.by_key |= {job.key: job for job in jobs}
             self.rows = self.rows if rows is None else rows
+            self.switch = switch or self.switch
             self.error = error
             self.news.notify_all()
 
     def jobs(self):
         """Return the rows."""
         self._check()
-        return Listing(tuple(self.rows), now())
+        return Listing(tuple(self.rows), now(), switch=self.switch)
 
     def job(self, key):
         """Return a job."""
@@ -79,6 +81,12 @@ class ScriptedSource:
                     self.news.wait(0.05)
         finally:
             self.watches -= 1
+
+    def act_on_all(self, action):
+        """Record an action for all jobs, and report its effect."""
+        self.acted.append(("all", action))
+        self.put(switch=AllJobsSwitch(isinstance(action, PauseAllJobs), f"All jobs are paused: {action.reason}"))
+        return Answer(True, "all jobs: 2 running jobs acknowledged in 0.9 s")
 
     def act(self, key, action):
         """Record an action."""

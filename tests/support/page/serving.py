@@ -55,13 +55,13 @@ class PageClient:
         self.csrf = self.get("/").text.partition('"X-Backfill-CSRF": "')[2].partition('"')[0]
         return answer
 
-    def act(self, key, verb, *, body=None, headers=None, **fields):
+    def act(self, key, verb, *, path="/act", body=None, headers=None, **fields):
         """Send the form of an action as the page does; return the answer."""
         form = urlencode({"key": key, "verb": verb, **{name.rstrip("_"): value for name, value in fields.items()}})
         given = {
             "Origin": self.origin, "X-Backfill-CSRF": self.csrf, "Content-Type": "application/x-www-form-urlencoded",
         }  # fmt: skip
-        return self.send("POST", "/act", form if body is None else body, **given | (headers or {}))
+        return self.send("POST", path, form if body is None else body, **given | (headers or {}))
 
     @contextmanager
     def events(self, path):

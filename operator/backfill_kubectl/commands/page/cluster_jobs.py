@@ -19,7 +19,8 @@ from backfill_kubectl.cluster.job_watch import JobWatch, Seen, look
 from backfill_kubectl.cluster.watch import follow_all
 from backfill_kubectl.cluster.writer import await_acknowledgement, write_change
 from backfill_kubectl.commands.changes import answer_line, claim_of
-from backfill_kubectl.commands.options import PROGRAM, now
+from backfill_kubectl.commands.options import OPERATOR_NAMESPACE_DEFAULT, PROGRAM, now
+from backfill_kubectl.commands.page.cluster_switch import ClusterSwitch
 from backfill_kubectl.commands.watched import frame_of
 from backfill_kubectl.decisions import changes
 from backfill_kubectl.decisions.attention import JobLine, job_line
@@ -28,6 +29,7 @@ from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
 from backfill_kubectl.errors import BackfillNotFoundError
 from backfill_page.seen import (
     Action,
+    AllJobsAction,
     Answer,
     Ended,
     JobRow,
@@ -55,17 +57,21 @@ RESTING: Final = frozenset({"Succeeded", "Failed", "Suspended", "Paused", "Pendi
 class ClusterJobs:
     """Backfills of a namespace or of all; any thread may call its methods."""
 
-    def __init__(self, api: ApiServer, namespace: str, *, everywhere: bool) -> None:
+    def __init__(
+        self, api: ApiServer, namespace: str, *, everywhere: bool, operator_namespace: str = OPERATOR_NAMESPACE_DEFAULT
+    ) -> None:
         """Read nothing yet.
 
         Args:
             api: The API server.
             namespace: Namespace of names without one.
             everywhere: List the Backfills of all namespaces.
+            operator_namespace: Namespace of the operator, whose switch pauses all jobs.
         """
         self._api = api
         self._default = namespace
         self._where = None if everywhere else namespace
+        self._switch = ClusterSwitch(api, namespace, operator_namespace)
         self._rights: dict[str, tuple[float, str]] = {}
 
     @property
@@ -80,7 +86,7 @@ class ClusterJobs:
             moment = now()
             pages = self._api.pages(BACKFILLS, self._where)
             lines = [job_line(read_stored(raw), moment) for page in pages for raw in page]
-        return Listing(tuple(map(_row, lines)), moment)
+        return Listing(tuple(map(_row, lines)), moment, switch=self._switch.newest())
 
     def watch_jobs(self, over: threading.Event) -> Iterator[Listing]:
         """Yield all Backfills after changes, at least every two seconds; a watch reads them once, then only changes."""
@@ -94,7 +100,8 @@ class ClusterJobs:
                 backfills = table.backfills()
             if backfills is not None:
                 moment = now()
-                yield Listing(tuple(_row(job_line(backfill, moment)) for backfill in backfills), moment)
+                rows = tuple(_row(job_line(backfill, moment)) for backfill in backfills)
+                yield Listing(rows, moment, switch=self._switch.newest())
             over.wait(JOB_EVERY_S)
 
     def _follow_all(self, table: BackfillTable, over: threading.Event) -> None:
@@ -168,6 +175,10 @@ class ClusterJobs:
             text = "" if allowed else f"patch {BACKFILLS.label} in namespace {namespace}"
             self._rights[namespace] = time.monotonic(), text
         return text
+
+    def act_on_all(self, action: AllJobsAction) -> Answer:
+        """Write the switch for all jobs of the operator, and wait for the acknowledgements."""
+        return self._switch.act(action)
 
     def act(self, key: str, action: Action) -> Answer:
         """Write a change, and wait for the acknowledgement of the driver."""

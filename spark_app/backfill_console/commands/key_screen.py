@@ -1,24 +1,53 @@
-"""Keys of the watch of one Backfill: each one changes the screen, or requests a change of the job."""
+"""Keys of the watch of one job: each one changes the screen, or requests a change of the job."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from backfill_api.typed_amounts import parse_rate
-from backfill_kubectl.decisions.changes import Change, Pause, Resume, TakeReceipt, Throttle
 
 KEYS: Final = (
     ("p", "pause"), ("r", "resume"), ("t", "throttle"), ("v", "verify"), ("l", "logs"), ("e", "events"), ("g", "grid"), ("q", "quit"),
 )  # fmt: skip
 """Keys, each with its action."""
 
+LOCAL_KEYS: Final = tuple((key, action) for key, action in KEYS if action not in ("logs", "events", "grid"))
+"""Keys for a job of this machine, whose block is the only view."""
+
 View = Literal["job", "logs", "events", "grid"]
 
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Hold the snapshot; changes continue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Undo a pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """Limit the snapshot."""
+
+    rows_per_second: int | None
+    """`None` removes the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Compare source and target now."""
+
+
+KeyCommand = Pause | Resume | Throttle | Verify
+
 VIEWS: Final[dict[str, View]] = {"l": "logs", "e": "events", "g": "grid"}
-CHANGES: Final[dict[str, Change]] = {"p": Pause(), "r": Resume(), "v": TakeReceipt()}
-NAMES: Final = {Pause: "pause", Resume: "resume", Throttle: "throttle", TakeReceipt: "verify"}
+COMMANDS: Final[dict[str, KeyCommand]] = {"p": Pause(), "r": Resume(), "v": Verify()}
+NAMES: Final = {Pause: "pause", Resume: "resume", Throttle: "throttle", Verify: "verify"}
 ENTER: Final = frozenset("\r\n")
 ERASE: Final = frozenset("\x7f\x08")
 ESCAPE: Final = "\x1b"
@@ -59,11 +88,15 @@ def keys_in(text: str) -> list[str]:
     return list(_SEQUENCE.sub("", text))
 
 
-def press(screen: KeyScreen, key: str) -> tuple[KeyScreen, Change | Quit | None]:
-    """Return the screen after a key, and the requested change; an unknown key changes nothing."""
+def press(
+    screen: KeyScreen, key: str, keys: Sequence[tuple[str, str]] = KEYS
+) -> tuple[KeyScreen, KeyCommand | Quit | None]:
+    """Return the screen after a key, and the requested command; an unknown key changes nothing."""
     if screen.typed is not None:
         return _typed(screen, screen.typed, key)
     key = key.lower()
+    if key != ESCAPE and all(key != known for known, _ in keys):
+        return screen, None
     if key == "q":
         return screen, Quit()
     if key == ESCAPE:
@@ -72,16 +105,14 @@ def press(screen: KeyScreen, key: str) -> tuple[KeyScreen, Change | Quit | None]
         # The same key returns to the job.
         view = VIEWS[key]
         return replace(screen, view="job" if screen.view == view else view), None
-    if key not in ("t", *CHANGES):
-        return screen, None
     if screen.waits_for:
         return replace(screen, message=f"wait: {screen.waits_for} is not acknowledged yet"), None
     if key == "t":
         return replace(screen, typed="", message=""), None
-    return _sent(screen, CHANGES[key])
+    return _sent(screen, COMMANDS[key])
 
 
-def _typed(screen: KeyScreen, typed: str, key: str) -> tuple[KeyScreen, Change | Quit | None]:
+def _typed(screen: KeyScreen, typed: str, key: str) -> tuple[KeyScreen, KeyCommand | Quit | None]:
     """Return the screen after a key while a limit is typed."""
     if key == ESCAPE:
         return replace(screen, typed=None, message="the limit is unchanged"), None
@@ -96,9 +127,9 @@ def _typed(screen: KeyScreen, typed: str, key: str) -> tuple[KeyScreen, Change |
     return _sent(replace(screen, typed=None), Throttle(rate))
 
 
-def _sent(screen: KeyScreen, change: Change) -> tuple[KeyScreen, Change]:
-    name = NAMES[type(change)]
-    return replace(screen, waits_for=name, message=f"{name}: not acknowledged yet"), change
+def _sent(screen: KeyScreen, command: KeyCommand) -> tuple[KeyScreen, KeyCommand]:
+    name = NAMES[type(command)]
+    return replace(screen, waits_for=name, message=f"{name}: not acknowledged yet"), command
 
 
 def answered(screen: KeyScreen, text: str) -> KeyScreen:

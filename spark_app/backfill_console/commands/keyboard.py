@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Final, Self
 
-from backfill_kubectl.decisions.key_screen import keys_in
+from backfill_console.commands.key_screen import keys_in
 
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that end the process without its `finally` blocks, unless they are handled."""

@@ -4,8 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_kubectl.decisions.changes import Pause, Resume, TakeReceipt, Throttle
-from backfill_kubectl.decisions.key_screen import KEYS, KeyScreen, Quit, answered, keys_in, press
+from backfill_console.commands.key_screen import (
+    KEYS,
+    LOCAL_KEYS,
+    KeyScreen,
+    Pause,
+    Quit,
+    Resume,
+    Throttle,
+    Verify,
+    answered,
+    keys_in,
+    press,
+)
 
 
 def after(text, screen=None):
@@ -21,7 +32,7 @@ class TestCommands:
     """A command is sent once, and the next one waits for its answer."""
 
     @pytest.mark.parametrize(
-        ("key", "change", "name"), [("p", Pause(), "pause"), ("r", Resume(), "resume"), ("v", TakeReceipt(), "verify")]
+        ("key", "change", "name"), [("p", Pause(), "pause"), ("r", Resume(), "resume"), ("v", Verify(), "verify")]
     )
     def test_key_requests_its_change(self, key, change, name):
         """The screen shows that it is not confirmed yet."""
@@ -106,6 +117,11 @@ class TestViews:
 
         assert len([change for change in requested if not isinstance(change, Quit)]) <= 1
         assert len(screen.typed or "") <= 20
+
+    def test_job_of_this_machine_has_one_view(self):
+        """Its log is the file of its driver, and no cluster reports events."""
+        assert [press(KeyScreen(), key, LOCAL_KEYS) for key in "leg"] == [(KeyScreen(), None)] * 3
+        assert [action for _, action in LOCAL_KEYS] == ["pause", "resume", "throttle", "verify", "quit"]
 
     def test_each_key_has_an_action(self):
         """The line below the block lists them all."""
