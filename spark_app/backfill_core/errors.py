@@ -258,6 +258,13 @@ class SourceFencedError(BackfillError):
     exit_code = 58
 
 
+class SwitchBlockedError(BackfillError):
+    """A switch-over, its undo or its end is not possible now; the message names each obstacle, and nothing was changed."""
+
+    reason = "SwitchBlocked"
+    exit_code = 34
+
+
 class FlipFailedError(BackfillError):
     """The name that a switch-over changes cannot be read or changed."""
 
