@@ -10,6 +10,7 @@ import errors_page
 import gitops_page
 import lifecycle_page
 import reach_page
+import switch_page
 
 from backfill_api.crd import editor_schema, fields, schema
 
@@ -33,6 +34,7 @@ GENERATED = (
     (lifecycle_page.LIFECYCLE_FILE, lifecycle_page.render),
     (driver_page.DRIVER_FILE, driver_page.render),
     (reach_page.PAGE_FILE, reach_page.render),
+    (switch_page.SWITCH_FILE, switch_page.render),
 )
 
 

@@ -28,8 +28,8 @@ OF_JOBS = (
 )
 """The points that a driver's job reaches."""
 
-OF_COMMANDS = ("before_log_entry", "after_log_entry")
-"""The points that only commands such as `backfill fence` reach."""
+OF_COMMANDS = ("before_log_entry", "after_log_entry", "before_switch_step", "after_switch_step")
+"""The points that only commands such as `backfill fence` and `backfill switch` reach."""
 
 CRASH_POINTS = OF_JOBS + OF_COMMANDS
 

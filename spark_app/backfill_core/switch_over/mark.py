@@ -32,7 +32,7 @@ class Mark:
     """Path of the target."""
 
     target_version: int
-    """Version of the target that equals the source; later commits of others are writes that an undo would lose."""
+    """Version of the target that equals the source; an undo would lose later commits of other writers."""
 
     flip: str
     """The flip as the spec describes it, as JSON."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from backfill_api.amounts import counted
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core.errors import InvalidSpecError
+from backfill_core.errors import InvalidSpecError, SwitchBlockedError
 from backfill_core.source_fence.fence import TableHead
+from backfill_core.switch_over.mark import Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,9 @@ class Findings:
     """State of both tables and of the name, read before anything is changed."""
 
     source: TableHead
-    target: TableHead
+    target: TableHead | None
+    """`None` if the target has no state of the job."""
+
     job: str
     behind: int | None
     """Versions of the source that the target lacks; `None` if the history is not complete."""
@@ -77,8 +80,28 @@ def _obstacles(findings: Findings, max_lag_s: float) -> Iterator[str]:
         yield f"the target lacks {versions} of {findings.lag_s:.0f} s, above --max-lag {max_lag_s:g} s: is the driver running?"
     if not findings.key_proven:
         yield "the key of the target is not proven unique yet: wait until the job has caught up"
-    if findings.target.protocol.is_fenced:
+    if findings.target is not None and findings.target.protocol.is_fenced:
         yield f"the target {findings.target.path} is read-only ({findings.target.fence}): lift its fence first"
     if findings.has_name and findings.name != findings.source.path:
         pointed = findings.name or "no folder"
         yield f"spec.switch.flip: the name points to {pointed}, not to the source {findings.source.path}"
+
+
+def check_mark(mark: Mark | None, *, target: str, flip: str) -> None:
+    """Reject a spec that differs from that of the switch-over that is under way.
+
+    Raises:
+        SwitchBlockedError: names the field.
+    """
+    if mark is None:
+        return
+    if mark.target != target:
+        raise SwitchBlockedError(
+            f"spec.target: a switch-over of the source to {mark.target} is under way, and this target is {target}.",
+            hint="Use the spec of that switch-over.",
+        )
+    if mark.flip != flip:
+        raise SwitchBlockedError(
+            f"spec.switch.flip: the switch-over under way has {mark.flip}, and this spec has {flip}.",
+            hint="Use the spec of that switch-over until it is completed or undone.",
+        )

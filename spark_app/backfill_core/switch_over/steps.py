@@ -21,7 +21,7 @@ Settling         done           Switched        stores the mark Switched; keepSo
 GivingUp         done           Following       lifts a fence of this job, also one of an earlier run; the job follows as before
                  failed         Interrupted
 
-CheckingTarget   done           Reversing       the undo begins: nobody else changed the target
+CheckingTarget   done           Reversing       the undo begins if no other writer changed the target
                  others wrote   Refused
                  failed         Refused
 Reversing        done           Holding         stores the mark Undoing in the source
@@ -40,13 +40,13 @@ LastCheck        done           Reopening       reads the target's log up to the
                  failed         Interrupted
 Reopening        done           Undone          lifts the fence of the source and removes the mark, in one log entry
                  failed         Interrupted
-Redoing          done           Releasing       stores the mark Flipping again: others' commits to the target must stay visible
+Redoing          done           Releasing       stores the mark Flipping again: writes to the target must stay visible
                  failed         Interrupted
 
 Completing       done           Completed       lifts the fence of the source and removes the mark, in one log entry
                  failed         Interrupted
 
-An interrupted command is run again: the mark in the source's log decides where it continues. Before the mark, a run begins anew.
+An interrupted command is run again: the mark in the source's log decides where it continues. Before the mark, a run starts again.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Answer(StrEnum):
     DONE = "done"
     FAILED = "failed"
     OTHERS_WROTE = "others wrote"
-    """Commits of others to the target exist that an undo would lose."""
+    """An undo would lose commits of other writers to the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class SwitchOver:
         """Return the switch-over after the answer of its present step."""
         step = self.at
         assert isinstance(step, Step), "a command that ended has no answer"
-        late = answer is Answer.DONE and step in TIMED and self.deadline_s is not None and now_s > self.deadline_s
+        late = step in TIMED and self.deadline_s is not None and now_s > self.deadline_s
         if late:
             answer = Answer.FAILED
         following = TRANSITIONS[step].after(answer)
