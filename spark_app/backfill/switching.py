@@ -16,8 +16,8 @@ from backfill_spark.settings import DriverSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from backfill_spark.switch_over.command import SwitchPlan as SwitchPlan  # noqa: PLC0414
     from backfill_spark.switch_over.command import SwitchResult as SwitchResult  # noqa: PLC0414
+    from backfill_spark.switch_over.plan import SwitchPlan as SwitchPlan  # noqa: PLC0414
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Switching:
             InvalidSpecError: no switch-over is possible with this spec.
             BackfillError: a table or the name cannot be read.
         """
-        from backfill_spark.switch_over.command import SwitchOptions, plan_switch
+        from backfill_spark.switch_over.plan import SwitchOptions, plan_switch
 
         do = partial(plan_switch, self._backfill, settings=self._settings, options=SwitchOptions(max_lag_s=max_lag_s))
         return self._with(spark, partial(do, starting=on_step))
@@ -117,7 +117,8 @@ class Switching:
         self, goal: str, spark: SparkSession | None, on_step: Callable[[str], None], **options: Any
     ) -> SwitchResult:
         from backfill_core.switch_over.steps import Goal
-        from backfill_spark.switch_over.command import SwitchOptions, switch_over
+        from backfill_spark.switch_over.command import switch_over
+        from backfill_spark.switch_over.plan import SwitchOptions
 
         do = partial(
             switch_over, self._backfill, settings=self._settings, goal=Goal[goal], options=SwitchOptions(**options),

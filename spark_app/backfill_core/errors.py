@@ -263,7 +263,7 @@ class FlipFailedError(BackfillError):
     """The name that a switch-over changes cannot be read or changed."""
 
     reason = "FlipFailed"
-    exit_code = 59
+    exit_code = 35
 
 
 class TargetTakenError(BackfillError):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,13 +15,13 @@ from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.source_fence.fence import SourceFence
 from backfill_core.switch_over.endings import error_of
 from backfill_core.switch_over.mark import Mark, Stage, mark_of
-from backfill_core.switch_over.obstacles import Findings, check_mark, check_spec, obstacles
+from backfill_core.switch_over.obstacles import check_mark, check_spec, obstacles
 from backfill_core.switch_over.steps import Answer, End, Goal, Step, SwitchOver, begin
-from backfill_spark.crash_points import arm, crash_point
-from backfill_spark.driver.job_context import JobContext
+from backfill_spark.crash_points import crash_point
 from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
 from backfill_spark.settings import DriverSettings
 from backfill_spark.switch_over.follower import Follower
+from backfill_spark.switch_over.plan import SwitchOptions, opened
 from backfill_spark.switch_over.tables import SwitchTables, check_source, described
 
 if TYPE_CHECKING:
@@ -30,16 +29,6 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 0.05
 BLOCKED_HINT = "Remove each obstacle, then run `backfill switch` again; nothing was changed."
-
-
-@dataclass(frozen=True)
-class SwitchOptions:
-    """Limits of a switch-over."""
-
-    max_lag_s: float = 30.0
-    timeout_s: float = 300.0
-    by_rows: bool = False
-    """True to compare rows also of copied files."""
 
 
 @dataclass(frozen=True)
@@ -58,46 +47,6 @@ class SwitchResult:
 
     unavailable_s: float | None = None
     """Seconds from the fence until the target accepted writes under the name; `None` if this run did not switch."""
-
-
-@dataclass(frozen=True)
-class SwitchPlan:
-    """Steps that a switch-over would take; nothing was changed."""
-
-    source: str
-    target: str
-    findings: Findings
-    obstacles: tuple[str, ...]
-    flip: tuple[str, ...]
-
-
-def plan_switch(
-    backfill: BackfillResource,
-    *,
-    settings: DriverSettings,
-    options: SwitchOptions,
-    spark: SparkSession | None = None,
-    stop: StopSignal | None = None,
-    starting: Callable[[str], None] = lambda _: None,
-) -> SwitchPlan:
-    """Return what a switch-over would do, and each reason why it cannot begin.
-
-    Raises:
-        InvalidSpecError: no switch-over is possible with this spec.
-        SourceFencedError, UnsupportedSourceFeatureError: the source cannot be fenced.
-        BackfillError: a table or the name cannot be read.
-    """
-    check_spec(backfill.spec)
-    check_source(backfill)
-    with _opened(backfill, settings, spark, stop, starting) as tables:
-        findings = tables.findings()
-        return SwitchPlan(
-            findings.source.path,
-            tables.context.sink.path,
-            findings,
-            obstacles(findings, max_lag_s=options.max_lag_s),
-            tuple(tables.flip.describe(findings.source.path, tables.context.sink.path)),
-        )
 
 
 def switch_over(
@@ -136,7 +85,7 @@ def switch_over(
         check_spec(backfill.spec)
     check_source(backfill)
     stop = stop or StopSignal()
-    with _opened(backfill, settings, spark, stop, starting) as tables:
+    with opened(backfill, settings, spark, stop, starting) as tables:
         head = tables.source.head()
         mark = mark_of(head)
         check_mark(mark, target=tables.context.sink.path, flip=described(backfill.spec.switch.flip))
@@ -144,22 +93,6 @@ def switch_over(
         machine = begin(goal, mark, fenced=fenced, timeout_s=options.timeout_s)
         run = _Run(tables, options, stop, mark, settings=settings, stop_other=stop_other)
         return run.to_end(goal, machine, starting)
-
-
-@contextmanager
-def _opened(
-    backfill: BackfillResource,
-    settings: DriverSettings,
-    spark: SparkSession | None,
-    stop: StopSignal | None,
-    starting: Callable[[str], None],
-) -> Iterator[SwitchTables]:
-    with JobContext.open(backfill, settings, command="switch", spark=spark, stop=stop, starting=starting) as context:
-        if settings.crash_at:
-            arm(settings.crash_at)
-        tables = SwitchTables.of(context)
-        with tables.explained():
-            yield tables
 
 
 @dataclass

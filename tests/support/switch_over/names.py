@@ -33,8 +33,8 @@ def ids_in(path):
 class Writer:
     """Appends one order after the other, each until the table of the name has accepted it."""
 
-    def __init__(self, name, first=1_000_000, *, pause_s=0.02):
-        self._name, self._first, self._pause_s = name, first, pause_s
+    def __init__(self, name, first=1_000_000, *, pause_s=0.02, retry_s=0.02):
+        self._name, self._first, self._pause_s, self._retry_s = name, first, pause_s, retry_s
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="writer")
         self.accepted = []
@@ -76,6 +76,7 @@ class Writer:
                 other_engine.insert(path, f"SELECT * REPLACE (CAST({order} AS BIGINT) AS id) FROM now LIMIT 1")
             except Exception as error:
                 self.refused, self.last_error = self.refused + 1, error
+                self._ended.wait(self._retry_s)
             else:
                 self.accepted.append((time.monotonic(), path))
-            self._ended.wait(self._pause_s)
+                self._ended.wait(self._pause_s)
