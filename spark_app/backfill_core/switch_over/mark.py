@@ -102,10 +102,11 @@ def record_step(head: TableHead, request: Request, mark: Mark, *, before: Mark |
         SourceFencedError: another job holds the fence.
         SwitchBlockedError: the fence is another one, or another command changed the mark.
     """
-    fence, stored = held_by(head, request.job), mark_of(head)
-    if stored == mark and fence.version == mark.fence_version:
+    stored = mark_of(head)
+    fence = held_by(head, request.job) if head.protocol.is_fenced else None
+    if fence is not None and stored == mark and fence.version == mark.fence_version:
         return Recorded(mark)
-    if fence.version != mark.fence_version or stored != before:
+    if fence is None or fence.version != mark.fence_version or stored != before:
         raise SwitchBlockedError(
             f"another command changed the switch-over of {head.path} just now.",
             hint="Run one `backfill switch` at a time; run it again to see its result.",

@@ -156,6 +156,8 @@ class TestTheMark:
         """A fence that was lifted meanwhile let other writes in."""
         with pytest.raises(SwitchBlockedError, match="another command"):
             record_step(fenced(), REQUEST, mark(version=4), before=None)
+        with pytest.raises(SwitchBlockedError, match="another command"):
+            record_step(table_head(), REQUEST, mark(), before=None)
         with pytest.raises(SourceFencedError):
             record_step(fenced(), THEIRS, mark(), before=None)
 
