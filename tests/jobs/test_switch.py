@@ -46,7 +46,7 @@ class TestALiveWriter:
             done = job.switch(spark)
             assert (done.end, name.read_text(), done.receipt.equal) == ("Switched", target, True)
             writer.until(2)
-            with pytest.raises(SwitchBlockedError, match="commits of others since the switch-over"):
+            with pytest.raises(SwitchBlockedError, match="other writers changed the target since the switch-over"):
                 job.undo_switch(spark)
             assert job.switch(spark).end == "Switched"
             writer.until(1)

@@ -1,4 +1,4 @@
-"""The commands of a fence are killed with SIGKILL before and after their entry; the next call finds what the log contains."""
+"""The commands of a fence are killed with SIGKILL before and after their entry; the next call reads the result from the log."""
 
 import json
 import os

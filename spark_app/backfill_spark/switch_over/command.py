@@ -74,7 +74,7 @@ def switch_over(
 
     Raises:
         InvalidSpecError: no switch-over is possible with this spec.
-        SwitchBlockedError: it cannot begin or go on; names each obstacle.
+        SwitchBlockedError: it cannot begin or continue; names each obstacle.
         SourceFencedError, UnsupportedSourceFeatureError: the source cannot be fenced.
         VerificationFailedError: source and target differ; the source accepts writes again.
         FlipFailedError: the name cannot be changed.
@@ -281,7 +281,7 @@ class _Run:
         listed = ", ".join(map(str, others[:5]))
         self.errors.append(
             SwitchBlockedError(
-                f"the target has commits of others since the switch-over, which the source lacks: {listed}.",
+                f"other writers changed the target since the switch-over, and the source lacks these commits: {listed}.",
                 hint="Copy these changes to the source by hand after `backfill switch --complete`, or keep the target.",
             )
         )

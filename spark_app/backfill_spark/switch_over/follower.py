@@ -60,7 +60,7 @@ class Follower:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End a driver of this process; one of another process goes on."""
+        """End a driver of this process; one of another process continues."""
         if self._thread is not None:
             self._stop.ask(force=True)
             self._thread.shutdown()

@@ -49,7 +49,7 @@ def plan_switch(
     stop: StopSignal | None = None,
     starting: Callable[[str], None] = lambda _: None,
 ) -> SwitchPlan:
-    """Return what a switch-over would do, and each reason why it cannot begin.
+    """Return the steps of a switch-over and its obstacles.
 
     Raises:
         InvalidSpecError: no switch-over is possible with this spec.

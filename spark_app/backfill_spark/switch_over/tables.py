@@ -118,7 +118,7 @@ class SwitchTables:
         )
 
     def others_since(self, version: int) -> tuple[ForeignCommit, ...]:
-        """Return the commits of others to the target after a version."""
+        """Return the commits of other writers to the target after a version."""
         return self.committer.touched_by_others(version, self.target.head().version)
 
     def compared(self, stop: StopSignal, *, by_rows: bool) -> TableReceipt:
