@@ -11,9 +11,12 @@ import shutil
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import itertools
 
 from support.drivers.background import Running
 from support.switch_over.names import Writer, make_name
@@ -37,8 +40,11 @@ def one_switch(spark, folder, strategy, rows):
         running.until(lambda progress: progress.caught_up)
         with Writer(name, pause_s=1.0, retry_s=0.05) as writer:
             writer.until(COMMITS_BEFORE)
-            done = job.switch(spark)
+            began = []
+            done = job.switch(spark, on_step=lambda step: began.append((step, time.monotonic())))
             writer.until(1)
+    spans = itertools.pairwise(began)
+    print(", ".join(f"{step} {later - at:.1f} s" for (step, at), (_, later) in spans), flush=True)
     [observed_s] = writer.gaps()
     return done.unavailable_s, observed_s
 

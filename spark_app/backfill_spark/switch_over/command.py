@@ -139,7 +139,8 @@ class _Run:
 
     def _answer(self, step: Step) -> Answer:
         try:
-            return getattr(self, f"_{step.name.lower()}")() or Answer.DONE
+            with self.tables.explained():
+                return getattr(self, f"_{step.name.lower()}")() or Answer.DONE
         except (BackfillError, StoppedEarly) as error:
             self.errors.append(error)
             return Answer.FAILED

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from backfill_spark.ports.committer import Committer
 
 T = TypeVar("T")
+STATE_FEATURE = "domainMetadata"
+"""Table feature that a job's state needs, and that some writers lack."""
+
 ENTRY_WAIT_S = 60.0
 """Longest time for which concurrent commits of other writers are followed, for one log entry."""
 
@@ -85,7 +88,7 @@ class SwitchTables:
     @contextmanager
     def explained(self) -> Iterator[None]:
         """Translate exceptions of the block into a `BackfillError`."""
-        with self.context.explained("the switch-over", self.context.sink):
+        with self.context.explained("the switch-over"):
             yield
 
     # ------------------------------------------------------------------ reading
@@ -176,7 +179,10 @@ class SwitchTables:
             attempt = JobState.decode(stored.text).attempt + 1
             self.committer.release(txn_version(attempt, 0), stored)
         sink = self.context.sink
-        if isinstance(sink, KeepsFeatures) and not self.committer.domains():
+        if not isinstance(sink, KeepsFeatures) or self.committer.domains():
+            return
+        # Delta fails if an earlier run has dropped the feature.
+        if STATE_FEATURE in self.target.head().protocol.features:
             sink.drop_feature()
 
     def return_state(self, mark: Mark) -> None:
