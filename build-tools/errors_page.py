@@ -100,6 +100,8 @@ HINTS = {
     "TargetChanged": "Stop other writers of the target until the job is finished, then run it again: it takes a new receipt.",
     "NotRepairable": "Follow the hint of the message ([repair](repair.md)). Nothing was changed.",
     "SourceFenced": "Wait until the job that the message names lifts its fence, or lift it with `backfill unfence --force` ([fence](fence.md)). Nothing was changed.",
+    "SwitchBlocked": "Remove each obstacle that the message names, then run the command again; `backfill switch --dry-run` lists them all ([moving a table](switch.md)).",
+    "FlipFailed": "Repair the name or the command in `spec.switch.flip`, then run `backfill switch` again: it continues, or undo it with `--undo`.",
     "StagedFilesGone": "Do not run VACUUM with a short retention on the target while a job fills it. The run resumes at its last commit.",
     "JavaDied": "Give the driver more memory (`BACKFILL_MEMORY`; on a cluster `spec.driver.resources`), or the machine. The run resumes at its last commit.",
     "CommitStalled": "Run again; the run resumes at its last commit. If it happens again, check the target's store and the network.",

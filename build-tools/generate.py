@@ -11,6 +11,7 @@ import errors_page
 import gitops_page
 import lifecycle_page
 import reach_page
+import switch_page
 import tenant_chart
 
 from backfill_api.crd import editor_schema, fields, schema
@@ -37,6 +38,7 @@ GENERATED = (
     (driver_page.DRIVER_FILE, driver_page.render),
     (reach_page.PAGE_FILE, reach_page.render),
     *tenant_chart.generated(),
+    (switch_page.SWITCH_FILE, switch_page.render),
 )
 
 

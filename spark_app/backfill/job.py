@@ -16,6 +16,7 @@ from backfill.fences import Fences
 from backfill.repairs import Repairs
 from backfill.run import Driver, Outcome, Run, on_own_thread
 from backfill.shown import ShownPlan, ShownReceipt, html_of, job_rows, text_of
+from backfill.switching import Switching
 from backfill_api.load import SpecError, load_backfill
 from backfill_api.names import API_VERSION, KIND
 from backfill_api.spec import spec as api
@@ -60,7 +61,7 @@ class Comparison:
     """The newest position of the source; `None` if a running driver took the receipt."""
 
 
-class Backfill(Commands, Fences, Repairs):
+class Backfill(Commands, Fences, Repairs, Switching):
     """One job: a target that is filled from a source.
 
     Every method that needs Spark takes the caller's session, which stays unchanged. Without one it opens an embedded

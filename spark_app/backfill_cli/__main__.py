@@ -16,6 +16,7 @@ from backfill_cli.commands.look import jobs, plan, status, validate
 from backfill_cli.commands.options import ASCII, FILE, CommandGroup, in_folder_of, leave, parsed, read, spark_settings
 from backfill_cli.commands.release import release
 from backfill_cli.commands.repair import repair
+from backfill_cli.commands.switch import switch
 from backfill_cli.commands.ui import ui
 from backfill_cli.commands.usage_examples import epilog_of
 from backfill_cli.commands.writing import completion, init, schema
@@ -100,7 +101,7 @@ def demo(folder: Path | None, rows: int, strategy: str) -> None:
 
 
 LOOK, CONTROL = (init, validate, plan, status, jobs, history, ui), (pause, resume, throttle, verify, stop)
-for command in (*LOOK, *CONTROL, fence, unfence, repair, release, schema, completion):
+for command in (*LOOK, *CONTROL, fence, unfence, switch, repair, release, schema, completion):
     cli.add_command(command)
 for name, command in (("", cli), *cli.commands.items()):
     command.epilog = epilog_of(name)

@@ -34,12 +34,7 @@ class ForeignCommit:
 
 
 class BackfillError(Exception):
-    """Base class of all errors of the product; never raised directly.
-
-    Args:
-        message: The failure, with its facts (names, versions, values).
-        hint: One sentence with the next step for the user; shown after the message.
-    """
+    """Base class of all errors of the product; never raised directly. The hint is one sentence with the user's next step."""
 
     reason: ClassVar[str] = "Unexpected"
     retryable: ClassVar[bool] = False
@@ -206,7 +201,6 @@ class SourceReplacedError(BackfillError):
 
 
 RECREATED_HINT = "The source was deleted and created again: give the job another jobId and another target."
-"""Hint for a source that was recreated under its path or name."""
 
 
 class SchemaChangedError(BackfillError):
@@ -263,6 +257,20 @@ class SourceFencedError(BackfillError):
 
     reason = "SourceFenced"
     exit_code = 58
+
+
+class SwitchBlockedError(BackfillError):
+    """A switch-over, its undo or its end is not possible now; the message names each obstacle, and nothing was changed."""
+
+    reason = "SwitchBlocked"
+    exit_code = 34
+
+
+class FlipFailedError(BackfillError):
+    """The name that a switch-over changes cannot be read or changed."""
+
+    reason = "FlipFailed"
+    exit_code = 35
 
 
 class TargetTakenError(BackfillError):

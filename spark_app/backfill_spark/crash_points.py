@@ -31,8 +31,15 @@ OF_JOBS = (
 OF_PUBLICATIONS = ("before_publish", "after_publish")
 """The points that only a job with `publish: WhenComplete` or `WhenVerified` reaches."""
 
-OF_COMMANDS = ("before_log_entry", "after_log_entry", "before_repair", "after_repair")
-"""The points that only commands such as `backfill fence` reach."""
+OF_COMMANDS = (
+    "before_log_entry",
+    "after_log_entry",
+    "before_repair",
+    "after_repair",
+    "before_switch_step",
+    "after_switch_step",
+)
+"""The points that only commands such as `backfill fence`, `repair` and `switch` reach."""
 
 CRASH_POINTS = OF_JOBS + OF_PUBLICATIONS + OF_COMMANDS
 

@@ -113,6 +113,8 @@ REASONS: Final = {
     "PermissionDenied": "The source may not be read or the target not be written.",
     "TargetSchemaMismatch": "The target cannot hold what the transform yields.",
     "SourceFenced": "Another job has fenced the source, and only that job lifts the fence.",
+    "SwitchBlocked": "A switch-over, its undo or its end is not possible now.",
+    "FlipFailed": "The name that a switch-over changes cannot be read or changed.",
     "TargetTaken": "Another job, which is not finished, fills the same target.",
     "TargetChanged": "Other writers kept changing the target while it was compared with the source.",
     "SourceDamaged": "A file of the source exists and cannot be read: truncated, overwritten, or different from the log.",

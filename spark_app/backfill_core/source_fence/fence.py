@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
-from backfill_core.errors import InvalidSpecError, SourceFencedError
+from backfill_core.errors import InvalidSpecError, SourceFencedError, SwitchBlockedError
 from backfill_core.source_fence.fenceable import check_fenceable, in_commit_timestamps
-from backfill_core.source_fence.table_protocol import FENCED, TableProtocol
+from backfill_core.source_fence.table_protocol import FENCED, SWITCH, TableProtocol
 
 FENCE, UNFENCE = "FENCE", "UNFENCE"
 """Operations in the table's history."""
@@ -145,13 +145,13 @@ def fence_step(head: TableHead, request: Request) -> Fenced | LogEntry:
         UnsupportedSourceFeatureError: the table cannot be fenced; names the feature, the property or the versions.
     """
     if head.protocol.is_fenced:
-        return Fenced(_ours(head, request.job))
+        return Fenced(held_by(head, request.job))
     check_fenceable(head.path, head.protocol, head.metadata)
     before = head.protocol
     fence = SourceFence(
         request.job, request.reason, request.time, head.version + 1, reader=before.reader, writer=before.writer
     )
-    properties = {**head.properties, FENCED: fence.encode()}
+    properties = {**_unmarked(head), FENCED: fence.encode()}
     return _entry(head, request, FENCE, before.with_fence(), properties, {"job": request.job, "reason": request.reason})
 
 
@@ -168,15 +168,41 @@ def unfence_step(head: TableHead, request: Request, *, force: bool) -> Open | Lo
     """
     if not head.protocol.is_fenced:
         return Open(head.version)
-    fence = head.fence if force else _ours(head, request.job)
-    versions = None if fence is None else (fence.reader, fence.writer)
-    properties = {name: value for name, value in head.properties.items() if name != FENCED}
+    fence = head.fence if force else held_by(head, request.job)
+    if SWITCH in head.properties and not force:
+        raise SwitchBlockedError(
+            f"{head.path} is fenced for a switch-over ({fence}): readers and writers may use the target already.",
+            hint="Use `backfill switch --undo` or `backfill switch --complete`; --force lifts the fence in any case.",
+        )
+    return lift_entry(head, request, force=force)
+
+
+def lift_entry(head: TableHead, request: Request, *, force: bool = False) -> LogEntry:
+    """Return the log entry that lifts the fence of a table and removes its properties."""
+    versions = None if head.fence is None else (head.fence.reader, head.fence.writer)
+    properties = {name: value for name, value in _unmarked(head).items() if name != FENCED}
     parameters = {"job": request.job, "force": str(force).lower()}
     return _entry(head, request, UNFENCE, head.protocol.without_fence(versions), properties, parameters)
 
 
-def _ours(head: TableHead, job: str) -> SourceFence:
-    """Return the fence if the job holds it."""
+def property_entry(
+    head: TableHead, request: Request, operation: str, properties: Mapping[str, str], parameters: Mapping[str, str]
+) -> LogEntry:
+    """Return a log entry that changes only the properties of a fenced table."""
+    return _entry(head, request, operation, head.protocol, properties, parameters)
+
+
+def _unmarked(head: TableHead) -> dict[str, str]:
+    """Return the properties without the mark of a switch-over."""
+    return {name: value for name, value in head.properties.items() if name != SWITCH}
+
+
+def held_by(head: TableHead, job: str) -> SourceFence:
+    """Return the fence of a fenced table if the job holds it.
+
+    Raises:
+        SourceFencedError: another job holds it, or its property names no job.
+    """
     fence = head.fence
     if fence is None:
         raise SourceFencedError(

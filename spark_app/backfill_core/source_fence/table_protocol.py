@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
+SWITCH: Final = "backfill.switch"
+"""Table property of a fenced source: the mark of a switch-over."""
+
 FENCED: Final = "backfill.fenced"
 """Writer feature that no writer supports, and the table property that names the job."""
 

@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from backfill_api.amounts import counted
 from backfill_api.spec.spec import BackfillResource
 from backfill_core.errors import InvalidSpecError, TransientError
 from backfill_core.plugins import choose
 from backfill_core.source_fence.fence import (
-    Fenced,
     LogEntry,
-    Open,
     Request,
     SourceFence,
     TableHead,
@@ -35,6 +33,8 @@ from backfill_spark.settings import DriverSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 
 TIMEOUT_S = 60.0
 
@@ -96,7 +96,7 @@ def fence_source(
         BackfillError: the log cannot be read or written.
     """
     with _opened(backfill, settings, command="fence", spark=spark, stop=stop, starting=starting) as log:
-        request = _request(backfill, reason)
+        request = request_of(backfill, reason)
         starting("fencing the source")
         return fence_log(log, request, timeout_s=timeout_s)
 
@@ -126,7 +126,7 @@ def unfence_source(
         The same errors as `fence_source`.
     """
     with _opened(backfill, settings, command="unfence", spark=spark, stop=stop, starting=starting) as log:
-        request = _request(backfill, "")
+        request = request_of(backfill, "")
         starting("lifting the fence of the source")
         return unfence_log(log, request, force=force, timeout_s=timeout_s)
 
@@ -134,24 +134,27 @@ def unfence_source(
 def fence_log(log: FencedLog, request: Request, *, timeout_s: float) -> FencedSource:
     """Fence a table; see `fence_source`."""
     first = log.head()
-    answer, last, entries = _settled(log, partial(fence_step, request=request), first, timeout_s)
-    assert isinstance(answer, Fenced)
+    answer, last, entries = settled(log, partial(fence_step, request=request), first, timeout_s)
     return FencedSource(last.path, answer.fence, entries, str(first.protocol), str(last.protocol))
 
 
 def unfence_log(log: FencedLog, request: Request, *, force: bool, timeout_s: float) -> UnfencedSource:
     """Lift the fence of a table; see `unfence_source`."""
     first = log.head()
-    answer, last, entries = _settled(log, partial(unfence_step, request=request, force=force), first, timeout_s)
-    assert isinstance(answer, Open)
+    answer, last, entries = settled(log, partial(unfence_step, request=request, force=force), first, timeout_s)
     lifted = first.fence if first.protocol.is_fenced else None
     return UnfencedSource(last.path, answer.version, lifted, entries, str(last.protocol))
 
 
-def _settled(
-    log: FencedLog, step: Callable[[TableHead], Fenced | Open | LogEntry], head: TableHead, timeout_s: float
-) -> tuple[Fenced | Open, TableHead, int]:
-    """Write entries until the log needs none; return the answer, the version that gave it, and the number of entries."""
+def settled(
+    log: FencedLog, step: Callable[[TableHead], T | LogEntry], head: TableHead, timeout_s: float
+) -> tuple[T, TableHead, int]:
+    """Write entries until the log needs none; return the answer, the version that gave it, and the number of entries.
+
+    Raises:
+        TransientError: other writers committed first until the time was over.
+        BackfillError: the log cannot be read or written, or `step` refuses an entry.
+    """
     ends_s, entries = time.monotonic() + timeout_s, 0
     while isinstance(answer := step(head), LogEntry):
         if entries == 0:
@@ -196,6 +199,7 @@ def _opened(
             yield plugin.fenced_log(session, spec.source)
 
 
-def _request(backfill: BackfillResource, reason: str) -> Request:
+def request_of(backfill: BackfillResource, reason: str) -> Request:
+    """Return a request of a job, made now, with a new id."""
     now_ms = round(time.time() * 1000)
     return Request(backfill.job_id, format_timestamp(now_ms), now_ms, str(uuid.uuid4()), reason)

@@ -104,7 +104,15 @@ class Committer(Protocol):
         """
 
     def release(self, txn_version: int, stored: StoredState) -> SealedCommit:
-        """Remove the job's state and claim from the target."""
+        """Remove the job's state and claim from the target; no driver of the job can commit afterwards.
+
+        Args:
+            txn_version: A version above those of all attempts.
+            stored: The stored state that was read.
+
+        Raises:
+            FencedError, PermissionDeniedError, TransientError: as `seal`.
+        """
 
     def commits_of_others(self, after: int, upto: int, *, shared: bool = False) -> tuple[ForeignCommit, ...]:
         """Return the foreign commits that change rows, in the versions `(after, upto]`.
@@ -113,6 +121,13 @@ class Committer(Protocol):
             after: Version before the first one that is checked.
             upto: The last version.
             shared: True if other jobs may fill the target too; commits of all jobs are then excluded. Otherwise, only those of this job are.
+
+        Raises:
+            BackfillError: a commit cannot be read; the error is retryable if a later read may succeed.
+        """
+
+    def touched_by_others(self, after: int, upto: int) -> tuple[ForeignCommit, ...]:
+        """Return the foreign commits that change files or columns, also compactions, in the versions `(after, upto]`.
 
         Raises:
             BackfillError: a commit cannot be read; the error is retryable if a later read may succeed.

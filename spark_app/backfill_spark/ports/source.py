@@ -285,6 +285,12 @@ class FencedLog(Protocol):
             BackfillError: the log cannot be read; its class shows whether a retry may help.
         """
 
+    def time_of(self, version: int) -> int | None:
+        """Return the time of a commit, in milliseconds; `None` if it is not in the log, or has no time."""
+
+    def at(self, path: str) -> FencedLog:
+        """Return the log of another table of the same kind."""
+
     def put(self, entry: LogEntry) -> None:
         """Write an entry unless its version exists; the next `head` shows the result.
 

@@ -44,7 +44,7 @@ from backfill_spark.sinks.delta.failures import (
     explain_staged,
     explain_target,
 )
-from backfill_spark.sinks.delta.foreign_commits import check_alone, commits_of_others
+from backfill_spark.sinks.delta.foreign_commits import check_alone, commits_of_others, touched_by_others
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -309,6 +309,10 @@ class DeltaCommitter:
         friends = OF_ANY_JOB if shared else None
         return commits_of_others(self._spark, self._path, after, upto, self.app_id, friends=friends)
 
+    def touched_by_others(self, after: int, upto: int) -> tuple[ForeignCommit, ...]:
+        """See `ports.committer.Committer`."""
+        return touched_by_others(self._spark, self._path, after, upto, self.app_id)
+
     def replace_state(self, before: Durable, state: str) -> SealedCommit:
         """See `ports.committer.Committer`."""
         # Without retries, Kernel commits directly after the version that it read, which is not newer than the state read next.
@@ -321,15 +325,7 @@ class DeltaCommitter:
         return self._commit(txn, (), state)
 
     def release(self, txn_version: int, stored: StoredState) -> SealedCommit:
-        """Remove the job's state and its claim from the table, in a commit after which no driver of the job can commit.
-
-        Args:
-            txn_version: A version above those of all attempts.
-            stored: The stored state that was read.
-
-        Raises:
-            FencedError, PermissionDeniedError, TransientError: as `seal`.
-        """
+        """See `ports.committer.Committer`."""
         owner = released(self._domain, stored.owner)
         try:
             txn = self._begin(txn_version)

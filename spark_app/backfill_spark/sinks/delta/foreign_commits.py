@@ -15,8 +15,8 @@ from backfill_spark.sinks.delta.failures import explain_target
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PROPERTIES_ONLY = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", *source_fence.OPERATIONS)
-"""Operations that write metadata but leave the columns unchanged."""
+PROPERTIES_ONLY = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "DROP FEATURE", *source_fence.OPERATIONS)
+"""Operations that write metadata but leave the columns unchanged; a dropped feature that changes files rewrites them in other commits."""
 
 
 def commits_of_others(
@@ -120,6 +120,21 @@ def touching(version: int, lines: Iterable[str]) -> ForeignCommit | None:
     if metadata is not None:
         touches = touches or operation not in PROPERTIES_ONLY or is_on(metadata.get("configuration") or {}, CHANGE_FEED)
     return ForeignCommit(version, str(operation), str(engine)) if touches else None
+
+
+def touched_by_others(spark: SparkSession, path: str, after: int, upto: int, app_id: str) -> tuple[ForeignCommit, ...]:
+    """Return the commits of the versions `(after, upto]` that are not the job's and change files or columns, including OPTIMIZE.
+
+    Raises:
+        BackfillError: a commit cannot be read; its class shows whether a retry may help.
+    """
+    commits: list[ForeignCommit] = []
+    for version in range(after + 1, upto + 1):
+        lines = _lines(spark, path, version)
+        commit = touching(version, lines)
+        ours = any(_application(action_of(line)) == app_id for line in lines if line.strip())
+        commits += [] if ours or commit is None else [commit]
+    return tuple(commits)
 
 
 def _versions(spark: SparkSession, path: str) -> list[int]:

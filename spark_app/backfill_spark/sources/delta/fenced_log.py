@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from backfill_core.errors import (
@@ -17,7 +17,7 @@ from backfill_core.errors import (
 )
 from backfill_core.source_fence.fence import LogEntry, TableHead
 from backfill_core.source_fence.table_protocol import TableProtocol
-from backfill_spark.delta.log import LOG_ERRORS, head_actions
+from backfill_spark.delta.log import LOG_ERRORS, action_of, commit_text, head_actions, lines_of
 from backfill_spark.delta.spark_internals import put_commit
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import Trouble, describe_error, trouble_of
@@ -57,6 +57,19 @@ class DeltaFencedLog:
             raise explain_look(error, self.spark, path=self.path) from error
         protocol = TableProtocol.of(newest.protocol)
         return TableHead(self.path, newest.version, newest.timestamp_ms, newest.metadata, protocol)
+
+    def time_of(self, version: int) -> int | None:
+        """See `ports.source.FencedLog`."""
+        with suppress(*JAVA_ERRORS):
+            for line in lines_of(commit_text(self.spark, self.path, version)):
+                info = action_of(line).get("commitInfo", {})
+                if (time_ms := info.get("inCommitTimestamp", info.get("timestamp"))) is not None:
+                    return int(time_ms)
+        return None
+
+    def at(self, path: str) -> DeltaFencedLog:
+        """See `ports.source.FencedLog`."""
+        return replace(self, path=path)
 
     def put(self, entry: LogEntry) -> None:
         """See `ports.source.FencedLog`."""

@@ -1,0 +1,107 @@
+"""Obstacles of a switch-over: everything that a check finds before the source is fenced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from backfill_api.amounts import counted
+from backfill_api.spec.spec import BackfillSpec
+from backfill_core.errors import InvalidSpecError, SwitchBlockedError
+from backfill_core.source_fence.fence import TableHead
+from backfill_core.switch_over.mark import Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """State of both tables and of the name, read before anything is changed."""
+
+    source: TableHead
+    target: TableHead | None
+    """`None` if the target has no state of the job."""
+
+    job: str
+    behind: int | None
+    """Versions of the source that the target lacks; `None` if the history is not complete."""
+
+    lag_s: float
+    """Seconds since the newest version of the source if the target lacks a version; else 0."""
+
+    key_proven: bool
+    """True if the key is proven unique, or needs no proof."""
+
+    name: str | None
+    """Folder to which the name of the flip points; `None` if the flip changes no name."""
+
+    has_name: bool
+    """True if the flip changes a name."""
+
+    receipt_s: float | None
+    """Duration of the last receipt, in seconds; `None` before the first."""
+
+    receipt_age_s: float | None
+    """Seconds since the last receipt; `None` before the first."""
+
+
+def check_spec(spec: BackfillSpec) -> None:
+    """Reject a spec that no switch-over can have.
+
+    Raises:
+        InvalidSpecError: names the field.
+    """
+    if spec.after != "Follow":
+        raise InvalidSpecError(
+            f"spec.after: a switch-over needs a job that follows its source, and it is {spec.after}.",
+            hint="Set after: Follow and run the job again: it continues from the position that its target holds.",
+        )
+    if spec.target.params.existing_rows == "Keep":
+        raise InvalidSpecError(
+            f"spec.target.{spec.target.member}.existingRows: Keep: a switch-over compares whole tables, and kept rows are not in the "
+            "source.",
+            hint="Use a target that only this job fills.",
+        )
+    if spec.write_mode == "Changelog":
+        raise InvalidSpecError(
+            f"spec.target.{spec.target.member}.writeMode: a changelog has a row for each change, so it cannot replace the source.",
+            hint="Use writeMode: Upsert or Append.",
+        )
+
+
+def obstacles(findings: Findings, *, max_lag_s: float) -> tuple[str, ...]:
+    """Return each reason why a switch-over cannot begin; empty if it can."""
+    return tuple(_obstacles(findings, max_lag_s))
+
+
+def _obstacles(findings: Findings, max_lag_s: float) -> Iterator[str]:
+    if findings.behind is None:
+        yield "the target does not hold the whole history yet: wait until the job has caught up"
+    elif findings.lag_s > max_lag_s:
+        versions = counted(findings.behind, "version")
+        yield f"the target lacks {versions} of {findings.lag_s:.0f} s, above --max-lag {max_lag_s:g} s: is the driver running?"
+    if not findings.key_proven:
+        yield "the key of the target is not proven unique yet: wait until the job has caught up"
+    if findings.target is not None and findings.target.protocol.is_fenced:
+        yield f"the target {findings.target.path} is read-only ({findings.target.fence}): lift its fence first"
+    if findings.has_name and findings.name != findings.source.path:
+        pointed = findings.name or "no folder"
+        yield f"spec.switch.flip: the name points to {pointed}, not to the source {findings.source.path}"
+
+
+def check_mark(mark: Mark | None, *, target: str, flip: str) -> None:
+    """Reject a spec that differs from that of the switch-over that is under way.
+
+    Raises:
+        SwitchBlockedError: names the field.
+    """
+    if mark is None:
+        return
+    if mark.target != target:
+        raise SwitchBlockedError(
+            f"spec.target: a switch-over of the source to {mark.target} is under way, and this target is {target}.",
+            hint="Use the spec of that switch-over.",
+        )
+    if mark.flip != flip:
+        raise SwitchBlockedError(
+            f"spec.switch.flip: the switch-over under way has {mark.flip}, and this spec has {flip}.",
+            hint="Use the spec of that switch-over until it is completed or undone.",
+        )

@@ -1,0 +1,289 @@
+"""`backfill switch`: performs one step after the other until the core names an end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from backfill_api.spec.spec import BackfillResource
+from backfill_core.errors import BackfillError, SwitchBlockedError, VerificationFailedError
+from backfill_core.protocol.receipt import TableReceipt
+from backfill_core.source_fence.fence import SourceFence
+from backfill_core.switch_over.endings import error_of
+from backfill_core.switch_over.mark import Mark, Stage, mark_of
+from backfill_core.switch_over.obstacles import check_mark, check_spec, obstacles
+from backfill_core.switch_over.steps import Answer, End, Goal, Step, SwitchOver, begin
+from backfill_spark.crash_points import crash_point
+from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
+from backfill_spark.settings import DriverSettings
+from backfill_spark.switch_over.follower import Follower
+from backfill_spark.switch_over.plan import SwitchOptions, opened
+from backfill_spark.switch_over.tables import SwitchTables, check_source, described
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_EVERY_S = 0.05
+BLOCKED_HINT = "Remove each obstacle, then run `backfill switch` again; nothing was changed."
+
+
+@dataclass(frozen=True)
+class SwitchResult:
+    """Result of a command that reached its end."""
+
+    end: End
+    source: str
+    target: str
+    flip: tuple[str, ...]
+    """Description of the flip, for users."""
+
+    fence: SourceFence | None = None
+    receipt: TableReceipt | None = None
+    """Comparison of this run; `None` if an earlier run made it."""
+
+    unavailable_s: float | None = None
+    """Seconds from the fence until the target accepted writes under the name; `None` if this run did not switch."""
+
+
+def switch_over(
+    backfill: BackfillResource,
+    *,
+    settings: DriverSettings,
+    goal: Goal,
+    options: SwitchOptions,
+    stop_other: Callable[[], None],
+    spark: SparkSession | None = None,
+    stop: StopSignal | None = None,
+    starting: Callable[[str], None] = lambda _: None,
+) -> SwitchResult:
+    """Switch readers and writers over to the target, undo that, or complete it.
+
+    Args:
+        backfill: The job.
+        settings: Settings of this process.
+        goal: The request.
+        options: Limits.
+        stop_other: Stops the driver of another process on this machine.
+        spark: A session to use; by default, a session is opened and closed again.
+        stop: A requested stop ends a switch-over before the flip.
+        starting: Called before each step.
+
+    Raises:
+        InvalidSpecError: no switch-over is possible with this spec.
+        SwitchBlockedError: it cannot begin or continue; names each obstacle.
+        SourceFencedError, UnsupportedSourceFeatureError: the source cannot be fenced.
+        VerificationFailedError: source and target differ; the source accepts writes again.
+        FlipFailedError: the name cannot be changed.
+        StoppedEarly: a stop was requested before the flip; the source accepts writes again.
+        BackfillError: a table cannot be read or written.
+    """
+    if goal is Goal.SWITCH:
+        check_spec(backfill.spec)
+    check_source(backfill)
+    stop = stop or StopSignal()
+    with opened(backfill, settings, spark, stop, starting) as tables:
+        head = tables.source.head()
+        mark = mark_of(head)
+        check_mark(mark, target=tables.context.sink.path, flip=described(backfill.spec.switch.flip))
+        fenced = head.protocol.is_fenced and head.fence is not None and head.fence.job == backfill.job_id
+        machine = begin(goal, mark, fenced=fenced, timeout_s=options.timeout_s)
+        run = _Run(tables, options, stop, mark, settings=settings, stop_other=stop_other)
+        return run.to_end(goal, machine, starting)
+
+
+@dataclass
+class _Run:
+    """One run of a command, with what its steps found."""
+
+    tables: SwitchTables
+    options: SwitchOptions
+    stop: StopSignal
+    mark: Mark | None
+    settings: DriverSettings
+    stop_other: Callable[[], None]
+    follower: Follower | None = None
+    fence: SourceFence | None = None
+    fenced_s: float | None = None
+    flipped_s: float | None = None
+    receipt: TableReceipt | None = None
+    decided: Mark | None = None
+    """The mark that the comparison allows."""
+
+    errors: list[Exception] = field(default_factory=list)
+    pause: threading.Event = field(default_factory=threading.Event)
+
+    def to_end(self, goal: Goal, machine: SwitchOver, starting: Callable[[str], None]) -> SwitchResult:
+        """Perform steps until an end; raise the error of an end that is not the goal."""
+        if machine.at is Step.CHECK:
+            context = self.tables.context
+            with Follower(context.spark, context.backfill, self.settings, self.stop_other) as self.follower:
+                machine = self._steps(machine, starting)
+        else:
+            machine = self._steps(machine, starting)
+        error = error_of(goal, machine, self.mark, self.errors[0] if self.errors else None)
+        if error is not None:
+            raise error
+        return self._result(machine)
+
+    def _steps(self, machine: SwitchOver, starting: Callable[[str], None]) -> SwitchOver:
+        while isinstance(machine.at, Step):
+            starting(machine.at.value)
+            crash_point("before_switch_step")
+            machine = machine.on(self._answer(machine.at), time.monotonic())
+            crash_point("after_switch_step")
+        return machine
+
+    def _answer(self, step: Step) -> Answer:
+        try:
+            with self.tables.explained():
+                return getattr(self, f"_{step.name.lower()}")() or Answer.DONE
+        except (BackfillError, StoppedEarly) as error:
+            self.errors.append(error)
+            return Answer.FAILED
+
+    def _result(self, machine: SwitchOver) -> SwitchResult:
+        tables = self.tables
+        assert isinstance(machine.at, End)
+        source, target = tables.source.head().path, tables.context.sink.path
+        spent = None if self.fenced_s is None or self.flipped_s is None else round(self.flipped_s - self.fenced_s, 3)
+        flip = tuple(tables.flip.describe(source, target))
+        return SwitchResult(machine.at, source, target, flip, self.fence, self.receipt, spent)
+
+    # ------------------------------------------------------------------ to the target
+    def _check(self) -> None:
+        assert self.follower is not None
+        ends_s = time.monotonic() + self.options.timeout_s
+        while found := obstacles(self.tables.findings(), max_lag_s=self.options.max_lag_s):
+            self.stop.check()
+            self.follower.check()
+            if not self.follower.is_ours or time.monotonic() > ends_s:
+                raise SwitchBlockedError(f"the switch-over cannot begin: {'; '.join(found)}.", hint=BLOCKED_HINT)
+            self.pause.wait(LOOK_EVERY_S)
+
+    def _fence(self) -> None:
+        self.fenced_s = time.monotonic()
+        self.fence = self.tables.fence_source()
+
+    def _drain(self) -> None:
+        assert self.follower is not None
+        assert self.fence is not None
+        ends_s = time.monotonic() + self.options.timeout_s
+        while not self._holds(self.fence.version):
+            self.stop.check()
+            self.follower.check()
+            if time.monotonic() > ends_s:
+                return  # the core knows the deadline
+            self.pause.wait(LOOK_EVERY_S)
+
+    def _holds(self, version: int) -> bool:
+        state = self.tables.state()
+        return state is not None and isinstance(state.consumed, int) and state.consumed >= version
+
+    def _verify(self) -> None:
+        assert self.follower is not None
+        assert self.fence is not None
+        late = threading.Timer(self.options.timeout_s, lambda: self.stop.ask(force=True))
+        late.start()
+        try:
+            with ThreadPoolExecutor(1, thread_name_prefix="stop") as aside:
+                stopped: Future[None] = aside.submit(self.follower.stop)
+                with self.stop.cancels_jobs_of(self.tables.context.spark):
+                    receipt = self.tables.compared(self.stop, by_rows=self.options.by_rows)
+                stopped.result()
+        finally:
+            late.cancel()
+        self.receipt = receipt
+        if not receipt.equal:
+            raise VerificationFailedError(
+                f"source and target differ in {len(receipt.mismatches)} of {receipt.vnodes} vnodes: the switch-over was given up.",
+                hint="Compare them with `backfill verify --explain`. The source accepts writes.",
+            )
+        mark = self.tables.decided(self.fence, "Flipping")
+        others = self.tables.committer.touched_by_others(receipt.target_version, mark.target_version)
+        if others:
+            raise SwitchBlockedError(
+                f"another writer changed the target after the comparison: {', '.join(map(str, others[:5]))}.",
+                hint="Stop the writers of the target, then run the switch-over again.",
+            )
+        self.decided = mark
+
+    def _record(self) -> None:
+        assert self.decided is not None
+        self._store(self.decided)
+
+    def _release(self) -> None:
+        self.tables.release_target()
+
+    def _flip(self) -> None:
+        self.tables.flip.flip(self.tables.context.sink.path)
+        self.flipped_s = time.monotonic()
+
+    def _settle(self) -> None:
+        if self.tables.context.backfill.spec.switch.keep_source == "Released":
+            self.tables.open_source(self.mark)
+        else:
+            self._stage("Switched")
+
+    def _give_up(self) -> None:
+        self.tables.open_source(self.mark)
+
+    # ------------------------------------------------------------------ back to the source
+    def _check_target(self) -> Answer:
+        return self._others()
+
+    def _reverse(self) -> None:
+        self._stage("Undoing")
+
+    def _hold(self) -> None:
+        self.tables.fence_target()
+
+    def _recheck(self) -> Answer:
+        return self._others()
+
+    def _restore(self) -> None:
+        self.tables.restore_name(self._marked)
+
+    def _return(self) -> None:
+        self.tables.return_state(self._marked)
+
+    def _last_check(self) -> Answer:
+        return self._others()
+
+    def _reopen(self) -> None:
+        self.tables.open_source(self.mark)
+
+    def _redo(self) -> None:
+        self._stage("Flipping")
+
+    def _complete(self) -> None:
+        self.tables.open_source(self.mark)
+
+    # ------------------------------------------------------------------ the mark
+    @property
+    def _marked(self) -> Mark:
+        assert self.mark is not None
+        return self.mark
+
+    def _stage(self, stage: Stage) -> None:
+        self._store(replace(self._marked, stage=stage))
+
+    def _store(self, mark: Mark) -> None:
+        before, self.mark = self.mark, mark
+        self.tables.record(mark, before)
+
+    def _others(self) -> Answer:
+        others = self.tables.others_since(self._marked.target_version)
+        if not others:
+            return Answer.DONE
+        listed = ", ".join(map(str, others[:5]))
+        self.errors.append(
+            SwitchBlockedError(
+                f"other writers changed the target since the switch-over, and the source lacks these commits: {listed}.",
+                hint="Copy these changes to the source by hand after `backfill switch --complete`, or keep the target.",
+            )
+        )
+        return Answer.OTHERS_WROTE

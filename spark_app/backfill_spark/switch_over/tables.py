@@ -1,0 +1,211 @@
+"""Both tables and the name of a switch-over: reads and effects, one for each step."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from backfill_core.errors import ForeignCommit, InvalidSpecError
+from backfill_core.job.state import JobState
+from backfill_core.plugins import choose
+from backfill_core.protocol.epochs import txn_version
+from backfill_core.protocol.receipt import TableReceipt
+from backfill_core.source_fence.fence import LogEntry, SourceFence, TableHead, fence_step
+from backfill_core.switch_over.mark import Mark, Stage, lift_step, record_step
+from backfill_core.switch_over.obstacles import Findings
+from backfill_spark import flips, sources
+from backfill_spark.driver.fence import request_of, settled
+from backfill_spark.driver.job_context import JobContext
+from backfill_spark.jvm.stop_signal import StopSignal
+from backfill_spark.ports.flip import Flip, Previous
+from backfill_spark.ports.sink import KeepsFeatures
+from backfill_spark.ports.source import FencedLog
+from backfill_spark.receipts.comparison import compare
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from backfill_api.spec.sources import Source
+    from backfill_api.spec.spec import BackfillResource
+    from backfill_spark.ports.committer import Committer
+
+T = TypeVar("T")
+STATE_FEATURE = "domainMetadata"
+"""Table feature that a job's state needs, and that some writers lack."""
+
+ENTRY_WAIT_S = 60.0
+"""Longest time for which concurrent commits of other writers are followed, for one log entry."""
+
+
+def check_source(backfill: BackfillResource) -> Callable[[SparkSession, Source], FencedLog]:
+    """Return how to open the log of a job's source.
+
+    Raises:
+        InvalidSpecError: the source has no log to which a fence can be added.
+    """
+    plugin = choose(sources.discover(), backfill.spec.source.type, "spec.source.type")
+    if plugin.fenced_log is None:
+        raise InvalidSpecError(
+            f"spec.source.type: {plugin.name} cannot be switched over: it has no log to which a fence can be added.",
+            hint="Stop its producers, wait until the target has caught up, and stop the job.",
+        )
+    return plugin.fenced_log
+
+
+@dataclass(frozen=True)
+class SwitchTables:
+    """The source, the target and the name that a job switches over."""
+
+    context: JobContext
+    source: FencedLog
+    target: FencedLog
+    flip: Flip
+    reason: str
+    """Shown to operators who meet a fence."""
+
+    @classmethod
+    def of(cls, context: JobContext) -> SwitchTables:
+        """Open the logs and the flip of a job; changes nothing.
+
+        Raises:
+            InvalidSpecError: see `check_source`, or the flip is not installed.
+        """
+        spec = context.backfill.spec
+        source = check_source(context.backfill)(context.spark, spec.source)
+        chosen = choose(flips.discover(), spec.switch.flip.type, "spec.switch.flip.type")
+        flip = chosen.open(context.spark, spec.switch.flip)
+        return cls(context, source, source.at(context.sink.path), flip, f"switch to {context.sink.path}")
+
+    @property
+    def committer(self) -> Committer:
+        """The committer of the target."""
+        return self.context.committer
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Translate exceptions of the block into a `BackfillError`."""
+        with self.context.explained("the switch-over"):
+            yield
+
+    # ------------------------------------------------------------------ reading
+    def state(self) -> JobState | None:
+        """Return the job's state in the target; `None` if it has none."""
+        text = self.committer.read_state().text
+        return None if text is None else JobState.decode(text)
+
+    def findings(self) -> Findings:
+        """Read everything that decides whether a switch-over can begin."""
+        source, state, now_s = self.source.head(), self.state(), time.time()
+        consumed = None if state is None else state.consumed
+        behind = max(0, source.version - consumed) if isinstance(consumed, int) else None
+        oldest_ms = self.source.time_of(source.version - behind + 1) if behind else None
+        receipt = None if state is None else state.receipt
+        verified_ms = None if receipt is None else receipt.verified_ms
+        keyed = self.context.backfill.spec.write_mode == "Upsert"
+        changes_name = self.context.backfill.spec.switch.flip.type != "None"
+        return Findings(
+            source=source,
+            target=None if state is None else self.target.head(),
+            job=self.context.backfill.job_id,
+            behind=behind,
+            lag_s=0.0 if not behind else max(0.0, now_s - (oldest_ms or source.timestamp_ms) / 1000),
+            key_proven=not keyed or state is None or state.progress.get("keyProven") is not False,
+            name=self.flip.points_to() if changes_name else None,
+            has_name=changes_name,
+            receipt_s=None if receipt is None else receipt.seconds,
+            receipt_age_s=None if verified_ms is None else max(0.0, now_s - verified_ms / 1000),
+        )
+
+    def others_since(self, version: int) -> tuple[ForeignCommit, ...]:
+        """Return the commits of other writers to the target after a version."""
+        return self.committer.touched_by_others(version, self.target.head().version)
+
+    def compared(self, stop: StopSignal, *, by_rows: bool) -> TableReceipt:
+        """Compare the target's newest version with the source."""
+        context = self.context.reopened()
+        with context.open_job() as job:
+            status, version = job.strategy().status, context.stored.table_version
+            comparison = compare(
+                job.tables, status.position, target_version=version, covered=status.covered, cut_off=status.cut_off,
+                check=stop.check, by_rows=by_rows,
+            )  # fmt: skip
+            with job.tables.jobs_explained():
+                return comparison.receipt(epoch=0 if context.state is None else context.state.epoch)
+
+    # ------------------------------------------------------------------ effects
+    def fence_source(self) -> SourceFence:
+        """Make the source read-only; return the fence, also one of an earlier run."""
+        request = request_of(self.context.backfill, self.reason)
+        return self._settled(self.source, lambda head: fence_step(head, request)).fence
+
+    def fence_target(self) -> None:
+        """Make the target read-only."""
+        request = request_of(self.context.backfill, f"undo of the {self.reason}")
+        self._settled(self.target, lambda head: fence_step(head, request))
+
+    def record(self, mark: Mark, before: Mark | None) -> None:
+        """Store a mark in the source."""
+        request = request_of(self.context.backfill, "")
+        self._settled(self.source, lambda head: record_step(head, request, mark, before=before))
+
+    def open_source(self, mark: Mark | None) -> None:
+        """Lift the fence of the source, and remove the mark."""
+        request = request_of(self.context.backfill, "")
+        self._settled(self.source, lambda head: lift_step(head, request, mark))
+
+    def open_target(self) -> None:
+        """Lift a fence that an undo of this job left on the target."""
+        request = request_of(self.context.backfill, "")
+        self._settled(self.target, lambda head: lift_step(head, request, None))
+
+    def decided(self, fence: SourceFence, stage: Stage) -> Mark:
+        """Return the mark with everything that an undo needs."""
+        stored, spec = self.committer.read_state(), self.context.backfill.spec
+        previous = json.dumps(asdict(self.flip.current()))
+        return Mark(
+            stage, fence.version, self.context.sink.path, stored.table_version, described(spec.switch.flip), previous,
+            stored.text or "", request_of(self.context.backfill, "").time,
+        )  # fmt: skip
+
+    def release_target(self) -> None:
+        """Remove the job's state from the target, and the table feature that only it needed."""
+        self.open_target()
+        stored = self.committer.read_state()
+        if stored.text is not None:
+            attempt = JobState.decode(stored.text).attempt + 1
+            self.committer.release(txn_version(attempt, 0), stored)
+        sink = self.context.sink
+        if not isinstance(sink, KeepsFeatures) or self.committer.domains():
+            return
+        # Delta fails if an earlier run has dropped the feature.
+        if STATE_FEATURE in self.target.head().protocol.features:
+            sink.drop_feature()
+
+    def return_state(self, mark: Mark) -> None:
+        """Store the job's state in the target again, above every attempt before."""
+        self.open_target()
+        stored = self.committer.read_state()
+        if stored.text is not None or not mark.state:
+            return
+        newest = 0 if stored.txn_version is None else stored.txn_version >> 32
+        state = replace(JobState.decode(mark.state), attempt=newest + 1)
+        claim = replace(self.context.claim, begins=False)
+        self.committer.fence(txn_version(state.attempt, 0), state.encode(), opened=stored, claim=claim)
+
+    def restore_name(self, mark: Mark) -> None:
+        """Make the name point to the source again."""
+        self.flip.undo(Previous(**json.loads(mark.previous)))
+
+    def _settled(self, log: FencedLog, step: Callable[[TableHead], T | LogEntry]) -> T:
+        return settled(log, step, log.head(), ENTRY_WAIT_S)[0]
+
+
+def described(flip: Any) -> str:
+    """Return a flip of a spec as JSON."""
+    return json.dumps(
+        flip.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True), sort_keys=True
+    )

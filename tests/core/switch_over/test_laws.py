@@ -1,0 +1,93 @@
+"""A switch-over in a world where commands die at any step, effects fail, answers are lost, and writers never stop."""
+
+import contextlib
+import random
+
+import pytest
+from support.source_fence.switch_world import SOURCE, TARGET, KilledError, World
+
+from backfill_core.switch_over.mark import mark_of
+from backfill_core.switch_over.steps import End, Goal
+
+SEEDS = 400
+STEPS_MAX = 9
+GOALS = (Goal.SWITCH, Goal.SWITCH, Goal.UNDO, Goal.COMPLETE)
+
+
+def doubled(world):
+    """Return the rows that a table has twice."""
+    return [path for path, table in world.tables.items() if len(table.rows) != len(set(table.rows))]
+
+
+def killed_once(world, goal, chance, *, released):
+    """Run a command that may die or meet failures."""
+    with contextlib.suppress(KilledError):
+        world.run(goal, dies_after=chance.randint(1, STEPS_MAX), fails=chance.choice([0, 0, 0.2]), released=released)
+
+
+class TestAnyCrash:
+    """The log of the source alone decides where the next run continues."""
+
+    @pytest.mark.parametrize("seed", range(SEEDS))
+    def test_loses_no_acknowledged_write_and_leaves_one_writable_table(self, seed):
+        """Users run a killed command again, or change their mind and undo it."""
+        chance = random.Random(seed)
+        world, released = World(chance), chance.random() < 0.2
+        world.write()
+        world.follow()
+
+        for _ in range(chance.randint(1, 5)):
+            killed_once(world, chance.choice(GOALS), chance, released=released)
+        undoing = (mark := mark_of(world.tables[SOURCE].log.head())) is not None and mark.stage == "Undoing"
+        end = world.run(Goal.UNDO if undoing else Goal.SWITCH, released=released)
+        for _ in range(10):
+            world.disturb()
+
+        mark = mark_of(world.tables[SOURCE].log.head())
+        assert world.lost() == []
+        assert doubled(world) == []
+        assert not world.source_was_open
+        assert not world.rows_were_hidden
+        assert end is not End.INTERRUPTED
+        assert world.tables[TARGET].writable
+        assert world.name == TARGET or (world.tables[SOURCE].writable and world.state is not None)
+        assert mark is None or (world.name == TARGET and mark.stage == "Switched" and not world.tables[SOURCE].writable)
+
+    def test_reaches_each_end(self):
+        """A world in which nothing can go wrong would prove nothing."""
+        ends = set()
+        for seed in range(SEEDS):
+            chance = random.Random(seed)
+            world = World(chance)
+            for _ in range(4):
+                ends.add(world.run(chance.choice(GOALS), fails=0.1))
+
+        assert ends == set(End)
+
+
+class TestAnUndo:
+    """The source lacks every write that the target accepted."""
+
+    def test_is_refused_once_others_wrote_to_the_target(self):
+        """Nothing was changed, so the target stays in use."""
+        world = World(random.Random(1))
+        while world.run(Goal.SWITCH) is not End.SWITCHED:
+            pass
+        world.write()
+
+        assert world.run(Goal.UNDO) is End.REFUSED
+        assert (world.name, world.lost(), world.tables[TARGET].writable) == (TARGET, [], True)
+
+    def test_that_meets_a_write_after_its_first_check_goes_forward_again(self):
+        """The write was acknowledged, and readers of the name must keep it."""
+        for seed in range(200):
+            world = World(random.Random(seed))
+            while world.run(Goal.SWITCH) is not End.SWITCHED:
+                pass
+            foreign = world.tables[TARGET].foreign
+            end = world.run(Goal.UNDO)
+            if not foreign and end is End.SWITCHED:
+                break
+
+        assert (end, world.name, world.lost()) == (End.SWITCHED, TARGET, [])
+        assert mark_of(world.tables[SOURCE].log.head()).stage == "Switched"

@@ -1,0 +1,82 @@
+"""Obstacles are found before the fence, all at once; a spec that cannot be switched over is refused by its field."""
+
+from dataclasses import replace
+
+import pytest
+from support.source_fence.memory_log import after_entry, table_head
+from support.source_fence.switch_world import REQUEST
+from support.tables.jobs import job
+
+from backfill_core.errors import InvalidSpecError, SwitchBlockedError
+from backfill_core.source_fence.fence import fence_step
+from backfill_core.switch_over.mark import Mark
+from backfill_core.switch_over.obstacles import Findings, check_mark, check_spec, obstacles
+
+OPEN = Findings(
+    source=table_head(), target=replace(table_head(), path="/lake/v2"), job="shop/orders", behind=1, lag_s=2.0, key_proven=True,
+    name="/lake/orders", has_name=True, receipt_s=1.0, receipt_age_s=60.0,
+)  # fmt: skip
+FENCED = after_entry(OPEN.target, fence_step(OPEN.target, REQUEST))
+
+
+class TestASpec:
+    @pytest.mark.parametrize(
+        ("spec", "message"),
+        [
+            ({"after": "Exit"}, "spec.after: a switch-over needs a job that follows its source, and it is Exit"),
+            ({"target": {"writeMode": "Append", "existingRows": "Keep"}}, "spec.target.delta.existingRows: Keep"),
+            (
+                {"target": {"writeMode": "Changelog"}},
+                "spec.target.delta.writeMode: a changelog has a row for each change",
+            ),
+        ],
+    )
+    def test_that_cannot_be_switched_over_is_refused_by_its_field(self, spec, message):
+        """Neither table is opened for it."""
+        with pytest.raises(InvalidSpecError) as refused:
+            check_spec(job("/s", "/t", **({"after": "Follow"} | spec)).spec)
+
+        assert message in refused.value.message
+
+    def test_that_follows_is_accepted(self):
+        """The strategy does not matter."""
+        check_spec(job("/s", "/t", after="Follow").spec)
+
+
+class TestObstacles:
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"behind": None, "target": None}, "does not hold the whole history"),
+            ({"lag_s": 31.0, "behind": 9}, "lacks 9 versions of 31 s, above --max-lag 30 s"),
+            ({"key_proven": False}, "not proven unique"),
+            ({"target": FENCED}, "the target /lake/v2 is read-only (job 'shop/orders' at version 5"),
+            ({"name": "/lake/elsewhere"}, "the name points to /lake/elsewhere, not to the source /lake/orders"),
+            ({"name": None}, "the name points to no folder"),
+        ],
+    )
+    def test_each_is_named_with_its_values(self, change, message):
+        """The user removes it and tries again."""
+        [found] = obstacles(replace(OPEN, **change), max_lag_s=30)
+
+        assert message in found
+
+    def test_all_are_found_at_once(self):
+        """A dry run lists everything that would block."""
+        assert obstacles(OPEN, max_lag_s=30) == ()
+        assert obstacles(replace(OPEN, name=None, has_name=False), max_lag_s=30) == ()
+        assert len(obstacles(replace(OPEN, lag_s=99.0, key_proven=False, name="/x"), max_lag_s=30)) == 3
+
+
+class TestASwitchOverUnderWay:
+    """Another flip would change a name that the stored definition does not belong to."""
+
+    @pytest.mark.parametrize(("target", "flip"), [("/lake/v3", "{}"), ("/lake/v2", '{"type": "View"}')])
+    def test_keeps_its_target_and_its_flip(self, target, flip):
+        """A user may edit the file between two runs."""
+        mark = Mark("Flipping", 5, "/lake/v2", 7, "{}", "{}", "state", REQUEST.time)
+
+        with pytest.raises(SwitchBlockedError, match="under way"):
+            check_mark(mark, target=target, flip=flip)
+        check_mark(mark, target="/lake/v2", flip="{}")
+        check_mark(None, target=target, flip=flip)

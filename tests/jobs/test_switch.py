@@ -1,0 +1,103 @@
+"""A switch-over moves a live writer from the source to the target, and back; nothing that it was told to be written is lost."""
+
+import pytest
+from support.drivers.background import Running
+from support.endings import assert_ending
+from support.switch_over.names import Writer, ids_in, make_name
+from support.tables.jobs import document, make_orders
+
+from backfill import Backfill, Settings
+from backfill.errors import SwitchBlockedError, VerificationFailedError
+from backfill_api.load import load_backfill
+from backfill_core.source_fence.table_protocol import FENCED, SWITCH
+from backfill_spark.delta.log import head_actions
+
+
+@pytest.fixture
+def moved(spark, tmp_path):
+    """Return a function that makes orders, a name for them, and a job that follows them."""
+
+    def make(**spec):
+        source, target = str(tmp_path / "orders"), str(tmp_path / "orders_v2")
+        make_orders(spark, source, 100, files=2)
+        name, flip = make_name(tmp_path, source)
+        settings = Settings(state_dir=tmp_path / "state", cores=2)
+        switch = {"flip": flip} | spec.pop("switch", {})
+        written = document(source, target, after="Follow", switch=switch, barrier={"intervalMs": 200}, **spec)
+        return Backfill.of(written, settings=settings), name, source, target
+
+    return make
+
+
+def driven(spark, job, folder):
+    """Return a driver of a job, which runs while it is entered."""
+    return Running(spark, load_backfill(job.document), folder / "state")
+
+
+class TestALiveWriter:
+    """It writes to the table to which the name points, and tries again when it is refused."""
+
+    def test_loses_nothing_over_a_switch_and_its_end(self, spark, moved):
+        """The command starts the driver itself, which makes the copy first."""
+        job, name, source, target = moved()
+
+        with Writer(name) as writer:
+            writer.until(2)
+            done = job.switch(spark)
+            assert (done.end, name.read_text(), done.receipt.equal) == ("Switched", target, True)
+            writer.until(2)
+            with pytest.raises(SwitchBlockedError, match="other writers changed the target since the switch-over"):
+                job.undo_switch(spark)
+            assert job.switch(spark).end == "Switched"
+            writer.until(1)
+
+        expected = sorted([*ids_in(source)[:100], *writer.ids])
+        assert ids_in(target) == expected
+        assert writer.refused
+        assert FENCED in head_actions(spark, source).protocol["writerFeatures"]
+        assert job.complete_switch(spark).end == "Completed"
+        with pytest.raises(SwitchBlockedError, match="there is no switch-over to undo"):
+            job.undo_switch(spark)
+        properties = head_actions(spark, source).metadata["configuration"]
+        assert not {FENCED, SWITCH} & properties.keys()
+
+    @pytest.mark.parametrize("strategy", ["Replica", "Snapshot"])
+    def test_goes_back_with_an_undo_and_the_job_follows_again(self, spark, tmp_path, moved, strategy):
+        """A driver that runs already is used, and ends; the state of the job returns to the target."""
+        job, name, source, target = moved(strategy={"type": strategy})
+        with driven(spark, job, tmp_path) as running:
+            running.until(lambda progress: progress.caught_up)
+            assert job.plan_switch(spark).obstacles == ()
+            assert job.switch(spark).end == "Switched"
+            assert running.outcome().outcome == "Stopped"
+        assert (name.read_text(), ids_in(target)) == (target, ids_in(source))
+
+        assert job.undo_switch(spark).end == "Undone"
+
+        assert name.read_text() == source
+        assert SWITCH not in head_actions(spark, source).metadata["configuration"]
+        with Writer(name) as writer, driven(spark, job, tmp_path) as running:
+            writer.until(2)
+            newest = head_actions(spark, source).version
+            running.until(lambda progress: (progress.consumed_version or 0) >= newest)
+        assert set(writer.ids[:2]) <= set(ids_in(target))
+
+
+class TestGivenUp:
+    """A switch-over that fails before its flip leaves a source that accepts writes."""
+
+    def test_comparison_that_finds_a_difference_opens_the_source_again(self, spark, tmp_path, moved):
+        """Another writer changed the target; the name still points to the source."""
+        job, name, source, target = moved()
+        with driven(spark, job, tmp_path) as running:
+            running.until(lambda progress: progress.caught_up)
+            spark.sql(f"UPDATE delta.`{target}` SET note = 'x' WHERE id = 5")
+            with pytest.raises(VerificationFailedError) as failed:
+                job.switch(spark)
+
+        assert_ending(failed.value, "VerificationFailed")
+        assert name.read_text() == source
+        assert FENCED not in str(head_actions(spark, source).protocol)
+        with pytest.raises(SwitchBlockedError) as none:
+            job.complete_switch(spark)
+        assert_ending(none.value, "SwitchBlocked")

@@ -1,0 +1,224 @@
+"""A world for the core of a switch-over: two tables, a name, a job that follows, writers that retry; a command may die anywhere."""
+
+from dataclasses import replace
+
+from support.source_fence.memory_log import FIRST_MS, MemoryLog, table_head
+
+from backfill_core.errors import BackfillError
+from backfill_core.source_fence.fence import LogEntry, Request, fence_step
+from backfill_core.switch_over.mark import Mark, lift_step, mark_of, record_step
+from backfill_core.switch_over.steps import Answer, Step, begin
+
+JOB = "shop/orders"
+SOURCE, TARGET = "source", "target"
+REQUEST = Request(JOB, "2026-11-26T22:00:00Z", FIRST_MS + 5000, "entry", "switch-over")
+TIMEOUT_S = 100
+LAGS = 0.2
+"""Probability that a check finds a target that lags."""
+
+
+class KilledError(Exception):
+    """The process of the command ends here."""
+
+
+class Table:
+    """A log with the rows of its versions, and the writers' view of it."""
+
+    def __init__(self, path):
+        self.log = MemoryLog(replace(table_head(), path=path))
+        self.rows = []
+        self.foreign = 0
+        """Rows that the job did not write."""
+
+    @property
+    def writable(self):
+        return not self.log.head().protocol.is_fenced
+
+
+class World:
+    """Both tables; acknowledged rows must be in the table to which the name points, after every end."""
+
+    def __init__(self, chance):
+        self.chance = chance
+        self.tables = {SOURCE: Table(SOURCE), TARGET: Table(TARGET)}
+        self.name, self.state = SOURCE, "state 1"
+        self.acknowledged = []
+        self.opened = None
+        """Path that a slow writer has opened, with the number of changes of its protocol and properties."""
+
+        self.source_was_open = False
+        """True once the source accepted writes although it had a mark."""
+
+        self.rows_were_hidden = False
+        """True once readers of the name missed an acknowledged row."""
+
+    def lost(self):
+        """Return the acknowledged rows that readers of the name do not see."""
+        return sorted(set(self.acknowledged) - set(self.tables[self.name].rows))
+
+    # -------------------------------------------------------------- others
+    def write(self, *, by_path=None):
+        """Write a row to the table that the name points to, if it accepts one."""
+        path = by_path or self.name
+        table = self.tables[path]
+        if path == TARGET and self.state is not None:
+            return False  # writers without the feature of the job's state
+        if not table.log.write():
+            return False
+        row = len(self.acknowledged)
+        self.acknowledged.append(row)
+        table.rows.append(row)
+        table.foreign += path == TARGET
+        return True
+
+    def open_slowly(self):
+        """Open the table as a writer does that needs time before its commit."""
+        self.opened = (self.name, self._changes(self.name))
+
+    def commit_slowly(self):
+        """Commit; Delta rejects a commit if the protocol or a property changed since the table was opened."""
+        path, changes = self.opened or (None, 0)
+        self.opened = None
+        if path is not None and self._changes(path) == changes:
+            self.write(by_path=path)
+
+    def _changes(self, path):
+        return sum(operation != "WRITE" for operation in self.tables[path].log.operations)
+
+    def follow(self):
+        """Apply the source's rows to the target, as a driver does while the target has the job's state."""
+        target = self.tables[TARGET]
+        if self.state is None or not target.writable:
+            return
+        missing = [row for row in self.tables[SOURCE].rows if row not in target.rows]
+        if missing:
+            target.rows += missing
+            target.log.write()
+
+    def disturb(self):
+        """Let others work for a while; a source with a mark accepts no write meanwhile."""
+        if mark_of(self.tables[SOURCE].log.head()) is not None and self.tables[SOURCE].writable:
+            self.source_was_open = True
+        self.rows_were_hidden |= bool(self.lost())
+        for _ in range(self.chance.randrange(3)):
+            self.chance.choice([self.write, self.write, self.follow, self.open_slowly, self.commit_slowly])()
+
+    # -------------------------------------------------------------- a command
+    def run(self, goal, *, dies_after=None, fails=0.0, released=False):
+        """Run a command; it dies after so many effects, or each effect fails with a probability. Return its end."""
+        source = self.tables[SOURCE].log
+        mark = mark_of(source.head())
+        machine = begin(goal, mark, fenced=source.head().protocol.is_fenced, timeout_s=TIMEOUT_S)
+        command = Command(self, mark, released=released)
+        steps = 0
+        while isinstance(machine.at, Step):
+            self.disturb()
+            answer = Answer.FAILED
+            if self.chance.random() >= fails:
+                try:
+                    answer = command.perform(machine.at)
+                except BackfillError:
+                    answer = Answer.FAILED
+                if self.chance.random() < fails:
+                    answer = Answer.FAILED  # the effect happened, and its answer was lost
+            steps += 1
+            if steps == dies_after:
+                raise KilledError
+            machine = machine.on(answer, steps)
+        return machine.at
+
+
+class Command:
+    """Effects of the steps on the world, in the words of the table in `steps`."""
+
+    def __init__(self, world, mark, *, released):
+        self.world, self.mark, self.released = world, mark, released
+        self.fence_version = None if mark is None else mark.fence_version
+
+    def perform(self, step):
+        """Perform one step; return its answer."""
+        return getattr(self, f"_{step.name.lower()}")() or Answer.DONE
+
+    def _settled(self, path, decide):
+        log = self.world.tables[path].log
+        while isinstance(answer := decide(log.head()), LogEntry):
+            log.put(answer)
+        return answer
+
+    def _record(self, stage="Flipping"):
+        world = self.world
+        if self.mark is None:
+            target = world.tables[TARGET]
+            new = Mark(stage, self.fence_version, TARGET, target.log.head().version, "{}", world.name, world.state, "t")
+        else:
+            new = replace(self.mark, stage=stage)
+        before, self.mark = self.mark, new
+        self._settled(SOURCE, lambda head: record_step(head, REQUEST, new, before=before))
+
+    def _lift(self, path, mark=None):
+        self._settled(path, lambda head: lift_step(head, REQUEST, mark))
+
+    def _others(self):
+        target = self.world.tables[TARGET]
+        return Answer.OTHERS_WROTE if target.foreign else Answer.DONE
+
+    def _check(self):
+        lags = self.world.chance.random() < LAGS
+        return Answer.DONE if self.world.name == SOURCE and not lags else Answer.FAILED
+
+    def _fence(self):
+        self.fence_version = self._settled(SOURCE, lambda head: fence_step(head, REQUEST)).fence.version
+
+    def _drain(self):
+        self.world.follow()
+
+    def _verify(self):
+        tables = self.world.tables
+        return Answer.DONE if sorted(tables[SOURCE].rows) == sorted(tables[TARGET].rows) else Answer.FAILED
+
+    def _release(self):
+        self._lift(TARGET)
+        self.world.state = None
+
+    def _flip(self):
+        self.world.name = TARGET
+
+    def _settle(self):
+        if self.released:
+            self._lift(SOURCE, self.mark)
+        else:
+            self._record("Switched")
+
+    def _give_up(self):
+        self._lift(SOURCE, self.mark)
+
+    def _check_target(self):
+        return self._others()
+
+    def _reverse(self):
+        self._record("Undoing")
+
+    def _hold(self):
+        self._settled(TARGET, lambda head: fence_step(head, REQUEST))
+
+    def _recheck(self):
+        return self._others()
+
+    def _restore(self):
+        self.world.name = self.mark.previous
+
+    def _return(self):
+        self._lift(TARGET)
+        self.world.state = self.mark.state
+
+    def _last_check(self):
+        return self._others()
+
+    def _reopen(self):
+        self._lift(SOURCE, self.mark)
+
+    def _redo(self):
+        self._record("Flipping")
+
+    def _complete(self):
+        self._lift(SOURCE, self.mark)
