@@ -99,6 +99,7 @@ HINTS = {
     "TargetTaken": "Give each job a separate target, or wait until the other job is finished. `Append` and `Changelog` jobs may share a target if each sets `spec.target.delta.existingRows: Keep`.",
     "TargetChanged": "Stop other writers of the target until the job is finished, then run it again: it takes a new receipt.",
     "SourceFenced": "Wait until the job that the message names lifts its fence, or lift it with `backfill unfence --force` ([fence](fence.md)). Nothing was changed.",
+    "FlipFailed": "Repair the name or the command in `spec.switch.flip`, then run `backfill switch` again: it continues, or undo it with `--undo`.",
     "StagedFilesGone": "Do not run VACUUM with a short retention on the target while a job fills it. The run resumes at its last commit.",
     "JavaDied": "Give the driver more memory (`BACKFILL_MEMORY`; on a cluster `spec.driver.resources`), or the machine. The run resumes at its last commit.",
     "CommitStalled": "Run again; the run resumes at its last commit. If it happens again, check the target's store and the network.",

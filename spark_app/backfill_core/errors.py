@@ -258,6 +258,13 @@ class SourceFencedError(BackfillError):
     exit_code = 58
 
 
+class FlipFailedError(BackfillError):
+    """The name that a switch-over changes cannot be read or changed."""
+
+    reason = "FlipFailed"
+    exit_code = 59
+
+
 class TargetTakenError(BackfillError):
     """Another unfinished job fills the same target."""
 

@@ -20,6 +20,7 @@ from backfill_api.spec.params import Params, SourceAbility
 from backfill_api.spec.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
 from backfill_api.spec.sources import Source
 from backfill_api.spec.strategies import Strategy
+from backfill_api.spec.switch import SwitchSpec
 from backfill_api.spec.targets import Target
 from backfill_api.status.status import BackfillStatus
 
@@ -129,6 +130,9 @@ class BackfillSpec(Model):
 
     verify: Literal["None", "Final", "FinalByRows"] = "None"
     """`Final`: compare source and target at the end, copied files by their bytes; `FinalByRows`: all by rows. Fail when they differ."""
+
+    switch: SwitchSpec = SwitchSpec()
+    """Switch-over of readers and writers to the target."""
 
     approval: Literal["Automatic", "Manual"] = "Automatic"
     """`Manual`: stop after the plan until `approved` is true, or `approvedPlan` names the plan."""

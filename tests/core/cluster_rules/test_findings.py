@@ -126,3 +126,16 @@ class TestExamples:
         assert {finding.message for finding in findings(manifest.spec)} == {
             "is relative, and a pod has no folder that it could be relative to"
         }
+
+
+class TestAFlip:
+    """A pod must run no executable that a spec names."""
+
+    def test_command_is_refused_and_a_name_of_a_catalog_is_not(self) -> None:
+        """The command line may run it on the user's own machine."""
+        refused = found(switch={"flip": {"type": "Command", "command": ["/bin/sh"]}})
+        allowed = found(switch={"flip": {"type": "HiveTable", "name": "sales.orders"}})
+
+        assert list(refused) == ["spec.switch.flip.type"]
+        assert "runs an executable" in refused["spec.switch.flip.type"]
+        assert not allowed
