@@ -23,6 +23,8 @@ OTHER_MEANINGS = {
     "spark_app/backfill/draft.py": "reads the locations that a user types: a path, a name in a catalog, a URL of a topic",
     "spark_app/backfill_console/formatting.py": "translates the phase `Snapshot`, and says what a pause holds",
     "spark_app/backfill_core/phases/copied_state.py": "names the phase `Snapshot`, which more than one strategy stores",
+    "spark_app/backfill_spark/flips/hive_table.py": "compares the format of a table, as the catalog stores it",
+    "spark_app/backfill_spark/flips/view.py": "writes Spark's name of a table that has only a folder",
     "spark_app/backfill_spark/driver/class_archive_training.py": "writes the document of the job that trains the archive",
 }
 """Files that use such a word with another meaning, or as a user does."""

@@ -12,6 +12,7 @@ from backfill_api.spec.locations import Place, PlaceError, place
 from backfill_core.errors import AwayError, InvalidSpecError, SourceNotFoundError, TargetNotFoundError
 from backfill_core.log_shipping.file_locations import ONE_STORE
 from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, is_a
+from backfill_spark.jvm.failures import Trouble, trouble_of
 from backfill_spark.jvm.gateway import hadoop_conf, java, java_session
 from backfill_spark.jvm.log_stores.java_classes import S3, bring_log_store
 
@@ -62,9 +63,14 @@ def location(spark: SparkSession, path: str | None, table: str | None) -> str:
     try:
         return _of_table(spark, table, field=field)
     except JAVA_ERRORS as error:
-        _check_name(spark, table, field=field, error=error)
+        catalog, name = check_name(spark, table, field=field, error=error)
         if not isinstance(error, AnalysisException):
             raise
+        if (folder := _stored_location(spark, catalog, name, field=field)) is not None:
+            raise SourceNotFoundError(
+                f"{field}: {table!r} has the location {folder}, which contains no Delta table.",
+                hint="Restore the table, or correct the location with ALTER TABLE … SET LOCATION.",
+            ) from error
         hint = "Give its path instead, or name the catalog in spec.spark.conf or with --conf (docs/operating.md)."
         raise SourceNotFoundError(f"no table {table!r} in the catalog.", hint=hint) from error
 
@@ -90,15 +96,17 @@ def target_location(spark: SparkSession, path: str | None, table: str | None) ->
     try:
         return _of_table(spark, table, field=field)
     except JAVA_ERRORS as error:
-        catalog, name = _check_name(spark, table, field=field, error=error)
+        catalog, name = check_name(spark, table, field=field, error=error)
         if not isinstance(error, AnalysisException):
             raise
         if catalog != SPARK_CATALOG:
             raise _no_place(table) from error
+        if (folder := _stored_location(spark, catalog, name, field=field)) is not None:
+            return folder  # not the place of a new table: the name would not point to it
         state: Any = java_session(spark).sessionState()
         try:
-            identifier = state.sqlParser().parseTableIdentifier(_quoted(name))
-            return _of_uri(spark, state.catalog().defaultTablePath(identifier), field=field)
+            identifier = state.sqlParser().parseTableIdentifier(quoted_name(name))
+            return of_uri(spark, state.catalog().defaultTablePath(identifier), field=field)
         except JAVA_ERRORS as unknown:
             raise _no_place(table) from unknown
 
@@ -174,15 +182,23 @@ def _of_table(spark: SparkSession, table: str, *, field: str) -> str:
     bring_log_store(spark, S3)  # the location is not known yet, and may be on S3
     detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
     assert detail is not None
+    if detail["format"] != "delta":
+        raise InvalidSpecError(
+            f"{field}: {table!r} is a table of format {detail['format']}.", hint="Name a Delta table, or convert it."
+        )
     return one_spelling(spark, str(detail["location"]), field=field)
 
 
-def _check_name(spark: SparkSession, table: str, *, field: str, error: Exception) -> tuple[str, list[str]]:
+def check_name(spark: SparkSession, table: str, *, field: str, error: Exception) -> tuple[str, list[str]]:
     """Return the catalog of a table that was not found, and the parts of its name there.
 
     Raises:
         InvalidSpecError: it is no name, or its catalog or its schema does not exist.
+        AwayError: the metastore, or the storage of the table, does not answer.
     """
+    if trouble_of(error) is Trouble.AWAY:
+        words = f"{field}: {table!r} cannot be found: {first_line(error)}".rstrip(".")
+        raise AwayError(f"{words}.", hint="Check that the metastore and the table's storage answer.") from error
     state: Any = java_session(spark).sessionState()
     try:
         scala = state.sqlParser().parseMultipartIdentifier(table)
@@ -207,26 +223,39 @@ def _check_name(spark: SparkSession, table: str, *, field: str, error: Exception
     schema = parts[:-1]
     if schema and not _schema_exists(spark, [catalog, *schema]):
         words = f"{field}: schema {'.'.join(schema)} does not exist in catalog {catalog}."
-        hint = f"Make it (CREATE SCHEMA {catalog}.{_quoted(schema)}), or correct the name."
+        hint = f"Make it (CREATE SCHEMA {catalog}.{quoted_name(schema)}), or correct the name."
         raise InvalidSpecError(words, hint=hint) from error
     return catalog.lower() if catalog.lower() == SPARK_CATALOG else catalog, parts
+
+
+def _stored_location(spark: SparkSession, catalog: str, name: list[str], *, field: str) -> str | None:
+    """Return the location that Spark's own catalog stores for a table; `None` if there is no such table."""
+    if catalog != SPARK_CATALOG:
+        return None
+    state: Any = java_session(spark).sessionState()
+    identifier = state.sqlParser().parseTableIdentifier(quoted_name(name))
+    if not state.catalog().tableExists(identifier):
+        return None
+    uri = state.catalog().getTableMetadata(identifier).storage().locationUri()
+    return None if uri.isEmpty() else of_uri(spark, uri.get(), field=field)
 
 
 def _schema_exists(spark: SparkSession, parts: list[str]) -> bool:
     from pyspark.errors import AnalysisException
 
     try:
-        spark.sql(f"DESCRIBE SCHEMA {_quoted(parts)}")
+        spark.sql(f"DESCRIBE SCHEMA {quoted_name(parts)}")
     except AnalysisException as error:  # such as a catalog without schemas
         return error.getCondition() != "SCHEMA_NOT_FOUND"
     return True
 
 
-def _quoted(parts: list[str]) -> str:
+def quoted_name(parts: list[str]) -> str:
+    """Return the name of a table for SQL; its parts may contain any character."""
     return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
 
 
-def _of_uri(spark: SparkSession, uri: Any, *, field: str) -> str:
+def of_uri(spark: SparkSession, uri: Any, *, field: str) -> str:
     """Return the canonical form of a Java URI, which percent-encodes characters of a path."""
     jvm = java(spark)
     return one_spelling(spark, str(jvm.org.apache.hadoop.fs.Path(uri).toString()), field=field)

@@ -39,3 +39,8 @@ def nullable(data_type: DataType) -> DataType:
 def quoted(name: str) -> str:
     """Return a column's name quoted for SQL; it may contain any character."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def sql_text(text: str) -> str:
+    """Return text as a string literal of SQL; it may contain any character."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
